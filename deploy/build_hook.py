@@ -1,6 +1,9 @@
-"""Hatch calls this for every build, `pip install --editable .` included: what is C is compiled into the wheel.
+"""Hatch calls this for every build, `pip install --editable .` included.
 
-Without a compiler, or a header that a source needs, Hilum is installed all the same, and Python does it.
+What is C is compiled into the wheel.
+
+Without a compiler, or a header that a source needs, Hilum is installed all the same, and Python
+does it.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ class CompileC(BuildHookInterface[BuilderConfig]):
     """Named in pyproject.toml, [tool.hatch.build.hooks.custom]."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
-        """Adds the libraries to the wheel, which then is one of this platform. In an editable install they lie beside their sources."""
+        """Adds the libraries to the wheel, which then is one of this platform.
+
+        In an editable install they lie beside their sources.
+        """
         if self.target_name != "wheel":
             return
         script = Path(self.root) / "deploy/compile_c.py"

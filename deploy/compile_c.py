@@ -12,14 +12,21 @@ _REPOSITORY = Path(__file__).parents[1]
 RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize.c"
 TRANSFER = _REPOSITORY / "server/hilum/receive/transfer.c"
 # Each with what is slower without it.
-SOURCES = {RESIZE: "torch will resize pictures, which takes three times as long", TRANSFER: "large objects will be received in Python"}
+SOURCES = {
+    RESIZE: "torch will resize pictures, which takes three times as long",
+    TRANSFER: "large objects will be received in Python",
+}
 _COMPILERS = ("cc", "gcc", "clang")
-# No -march: a wheel may be copied to another machine. The sources themselves say what is compiled for AVX2.
+# No -march: a wheel may be copied to another machine. The sources themselves say what is compiled
+# for AVX2.
 _OPTIONS = ("-std=gnu11", "-O3", "-fPIC", "-shared")
 
 
 def compiled(source: Path, environment: dict[str, str] | None = None) -> str | None:
-    """Makes the library beside its source, or says why there is none. One that a running process has mapped is replaced, not written to."""
+    """Makes the library beside its source, or says why there is none.
+
+    One that a running process has mapped is replaced, not written to.
+    """
     environment = dict(os.environ) if environment is None else environment
     library, fresh = source.with_suffix(".so"), source.with_suffix(f".so.{os.getpid()}")
     found = (shutil.which(name, path=environment.get("PATH", "")) for name in _COMPILERS)
@@ -28,7 +35,13 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
         library.unlink(missing_ok=True)
         return f"no C compiler ({', '.join(_COMPILERS)}) on the PATH. Debian 12: sudo deploy/debian-packages.sh"
     try:
-        made = subprocess.run([compiler, *_OPTIONS, "-o", fresh, source], capture_output=True, text=True, check=False, env=environment)
+        made = subprocess.run(
+            [compiler, *_OPTIONS, "-o", fresh, source],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=environment,
+        )
     except OSError as error:
         library.unlink(missing_ok=True)
         return f"{compiler}: {error.strerror}"

@@ -17,7 +17,9 @@ _PACKAGE = "pynetdicom"
 
 def names() -> list[str]:
     """The programs that the package installs: echoscu, storescu and others."""
-    return sorted(each.name for each in distribution(_PACKAGE).entry_points if each.group == "console_scripts")
+    return sorted(
+        each.name for each in distribution(_PACKAGE).entry_points if each.group == "console_scripts"
+    )
 
 
 def remove(folder: Path) -> list[Path]:

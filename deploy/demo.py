@@ -20,7 +20,16 @@ from typing import Any
 import pydicom
 from pydicom.uid import Comprehensive3DSRStorage
 
-from deploy.demo_output import WIDTH, heading, json_lines, shortened, shortened_tree, step, times, what_is_open
+from deploy.demo_output import (
+    WIDTH,
+    heading,
+    json_lines,
+    shortened,
+    shortened_tree,
+    step,
+    times,
+    what_is_open,
+)
 from load_tests import phantom
 from load_tests.peers import Peer, best_peer
 from load_tests.serving import Hilum, HilumEnded, hilum_program
@@ -35,9 +44,15 @@ class DemoFailed(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code of the demo."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # unwinds, so that nothing is left running
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # unwinds, so that nothing is left running
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hilum-demo-", ignore_cleanup_errors=True)))
+        folder = Path(
+            stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="hilum-demo-", ignore_cleanup_errors=True)
+            )
+        )
         try:
             return show(stack, folder, Path(arguments[0]) if arguments else None)
         except (DemoFailed, HilumEnded) as error:
@@ -50,24 +65,49 @@ def main(arguments: Sequence[str]) -> int:
 
 def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
     """Everything a person wants to see, in order."""
-    paths = [given] if given else [phantom.save(item, folder / f"{item.ViewPosition}.dcm") for item in phantom.make_study(seed=1)]
+    paths = (
+        [given]
+        if given
+        else [
+            phantom.save(item, folder / f"{item.ViewPosition}.dcm")
+            for item in phantom.make_study(seed=1)
+        ]
+    )
     studies = study_uids(paths)
-    step(f"{'your files' if given else 'phantom study, PA and lateral'}: {len(studies)} {'study' if len(studies) == 1 else 'studies'}")
+    step(
+        f"{'your files' if given else 'phantom study, PA and lateral'}: {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
+    )
     peer = stack.enter_context(best_peer(folder))
     step(f"destination: {peer.title}")
-    hilum = Hilum(folder / "hilum", {"pacs": peer.settings}, studies={"quiet_seconds": QUIET_SECONDS})
+    hilum = Hilum(
+        folder / "hilum", {"pacs": peer.settings}, studies={"quiet_seconds": QUIET_SECONDS}
+    )
     hilum.write_settings()
     step("building the models, kept in state/models (first time: a minute)")
     run(hilum.command("models", "build"))
     stack.enter_context(hilum)
     step("starting Hilum and its Triton")
-    hilum.wait_until_ready(PATIENCE_SECONDS, lambda missing: print(f"{'':9}waiting: {missing}"[:WIDTH], flush=True))
+    hilum.wait_until_ready(
+        PATIENCE_SECONDS, lambda missing: print(f"{'':9}waiting: {missing}"[:WIDTH], flush=True)
+    )
     step("ready; sending by C-STORE")
-    run([hilum_program(), "send", *map(str, paths), "--to", f"HILUM@127.0.0.1:{hilum.dicom_port}", "--from", "DEMO_DR"])
+    run(
+        [
+            hilum_program(),
+            "send",
+            *map(str, paths),
+            "--to",
+            f"HILUM@127.0.0.1:{hilum.dicom_port}",
+            "--from",
+            "DEMO_DR",
+        ]
+    )
     verdicts = [report(hilum, peer, uid) for uid in studies]
     is_good = all(verdicts)
     heading("Look around")
-    link = subprocess.run(hilum.command("login"), capture_output=True, text=True, check=False).stdout.strip()
+    link = subprocess.run(
+        hilum.command("login"), capture_output=True, text=True, check=False
+    ).stdout.strip()
     print(f"pages, once        {link}\nthen also          {hilum.api}/docs {hilum.api}/metrics")
     print("another link       hilum login --config SETTINGS")
     print(f"settings, log      {hilum.settings_file}\n                   {hilum.log}")
@@ -88,17 +128,35 @@ def report(hilum: Hilum, peer: Peer, uid: str) -> bool:
     heading("Time of each stage")
     print("\n".join(times(study)))
     heading(f"Delivered to {peer.title}")
-    documents = [item for result in study["results"] if result["is_current"] for item in result["documents"] if item["kind"] == "sr"]
+    documents = [
+        item
+        for result in study["results"]
+        if result["is_current"]
+        for item in result["documents"]
+        if item["kind"] == "sr"
+    ]
     if not documents:
-        print("no SR: " + "; ".join(f"{result['release']}: {result['outcome']} ({result['reason']})" for result in study["results"]))
+        print(
+            "no SR: "
+            + "; ".join(
+                f"{result['release']}: {result['outcome']} ({result['reason']})"
+                for result in study["results"]
+            )
+        )
     verdicts = [arrived(peer, item) for item in documents]
     return bool(verdicts) and all(verdicts)
 
 
 def show_tree(hilum: Hilum, uid: str) -> None:
     """The SR as people read it."""
-    answer = subprocess.run(hilum.command("study", uid, "--tree"), capture_output=True, text=True, check=False)
-    print("\n".join(shortened_tree(answer.stdout)) if answer.returncode == 0 else answer.stderr.strip())
+    answer = subprocess.run(
+        hilum.command("study", uid, "--tree"), capture_output=True, text=True, check=False
+    )
+    print(
+        "\n".join(shortened_tree(answer.stdout))
+        if answer.returncode == 0
+        else answer.stderr.strip()
+    )
 
 
 def arrived(peer: Peer, document: dict[str, Any]) -> bool:
@@ -106,12 +164,17 @@ def arrived(peer: Peer, document: dict[str, Any]) -> bool:
     uid = document["sop_instance_uid"]
     path = peer.fetch(uid)
     if path is None:
-        states = ", ".join(f"{item['state']} {item['detail'] or ''}" for item in document["deliveries"])
+        states = ", ".join(
+            f"{item['state']} {item['detail'] or ''}" for item in document["deliveries"]
+        )
         print(f"the SR {uid} is NOT there; delivery: {states}")
         return False
     print(peer.where(uid))
     problems = list(problems_of(path))
-    print("\n".join(f"  {problem}" for problem in problems) or f"  valid: {path.stat().st_size} bytes, read by {', '.join(readers())}")
+    print(
+        "\n".join(f"  {problem}" for problem in problems)
+        or f"  valid: {path.stat().st_size} bytes, read by {', '.join(readers())}"
+    )
     return not problems
 
 
@@ -123,9 +186,16 @@ def problems_of(path: Path) -> Iterator[str]:
     if not dataset.get("ContentSequence"):
         yield "no content"
     if "dciodvfy" in readers():
-        words = subprocess.run(["dciodvfy", "-new", path], capture_output=True, text=True, check=False)
-        yield from (line for line in (words.stdout + words.stderr).splitlines() if line.startswith("Error"))
-    if "dsrdump" in readers() and subprocess.run(["dsrdump", path], capture_output=True, check=False).returncode != 0:
+        words = subprocess.run(
+            ["dciodvfy", "-new", path], capture_output=True, text=True, check=False
+        )
+        yield from (
+            line for line in (words.stdout + words.stderr).splitlines() if line.startswith("Error")
+        )
+    if (
+        "dsrdump" in readers()
+        and subprocess.run(["dsrdump", path], capture_output=True, check=False).returncode != 0
+    ):
         yield "dsrdump cannot read it"
 
 
@@ -135,12 +205,22 @@ def readers() -> list[str]:
 
 
 def study_uids(paths: Sequence[Path]) -> list[str]:
-    """Study Instance UIDs of the DICOM files in these files and folders, in order. Raises DemoFailed."""
-    files = [file for path in paths for file in ([path] if path.is_file() else sorted(path.rglob("*"))) if file.is_file()]
+    """Study Instance UIDs of the DICOM files in these files and folders, in order.
+
+    Raises DemoFailed.
+    """
+    files = [
+        file
+        for path in paths
+        for file in ([path] if path.is_file() else sorted(path.rglob("*")))
+        if file.is_file()
+    ]
     found: dict[str, None] = {}
     for file in files:
         try:
-            uid = pydicom.dcmread(file, specific_tags=["StudyInstanceUID"], stop_before_pixels=True).get("StudyInstanceUID")
+            uid = pydicom.dcmread(
+                file, specific_tags=["StudyInstanceUID"], stop_before_pixels=True
+            ).get("StudyInstanceUID")
         except pydicom.errors.InvalidDicomError:
             continue
         if uid:
@@ -153,7 +233,10 @@ def study_uids(paths: Sequence[Path]) -> list[str]:
 
 
 def wait_for(hilum: Hilum, uid: str) -> dict[str, Any]:
-    """The study's JSON once it is closed and nothing of it is open any more. Raises DemoFailed after a while."""
+    """The study's JSON once it is closed and nothing of it is open any more.
+
+    Raises DemoFailed after a while.
+    """
     deadline, last = time.monotonic() + PATIENCE_SECONDS, ""
     while time.monotonic() < deadline:
         answer = hilum.get(f"/api/v1/studies/{uid}")
@@ -165,12 +248,17 @@ def wait_for(hilum: Hilum, uid: str) -> dict[str, Any]:
                 print(f"{'':9}{missing}"[:WIDTH], flush=True)
                 last = missing
         time.sleep(0.1)
-    raise DemoFailed(f"study {uid} is not done after {PATIENCE_SECONDS:.0f} s: {last or 'never recorded'}\n{hilum.log_end()}")
+    raise DemoFailed(
+        f"study {uid} is not done after {PATIENCE_SECONDS:.0f} s: {last or 'never recorded'}\n{hilum.log_end()}"
+    )
 
 
 def linger(hilum: Hilum) -> None:
     """Stay up until Ctrl-C."""
-    print(f"\nSend your own: hilum send FILES --to HILUM@127.0.0.1:{hilum.dicom_port}\nCtrl-C stops everything.", flush=True)
+    print(
+        f"\nSend your own: hilum send FILES --to HILUM@127.0.0.1:{hilum.dicom_port}\nCtrl-C stops everything.",
+        flush=True,
+    )
     try:
         while True:
             time.sleep(3600)

@@ -1,4 +1,7 @@
-"""What the demo prints: progress, the study's JSON shortened, the time of each stage. At most 80 columns wide."""
+"""What the demo prints: progress, the study's JSON shortened, the time of each stage.
+
+At most 80 columns wide.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +30,22 @@ def heading(text: str) -> None:
 def what_is_open(study: dict[str, Any]) -> str:
     """What the study waits for; empty when it waits for nothing."""
     if study["open_readings"]:
-        return f"{study['images']} images received, being read" if isinstance(study["images"], int) else "images are being read"
+        return (
+            f"{study['images']} images received, being read"
+            if isinstance(study["images"], int)
+            else "images are being read"
+        )
     if study["state"] in DUE:
         return "images are read; the quiet period runs"
     current = [result for result in study["results"] if result["is_current"]]
     if any(result["state"] in DUE for result in current):
         return "the report is being written"
-    deliveries = [item for result in current for document in result["documents"] for item in document["deliveries"]]
+    deliveries = [
+        item
+        for result in current
+        for document in result["documents"]
+        for item in document["deliveries"]
+    ]
     return "the report is on its way" if any(item["state"] in DUE for item in deliveries) else ""
 
 
@@ -47,14 +59,27 @@ def shortened(study: dict[str, Any]) -> dict[str, Any]:
 def _shortened_result(result: dict[str, Any]) -> dict[str, Any]:
     keep = ("release", "is_trained", "is_calibrated", "outcome", "reason", "preprocessing_version")
     ranked = sorted(result["findings"], key=lambda item: -item["score"])
-    findings = [{"key": item["key"], "score": round(item["score"], 4), "decision": item["decision"]} for item in ranked[:3]]
+    findings = [
+        {"key": item["key"], "score": round(item["score"], 4), "decision": item["decision"]}
+        for item in ranked[:3]
+    ]
     more = [f"and {len(ranked) - 3} more"] if len(ranked) > 3 else []
-    sources = [{name: item[name] for name in ("view", "is_used", "reason")} for item in result["source_images"]]
-    return {**{name: result[name] for name in keep}, "findings": [*findings, *more], "source_images": sources}
+    sources = [
+        {name: item[name] for name in ("view", "is_used", "reason")}
+        for item in result["source_images"]
+    ]
+    return {
+        **{name: result[name] for name in keep},
+        "findings": [*findings, *more],
+        "source_images": sources,
+    }
 
 
 def json_lines(value: object, indent: int = 0) -> Iterator[str]:
-    """JSON, objects of single values on one line each; what is wider than the screen ends in an ellipsis."""
+    """JSON, objects of single values on one line each.
+
+    What is wider than the screen ends in an ellipsis.
+    """
     pad = " " * indent
     if isinstance(value, dict) and any(isinstance(item, (dict, list)) for item in value.values()):
         yield f"{pad}{{"
@@ -82,7 +107,10 @@ def _cut(line: str) -> str:
 
 
 def shortened_tree(text: str, groups: int = 2) -> Iterator[str]:
-    """A report's tree with the first measurement groups only: there is one for each label, and they look alike."""
+    """A report's tree with the first measurement groups only.
+
+    There is one for each label, and they look alike.
+    """
     seen, is_left_out = 0, False
     for line in text.splitlines():
         depth = len(line) - len(line.lstrip("│├└─ "))
@@ -116,10 +144,14 @@ def times(study: dict[str, Any]) -> Iterator[str]:
     for image in study["images"]:
         for reading in image["readings"]:
             taken = {
-                name.removesuffix("_seconds"): value for name, value in (reading["timings"] or {}).items() if name.endswith("_seconds")
+                name.removesuffix("_seconds"): value
+                for name, value in (reading["timings"] or {}).items()
+                if name.endswith("_seconds")
             }
             steps = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in taken.items())
-            yield f"             {reading['view'] or reading['reason']}{': ' if steps else ''}{steps}"[:WIDTH]
+            yield f"             {reading['view'] or reading['reason']}{': ' if steps else ''}{steps}"[
+                :WIDTH
+            ]
 
 
 def _seconds(moment: str) -> float:

@@ -28,7 +28,12 @@ def inference_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
     yield "\n| goal | measured | bound | holds |\n|---|--:|--:|---|"
     for goal in run["goals"]:
         bound = f"{'at most' if goal['at_most'] else 'at least'} {goal['goal']:g}"
-        yield row(goal["name"], f"{goal['value']:.3g} {goal['unit']}", bound, "yes" if goal["holds"] else "no")
+        yield row(
+            goal["name"],
+            f"{goal['value']:.3g} {goal['unit']}",
+            bound,
+            "yes" if goal["holds"] else "no",
+        )
 
 
 def _hop(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
@@ -38,9 +43,13 @@ def _hop(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
     yield "|---|---|--:|--:|--:|--:|--:|--:|--:|"
     alone = {_key(item): item for item in rows if item["in_flight"] == 1}
     for item in (item for item in rows if item["in_flight"] == 2):
-        cpu = [f"{item['cpu_ms_per_image'][role]:.3f}" for role in ("all", "client", "server", "stub")]
+        cpu = [
+            f"{item['cpu_ms_per_image'][role]:.3f}" for role in ("all", "client", "server", "stub")
+        ]
         head = (item["model"].removeprefix("null, "), item["transport"], str(item["batch"]))
-        yield row(*head, f"{alone[_key(item)]['p50_ms']:.2f} ms", f"{item['images_per_second']:.0f}", *cpu)
+        yield row(
+            *head, f"{alone[_key(item)]['p50_ms']:.2f} ms", f"{item['images_per_second']:.0f}", *cpu
+        )
 
 
 def _key(item: Figures) -> tuple[str, str, int]:
@@ -53,19 +62,39 @@ def _engines(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
     yield "\n### Engines: images a second, bare / through Triton with two batches under way\n"
     yield f"| model and engine | {' | '.join(f'batch {size}' for size in batches)} | latency of one image |"
     yield f"|---|{'--:|' * (len(batches) + 1)}"
-    found = {(item["model"], item["transport"], item["batch"], item["in_flight"]): item for item in rows}
+    found = {
+        (item["model"], item["transport"], item["batch"], item["in_flight"]): item for item in rows
+    }
     for model in dict.fromkeys(item["model"] for item in rows):
-        speeds = [(found[model, "bare", size, 1], found[model, "as served", size, 2]) for size in batches]
-        cells = [f"{bare['images_per_second']:.1f} / {served['images_per_second']:.1f}" for bare, served in speeds]
+        speeds = [
+            (found[model, "bare", size, 1], found[model, "as served", size, 2]) for size in batches
+        ]
+        cells = [
+            f"{bare['images_per_second']:.1f} / {served['images_per_second']:.1f}"
+            for bare, served in speeds
+        ]
         yield row(model, *cells, f"{found[model, 'as served', 1, 1]['p50_ms']:.0f} ms")
 
 
 def _open(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
     """Single images as they come; the share is of the median round of the bare engine."""
-    fours = {item["model"]: item for item in rows if (item["transport"], item["loop"], item["batch"]) == ("bare", "closed", 4)}
+    fours = {
+        item["model"]: item
+        for item in rows
+        if (item["transport"], item["loop"], item["batch"]) == ("bare", "closed", 4)
+    }
     yield "\n### Single images in an open loop, as a share of what the bare engine reaches in batches of four\n"
     yield "| model and engine | engine | images/s | share | p50 | p95 |\n|---|---|--:|--:|--:|--:|"
     for item in (item for item in rows if item["loop"] == "open"):
         where = "through Triton" if item["transport"] == "as served" else item["transport"]
-        share = f"{100 * item['images_per_second'] / fours[item['model']]['images_per_second']:.0f} %"
-        yield row(item["model"], where, f"{item['images_per_second']:.1f}", share, f"{item['p50_ms']:.0f} ms", f"{item['p95_ms']:.0f} ms")
+        share = (
+            f"{100 * item['images_per_second'] / fours[item['model']]['images_per_second']:.0f} %"
+        )
+        yield row(
+            item["model"],
+            where,
+            f"{item['images_per_second']:.1f}",
+            share,
+            f"{item['p50_ms']:.0f} ms",
+            f"{item['p95_ms']:.0f} ms",
+        )

@@ -41,7 +41,11 @@ def _conditions(row: Row, medians: Sequence[Figures]) -> Iterator[str]:
 
 
 def _pair(item: Figures | None) -> str:
-    return "" if item is None else f"{item['instances_per_second']:.0f}, {item['cpu_ms_per_instance']:.2f} ms"
+    return (
+        ""
+        if item is None
+        else f"{item['instances_per_second']:.0f}, {item['cpu_ms_per_instance']:.2f} ms"
+    )
 
 
 def _rounds(row: Row, ours: Sequence[Figures]) -> Iterator[str]:
@@ -51,7 +55,12 @@ def _rounds(row: Row, ours: Sequence[Figures]) -> Iterator[str]:
     for item in ours:
         for peer in _PEERS:
             if f"speed_of_{peer}" in item:
-                yield row(item["cell"], item["receiver"], peer, *(_ratio(item[f"{what}_of_{peer}"]) for what in ("speed", "cpu")))
+                yield row(
+                    item["cell"],
+                    item["receiver"],
+                    peer,
+                    *(_ratio(item[f"{what}_of_{peer}"]) for what in ("speed", "cpu")),
+                )
 
 
 def _bare(row: Row, items: Sequence[Figures]) -> Iterator[str]:
@@ -59,7 +68,11 @@ def _bare(row: Row, items: Sequence[Figures]) -> Iterator[str]:
     yield "\n### The C sink to storescp: what there is to win here\n"
     yield "| condition | speed, to storescp fdatasync | CPU, to storescp |\n|---|--:|--:|"
     for item in items:
-        yield row(item["cell"], _ratio(item["speed_of_storescp fdatasync"]), _ratio(item["cpu_of_storescp"]))
+        yield row(
+            item["cell"],
+            _ratio(item["speed_of_storescp fdatasync"]),
+            _ratio(item["cpu_of_storescp"]),
+        )
 
 
 def _ratio(found: Figures) -> str:
@@ -84,10 +97,22 @@ def _goals(row: Row, goals: Sequence[Figures], medians: Sequence[Figures]) -> It
         bound = f"{'at most' if goal['at_most'] else 'at least'} {goal['goal']:g}"
         condition, _, what = goal["name"].rpartition(": ")
         cell = condition.removesuffix(_DIRECT_SUFFIX)
-        others = (_reached(found.get((cell, receiver), {}), what) for receiver in (_BARE, _UNSYNCED))
-        yield row(goal["name"], f"{goal['value']:.2f} {goal['unit']}", bound, "yes" if goal["holds"] else "no", *others)
+        others = (
+            _reached(found.get((cell, receiver), {}), what) for receiver in (_BARE, _UNSYNCED)
+        )
+        yield row(
+            goal["name"],
+            f"{goal['value']:.2f} {goal['unit']}",
+            bound,
+            "yes" if goal["holds"] else "no",
+            *others,
+        )
 
 
 def _reached(item: Figures, what: str) -> str:
-    key = f"cpu_of_{_UNSYNCED}" if what.startswith("CPU of") else f"speed_of_{what.removeprefix('speed of ')}"
+    key = (
+        f"cpu_of_{_UNSYNCED}"
+        if what.startswith("CPU of")
+        else f"speed_of_{what.removeprefix('speed of ')}"
+    )
     return f"{item[key]['median']:.2f}" if key in item else ""

@@ -50,7 +50,9 @@ def manifest_tables(row: typing.Callable[..., str]) -> Iterator[str]:
     for title, table in TABLES.items():
         yield f"\n### {title}\n\n{(table.__doc__ or '').strip()}\n\n| field | type | default | meaning |\n|---|---|---|---|"
         for name, field in table.model_fields.items():
-            yield row(f"`{name}`", words_of(field.annotation), _default(field), field.description or "")
+            yield row(
+                f"`{name}`", words_of(field.annotation), _default(field), field.description or ""
+            )
 
 
 def _default(field: FieldInfo) -> str:

@@ -14,7 +14,9 @@ _COLUMNS: Final = ("logits", "maps", "sum")
 def parity_table(row: Callable[..., str]) -> Iterator[str]:
     """One line a network, engine and batch."""
     run = json.loads(_RESULT.read_text(encoding="utf-8"))
-    versions = ", ".join(f"{name} {run['versions'][name]}" for name in ("torch", "onnxruntime", "openvino"))
+    versions = ", ".join(
+        f"{name} {run['versions'][name]}" for name in ("torch", "onnxruntime", "openvino")
+    )
     yield f"\nMeasured {run['measured_at'][:10]} on {run['machine']['cpu']}; {versions}.\n"
     yield f"| network | checkpoint | engine | batch | {' | '.join(_COLUMNS)} |\n|---|---|---|--:|{'--:|' * len(_COLUMNS)}"
     for network in run["rows"]:
@@ -23,7 +25,12 @@ def parity_table(row: Callable[..., str]) -> Iterator[str]:
                 yield row(network["network"], network["checkpoint"], engine, size, *_figures(found))
     yield "\n| goal | measured | at most | holds |\n|---|--:|--:|---|"
     for goal in run["goals"]:
-        yield row(goal["name"], f"{goal['value']:.1e}", f"{goal['goal']:g}", "yes" if goal["holds"] else "no")
+        yield row(
+            goal["name"],
+            f"{goal['value']:.1e}",
+            f"{goal['goal']:g}",
+            "yes" if goal["holds"] else "no",
+        )
 
 
 def _figures(found: Mapping[str, Any]) -> list[str]:

@@ -21,19 +21,29 @@ def peer_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]
     yield "| system | studies/s | CPU ms a study | idle, p95 | of which |\n|---|--:|--:|--:|---|"
     for name in _SYSTEMS:
         yield row(name, *_figures([measured[name] for measured in rounds]))
-    apart = ", ".join(f"{name} peer {value:.4f}" for name, value in found["largest_score_differences"].items())
+    apart = ", ".join(
+        f"{name} peer {value:.4f}" for name, value in found["largest_score_differences"].items()
+    )
     yield f"\nLargest difference of a score from Hilum's: {apart}."
     yield "\n| goal | measured | wanted | holds |\n|---|--:|--:|---|"
     for goal in found["goals"]:
         sign = "at most" if goal["at_most"] else "at least"
-        yield row(goal["name"], f"{goal['value']:.3g}", f"{sign} {goal['goal']:g}", "yes" if goal["holds"] else "no")
+        yield row(
+            goal["name"],
+            f"{goal['value']:.3g}",
+            f"{sign} {goal['goal']:g}",
+            "yes" if goal["holds"] else "no",
+        )
 
 
 def _figures(rounds: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     roles = {
-        role: median(one["cpu_seconds_per_study_by_role"][role] for one in rounds) for role in rounds[0]["cpu_seconds_per_study_by_role"]
+        role: median(one["cpu_seconds_per_study_by_role"][role] for one in rounds)
+        for role in rounds[0]["cpu_seconds_per_study_by_role"]
     }
-    parts = sorted(((seconds, role) for role, seconds in roles.items() if seconds >= 0.0005), reverse=True)
+    parts = sorted(
+        ((seconds, role) for role, seconds in roles.items() if seconds >= 0.0005), reverse=True
+    )
     return (
         f"{median(one['studies_per_second'] for one in rounds):.1f}",
         f"{1000 * median(one['cpu_seconds_per_study'] for one in rounds):.0f}",

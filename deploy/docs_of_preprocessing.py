@@ -1,4 +1,7 @@
-"""The generated parts of docs/recipes.md, input_spec.md and decoding.md: recipes, fields, operations, traps with their tests, C-ECHO."""
+"""The generated parts of docs/recipes.md, input_spec.md and decoding.md.
+
+Recipes, fields, operations, traps with their tests, C-ECHO.
+"""
 
 from __future__ import annotations
 
@@ -40,19 +43,28 @@ def recipes_table(row: Row) -> Iterator[str]:
     """Every recipe, and how far it is from its authors' operations in the committed run of load_tests/goldens.py."""
     run = json.loads(GOLDENS.read_text(encoding="utf-8"))
     measured = {item["recipe"]: item for item in run["recipes"]}
-    yield "\nCompared with " + ", ".join(f"{name} {number}" for name, number in run["libraries"].items()) + ".\n"
+    yield (
+        "\nCompared with "
+        + ", ".join(f"{name} {number}" for name, number in run["libraries"].items())
+        + ".\n"
+    )
     yield "| recipe | wire | version | difference before the wire | on it | pictures | source |\n|---|---|---|--:|--:|--:|---|"
     for name in RECIPES:
         spec, found = InputSpec.from_mapping({"recipe": name}), measured[name]
         wire = f"{spec.wire_dtype} {spec.target.height} x {spec.target.width}, {spec.model_channels} ch."
         differences = (_difference(found[key]) for key in ("before", "on_the_wire"))
-        yield row(f"`{name}`", wire, f"`{spec.version}`", *differences, str(found["pictures"]), spec.cites)
+        yield row(
+            f"`{name}`", wire, f"`{spec.version}`", *differences, str(found["pictures"]), spec.cites
+        )
 
 
 def doubts_table(row: Row) -> Iterator[str]:
     """The default combinations of flags whose images are not analysed."""
     yield "\n| flags that an image has together | what it ends as |\n|---|---|"
-    yield from (row(", ".join(f"`{flag}`" for flag in flags), "`implausible_pixels`") for flags in REFUSED_TOGETHER)
+    yield from (
+        row(", ".join(f"`{flag}`" for flag in flags), "`implausible_pixels`")
+        for flags in REFUSED_TOGETHER
+    )
 
 
 def _difference(value: float) -> str:
@@ -69,14 +81,19 @@ def echo_table(row: Row) -> Iterator[str]:
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield f"with a load average of {machine['load_average_before']:.1f} before it.\n"
     yield f"| C-ECHO, ms | {' | '.join(run['idle_ms'])} |\n|---|{'--:|' * len(run['idle_ms'])}"
-    yield from (row(name, *(f"{value:.1f}" for value in found.values())) for name, found in measured.items())
+    yield from (
+        row(name, *(f"{value:.1f}" for value in found.values())) for name, found in measured.items()
+    )
 
 
 def fields_tables(row: Row) -> Iterator[str]:
     """One table a section, then one an operation."""
     for title, table in TABLES.items():
         yield from _fields(f"### {title}", table, row)
-    for title, operations in (("Intensity operations", INTENSITY), ("Geometry operations", GEOMETRY)):
+    for title, operations in (
+        ("Intensity operations", INTENSITY),
+        ("Geometry operations", GEOMETRY),
+    ):
         yield f"\n### {title}"
         for name, operation in operations.items():
             yield from _fields(f"#### `{name}`", operation, row)
@@ -111,14 +128,21 @@ def traps_table(row: Row) -> Iterator[str]:
     tests = named_by_tests(sorted((ROOT / "tests").rglob("test_*.py")))
     yield "\n| | trap | tests |\n|--:|---|---|"
     for number, text in traps.items():
-        yield row(str(number), text, ", ".join(f"`{name}`" for name in tests.get(number, ())) or open_traps.get(number, "none"))
+        yield row(
+            str(number),
+            text,
+            ", ".join(f"`{name}`" for name in tests.get(number, ()))
+            or open_traps.get(number, "none"),
+        )
 
 
 def known_traps() -> tuple[dict[int, str], dict[int, str]]:
     """Number to its words; number to why there is no test."""
     given = tomllib.loads(TRAPS.read_text(encoding="utf-8"))
     open_traps = given.pop("open")
-    return {int(number): text for number, text in given.items()}, {int(number): text for number, text in open_traps.items()}
+    return {int(number): text for number, text in given.items()}, {
+        int(number): text for number, text in open_traps.items()
+    }
 
 
 def named_by_tests(paths: Iterable[Path]) -> dict[int, list[str]]:
@@ -126,9 +150,13 @@ def named_by_tests(paths: Iterable[Path]) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for path in paths:
         for test in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith("test_"):
+            if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) and test.name.startswith(
+                "test_"
+            ):
                 for number in _named(ast.get_docstring(test) or ""):
-                    found.setdefault(number, []).append(f"{path.relative_to(ROOT / 'tests')}::{test.name}")
+                    found.setdefault(number, []).append(
+                        f"{path.relative_to(ROOT / 'tests')}::{test.name}"
+                    )
     return found
 
 

@@ -27,14 +27,37 @@ def proof_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str
     for name, run in parts.items():
         kept = f"{sum(goal['holds'] for goal in run['goals'])} of {len(run['goals'])}"
         yield row(
-            f"`{name}`", run["form"], run["measured_at"][:10], f"{run['seconds']:.0f} s", run.get("left_out") or _met(run["figures"]), kept
+            f"`{name}`",
+            run["form"],
+            run["measured_at"][:10],
+            f"{run['seconds']:.0f} s",
+            run.get("left_out") or _met(run["figures"]),
+            kept,
         )
-    missed = [f"`{name}`: {goal['name']}" for name, run in parts.items() for goal in run["goals"] if not goal["holds"]]
+    missed = [
+        f"`{name}`: {goal['name']}"
+        for name, run in parts.items()
+        for goal in run["goals"]
+        if not goal["holds"]
+    ]
     yield f"\nGoals missed: {', '.join(missed) or 'none'}."
 
 
 def _met(figures: Mapping[str, Any]) -> str:
     """Kills and cuts, of whatever, and the figures that a person wants first."""
     counted = ((figures.get(word), word) for word in ("kills", "cuts"))
-    told = [f"{sum(found.values()) if isinstance(found, Mapping) else found} {word}" for found, word in counted if found]
-    return ", ".join([*told, *(f"{figures[key]:,} {words}" for key, words in _TOLD if isinstance(figures.get(key), int | float))])
+    told = [
+        f"{sum(found.values()) if isinstance(found, Mapping) else found} {word}"
+        for found, word in counted
+        if found
+    ]
+    return ", ".join(
+        [
+            *told,
+            *(
+                f"{figures[key]:,} {words}"
+                for key, words in _TOLD
+                if isinstance(figures.get(key), int | float)
+            ),
+        ]
+    )

@@ -1,4 +1,6 @@
-"""Write the generated parts of docs/ between their markers: settings, metrics, states, reasons, commands.
+"""Write the generated parts of docs/ between their markers.
+
+Settings, metrics, states, reasons, commands.
 
 `make docs` runs it; a test fails while a generated part is stale. What is outside the markers is written by hand and kept.
 """
@@ -24,7 +26,13 @@ from deploy.docs_of_ingest import ingest_tables
 from deploy.docs_of_manifest import manifest_tables
 from deploy.docs_of_parity import parity_table
 from deploy.docs_of_peer import peer_table
-from deploy.docs_of_preprocessing import doubts_table, echo_table, fields_tables, recipes_table, traps_table
+from deploy.docs_of_preprocessing import (
+    doubts_table,
+    echo_table,
+    fields_tables,
+    recipes_table,
+    traps_table,
+)
 from deploy.docs_of_proof import proof_table
 from deploy.docs_of_senders import senders_table
 from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry, verbs
@@ -50,7 +58,11 @@ STATES: Mapping[str, type[StrEnum]] = {
 # Transitions that no stage decides: they follow from an image that arrives, or from a newer result.
 FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "assemble": (
-        ("closed", "due", "a further image, or one is rejected or replaced, or a further release reads them"),
+        (
+            "closed",
+            "due",
+            "a further image, or one is rejected or replaced, or a further release reads them",
+        ),
         ("due", "due", "a further image: the quiet period starts anew"),
         ("closed", "erased", "the patient or the study is erased, in any state"),
     ),
@@ -82,7 +94,11 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         ("due", "cancelled", "newer result, erased, or its destination is forgotten"),
         ("dead", "cancelled", "newer result, erased, or its destination is forgotten"),
         ("withheld", "cancelled", "newer result, erased, or its destination is forgotten"),
-        ("leased", "cancelled", "the receiver takes another SOP Class; or lapsed, and its destination is forgotten"),
+        (
+            "leased",
+            "cancelled",
+            "the receiver takes another SOP Class; or lapsed, and its destination is forgotten",
+        ),
     ),
     "commit": (("reported", "due", "the same request once more"), ("dead", "[*]", "forgotten")),
 }
@@ -106,7 +122,12 @@ def metrics_table() -> Iterator[str]:
         if isinstance(metric, MetricWrapperBase):
             described = next(iter(metric.describe()))
             suffix = "_total" if described.type == "counter" else ""
-            yield _row(f"`{described.name}{suffix}`", described.type, _labels(metric._labelnames), described.documentation)  # noqa: SLF001 - the library shows label names nowhere else
+            yield _row(
+                f"`{described.name}{suffix}`",
+                described.type,
+                _labels(metric._labelnames),
+                described.documentation,
+            )  # noqa: SLF001 - the library shows label names nowhere else
     yield "\n### Read from the ledger and the disk at each scrape\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
     for name, (text, labels) in telemetry.STATE_GAUGES.items():
         yield _row(f"`{name}`", "gauge", _labels(labels), text)
@@ -133,7 +154,14 @@ def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
     yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
-    for words in (domain.Outcome, domain.Decision, domain.RemovalReason, domain.ConflictState, domain.Channel, domain.ReportState):
+    for words in (
+        domain.Outcome,
+        domain.Decision,
+        domain.RemovalReason,
+        domain.ConflictState,
+        domain.Channel,
+        domain.ReportState,
+    ):
         yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
 
 
@@ -147,12 +175,17 @@ def commands_list() -> Iterator[str]:
     """Every command with its arguments and options."""
     for path, command in _commands(typer.main.get_command(cli.app), "hilum"):
         arguments = [item for item in command.params if isinstance(item, TyperArgument)]
-        options = [item for item in command.params if isinstance(item, TyperOption) and not item.hidden]
+        options = [
+            item for item in command.params if isinstance(item, TyperOption) and not item.hidden
+        ]
         usage = " ".join([path, *map(_metavar, arguments), *(["[OPTIONS]"] if options else [])])
         yield f"\n### `{path}`\n\n{(command.help or '').strip()}\n\n```\n{usage}\n```"
         if options:
             yield "\n| option | meaning |\n|---|---|"
-            yield from (_row(", ".join(f"`{name}`" for name in item.opts), item.help or "") for item in options)
+            yield from (
+                _row(", ".join(f"`{name}`" for name in item.opts), item.help or "")
+                for item in options
+            )
 
 
 def identification_table() -> Iterator[str]:
@@ -174,11 +207,16 @@ def accepted_table() -> Iterator[str]:
         "storage commitment": (terms.STORAGE_COMMITMENT,),
     }
     for purpose, classes in purposes.items():
-        yield from (_row(uid.UID(item).name, keywords.get(item, ""), f"`{item}`", purpose) for item in classes)
+        yield from (
+            _row(uid.UID(item).name, keywords.get(item, ""), f"`{item}`", purpose)
+            for item in classes
+        )
     yield "\n| Transfer Syntax of images, in order of preference | in settings | UID | analysed |\n|---|---|---|---|"
     decoded = {*NATIVE, *CODECS}
     for name, item in domain.TRANSFER_SYNTAXES.items():
-        is_decoded = "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`"
+        is_decoded = (
+            "yes" if item in decoded else "no: stored, ends as `transfer_syntax_not_supported`"
+        )
         yield _row(uid.UID(item).name, f"`{name}`", f"`{item}`", is_decoded)
 
 
@@ -186,13 +224,25 @@ def terminology_table() -> Iterator[str]:
     """Every code with its status and source, which public labels mean it, and the codes that are denied."""
     table = terminology.load()
     labels = {
-        key: [f"`{name}`: {label}" for name, known in table.label_sets.items() for label, its in known.labels if its == key]
+        key: [
+            f"`{name}`: {label}"
+            for name, known in table.label_sets.items()
+            for label, its in known.labels
+            if its == key
+        ]
         for key in table.concepts
     }
     yield f"\nVersion {table.version}.\n\n| concept | code | meaning | status | source | public labels |\n|---|---|---|---|---|---|"
     for concept in table.concepts.values():
         code = f"`{concept.code.scheme} {concept.code.value}`"
-        yield _row(f"`{concept.key}`", code, concept.code.meaning, concept.status, concept.source, "; ".join(labels[concept.key]))
+        yield _row(
+            f"`{concept.key}`",
+            code,
+            concept.code.meaning,
+            concept.status,
+            concept.source,
+            "; ".join(labels[concept.key]),
+        )
     yield "\n| label set | from |\n|---|---|"
     yield from (_row(f"`{name}`", known.cites) for name, known in table.label_sets.items())
     yield "\n| denied code | why |\n|---|---|"
@@ -211,7 +261,12 @@ def cpu_table() -> Iterator[str]:
         yield _row(f"`{stage}`", *(f"{table[stage]:.1f}" for table in sizes.values()))
     yield "\n| goal | measured | at most | holds |\n|---|--:|--:|---|"
     for goal in run["goals"]:
-        yield _row(goal["name"], f"{goal['value']:.3g} {goal['unit']}", f"{goal['goal']:g}", "yes" if goal["holds"] else "no")
+        yield _row(
+            goal["name"],
+            f"{goal['value']:.3g} {goal['unit']}",
+            f"{goal['goal']:g}",
+            "yes" if goal["holds"] else "no",
+        )
 
 
 def preprocess_table(result: Path = BENCH_PREPROCESS) -> Iterator[str]:
@@ -238,7 +293,14 @@ def _preprocess_row(row: Mapping[str, Any]) -> str:
     goal = f"{row['goal']:g}" if row["goal"] else ""
     alone = (f"{codec:.1f}", f"{theirs / codec:.2f}") if codec else ("", "")
     return _row(
-        row["name"], f"{theirs:.1f}", row.get("decoder", ""), f"{ours:.1f}", f"{row['ratio']:.2f}", goal, *alone, f"{row['error']:.2f}"
+        row["name"],
+        f"{theirs:.1f}",
+        row.get("decoder", ""),
+        f"{ours:.1f}",
+        f"{row['ratio']:.2f}",
+        goal,
+        *alone,
+        f"{row['error']:.2f}",
     )
 
 
@@ -281,11 +343,19 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
 
 
 def with_generated(text: str, name: str, content: str) -> str:
-    """`text` with the part between the markers of `name` replaced. Raises ValueError where there are no markers."""
+    """`text` with the part between the markers of `name` replaced.
+
+    Raises ValueError where there are no markers.
+    """
     begin, end = f"<!-- begin generated: {name} -->", f"<!-- end generated: {name} -->"
     if begin not in text or end not in text:
         raise ValueError(f"no markers for {name}: {begin} … {end}")
-    return re.sub(re.escape(begin) + ".*?" + re.escape(end), lambda _: f"{begin}\n{content}\n{end}", text, flags=re.DOTALL)
+    return re.sub(
+        re.escape(begin) + ".*?" + re.escape(end),
+        lambda _: f"{begin}\n{content}\n{end}",
+        text,
+        flags=re.DOTALL,
+    )
 
 
 def stale() -> Iterator[str]:
@@ -312,8 +382,15 @@ def _metavar(argument: TyperArgument) -> str:
 def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
     """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
     queue = QUEUES[stage]
-    followed = {target for _, target, _ in FOLLOWING[stage]} - {"not_analysed", "delivered"}  # those their stage decides, too
-    yield "[*] --> due: record" if stage in ("assemble", "analyse", "compare", "commit") else "[*] --> due: advance"
+    followed = {target for _, target, _ in FOLLOWING[stage]} - {
+        "not_analysed",
+        "delivered",
+    }  # those their stage decides, too
+    yield (
+        "[*] --> due: record"
+        if stage in ("assemble", "analyse", "compare", "commit")
+        else "[*] --> due: advance"
+    )
     yield "due --> leased: claim"
     yield "leased --> due: retry"
     for state in states:
@@ -346,7 +423,10 @@ def main() -> int:
     for name in list(stale()):
         file, render = GENERATED[name]
         path = DOCS / file
-        path.write_text(with_generated(path.read_text(encoding="utf-8"), name, "\n".join(render())), encoding="utf-8")
+        path.write_text(
+            with_generated(path.read_text(encoding="utf-8"), name, "\n".join(render())),
+            encoding="utf-8",
+        )
         print(f"docs/{file}: {name}")
     return 0
 

@@ -1,6 +1,7 @@
 """`make sbom`: the packages of the server as CycloneDX JSON, and a table of their licences.
 
-Written to dist/. The packages are those that this environment has of the extras in deploy/lock/server.txt,
+Written to dist/. The packages are those that this environment has of the extras in
+deploy/lock/server.txt,
 with the shared libraries in their wheels. Exit status 1: a licence is not in deploy/licences.toml.
 """
 
@@ -49,7 +50,10 @@ class Rules:
     def allows(self, name: str, licence: str) -> bool:
         """Whether a licence (SPDX, or a classifier) may stand for this package."""
         alone = self.accepted.get(name, {}).get("licence")
-        return any(all(part.strip("() ") in {*self.allowed, alone} for part in choice.split(" AND ")) for choice in licence.split(" OR "))
+        return any(
+            all(part.strip("() ") in {*self.allowed, alone} for part in choice.split(" AND "))
+            for choice in licence.split(" OR ")
+        )
 
 
 def main() -> int:
@@ -65,7 +69,9 @@ def main() -> int:
     SBOM.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
     rows = list(licences_of(document))
     LICENCES.write_text(table(rows), encoding="utf-8")
-    print(f"{SBOM.relative_to(ROOT)}: {len(document['components'])} packages, {len(rows)} licences in {LICENCES.relative_to(ROOT)}")
+    print(
+        f"{SBOM.relative_to(ROOT)}: {len(document['components'])} packages, {len(rows)} licences in {LICENCES.relative_to(ROOT)}"
+    )
     refused = not_allowed(rows, rules)
     for line in refused:
         print(f"sbom: not an allowed licence (deploy/licences.toml): {line}", file=sys.stderr)
@@ -80,7 +86,9 @@ def read_rules() -> Rules:
 
 def read_parts() -> list[dict[str, str]]:
     """deploy/native_parts.toml."""
-    found: list[dict[str, str]] = tomllib.loads((ROOT / "deploy/native_parts.toml").read_text(encoding="utf-8"))["part"]
+    found: list[dict[str, str]] = tomllib.loads(
+        (ROOT / "deploy/native_parts.toml").read_text(encoding="utf-8")
+    )["part"]
     return found
 
 
@@ -88,13 +96,21 @@ def document_of(rules: Rules) -> Component:
     """The CycloneDX document. Raises NotWritten."""
     document = _environment()
     wanted = {*closure(declared(LOCKS["server.txt"]))}
-    kept = [component for component in document["components"] if canonical(component["name"]) in wanted]
+    kept = [
+        component for component in document["components"] if canonical(component["name"]) in wanted
+    ]
     if missing := wanted - {canonical(component["name"]) for component in kept}:
         raise NotWritten(f"cyclonedx-py does not see {', '.join(sorted(missing))}")
     for component in kept:
         _complete(component, rules)
-    references = {component["bom-ref"] for component in kept} | {document["metadata"]["component"]["bom-ref"]}
-    return {**document, "components": kept, "dependencies": _among(references, document["dependencies"])}
+    references = {component["bom-ref"] for component in kept} | {
+        document["metadata"]["component"]["bom-ref"]
+    }
+    return {
+        **document,
+        "components": kept,
+        "dependencies": _among(references, document["dependencies"]),
+    }
 
 
 def licences_of(document: Component) -> Iterator[tuple[str, str, str]]:
@@ -108,7 +124,11 @@ def licences_of(document: Component) -> Iterator[tuple[str, str, str]]:
 
 def not_allowed(rows: list[tuple[str, str, str]], rules: Rules) -> list[str]:
     """Packages whose licence no rule names, and those that name none."""
-    return [f"{name}: {licence or 'none named'}" for name, _, licence in rows if not licence or not rules.allows(name, licence)]
+    return [
+        f"{name}: {licence or 'none named'}"
+        for name, _, licence in rows
+        if not licence or not rules.allows(name, licence)
+    ]
 
 
 def table(rows: list[tuple[str, str, str]]) -> str:
@@ -118,9 +138,22 @@ def table(rows: list[tuple[str, str, str]]) -> str:
 
 def _environment() -> Component:
     """What cyclonedx-py sees in this environment: more than the server needs."""
-    options = ["--pyproject", "pyproject.toml", "--output-reproducible", "--spec-version", "1.6", "--no-validate", "--output-file", "-"]
+    options = [
+        "--pyproject",
+        "pyproject.toml",
+        "--output-reproducible",
+        "--spec-version",
+        "1.6",
+        "--no-validate",
+        "--output-file",
+        "-",
+    ]
     done = subprocess.run(
-        [_TOOLS / "cyclonedx-py", "environment", *options, sys.executable], capture_output=True, text=True, check=False, cwd=ROOT
+        [_TOOLS / "cyclonedx-py", "environment", *options, sys.executable],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )
     if done.returncode:
         raise NotWritten(done.stderr[-2000:])
@@ -130,17 +163,24 @@ def _environment() -> Component:
 
 def _among(references: set[str], dependencies: list[Component]) -> list[Component]:
     kept = [each for each in dependencies if each["ref"] in references]
-    return [{**each, "dependsOn": [name for name in each.get("dependsOn", []) if name in references]} for each in kept]
+    return [
+        {**each, "dependsOn": [name for name in each.get("dependsOn", []) if name in references]}
+        for each in kept
+    ]
 
 
 def _complete(component: Component, rules: Rules) -> None:
     name = canonical(component["name"])
     if not component.get("licenses") and name in rules.concluded:
-        component["licenses"] = [{"license": {"id": rules.concluded[name], "acknowledgement": "concluded"}}]
+        component["licenses"] = [
+            {"license": {"id": rules.concluded[name], "acknowledgement": "concluded"}}
+        ]
     parts = [*_known_parts(name), *_libraries(component)]
     known = {each["hashes"][0]["content"] for each in parts if "version" in each}
     if parts:
-        component["components"] = [each for each in parts if "version" in each or each["hashes"][0]["content"] not in known]
+        component["components"] = [
+            each for each in parts if "version" in each or each["hashes"][0]["content"] not in known
+        ]
 
 
 def _known_parts(name: str) -> Iterator[Component]:
@@ -150,7 +190,9 @@ def _known_parts(name: str) -> Iterator[Component]:
     for part in read_parts():
         files = list(_PACKAGES.glob(part["file"]))
         if len(files) != 1:
-            raise NotWritten(f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what the new wheel has")
+            raise NotWritten(
+                f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what the new wheel has"
+            )
         yield {
             **_file(files[0]),
             "type": "library",
@@ -180,14 +222,24 @@ def _file(path: Path) -> Component:
 def _licence(component: Component) -> str:
     """What the metadata say; of several entries all count."""
     entries = component.get("licenses") or []
-    found = [entry.get("expression") or entry["license"].get("id") or entry["license"]["name"] for entry in entries]
-    named = [licence for licence in found if not licence.startswith("License ::")]  # a classifier beside it says less
+    found = [
+        entry.get("expression") or entry["license"].get("id") or entry["license"]["name"]
+        for entry in entries
+    ]
+    named = [
+        licence for licence in found if not licence.startswith("License ::")
+    ]  # a classifier beside it says less
     return " AND ".join(dict.fromkeys(named or found))
 
 
 def _validate(document: Component) -> None:
     done = subprocess.run(
-        [_TOOLS / "python", "-c", _VALIDATE], input=json.dumps(document), capture_output=True, text=True, check=False, cwd=ROOT
+        [_TOOLS / "python", "-c", _VALIDATE],
+        input=json.dumps(document),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
     )
     if done.returncode:
         raise NotWritten(f"not valid by the schema of CycloneDX 1.6: {done.stderr[-2000:]}")

@@ -49,7 +49,9 @@ def main() -> int:
         return 1
     for path in sorted(FOLDER.glob("*.txt")):
         text = path.read_text(encoding="utf-8")
-        print(f"deploy/lock/{path.name}: {len(pins_of(text))} pins, {len(_HASH.findall(text))} hashes")
+        print(
+            f"deploy/lock/{path.name}: {len(pins_of(text))} pins, {len(_HASH.findall(text))} hashes"
+        )
     return 0
 
 
@@ -58,25 +60,40 @@ def _write_all() -> None:
         heading = f"# Written by deploy/write_locks.py for Python 3.11 on Linux: extras {', '.join(extras)}, without torch.\n"
         _write(name, heading + hashed(lock_text(extras)))
     pins = _lines(closure(built_with()))
-    _write("build.txt", "# Written by deploy/write_locks.py: what builds Hilum's wheel.\n" + hashed(pins))
+    _write(
+        "build.txt",
+        "# Written by deploy/write_locks.py: what builds Hilum's wheel.\n" + hashed(pins),
+    )
     for name in KEPT:
         _write(name, _rehashed((FOLDER / name).read_text(encoding="utf-8")))
     version = closure(declared(()))["torch"]
     _write("torch-cpu.txt", _cpu_torch(version))
     _write("torch-cuda.txt", _cuda_torch(version))
-    _write("tools.txt", "# Written by deploy/write_locks.py: the group tools.\n" + _resolved("tools.txt", "--group", "tools"))
+    _write(
+        "tools.txt",
+        "# Written by deploy/write_locks.py: the group tools.\n"
+        + _resolved("tools.txt", "--group", "tools"),
+    )
 
 
 def declared(extras: Iterable[str]) -> list[Requirement]:
     """Requirements of the base and these extras, as pyproject.toml has them."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    texts = [*project["dependencies"], *(text for extra in extras for text in project["optional-dependencies"][extra])]
+    texts = [
+        *project["dependencies"],
+        *(text for extra in extras for text in project["optional-dependencies"][extra]),
+    ]
     return [Requirement(text) for text in texts]
 
 
 def built_with() -> list[Requirement]:
     """Requirements of the build, as pyproject.toml has them."""
-    return [Requirement(text) for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]]
+    return [
+        Requirement(text)
+        for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
+            "build-system"
+        ]["requires"]
+    ]
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
@@ -93,7 +110,11 @@ def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
         distribution = importlib.metadata.distribution(requirement.name)
         # A local version (+cpu) names a build, not a release: the lock serves CPU and GPU machines.
         pins[key[0]] = distribution.version.split("+")[0]
-        open_requirements += [needed for needed in map(Requirement, distribution.requires or ()) if _applies(needed, key[1])]
+        open_requirements += [
+            needed
+            for needed in map(Requirement, distribution.requires or ())
+            if _applies(needed, key[1])
+        ]
     return pins
 
 
@@ -108,7 +129,9 @@ def lock_text(extras: Iterable[str]) -> str:
 
 
 def _lines(pins: Mapping[str, str]) -> str:
-    return "".join(f"{name}=={version}\n" for name, version in sorted(pins.items()) if name not in APART)
+    return "".join(
+        f"{name}=={version}\n" for name, version in sorted(pins.items()) if name not in APART
+    )
 
 
 def hashed(pins: str) -> str:
@@ -141,14 +164,21 @@ def _rehashed(text: str) -> str:
 
 
 def _cpu_torch(version: str) -> str:
-    """The CPU build. Raises NotLocked where its file is another one than the lock has of the same version."""
+    """The CPU build.
+
+    Raises NotLocked where its file is another one than the lock has of the same version.
+    """
     path = FOLDER / "torch-cpu.txt"
     known = path.read_text(encoding="utf-8") if path.exists() else ""
     found = set(_files_of(f"torch=={version}"))
-    accepted = hashes_of(known).get("torch", set()) if pins_of(known).get("torch") == version else found
+    accepted = (
+        hashes_of(known).get("torch", set()) if pins_of(known).get("torch") == version else found
+    )
     if not found <= accepted:
         known_and_found = f"{path.name} has {', '.join(sorted(accepted))}, {_TORCH_INDEX_URL} {', '.join(sorted(found))}"
-        raise NotLocked(f"torch {version} is another file: {known_and_found}. Find out why before you add a hash by hand.")
+        raise NotLocked(
+            f"torch {version} is another file: {known_and_found}. Find out why before you add a hash by hand."
+        )
     heading = "# Written by deploy/write_locks.py: torch for CPU, from an index of its own (TORCH_INDEX_URL). x86-64.\n"
     return heading + _entry("torch", version, accepted)
 
@@ -156,12 +186,25 @@ def _cpu_torch(version: str) -> str:
 def _files_of(requirement: str) -> Iterator[str]:
     """Hashes of what pip takes for this machine."""
     with tempfile.TemporaryDirectory() as folder:
-        options = ["--no-deps", "--only-binary", ":all:", "--index-url", _TORCH_INDEX_URL, "--dest", folder]
+        options = [
+            "--no-deps",
+            "--only-binary",
+            ":all:",
+            "--index-url",
+            _TORCH_INDEX_URL,
+            "--dest",
+            folder,
+        ]
         done = subprocess.run(
-            [sys.executable, "-m", "pip", "--quiet", "download", *options, requirement], capture_output=True, text=True, check=False
+            [sys.executable, "-m", "pip", "--quiet", "download", *options, requirement],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
-            raise NotLocked(f"{requirement} cannot be downloaded from {_TORCH_INDEX_URL} (TORCH_INDEX_URL):\n{done.stderr[-2000:]}")
+            raise NotLocked(
+                f"{requirement} cannot be downloaded from {_TORCH_INDEX_URL} (TORCH_INDEX_URL):\n{done.stderr[-2000:]}"
+            )
         for path in Path(folder).iterdir():
             yield sha256(path.read_bytes()).hexdigest()
 
@@ -169,16 +212,30 @@ def _files_of(requirement: str) -> Iterator[str]:
 def _cuda_torch(version: str) -> str:
     """PyPI's build and NVIDIA's libraries, without what the other locks have."""
     text = _resolved(
-        "torch-cuda.txt", "--python-platform", "x86_64-manylinux_2_28", "-", text=f"torch=={version}\n{lock_text(('server',))}"
+        "torch-cuda.txt",
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+        "-",
+        text=f"torch=={version}\n{lock_text(('server',))}",
     )
     others = set(pins_of(lock_text(LOCKS["server.txt"])))
     hashes = hashes_of(text)
-    entries = [_entry(name, pin, hashes[name]) for name, pin in pins_of(text).items() if name not in others]
-    return "# Written by deploy/write_locks.py: torch for NVIDIA GPUs, and the libraries that it brings. x86-64.\n" + "".join(entries)
+    entries = [
+        _entry(name, pin, hashes[name]) for name, pin in pins_of(text).items() if name not in others
+    ]
+    return (
+        "# Written by deploy/write_locks.py: torch for NVIDIA GPUs, and the libraries that it brings. x86-64.\n"
+        + "".join(entries)
+    )
 
 
 def _entry(name: str, version: str, hashes: Iterable[str]) -> str:
-    return " \\\n    ".join([f"{name}=={version}", *(f"--hash=sha256:{value}" for value in sorted(hashes))]) + "\n"
+    return (
+        " \\\n    ".join(
+            [f"{name}=={version}", *(f"--hash=sha256:{value}" for value in sorted(hashes))]
+        )
+        + "\n"
+    )
 
 
 def _resolved(name: str, *arguments: str, text: str = "") -> str:
@@ -189,8 +246,23 @@ def _resolved(name: str, *arguments: str, text: str = "") -> str:
 
 
 def _uv(*arguments: str, text: str) -> str:
-    options = ["--quiet", "--generate-hashes", "--no-header", "--no-annotate", "--python-version", "3.11", "--system-certs"]
-    done = subprocess.run([_UV, "pip", "compile", *options, *arguments], input=text, capture_output=True, text=True, check=False, cwd=ROOT)
+    options = [
+        "--quiet",
+        "--generate-hashes",
+        "--no-header",
+        "--no-annotate",
+        "--python-version",
+        "3.11",
+        "--system-certs",
+    ]
+    done = subprocess.run(
+        [_UV, "pip", "compile", *options, *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
     if done.returncode:
         raise NotLocked(done.stderr.strip())
     return done.stdout
@@ -201,7 +273,10 @@ def _write(name: str, text: str) -> None:
 
 
 def _applies(requirement: Requirement, extras: frozenset[str]) -> bool:
-    """True unless the marker excludes this Python and platform. NVIDIA's libraries come with torch's GPU build by themselves."""
+    """True unless the marker excludes this Python and platform.
+
+    NVIDIA's libraries come with torch's GPU build by themselves.
+    """
     marker = requirement.marker
     return marker is None or any(marker.evaluate({"extra": extra}) for extra in extras or {""})
 

@@ -1,1 +1,4 @@
-"""Load generator, scenarios and the phantom: synthetic chest radiographs that are ours to publish."""
+"""Load generator, scenarios and the phantom.
+
+Synthetic chest radiographs that are ours to publish.
+"""

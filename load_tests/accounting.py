@@ -1,7 +1,9 @@
 """CPU and memory of a tree of processes, by role: who used how much, Hilum and its peers apart.
 
-CPU seconds are those of each process's own clock (clock_getcpuclockid(3)): user and system, all threads, ended ones too, in
-nanoseconds. Only what a parent knows of children that ended unseen comes in ticks of 10 ms (cutime and cstime of proc(5)).
+CPU seconds are those of each process's own clock (clock_getcpuclockid(3)): user and system, all
+threads, ended ones too, in
+nanoseconds. Only what a parent knows of children that ended unseen comes in ticks of 10 ms (cutime
+and cstime of proc(5)).
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Self
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-_SCHED_CLOCK = 2  # CPUCLOCK_SCHED of the kernel's posix-timers.h: what clock_getcpuclockid(3) makes of a process id
+# CPUCLOCK_SCHED of the kernel's posix-timers.h: what clock_getcpuclockid(3) makes of a process id
+_SCHED_CLOCK = 2
 _SPAWNED = {"analyser": "decode", "dispatcher": "report", "api": "paint"}
 
 RoleOf = Callable[[Sequence[str], str], str]
@@ -27,7 +30,10 @@ RoleOf = Callable[[Sequence[str], str], str]
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One process at one moment. `children_seconds`: CPU of children that it has waited for, in ticks."""
+    """One process at one moment.
+
+    `children_seconds`: CPU of children that it has waited for, in ticks.
+    """
 
     pid: int
     parent_pid: int
@@ -47,14 +53,21 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         """Both together."""
-        return Usage(self.cpu_seconds + other.cpu_seconds, self.rss_bytes + other.rss_bytes, self.processes + other.processes)
+        return Usage(
+            self.cpu_seconds + other.cpu_seconds,
+            self.rss_bytes + other.rss_bytes,
+            self.processes + other.processes,
+        )
 
 
 Snapshot = dict[str, Usage]
 
 
 def hilum_role(command: Sequence[str], parent_role: str) -> str:
-    """Role of a process of `hilum serve`: its own name for it, or tritonserver, triton-stub, decode, report, paint, other."""
+    """Role of a process of `hilum serve`.
+
+    Its own name for it, or tritonserver, triton-stub, decode, report, paint, other.
+    """
     line = " ".join(command)
     if "hilum.wiring" in command:
         return command[-1].rpartition("-")[0]
@@ -68,9 +81,14 @@ def hilum_role(command: Sequence[str], parent_role: str) -> str:
 
 
 class Accountant:
-    """Follows the tree below `root_pid`, so that the CPU of processes that end is not lost. A context manager."""
+    """Follows the tree below `root_pid`, so that the CPU of processes that end is not lost.
 
-    def __init__(self, root_pid: int, role_of: RoleOf = hilum_role, every_seconds: float = 0.5) -> None:
+    A context manager.
+    """
+
+    def __init__(
+        self, root_pid: int, role_of: RoleOf = hilum_role, every_seconds: float = 0.5
+    ) -> None:
         self._root, self._role_of, self._every = root_pid, role_of, every_seconds
         self._seen: dict[tuple[int, int], tuple[str, Process]] = {}
         self._alive: set[tuple[int, int]] = set()
@@ -83,7 +101,12 @@ class Accountant:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Look no more; what was seen stays."""
         self._over.set()
         self._thread.join()
@@ -111,11 +134,17 @@ class Accountant:
     def _look(self) -> None:
         table = processes()
         # A process whose parent has died belongs to another one now, but still to this tree.
-        orphans = [pid for pid, started in self._alive if pid in table and table[pid].started_ticks == started]
+        orphans = [
+            pid
+            for pid, started in self._alive
+            if pid in table and table[pid].started_ticks == started
+        ]
         found: dict[int, str] = {}
         for process in below(table, [self._root, *orphans]):
             key = (process.pid, process.started_ticks)
-            found[process.pid] = self._role(process, found, self._seen[key][0] if key in self._seen else "other")
+            found[process.pid] = self._role(
+                process, found, self._seen[key][0] if key in self._seen else "other"
+            )
             self._seen[key] = (found[process.pid], process)
         self._alive = {(pid, table[pid].started_ticks) for pid in found}
 
@@ -135,8 +164,16 @@ class Accountant:
 
     def _unseen(self, parent: Process) -> float:
         """CPU of ended children, seconds, as far as it was not seen while they lived."""
-        ended = (child for key, (_, child) in self._seen.items() if key not in self._alive and child.parent_pid == parent.pid)
-        return max(0.0, parent.children_seconds - sum(child.cpu_seconds + child.children_seconds for child in ended))
+        ended = (
+            child
+            for key, (_, child) in self._seen.items()
+            if key not in self._alive and child.parent_pid == parent.pid
+        )
+        return max(
+            0.0,
+            parent.children_seconds
+            - sum(child.cpu_seconds + child.children_seconds for child in ended),
+        )
 
 
 def roles(root_pid: int, role_of: RoleOf = hilum_role) -> dict[int, str]:
@@ -154,7 +191,10 @@ def snapshot(root_pid: int, role_of: RoleOf = hilum_role) -> Snapshot:
 def spent(before: Mapping[str, Usage], after: Mapping[str, Usage]) -> Snapshot:
     """CPU between two snapshots, with the memory and the processes of the later one."""
     return {
-        role: Usage(use.cpu_seconds - before.get(role, Usage()).cpu_seconds, use.rss_bytes, use.processes) for role, use in after.items()
+        role: Usage(
+            use.cpu_seconds - before.get(role, Usage()).cpu_seconds, use.rss_bytes, use.processes
+        )
+        for role, use in after.items()
     }
 
 
@@ -179,25 +219,44 @@ def below(table: Mapping[int, Process], roots: Sequence[int]) -> Iterator[Proces
 
 def processes() -> dict[int, Process]:
     """Every process of this machine that can be looked at."""
-    found = (read_process(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit())
+    found = (
+        read_process(int(path.name)) for path in Path("/proc").iterdir() if path.name.isdigit()
+    )
     return {process.pid: process for process in found if process is not None}
 
 
 def read_process(pid: int) -> Process | None:
     """One process; None: it is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        fields = (
+            Path(f"/proc/{pid}/stat")
+            .read_text(encoding="utf-8", errors="replace")
+            .rpartition(")")[2]
+            .split()
+        )
         cpu = time.clock_gettime((~pid << 3) | _SCHED_CLOCK)
     except OSError:
         return None
     # Fields 4, 16, 17, 22 and 24 of proc(5); the two before the state are cut off.
-    return Process(pid, int(fields[1]), int(fields[19]), cpu, (int(fields[13]) + int(fields[14])) / _TICKS, int(fields[21]) * _PAGE_BYTES)
+    return Process(
+        pid,
+        int(fields[1]),
+        int(fields[19]),
+        cpu,
+        (int(fields[13]) + int(fields[14])) / _TICKS,
+        int(fields[21]) * _PAGE_BYTES,
+    )
 
 
 def command_line(pid: int) -> list[str]:
     """Arguments; empty for one that has ended."""
     try:
-        return Path(f"/proc/{pid}/cmdline").read_text(encoding="utf-8", errors="replace").rstrip("\0").split("\0")
+        return (
+            Path(f"/proc/{pid}/cmdline")
+            .read_text(encoding="utf-8", errors="replace")
+            .rstrip("\0")
+            .split("\0")
+        )
     except OSError:
         return []
 
@@ -207,14 +266,19 @@ def thread_seconds(pid: int) -> dict[str, float]:
     sums: defaultdict[str, float] = defaultdict(float)
     for folder in Path(f"/proc/{pid}/task").glob("*"):
         try:
-            sums[(folder / "comm").read_text().strip()] += int((folder / "schedstat").read_text().split()[0]) / 1e9
+            sums[(folder / "comm").read_text().strip()] += (
+                int((folder / "schedstat").read_text().split()[0]) / 1e9
+            )
         except OSError:  # it ended meanwhile
             continue
     return dict(sums)
 
 
 def proportional_bytes(pid: int) -> int:
-    """Memory with shared pages divided among those who share them (PSS). Takes milliseconds where much is mapped; 0: it is gone."""
+    """Memory with shared pages divided among those who share them (PSS).
+
+    Takes milliseconds where much is mapped; 0: it is gone.
+    """
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,4 +1,6 @@
-"""When studies are to start, whatever the server does: schedules of an open loop, as iterators of seconds from the beginning.
+"""When studies are to start, whatever the server does.
+
+Schedules of an open loop, as iterators of seconds from the beginning.
 
 Rates are studies a second. A schedule is the same each time it is iterated with the same arguments.
 """
@@ -26,7 +28,10 @@ def poisson(rate: float, seconds: float, seed: float) -> Iterator[float]:
 
 
 def bursts(rate: float, seconds: float, studies: float) -> Iterator[float]:
-    """`studies` at one moment, then nothing, so that the mean is `rate`: a router that empties its queue."""
+    """`studies` at one moment, then nothing, so that the mean is `rate`.
+
+    A router that empties its queue.
+    """
     for number in range(max(1, round(rate * seconds / studies))):
         yield from [number * studies / rate] * int(studies)
 
@@ -35,11 +40,17 @@ def ramp(first_rate: float, last_rate: float, seconds: float) -> Iterator[float]
     """A rate that changes evenly from `first_rate` to `last_rate`."""
     slope = (last_rate - first_rate) / seconds
     for number in range(max(1, round((first_rate + last_rate) / 2 * seconds))):
-        # Study n is due when the area below the rate is n: first_rate t + slope t²/2 = n, in the form that bears a slope of zero.
+        # Study n is due when the area below the rate is n: first_rate t + slope t²/2 = n, in the
+        # form that bears a slope of zero.
         yield 2 * number / (first_rate + math.sqrt(max(0.0, first_rate**2 + 2 * slope * number)))
 
 
-SCHEDULES: Mapping[str, Callable[..., Iterator[float]]] = {"constant": constant, "poisson": poisson, "bursts": bursts, "ramp": ramp}
+SCHEDULES: Mapping[str, Callable[..., Iterator[float]]] = {
+    "constant": constant,
+    "poisson": poisson,
+    "bursts": bursts,
+    "ramp": ramp,
+}
 
 Schedule = tuple[str, tuple[float, ...]]
 """Name of a schedule and its arguments, as it travels to the sender's processes."""

@@ -1,7 +1,9 @@
 """What the authors of published models do to a radiograph, written down once more with pydicom, numpy, scikit-image, OpenCV and Pillow.
 
-Nothing of `hilum_preprocessing` is used here: this is what its recipes are compared with. Each function takes a data set and gives the
-network's input, (channels, height, width) float64, after mean and standard deviation. Raises ValueError for what the authors refuse.
+Nothing of `hilum_preprocessing` is used here: this is what its recipes are compared with. Each
+function takes a data set and gives the
+network's input, (channels, height, width) float64, after mean and standard deviation. Raises
+ValueError for what the authors refuse.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from skimage.transform import resize as skimage_resize
 Array = NDArray[Any]
 Author = Callable[[Dataset], Array]
 
-BILINEAR, BICUBIC, LANCZOS = Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS
+BILINEAR, BICUBIC, LANCZOS = (
+    Image.Resampling.BILINEAR,
+    Image.Resampling.BICUBIC,
+    Image.Resampling.LANCZOS,
+)
 IMAGENET = (np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225]))
 HALF = (np.full(3, 0.5), np.full(3, 0.5))
 
@@ -32,7 +38,8 @@ def is_monochrome1(dataset: Dataset) -> bool:
     return str(dataset.PhotometricInterpretation) == "MONOCHROME1"
 
 
-# --- torchxrayvision 1.5.7 ------------------------------------------------------------------------------------------------
+# --- torchxrayvision 1.5.7
+# ------------------------------------------------------------------------------------------------
 
 
 def normalize(image: Array, maxval: float) -> Array:
@@ -69,18 +76,26 @@ def centre_crop(image: Array) -> Array:
     return image[top : top + side, left : left + side]
 
 
-def torchxrayvision(dataset: Dataset, side: int, read: Callable[[Dataset], Array] = read_xray_dcm) -> Array:
+def torchxrayvision(
+    dataset: Dataset, side: int, read: Callable[[Dataset], Array] = read_xray_dcm
+) -> Array:
     """XRayCenterCrop, then XRayResizer with its engine skimage."""
     cropped = centre_crop(read(dataset)).astype(np.float64)
-    resized: Array = skimage_resize(cropped[None], (1, side, side), mode="constant", preserve_range=True)  # type: ignore[no-untyped-call]  # it has no types
+    resized: Array = skimage_resize(
+        cropped[None], (1, side, side), mode="constant", preserve_range=True
+    )  # type: ignore[no-untyped-call]  # it has no types
     return resized
 
 
 def wrapped(dataset: Dataset, side: int, forward: Callable[[Array], Array]) -> Array:
     """XRayCenterCrop, utils.fix_resolution within the model, and the first lines of its forward."""
-    image = torch.from_numpy(centre_crop(read_xray_dcm(dataset)).astype(np.float64))[None, None].repeat(1, 3, 1, 1)
+    image = torch.from_numpy(centre_crop(read_xray_dcm(dataset)).astype(np.float64))[
+        None, None
+    ].repeat(1, 3, 1, 1)
     if image.shape[2] != side:
-        image = torch.nn.functional.interpolate(image, size=(side, side), mode="bilinear", antialias=True)
+        image = torch.nn.functional.interpolate(
+            image, size=(side, side), mode="bilinear", antialias=True
+        )
     return forward(image[0].numpy())
 
 
@@ -99,7 +114,8 @@ def mira(image: Array) -> Array:
     return (image + 1024) / 2048 * 255
 
 
-# --- 8-bit pictures -------------------------------------------------------------------------------------------------------
+# --- 8-bit pictures
+# -------------------------------------------------------------------------------------------------------
 
 
 def normalised(image: Array, mean: Array, std: Array) -> Array:
@@ -110,9 +126,14 @@ def normalised(image: Array, mean: Array, std: Array) -> Array:
 
 
 def pillow_resize(picture: Array, height: int, width: int, kernel: Image.Resampling) -> Array:
-    """Image.resize of a picture in mode L. In two calls: columns first, as every Pillow did before 13."""
+    """Image.resize of a picture in mode L. In two calls.
+
+    Columns first, as every Pillow did before 13.
+    """
     image = Image.fromarray(picture)
-    return np.asarray(image.resize((width, picture.shape[0]), kernel).resize((width, height), kernel))
+    return np.asarray(
+        image.resize((width, picture.shape[0]), kernel).resize((width, height), kernel)
+    )
 
 
 def torchvision_resize(picture: Array, size: int) -> Array:
@@ -149,7 +170,10 @@ def nominal_uint8(dataset: Dataset) -> Array:
 
 
 def shown_uint8(dataset: Dataset) -> Array:
-    """The 8-bit picture that general vision models are given: modality LUT, first window, polarity, 0..255."""
+    """The 8-bit picture that general vision models are given.
+
+    Modality LUT, first window, polarity, 0..255.
+    """
     modality = apply_modality_lut(dataset.pixel_array, dataset).astype(np.float64)
     low, high = output_range(dataset)
     shown = apply_voi_lut(modality, dataset, index=0)
@@ -162,7 +186,10 @@ def output_range(dataset: Dataset) -> tuple[float, float]:
     """Ends of what apply_windowing can give, which is the nominal range after the modality LUT."""
     bits = dataset.BitsStored
     low = -(2 ** (bits - 1)) if dataset.PixelRepresentation else 0
-    slope, intercept = (float(dataset.get(name, default)) for name, default in (("RescaleSlope", 1), ("RescaleIntercept", 0)))
+    slope, intercept = (
+        float(dataset.get(name, default))
+        for name, default in (("RescaleSlope", 1), ("RescaleIntercept", 0))
+    )
     return low * slope + intercept, (low + 2**bits - 1) * slope + intercept
 
 
@@ -181,8 +208,12 @@ def jfhealthcare(dataset: Dataset) -> Array:
     else:
         height, width = round(512 / (columns * 1.0 / rows)), 512
     image = cv2.resize(image, dsize=(width, height), interpolation=cv2.INTER_LINEAR)
-    image = np.pad(image, ((0, 512 - height), (0, 512 - width), (0, 0)), mode="constant", constant_values=128.0)
-    result: Array = ((image.astype(np.float32) - 128.0) / 64.0).transpose((2, 0, 1)).astype(np.float64)
+    image = np.pad(
+        image, ((0, 512 - height), (0, 512 - width), (0, 0)), mode="constant", constant_values=128.0
+    )
+    result: Array = (
+        ((image.astype(np.float32) - 128.0) / 64.0).transpose((2, 0, 1)).astype(np.float64)
+    )
     return result
 
 
@@ -193,14 +224,26 @@ def chexzero_320(dataset: Dataset) -> Array:
     ratio = float(320) / max(rows, columns)
     height, width = int(rows * ratio), int(columns * ratio)
     canvas = Image.new("L", (320, 320))
-    canvas.paste(Image.fromarray(pillow_resize(picture, height, width, LANCZOS)), ((320 - width) // 2, (320 - height) // 2))
+    canvas.paste(
+        Image.fromarray(pillow_resize(picture, height, width, LANCZOS)),
+        ((320 - width) // 2, (320 - height) // 2),
+    )
     return normalised(np.asarray(canvas, np.float64), np.full(3, 101.48761), np.full(3, 83.43944))
 
 
 def chexzero_224(dataset: Dataset) -> Array:
-    """zero_shot.make with pretrained CLIP: Resize(224, BICUBIC) of the normalised tensor, as torchvision 0.11 does it."""
+    """zero_shot.make with pretrained CLIP.
+
+    Resize(224, BICUBIC) of the normalised tensor, as torchvision 0.11 does it.
+    """
     image = torch.from_numpy(chexzero_320(dataset).astype(np.float32))[None]
-    resized: Array = torch.nn.functional.interpolate(image, size=(224, 224), mode="bicubic", align_corners=False)[0].double().numpy()
+    resized: Array = (
+        torch.nn.functional.interpolate(
+            image, size=(224, 224), mode="bicubic", align_corners=False
+        )[0]
+        .double()
+        .numpy()
+    )
     return resized
 
 
@@ -215,7 +258,9 @@ def biovil(dataset: Dataset) -> Array:
 
 def chexnet(dataset: Dataset) -> Array:
     """Resize(256), CenterCrop(224), ToTensor, Normalize."""
-    return normalised(torchvision_crop(torchvision_resize(nominal_uint8(dataset), 256), 224) / 255, *IMAGENET)
+    return normalised(
+        torchvision_crop(torchvision_resize(nominal_uint8(dataset), 256), 224) / 255, *IMAGENET
+    )
 
 
 def nih_bicubic(dataset: Dataset) -> Array:
@@ -224,7 +269,11 @@ def nih_bicubic(dataset: Dataset) -> Array:
 
 
 def squashed(
-    dataset: Dataset, side: int, kernel: Image.Resampling, moments: tuple[Array, Array], read: Callable[[Dataset], Array]
+    dataset: Dataset,
+    side: int,
+    kernel: Image.Resampling,
+    moments: tuple[Array, Array],
+    read: Callable[[Dataset], Array],
 ) -> Array:
     """An image processor: resize to a square, rescale by 1/255, normalise."""
     return normalised(pillow_resize(read(dataset), side, side, kernel) / 255, *moments)
@@ -248,11 +297,17 @@ AUTHORS: Mapping[str, Author] = {
     "chexzero_320": chexzero_320,
     "chexzero_224": chexzero_224,
     "biovil_448": biovil,
-    "chexnet_nih_224": partial(squashed, side=224, kernel=BILINEAR, moments=IMAGENET, read=nominal_uint8),
+    "chexnet_nih_224": partial(
+        squashed, side=224, kernel=BILINEAR, moments=IMAGENET, read=nominal_uint8
+    ),
     "chexnet_nih_256_224": chexnet,
     "nih_pil_bicubic_224": nih_bicubic,
-    "vit_imagenet_half_224": partial(squashed, side=224, kernel=BILINEAR, moments=HALF, read=shown_uint8),
-    "vit_imagenet_224": partial(squashed, side=224, kernel=BILINEAR, moments=IMAGENET, read=shown_uint8),
+    "vit_imagenet_half_224": partial(
+        squashed, side=224, kernel=BILINEAR, moments=HALF, read=shown_uint8
+    ),
+    "vit_imagenet_224": partial(
+        squashed, side=224, kernel=BILINEAR, moments=IMAGENET, read=shown_uint8
+    ),
     "medgemma_896": partial(squashed, side=896, kernel=BILINEAR, moments=HALF, read=shown_uint8),
     "medsiglip_448": partial(squashed, side=448, kernel=BICUBIC, moments=HALF, read=shown_uint8),
 }

@@ -22,8 +22,12 @@ class Canvas:
     def __init__(self, columns_per_row: float) -> None:
         width = FIELD_CM * columns_per_row
         columns = max(16, round(_CANVAS_ROWS * columns_per_row))
-        self.x = ((np.arange(columns, dtype=np.float32) + 0.5) / columns - 0.5)[None, :] * np.float32(width)
-        self.y = ((np.arange(_CANVAS_ROWS, dtype=np.float32) + 0.5) * np.float32(FIELD_CM / _CANVAS_ROWS))[:, None]
+        self.x = ((np.arange(columns, dtype=np.float32) + 0.5) / columns - 0.5)[
+            None, :
+        ] * np.float32(width)
+        self.y = (
+            (np.arange(_CANVAS_ROWS, dtype=np.float32) + 0.5) * np.float32(FIELD_CM / _CANVAS_ROWS)
+        )[:, None]
         self.attenuation: Image = np.zeros((_CANVAS_ROWS, columns), np.float32)
 
     def along_y(self, points: Points) -> Image:
@@ -33,34 +37,62 @@ class Canvas:
         padded = np.pad(column, 20, mode="edge")
         return np.convolve(padded, kernel / kernel.sum(), "valid").astype(np.float32)[:, None]
 
-    def ellipse(self, x: float, y: float, radii: tuple[float, float], tilt: float = 0.0, softness: float = 0.08) -> Image:
-        """Mask in [0, 1] of an ellipse, centimetres and radians; `softness` is relative to the radius."""
+    def ellipse(
+        self,
+        x: float,
+        y: float,
+        radii: tuple[float, float],
+        tilt: float = 0.0,
+        softness: float = 0.08,
+    ) -> Image:
+        """Mask in [0, 1] of an ellipse, centimetres and radians.
+
+        `softness` is relative to the radius.
+        """
         c, s = np.float32(np.cos(tilt)), np.float32(np.sin(tilt))
         u = ((self.x - x) * c + (self.y - y) * s) / radii[0]
         v = ((self.y - y) * c - (self.x - x) * s) / radii[1]
         return soft(1 - np.sqrt(u * u + v * v), softness)
 
-    def tube(self, centre_y: Image, thickness: float, within: tuple[float, float], mirrored: bool, weight: float = 1.0) -> None:
+    def tube(
+        self,
+        centre_y: Image,
+        thickness: float,
+        within: tuple[float, float],
+        mirrored: bool,
+        weight: float = 1.0,
+    ) -> None:
         """Add a bone that follows y = `centre_y` (1, columns) where `within` holds |x| (mirrored) or x: dense rim, softer core."""
         rows = self._rows_around(centre_y, thickness)
         x = np.abs(self.x) if mirrored else self.x
         slope = np.gradient(centre_y, float(self.x[0, 1] - self.x[0, 0]), axis=1)
         distance = np.abs(self.y[rows] - centre_y) / np.sqrt(1 + slope * slope) / thickness
         profile = np.clip(1 - distance**4, 0, 1) * (0.55 + 0.45 * np.clip(distance, 0, 1) ** 2)
-        self.attenuation[rows] += weight * profile * soft(x - within[0], 0.25) * soft(within[1] - x, 0.25)
+        self.attenuation[rows] += (
+            weight * profile * soft(x - within[0], 0.25) * soft(within[1] - x, 0.25)
+        )
 
     def line(self, start: Point, end: Point, widths: tuple[float, float], onto: Image) -> None:
-        """Draw a vessel from `start` to `end` that tapers between the two half-widths; where vessels cross, the thicker one counts."""
-        rows = slice(*np.searchsorted(self.y[:, 0], [min(start[1], end[1]) - 1, max(start[1], end[1]) + 1]))
+        """Draw a vessel from `start` to `end` that tapers between the two half-widths.
+
+        Where vessels cross, the thicker one counts.
+        """
+        rows = slice(
+            *np.searchsorted(self.y[:, 0], [min(start[1], end[1]) - 1, max(start[1], end[1]) + 1])
+        )
         dx, dy = end[0] - start[0], end[1] - start[1]
         x, y = self.x - np.float32(start[0]), self.y[rows] - np.float32(start[1])
-        along = np.clip((x * np.float32(dx) + y * np.float32(dy)) / np.float32(dx * dx + dy * dy), 0, 1)
+        along = np.clip(
+            (x * np.float32(dx) + y * np.float32(dy)) / np.float32(dx * dx + dy * dy), 0, 1
+        )
         squared = (x - along * np.float32(dx)) ** 2 + (y - along * np.float32(dy)) ** 2
         width = widths[0] + (widths[1] - widths[0]) * along
         onto[rows] = np.maximum(onto[rows], width * np.exp(-squared / (width * width)))
 
     def _rows_around(self, centre_y: Image, margin: float) -> slice:
-        low, high = np.searchsorted(self.y[:, 0], [float(centre_y.min()) - margin, float(centre_y.max()) + margin])
+        low, high = np.searchsorted(
+            self.y[:, 0], [float(centre_y.min()) - margin, float(centre_y.max()) + margin]
+        )
         return slice(int(low), int(high))
 
 
@@ -73,10 +105,17 @@ def soft(distance: Image, softness: float) -> Image:
 def enlarge(image: Image, rows: int, columns: int) -> Image:
     """Bilinear interpolation to (rows, columns)."""
     for axis, length in enumerate((rows, columns)):
-        place = np.clip((np.arange(length, dtype=np.float32) + 0.5) * (image.shape[axis] / length) - 0.5, 0, image.shape[axis] - 1)
+        place = np.clip(
+            (np.arange(length, dtype=np.float32) + 0.5) * (image.shape[axis] / length) - 0.5,
+            0,
+            image.shape[axis] - 1,
+        )
         low = place.astype(np.intp)
         weight = (place - low).reshape((-1, 1) if axis == 0 else (1, -1))
-        first, second = image.take(low, axis), image.take(np.minimum(low + 1, image.shape[axis] - 1), axis)
+        first, second = (
+            image.take(low, axis),
+            image.take(np.minimum(low + 1, image.shape[axis] - 1), axis),
+        )
         second -= first
         second *= weight
         image = np.add(first, second, out=first)

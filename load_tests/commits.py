@@ -1,12 +1,18 @@
-"""How often a received object makes the file system's journal commit: with names synced as this file system allows, beside the other way.
+"""How often a received object makes the file system's journal commit.
 
-    python -m load_tests.commits [--objects 240] [--rounds 5] [--folder /var/lib/hilum] [--result load_tests/results/bench-commits.json]
+With names synced as this file system allows, beside the other way.
+
+    python -m load_tests.commits [--objects 240] [--rounds 5] [--folder /var/lib/hilum] [--result
+    load_tests/results/bench-commits.json]
 
 On an ext4 that is made for it, in a file (root), or with `--folder` on one that is there.
 
-Objects of 0.5 MB through the archive's own writer, one after the other and from 4 and 16 threads at once, in turns. Commits are those that
-ext4 counts (/proc/fs/jbd2), of whoever uses the file system meanwhile. Each commit waits for the disk's cache to be emptied, which takes
-a fraction of a millisecond on a virtual disk and ten on a spinning one: the count says what the speed of one machine does not.
+Objects of 0.5 MB through the archive's own writer, one after the other and from 4 and 16 threads at
+once, in turns. Commits are those that
+ext4 counts (/proc/fs/jbd2), of whoever uses the file system meanwhile. Each commit waits for the
+disk's cache to be emptied, which takes
+a fraction of a millisecond on a virtual disk and ten on a spinning one: the count says what the
+speed of one machine does not.
 """
 
 from __future__ import annotations
@@ -55,19 +61,31 @@ class Turn:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 they do not, 2 this file system does not count."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--objects", type=int, default=240, help="of each turn (%(default)s)")
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--folder", type=Path, help="on the file system to be measured (one made for it)")
+    parser.add_argument(
+        "--folder", type=Path, help="on the file system to be measured (one made for it)"
+    )
     parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
     options = parser.parse_args(arguments)
     before = circumstances()
     with _ground(options.folder) as folder:
         if folder is None or (counter := _counter(folder)) is None:
-            print("no measurement: needs root, or --folder on an ext4 with a journal", file=sys.stderr)
+            print(
+                "no measurement: needs root, or --folder on an ext4 with a journal", file=sys.stderr
+            )
             return 2
         turns = [
-            _turn(Archive(folder, f"{way}-{number}-{at_once}", name_sync=way), way, at_once, options.objects, counter)
+            _turn(
+                Archive(folder, f"{way}-{number}-{at_once}", name_sync=way),
+                way,
+                at_once,
+                options.objects,
+                counter,
+            )
             for at_once in _AT_ONCE
             for number in range(options.rounds)
             for way in _WAYS
@@ -80,7 +98,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         **before,
     }
     rows = [asdict(turn) for turn in turns]
-    options.result.write_text(json.dumps({**said, "turns": rows, "goals": [goal.as_json() for goal in goals]}, indent=1) + "\n")
+    options.result.write_text(
+        json.dumps({**said, "turns": rows, "goals": [goal.as_json() for goal in goals]}, indent=1)
+        + "\n"
+    )
     return 0 if all(goal.holds for goal in goals) else 1
 
 
@@ -131,22 +152,41 @@ def _put(archive: Archive) -> Path:
 
 def _goal(at_once: int, turns: Sequence[Turn]) -> Goal:
     """One at a time they are halved; together they may share them either way."""
-    ratio = _median(turns, "twice", at_once, "commits_per_object") / _median(turns, "auto", at_once, "commits_per_object")
+    ratio = _median(turns, "twice", at_once, "commits_per_object") / _median(
+        turns, "auto", at_once, "commits_per_object"
+    )
     least = 1.9 if at_once == 1 else 1.0
-    return Goal(f"{at_once} at once: journal commits an object, two syncs / one", ratio, "times", least, at_most=False)
+    return Goal(
+        f"{at_once} at once: journal commits an object, two syncs / one",
+        ratio,
+        "times",
+        least,
+        at_most=False,
+    )
 
 
 def _median(turns: Sequence[Turn], way: str, at_once: int, name: str) -> float:
-    return float(statistics.median(getattr(turn, name) for turn in turns if (turn.way, turn.at_once) == (way, at_once)))
+    return float(
+        statistics.median(
+            getattr(turn, name) for turn in turns if (turn.way, turn.at_once) == (way, at_once)
+        )
+    )
 
 
 def _show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
     for at_once in _AT_ONCE:
         for way in _WAYS:
-            commits, speed = (_median(turns, way, at_once, name) for name in ("commits_per_object", "objects_per_second"))
-            print(f"{at_once:2} at once, {way:5}  {commits:5.2f} commits an object  {speed:6.0f} objects/s")
+            commits, speed = (
+                _median(turns, way, at_once, name)
+                for name in ("commits_per_object", "objects_per_second")
+            )
+            print(
+                f"{at_once:2} at once, {way:5}  {commits:5.2f} commits an object  {speed:6.0f} objects/s"
+            )
     for goal in goals:
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (>= {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (>= {goal.goal:g})"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""The embedded model, which counts the CPU of its engine: copied into a tree that is measured as `1/model.py`, run by Triton's stub.
+"""The embedded model, which counts the CPU of its engine.
+
+Copied into a tree that is measured as `1/model.py`, run by Triton's stub.
 
 The count stands in a file of tritonserver's own folder, as there is no port for metrics. It holds
 the engine's calls, with all threads of the stub while one runs.

@@ -1,4 +1,7 @@
-"""The release of a measurement: the fastest that this CPU can run, in a tree whose engine counts its own CPU."""
+"""The release of a measurement.
+
+The fastest that this CPU can run, in a tree whose engine counts its own CPU.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from hilum.models.catalogue import load_catalogue, load_manifests
 from load_tests import counting_model
 from load_tests.serving import REPOSITORY
 
-# The logits of untrained weights are large: bf16 moves them by 0.5, twice what a release of trained ones may.
+# The logits of untrained weights are large: bf16 moves them by 0.5, twice what a release of trained
+# ones may.
 _BF16 = 'precision = "bf16"\ntolerance = 1.0'
 _ORIGINAL = REPOSITORY / "model_repository/densenet121_untrained@1/manifest.toml"
 _NAMES = {precision: f"densenet121_{precision}" for precision in precision_speed.PRECISIONS}
@@ -37,15 +41,24 @@ class Built:
 
     def about_precision(self) -> dict[str, Any]:
         """For the result of a run: which, and why that."""
-        return {"precision": self.release.precision, "cpu_ms_an_image_by_precision": dict(self.cpu_milliseconds)}
+        return {
+            "precision": self.release.precision,
+            "cpu_ms_an_image_by_precision": dict(self.cpu_milliseconds),
+        }
 
 
 def build_fastest(folder: Path, precision: str | None = None) -> Built:
-    """The bundled DenseNet-121 at the precision that costs this CPU the least, or at the given one: built once, measured each time."""
+    """The bundled DenseNet-121 at the precision that costs this CPU the least, or at the given one.
+
+    Built once, measured each time.
+    """
     found = {} if precision else _measured(folder)
     chosen = precision or min(found, key=lambda name: found[name], default="f32")
     if found:
-        print(f"{chosen}; CPU of an image: {', '.join(f'{name} {value:.1f} ms' for name, value in found.items())}", flush=True)
+        print(
+            f"{chosen}; CPU of an image: {', '.join(f'{name} {value:.1f} ms' for name, value in found.items())}",
+            flush=True,
+        )
     return _built(folder, chosen, found)
 
 
@@ -55,18 +68,29 @@ def _measured(folder: Path) -> dict[str, float]:
         return {}
     built = _built(folder, "f32", {})
     spec = load_manifests(built.manifests_dir, (built.release.id,))[built.release.id].spec
-    return precision_speed.measure(tree_of(built.release, built.built_dir) / "1/model.onnx", canary.canary_image(spec))
+    return precision_speed.measure(
+        tree_of(built.release, built.built_dir) / "1/model.onnx", canary.canary_image(spec)
+    )
 
 
 def _built(folder: Path, precision: str, found: Mapping[str, float]) -> Built:
     """A copy of the bundled manifest below `folder`, built if it is not."""
     name = _NAMES[precision]
-    text = _ORIGINAL.read_text(encoding="utf-8").replace('name = "densenet121_untrained"', f'name = "{name}"')
+    text = _ORIGINAL.read_text(encoding="utf-8").replace(
+        'name = "densenet121_untrained"', f'name = "{name}"'
+    )
     manifest = folder / "manifests" / f"{name}@1" / "manifest.toml"
     manifest.parent.mkdir(parents=True, exist_ok=True)
-    manifest.write_text(text.replace('precision = "f32"', _BF16) if precision == "bf16" else text, encoding="utf-8")
+    manifest.write_text(
+        text.replace('precision = "f32"', _BF16) if precision == "bf16" else text, encoding="utf-8"
+    )
     build([f"{name}@1"], folder / "manifests", folder / "built", progress=print)
-    return Built(load_catalogue(folder / "manifests")[f"{name}@1"], folder / "manifests", folder / "built", found)
+    return Built(
+        load_catalogue(folder / "manifests")[f"{name}@1"],
+        folder / "manifests",
+        folder / "built",
+        found,
+    )
 
 
 def count_engine(built: Built) -> None:

@@ -21,7 +21,11 @@ _LABEL, _COLUMN, _IDLE_COLUMN = 20, 9, 6  # 80 in all
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A run. "10 MB" are images of this size at the usual rate, "10 MB 8/s" those at another, "10 MB flat out" those at saturation."""
+    """A run.
+
+    "10 MB" are images of this size at the usual rate, "10 MB 8/s" those at another, "10 MB flat
+    out" those at saturation.
+    """
 
     idle: Window
     rows: Mapping[str, Sequence[Row]]
@@ -38,8 +42,15 @@ def goals(measured: Measured) -> list[Goal]:
         size, load = _parts(condition)
         image = f"{size} image {load}".rstrip()
         found += [
-            Goal(f"CPU outside the model, {image}", outside_model(stages), "ms", _OUTSIDE_GOALS[size]),
-            Goal(f"all but receive, decode, prepare, model, {condition}", everything_else(stages), "ms", _ELSE_GOAL),
+            Goal(
+                f"CPU outside the model, {image}", outside_model(stages), "ms", _OUTSIDE_GOALS[size]
+            ),
+            Goal(
+                f"all but receive, decode, prepare, model, {condition}",
+                everything_else(stages),
+                "ms",
+                _ELSE_GOAL,
+            ),
         ]
     return [*found, Goal("idle Hilum", measured.idle.cores(), "cores", _IDLE_GOAL)]
 
@@ -65,7 +76,9 @@ def lines(measured: Measured) -> Iterator[str]:
     yield from (_line(stage, [table[stage] for table in tables]) for stage in tables[0])
     yield _line("outside the model", [outside_model(table) for table in tables])
     yield _line("all", [sum(table.values()) for table in tables])
-    yield _line("sender and PACS", [1000 * load.generator / load.images for load in measured.loads.values()])
+    yield _line(
+        "sender and PACS", [1000 * load.generator / load.images for load in measured.loads.values()]
+    )
     yield ""
     yield _heading("by process", sizes) + f"{'idle':>{_IDLE_COLUMN}}"
     yield _heading("(idle: % of a core)", loads)
@@ -86,7 +99,9 @@ def _line(name: str, values: Sequence[float]) -> str:
     return f"{name:{_LABEL}}" + "".join(f"{value:{_COLUMN}.2f}" for value in values)
 
 
-def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def record(
+    path: Path, measured: Measured, around: Mapping[str, Any], settings: Mapping[str, Any]
+) -> None:
     """Write the run; the one before it goes into the history."""
     content = {
         "what": "CPU by stage and process, milliseconds per image; idle polling is that of an idle Hilum in the same time",
@@ -94,14 +109,27 @@ def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: 
         "release": measured.release,
         **measured.about_precision,
         **around,
-        "settings": {name: value for name, value in settings.items() if not isinstance(value, Path)},
-        "idle_cores": {role: round(seconds / measured.idle.seconds, 5) for role, seconds in measured.idle.roles.items()},
-        "milliseconds_per_image": {size: _rounded(by_stage(rows)) for size, rows in measured.rows.items()},
+        "settings": {
+            name: value for name, value in settings.items() if not isinstance(value, Path)
+        },
+        "idle_cores": {
+            role: round(seconds / measured.idle.seconds, 5)
+            for role, seconds in measured.idle.roles.items()
+        },
+        "milliseconds_per_image": {
+            size: _rounded(by_stage(rows)) for size, rows in measured.rows.items()
+        },
         "charged": {size: _rounded(_charged(load)) for size, load in measured.loads.items()},
-        "sender_and_pacs": {size: round(1000 * load.generator / load.images, 3) for size, load in measured.loads.items()},
+        "sender_and_pacs": {
+            size: round(1000 * load.generator / load.images, 3)
+            for size, load in measured.loads.items()
+        },
         "by_process": {size: _of_processes(rows) for size, rows in measured.rows.items()},
         "seconds": {size: round(load.seconds, 1) for size, load in measured.loads.items()},
-        "batches": {size: {str(edge): count for edge, count in load.batches.items() if count} for size, load in measured.loads.items()},
+        "batches": {
+            size: {str(edge): count for edge, count in load.batches.items() if count}
+            for size, load in measured.loads.items()
+        },
         "goals": [goal.as_json() for goal in goals(measured)],
         "history": _history(path),
     }
@@ -110,13 +138,17 @@ def record(path: Path, measured: Measured, around: Mapping[str, Any], settings: 
 
 
 def _charged(load: Window) -> dict[str, float]:
-    """hilum_cpu_seconds_total as it is, idle polling included: the ledger's share by the stage that asks."""
+    """hilum_cpu_seconds_total as it is, idle polling included.
+
+    The ledger's share by the stage that asks.
+    """
     return {label: 1000 * seconds / load.images for label, seconds in load.charged.items()}
 
 
 def _of_processes(rows: Sequence[Row]) -> dict[str, dict[str, float]]:
     return {
-        role: _rounded({row.stage: row.milliseconds for row in rows if row.role == role}) for role in sorted({row.role for row in rows})
+        role: _rounded({row.stage: row.milliseconds for row in rows if row.role == role})
+        for role in sorted({row.role for row in rows})
     }
 
 
@@ -130,6 +162,9 @@ def _history(path: Path) -> list[dict[str, Any]]:
         earlier = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return []
-    kept = {name: earlier[name] for name in ("measured_at", "commit", "is_modified", "milliseconds_per_image")}
+    kept = {
+        name: earlier[name]
+        for name in ("measured_at", "commit", "is_modified", "milliseconds_per_image")
+    }
     short = kept | {"idle_cores": round(sum(earlier["idle_cores"].values()), 5)}
     return [*earlier["history"], short][-_HISTORY:]

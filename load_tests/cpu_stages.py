@@ -1,7 +1,11 @@
-"""From counters and process clocks to milliseconds of CPU per image and stage. Pure; every second of every process is in one row.
+"""From counters and process clocks to milliseconds of CPU per image and stage.
 
-A process's CPU is split into what its threads charged to stages, what it also uses when idle, and the rest. Where a process has
-one task, the rest is that task's: a listener's rest is receiving, an analyser's carries batches to Triton and back.
+Pure; every second of every process is in one row.
+
+A process's CPU is split into what its threads charged to stages, what it also uses when idle, and
+the rest. Where a process has
+one task, the rest is that task's: a listener's rest is receiving, an analyser's carries batches to
+Triton and back.
 """
 
 from __future__ import annotations
@@ -84,19 +88,36 @@ def rows(load: Window, idle: Window) -> list[Row]:
     found = [
         row
         for role, seconds in load.roles.items()
-        for row in _of_role(role, seconds, load.charged, idle.roles.get(role, 0.0) * share, _scaled(idle.charged, share))
+        for row in _of_role(
+            role,
+            seconds,
+            load.charged,
+            idle.roles.get(role, 0.0) * share,
+            _scaled(idle.charged, share),
+        )
     ]
-    return [Row(row.role, row.stage, 1000 * row.milliseconds / load.images) for row in _joined(found)]
+    return [
+        Row(row.role, row.stage, 1000 * row.milliseconds / load.images) for row in _joined(found)
+    ]
 
 
 def _scaled(charged: Mapping[str, float], share: float) -> dict[str, float]:
     return {label: seconds * share for label, seconds in charged.items()}
 
 
-def _of_role(role: str, seconds: float, charged: Mapping[str, float], idle: float, idle_charged: Mapping[str, float]) -> list[Row]:
+def _of_role(
+    role: str,
+    seconds: float,
+    charged: Mapping[str, float],
+    idle: float,
+    idle_charged: Mapping[str, float],
+) -> list[Row]:
     """In seconds. What a stage also uses when idle is in the row for idle polling already."""
     own = [(label, stage) for label, (owner, stage) in CHARGED.items() if owner == role]
-    at_work = [Row(role, stage, charged.get(label, 0.0) - idle_charged.get(label, 0.0)) for label, stage in own]
+    at_work = [
+        Row(role, stage, charged.get(label, 0.0) - idle_charged.get(label, 0.0))
+        for label, stage in own
+    ]
     rest = seconds - idle - sum(row.milliseconds for row in at_work)
     return [*at_work, Row(role, _REST.get(role, "other"), rest), Row(role, IDLE, idle)]
 

@@ -1,4 +1,7 @@
-"""A Hilum under measurement with its sender and its PACS: counters and process clocks around what is done to it."""
+"""A Hilum under measurement with its sender and its PACS.
+
+Counters and process clocks around what is done to it.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +38,41 @@ Counted = dict[str, dict[str, float]]
 class Street:
     """A context manager; ready to receive inside."""
 
-    def __init__(self, folder: Path, built: Built, *, direct_io: bool = False, tracing: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        built: Built,
+        *,
+        direct_io: bool = False,
+        tracing: Mapping[str, object] | None = None,
+    ) -> None:
         port = free_ports(1)[0]
         self._receiver = Receiver(port)
-        models = {"manifests": str(built.manifests_dir), "built": str(built.built_dir), "releases": [built.release.id]}
-        pacs = {"kind": "dicom", "port": port, "ae_title": AE_TITLE, "accept_untrained": True, "idle_release_seconds": _RELEASE_SECONDS}
-        studies, log, receive = {"quiet_seconds": _QUIET_SECONDS}, {"level": "warning"}, {"direct_io": direct_io}
+        models = {
+            "manifests": str(built.manifests_dir),
+            "built": str(built.built_dir),
+            "releases": [built.release.id],
+        }
+        pacs = {
+            "kind": "dicom",
+            "port": port,
+            "ae_title": AE_TITLE,
+            "accept_untrained": True,
+            "idle_release_seconds": _RELEASE_SECONDS,
+        }
+        studies, log, receive = (
+            {"quiet_seconds": _QUIET_SECONDS},
+            {"level": "warning"},
+            {"direct_io": direct_io},
+        )
         self._hilum = Hilum(
-            folder, {"loadtest": pacs}, studies=studies, log=log, models=models, receive=receive, tracing=dict(tracing or {})
+            folder,
+            {"loadtest": pacs},
+            studies=studies,
+            log=log,
+            models=models,
+            receive=receive,
+            tracing=dict(tracing or {}),
         )
 
     @property
@@ -58,17 +88,28 @@ class Street:
         self._hilum.wait_until_ready(180)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop both."""
         self._hilum.__exit__(kind, error, traceback)
         self._receiver.__exit__(kind, error, traceback)
 
     def send(self, studies: Sequence[Sequence[Dataset]], count: int, rate: float) -> None:
-        """`count` studies, `rate` a second, until the last report is here. Raises HilumEnded: a lost study would count as a cheap one."""
+        """`count` studies, `rate` a second, until the last report is here.
+
+        Raises HilumEnded: a lost study would count as a cheap one.
+        """
         sender = Sender(Peer("HILUM", "127.0.0.1", self._hilum.dicom_port), studies, 2)
         sender.run(rate, count / rate)
         arrivals, deadline = self._receiver.arrivals, time.monotonic() + _DRAIN_SECONDS
-        while any(arrivals.first_after(study.study_instance_uid, study.ended_at) is None for study in sender.sent):
+        while any(
+            arrivals.first_after(study.study_instance_uid, study.ended_at) is None
+            for study in sender.sent
+        ):
             if time.monotonic() > deadline:
                 raise HilumEnded(f"studies without a report.\n{self._hilum.log_end()}")
             time.sleep(0.05)
@@ -76,22 +117,45 @@ class Street:
 
     def offering(self, mix_folder: Path) -> phases.Offering:
         """A sender that waits for permits."""
-        return phases.Offering(Peer("HILUM", "127.0.0.1", self._hilum.dicom_port), mix_folder, self._receiver, _ASSOCIATIONS)
+        return phases.Offering(
+            Peer("HILUM", "127.0.0.1", self._hilum.dicom_port),
+            mix_folder,
+            self._receiver,
+            _ASSOCIATIONS,
+        )
 
     def settle(self) -> None:
-        """Wait until nothing is left of earlier work: associations are released, their threads have ended."""
+        """Wait until nothing is left of earlier work.
+
+        Associations are released, their threads have ended.
+        """
         time.sleep(_RELEASE_SECONDS + 3)
 
     def _engine_seconds(self, accountant: Accountant) -> float:
         """CPU that the model has counted, in the folder in which tritonserver runs."""
         pid = next(pid for pid, role in accountant.roles().items() if role == "tritonserver")
-        return sum(float(count.read_text()) for count in Path(f"/proc/{pid}/cwd").resolve().glob(f"*{SUFFIX}"))
+        return sum(
+            float(count.read_text())
+            for count in Path(f"/proc/{pid}/cwd").resolve().glob(f"*{SUFFIX}")
+        )
 
     def watched(self, accountant: Accountant, work: Callable[[], None], images: int = 0) -> Window:
-        """What `work` cost, which reads so many images. The scrapes of the counters lie outside of what the processes are charged with."""
-        counted, apart, before, began = self._counted(accountant), _generator(), accountant.snapshot(), time.monotonic()
+        """What `work` cost, which reads so many images.
+
+        The scrapes of the counters lie outside of what the processes are charged with.
+        """
+        counted, apart, before, began = (
+            self._counted(accountant),
+            _generator(),
+            accountant.snapshot(),
+            time.monotonic(),
+        )
         work()
-        seconds, used, generator = time.monotonic() - began, spent(before, accountant.snapshot()), _generator() - apart
+        seconds, used, generator = (
+            time.monotonic() - began,
+            spent(before, accountant.snapshot()),
+            _generator() - apart,
+        )
         grown = _grown(counted, self._counted(accountant))
         return Window(
             seconds,
@@ -124,7 +188,13 @@ def _side(command: Sequence[str], parent_role: str) -> str:
 
 
 def _grown(before: Counted, after: Counted) -> Counted:
-    return {name: {label: value - before.get(name, {}).get(label, 0.0) for label, value in after[name].items()} for name in after}
+    return {
+        name: {
+            label: value - before.get(name, {}).get(label, 0.0)
+            for label, value in after[name].items()
+        }
+        for name in after
+    }
 
 
 def _in_buckets(cumulative: dict[str, float]) -> dict[float, float]:

@@ -1,4 +1,7 @@
-"""`make bench-deliver`: structured reports to DCMTK's storescp over one association: documents a second, and CPU of each."""
+"""`make bench-deliver`: structured reports to DCMTK's storescp over one association.
+
+Documents a second, and CPU of each.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,13 @@ def main(words: Sequence[str] | None = None) -> int:
     around = circumstances()
     rounds = [measured_round(options.documents, number) for number in range(options.rounds)]
     per_second = sorted(item["documents_per_second"] for item in rounds)[len(rounds) // 2]
-    goal = Goal("structured reports to DCMTK on one association, median", per_second, "documents/s", _GOAL_PER_SECOND, at_most=False)
+    goal = Goal(
+        "structured reports to DCMTK on one association, median",
+        per_second,
+        "documents/s",
+        _GOAL_PER_SECOND,
+        at_most=False,
+    )
     write(options.result, around, rounds, goal)
     show(rounds, goal)
     return 0 if goal.holds else 1
@@ -56,30 +65,64 @@ def measured_round(count: int, number: int) -> dict[str, float]:
         for item in documents:
             lane.deliver(item)
         seconds, spent = time.perf_counter() - began, time.process_time() - cpu
-        assert len(list((peer.folder / "received").iterdir())) == count + 1, "not every document is there"
-    return {"documents_per_second": count / seconds, "our_cpu_ms_per_document": 1000 * spent / count}
+        assert len(list((peer.folder / "received").iterdir())) == count + 1, (
+            "not every document is there"
+        )
+    return {
+        "documents_per_second": count / seconds,
+        "our_cpu_ms_per_document": 1000 * spent / count,
+    }
 
 
 def document(number: int) -> Document:
-    """A Part 10 file of the size of a report. storescp stores what comes; nothing here depends on what it says."""
+    """A Part 10 file of the size of a report. storescp stores what comes.
+
+    Nothing here depends on what it says.
+    """
     uid = f"2.25.{10**30 + number}"
-    elements = _element(0x0008, 0x0016, b"UI", Comprehensive3DSRStorage.encode()) + _element(0x0008, 0x0018, b"UI", uid.encode())
+    elements = _element(0x0008, 0x0016, b"UI", Comprehensive3DSRStorage.encode()) + _element(
+        0x0008, 0x0018, b"UI", uid.encode()
+    )
     long = b"OB\0\0" + (_DOCUMENT_BYTES - len(elements)).to_bytes(4, "little")
-    padding = bytes.fromhex("42001100") + long + bytes(_DOCUMENT_BYTES - len(elements))  # Encapsulated Document
+    padding = (
+        bytes.fromhex("42001100") + long + bytes(_DOCUMENT_BYTES - len(elements))
+    )  # Encapsulated Document
     blank = Document("sr", "application/dicom", b"", str(Comprehensive3DSRStorage), uid, "2.25.1")
-    return replace(blank, content=bytes(128) + b"DICM" + bytes.fromhex("02000000") + b"UL\x04\0" + bytes(4) + elements + padding)
+    return replace(
+        blank,
+        content=bytes(128)
+        + b"DICM"
+        + bytes.fromhex("02000000")
+        + b"UL\x04\0"
+        + bytes(4)
+        + elements
+        + padding,
+    )
 
 
 def _element(group: int, number: int, vr: bytes, value: bytes) -> bytes:
     value += b"\0" * (len(value) % 2)
-    return group.to_bytes(2, "little") + number.to_bytes(2, "little") + vr + len(value).to_bytes(2, "little") + value
+    return (
+        group.to_bytes(2, "little")
+        + number.to_bytes(2, "little")
+        + vr
+        + len(value).to_bytes(2, "little")
+        + value
+    )
 
 
 def write(path: Path, around: dict[str, Any], rounds: list[dict[str, float]], goal: Goal) -> None:
     """The figures with their circumstances."""
-    found = {"what": "documents of 44 kB to storescp, one association, one after the other", "measured_at": _now(), **around}
+    found = {
+        "what": "documents of 44 kB to storescp, one association, one after the other",
+        "measured_at": _now(),
+        **around,
+    }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({**found, "rounds": rounds, "goals": [goal.as_json()]}, indent=2) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps({**found, "rounds": rounds, "goals": [goal.as_json()]}, indent=2) + "\n",
+        encoding="utf-8",
+    )
 
 
 def _now() -> str:
@@ -89,8 +132,12 @@ def _now() -> str:
 def show(rounds: list[dict[str, float]], goal: Goal) -> None:
     """For a person."""
     for number, item in enumerate(rounds, 1):
-        print(f"round {number}  {item['documents_per_second']:7.0f} documents/s  {item['our_cpu_ms_per_document']:6.2f} ms of our CPU each")
-    print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit} (>= {goal.goal:g})")
+        print(
+            f"round {number}  {item['documents_per_second']:7.0f} documents/s  {item['our_cpu_ms_per_document']:6.2f} ms of our CPU each"
+        )
+    print(
+        f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit} (>= {goal.goal:g})"
+    )
 
 
 if __name__ == "__main__":

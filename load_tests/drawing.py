@@ -16,7 +16,12 @@ from load_tests.scenario import Kind, ScenarioError
 
 def make(kinds: Sequence[Kind]) -> Mix:
     """Draw, or read the user's files. Raises ScenarioError."""
-    return Mix(tuple(Part(kind.weight, kind.calling_ae_title, tuple(_of_kind(kind, 1000 * index))) for index, kind in enumerate(kinds)))
+    return Mix(
+        tuple(
+            Part(kind.weight, kind.calling_ae_title, tuple(_of_kind(kind, 1000 * index)))
+            for index, kind in enumerate(kinds)
+        )
+    )
 
 
 def _of_kind(kind: Kind, first_seed: int) -> Iterator[StudyTemplate]:
@@ -24,12 +29,23 @@ def _of_kind(kind: Kind, first_seed: int) -> Iterator[StudyTemplate]:
         yield from read_studies(kind.files)
         return
     for seed in range(first_seed, first_seed + kind.variants):
-        drawn = draw_study(seed, kind.modality, kind.transfer_syntax, kind.rows, kind.columns, kind.bits, kind.images)
+        drawn = draw_study(
+            seed,
+            kind.modality,
+            kind.transfer_syntax,
+            kind.rows,
+            kind.columns,
+            kind.bits,
+            kind.images,
+        )
         yield tuple(encode(image) for image in drawn)
 
 
 def read_studies(paths: Iterable[Path]) -> list[StudyTemplate]:
-    """DICOM files below these paths, by study; other files and deflated ones are left out. Raises ScenarioError: there is none."""
+    """DICOM files below these paths, by study; other files and deflated ones are left out.
+
+    Raises ScenarioError: there is none.
+    """
     studies: dict[str, list[Template]] = {}
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -47,5 +63,9 @@ def _read_into(studies: dict[str, list[Template]], file: Path) -> None:
     except InvalidDicomError:
         return
     # A DICOMDIR has no study, and a deflated data set no place where its UIDs could be replaced.
-    if "StudyInstanceUID" in dataset and "SOPClassUID" in dataset and not dataset.file_meta.TransferSyntaxUID.is_deflated:
+    if (
+        "StudyInstanceUID" in dataset
+        and "SOPClassUID" in dataset
+        and not dataset.file_meta.TransferSyntaxUID.is_deflated
+    ):
         studies.setdefault(dataset.StudyInstanceUID, []).append(encode(dataset))

@@ -44,21 +44,37 @@ def main(words: Sequence[str] | None = None) -> int:
     kept = goals(idle, busy)
     what = f"C-ECHO each {_EVERY_SECONDS * 1000:.0f} ms on one association, from its intended start"
     found = {"what": what, "measured_at": _now(), **around}
-    answers = {"idle_ms": percentiles(idle), "busy_ms": percentiles(busy), "echoes": {"idle": len(idle), "busy": len(busy)}}
+    answers = {
+        "idle_ms": percentiles(idle),
+        "busy_ms": percentiles(busy),
+        "echoes": {"idle": len(idle), "busy": len(busy)},
+    }
     options.result.write_text(
-        json.dumps({**found, **answers, "goals": [goal.as_json() for goal in kept]}, indent=2) + "\n", encoding="utf-8"
+        json.dumps({**found, **answers, "goals": [goal.as_json() for goal in kept]}, indent=2)
+        + "\n",
+        encoding="utf-8",
     )
     for name, values in (("idle", idle), ("decoding", busy)):
-        print(f"{name:9} {len(values):5} echoes  " + "  ".join(f"{key} {value:6.2f} ms" for key, value in percentiles(values).items()))
+        print(
+            f"{name:9} {len(values):5} echoes  "
+            + "  ".join(f"{key} {value:6.2f} ms" for key, value in percentiles(values).items())
+        )
     for goal in kept:
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (<= {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (<= {goal.goal:g})"
+        )
     return 0 if all(goal.holds for goal in kept) else 1
 
 
 def goals(idle: Sequence[float], busy: Sequence[float]) -> list[Goal]:
     """Of the milliseconds of each C-ECHO."""
     return [
-        Goal("C-ECHO while JPEG 2000 is decoded, 99th percentile", percentiles(busy)["p99"], "ms", _GOAL_MS),
+        Goal(
+            "C-ECHO while JPEG 2000 is decoded, 99th percentile",
+            percentiles(busy)["p99"],
+            "ms",
+            _GOAL_MS,
+        ),
         Goal("C-ECHO of an idle server, median", percentiles(idle)["p50"], "ms", 1.0),
     ]
 
@@ -66,7 +82,11 @@ def goals(idle: Sequence[float], busy: Sequence[float]) -> list[Goal]:
 def measured(folder: Path, seconds: float) -> tuple[list[float], list[float]]:
     """Milliseconds of each C-ECHO, before images were sent and while more come in than can be decoded."""
     tiny = make_tiny(folder / "tiny")
-    models = {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]}
+    models = {
+        "manifests": str(tiny.manifests_dir),
+        "built": str(tiny.built_dir),
+        "releases": [tiny.release.id],
+    }
     hilum = Hilum(folder / "hilum", {}, models=models, log={"level": "warning"})
     hilum.write_settings()
     study = draw_study(7, "DX", "JPEG2000Lossless", _ROWS, _COLUMNS, 12, 1)
@@ -74,14 +94,18 @@ def measured(folder: Path, seconds: float) -> tuple[list[float], list[float]]:
         hilum.wait_until_ready(120)
         with associated(hilum.dicom_port) as association:
             idle = echoes(association, seconds / 2)
-            with sending(Sender(Receiver("HILUM", "127.0.0.1", hilum.dicom_port), [study], 2), seconds):
+            with sending(
+                Sender(Receiver("HILUM", "127.0.0.1", hilum.dicom_port), [study], 2), seconds
+            ):
                 return idle, echoes(association, seconds)
 
 
 @contextlib.contextmanager
 def associated(port: int) -> Iterator[Association]:
     """For C-ECHO."""
-    association = associate(Peer("127.0.0.1", port, "HILUM", "ECHO", 30.0), [(Verification, ImplicitVRLittleEndian)])
+    association = associate(
+        Peer("127.0.0.1", port, "HILUM", "ECHO", 30.0), [(Verification, ImplicitVRLittleEndian)]
+    )
     yield association
     association.release()
 
@@ -94,11 +118,18 @@ def sending(sender: Sender, seconds: float) -> Iterator[None]:
     yield
     thread.join()
     if failures := [sent.failure for sent in sender.sent if sent.failure is not None]:
-        raise RuntimeError(f"{len(failures)} of {len(sender.sent)} images were not accepted: {failures[0]}")
+        raise RuntimeError(
+            f"{len(failures)} of {len(sender.sent)} images were not accepted: {failures[0]}"
+        )
 
 
-def echoes(association: Association, seconds: float, every_seconds: float = _EVERY_SECONDS) -> list[float]:
-    """Milliseconds from the intended start of each C-ECHO to its answer: one that waits for those before it counts with its wait."""
+def echoes(
+    association: Association, seconds: float, every_seconds: float = _EVERY_SECONDS
+) -> list[float]:
+    """Milliseconds from the intended start of each C-ECHO to its answer.
+
+    One that waits for those before it counts with its wait.
+    """
     found, began = [], time.perf_counter()
     for start in constant(1 / every_seconds, seconds):
         time.sleep(max(0.0, began + start - time.perf_counter()))

@@ -1,4 +1,7 @@
-"""A DICOM object that is encoded once and sent many times: only its UIDs change, in place, because all have the same length."""
+"""A DICOM object that is encoded once and sent many times.
+
+Only its UIDs change, in place, because all have the same length.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from pydicom.uid import UID
 from load_tests.wire import Piece
 
 UID_BYTES = 44
-_LEAST, _MOST = 10**38, 2**128 - 1  # 39 digits below 2.25 (PS3.5 B.2): 44 characters, even, so never padded
+_LEAST, _MOST = (
+    10**38,
+    2**128 - 1,
+)  # 39 digits below 2.25 (PS3.5 B.2): 44 characters, even, so never padded
 PIXEL_DATA = 0x7FE00010
 UIDS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
 
@@ -32,7 +38,10 @@ class Outgoing:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """An encoded object. `head` ends where the pixel data begin; `places` are the offsets of each UID of `UIDS` in it."""
+    """An encoded object.
+
+    `head` ends where the pixel data begin; `places` are the offsets of each UID of `UIDS` in it.
+    """
 
     sop_class_uid: str
     transfer_syntax_uid: str
@@ -51,7 +60,9 @@ class Template:
         for uid, places in zip((study_uid, series_uid, instance_uid), self.places, strict=True):
             for place in places:
                 head[place : place + UID_BYTES] = uid.encode("ascii")
-        return Outgoing(self.sop_class_uid, self.transfer_syntax_uid, instance_uid, (bytes(head), self.tail))
+        return Outgoing(
+            self.sop_class_uid, self.transfer_syntax_uid, instance_uid, (bytes(head), self.tail)
+        )
 
 
 def fresh_uid(source: random.Random) -> str:
@@ -60,7 +71,10 @@ def fresh_uid(source: random.Random) -> str:
 
 
 def encode(dataset: Dataset) -> Template:
-    """A data set with file meta → its bytes in its own Transfer Syntax, which must not be deflated. The data set stays as it is."""
+    """A data set with file meta → its bytes in its own Transfer Syntax, which must not be deflated.
+
+    The data set stays as it is.
+    """
     syntax = UID(dataset.file_meta.TransferSyntaxUID)
     if syntax.is_deflated:
         raise ValueError("a deflated data set has no place where its UIDs could be replaced")
@@ -73,7 +87,10 @@ def encode(dataset: Dataset) -> Template:
 
 
 def with_uids(dataset: Dataset, uids: Mapping[str, str]) -> Dataset:
-    """A data set that shares all elements but the UIDs. `copy.copy` would share the dictionary, and assignment the elements."""
+    """A data set that shares all elements but the UIDs.
+
+    `copy.copy` would share the dictionary, and assignment the elements.
+    """
     fresh = Dataset()
     fresh.update(dataset)
     for keyword, uid in uids.items():

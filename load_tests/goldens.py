@@ -1,7 +1,11 @@
-"""Each recipe beside its authors' operations: `make goldens` writes the largest differences for docs/recipes.md.
+"""Each recipe beside its authors' operations.
 
-Two differences a recipe, in units of the wire tensor ([-1024, 1024] or grey levels of 0..255): in float32 before it is rounded to
-the wire's type, and on the wire. The network's input of the authors is brought back to that scale by mean and standard deviation.
+`make goldens` writes the largest differences for docs/recipes.md.
+
+Two differences a recipe, in units of the wire tensor ([-1024, 1024] or grey levels of 0..255): in
+float32 before it is rounded to
+the wire's type, and on the wire. The network's input of the authors is brought back to that scale
+by mean and standard deviation.
 """
 
 from __future__ import annotations
@@ -21,7 +25,15 @@ import torch
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing import RECIPES, InputSpec, NotAnalysable, StoredValues, decode, prepare_stored, self_check
+from hilum_preprocessing import (
+    RECIPES,
+    InputSpec,
+    NotAnalysable,
+    StoredValues,
+    decode,
+    prepare_stored,
+    self_check,
+)
 from hilum_preprocessing.geometry import apply
 from hilum_preprocessing.grayscale import level_table
 from hilum_preprocessing.operations import Range
@@ -40,7 +52,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Largest absolute differences of one picture, or of all; `share` of samples on the wire that differ by more than a thousandth."""
+    """Largest absolute differences of one picture, or of all.
+
+    `share` of samples on the wire that differ by more than a thousandth.
+    """
 
     before: float
     wire: float
@@ -57,11 +72,17 @@ def difference(recipe: str, dataset: Dataset) -> Difference | None:
     expected, wire = by_authors(recipe, dataset), on_the_wire(stored, spec)
     if expected is None or wire is None:
         assert wire is None, f"{recipe}: only the authors refuse this picture"
-        assert expected is None or leaves_its_range(expected, spec), f"{recipe}: only Hilum refuses this picture"
+        assert expected is None or leaves_its_range(expected, spec), (
+            f"{recipe}: only Hilum refuses this picture"
+        )
         return None
     theirs = denormalised(expected, spec)
     apart = np.abs(wire - theirs)
-    return Difference(float(np.abs(before_the_wire(stored, spec) - theirs).max()), float(apart.max()), float((apart > 1e-3).mean()))
+    return Difference(
+        float(np.abs(before_the_wire(stored, spec) - theirs).max()),
+        float(apart.max()),
+        float((apart > 1e-3).mean()),
+    )
 
 
 def by_authors(recipe: str, dataset: Dataset) -> Array | None:
@@ -93,15 +114,25 @@ def leaves_its_range(expected: Array, spec: InputSpec) -> bool:
 def before_the_wire(stored: StoredValues, spec: InputSpec) -> Array:
     """(1, H, W) float64: table and geometry one after the other, as `prepare_stored` fuses them, without the rounding at the end."""
     table = level_table(stored, spec)
-    levels = table.values[stored.array.astype(np.intp) - table.first].astype(np.uint8 if spec.is_uint8 else np.float32)
+    levels = table.values[stored.array.astype(np.intp) - table.first].astype(
+        np.uint8 if spec.is_uint8 else np.float32
+    )
     rows, columns = stored.array.shape
-    image: Array = apply(torch.from_numpy(levels), geometry_of(spec, (rows, columns), stored.pixel_aspect)).numpy()
+    image: Array = apply(
+        torch.from_numpy(levels), geometry_of(spec, (rows, columns), stored.pixel_aspect)
+    ).numpy()
     return image[None].astype(np.float64)
 
 
 def denormalised(expected: Array, spec: InputSpec) -> Array:
-    """(channels, H, W) of the network's input on the wire's scale; all channels are the same there."""
-    mean, std = (np.array(values, np.float64).reshape(-1, 1, 1) for values in (spec.normalise.mean, spec.normalise.std))
+    """(channels, H, W) of the network's input on the wire's scale.
+
+    All channels are the same there.
+    """
+    mean, std = (
+        np.array(values, np.float64).reshape(-1, 1, 1)
+        for values in (spec.normalise.mean, spec.normalise.std)
+    )
     assert expected.shape == (spec.model_channels, *spec.wire_shape[1:])
     result: Array = expected * std + mean
     return result
@@ -132,7 +163,10 @@ def worst(recipe: str) -> dict[str, Any]:
 
 
 def record() -> None:
-    """What `self_check` compares with when a release is loaded. Only after the table says that the recipes are right."""
+    """What `self_check` compares with when a release is loaded.
+
+    Only after the table says that the recipes are right.
+    """
     specs = [InputSpec.from_mapping({"recipe": recipe}) for recipe in RECIPES]
     known = {spec.version: self_check.recorded(spec, "cpu") for spec in specs}
     lines = (f"{json.dumps(version)}: {json.dumps(tensors)}" for version, tensors in known.items())
@@ -140,7 +174,10 @@ def record() -> None:
 
 
 def goals(rows: Sequence[dict[str, Any]]) -> list[Goal]:
-    """Those of the issue: 0.01 of +-1024 before the wire, 0.5 on it; whole grey levels to the bit."""
+    """Those of the issue: 0.01 of +-1024 before the wire, 0.5 on it.
+
+    Whole grey levels to the bit.
+    """
     return [
         Goal("half precision, before the wire", _most(rows, "fp16", "before"), "of 1024", 0.01),
         Goal("half precision, on the wire", _most(rows, "fp16", "on_the_wire"), "of 1024", 0.5),
@@ -154,9 +191,17 @@ def _most(rows: Sequence[dict[str, Any]], wire: str, what: str) -> float:
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 the goals hold, 1 one does not."""
-    parser = argparse.ArgumentParser(prog="load_tests.goldens", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="load_tests.goldens",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
-    parser.add_argument("--record", action="store_true", help=f"write {KNOWN.name} of the preprocessing library, too")
+    parser.add_argument(
+        "--record",
+        action="store_true",
+        help=f"write {KNOWN.name} of the preprocessing library, too",
+    )
     options = parser.parse_args(words)
     torch.set_num_threads(1)
     around = circumstances()
@@ -170,9 +215,27 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def write(path: Path, around: dict[str, Any], rows: Sequence[dict[str, Any]]) -> None:
     """The differences with their circumstances."""
-    libraries = {name: version(name) for name in ("scikit-image", "opencv-python-headless", "pillow", "torch", "pydicom", "numpy")}
-    found = {"what": "largest difference between recipes and their authors' operations", "measured_at": _now(), **around}
-    found |= {"libraries": libraries, "recipes": rows, "goals": [goal.as_json() for goal in goals(rows)]}
+    libraries = {
+        name: version(name)
+        for name in (
+            "scikit-image",
+            "opencv-python-headless",
+            "pillow",
+            "torch",
+            "pydicom",
+            "numpy",
+        )
+    }
+    found = {
+        "what": "largest difference between recipes and their authors' operations",
+        "measured_at": _now(),
+        **around,
+    }
+    found |= {
+        "libraries": libraries,
+        "recipes": rows,
+        "goals": [goal.as_json() for goal in goals(rows)],
+    }
     path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
@@ -184,9 +247,13 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     """For a person."""
     print(f"{'':34} {'wire':6} {'before':>9} {'on it':>9} {'share':>9}")
     for row in rows:
-        print(f"{row['recipe']:34} {row['wire']:6} {row['before']:9.5f} {row['on_the_wire']:9.5f} {row['share_that_differs']:9.5f}")
+        print(
+            f"{row['recipe']:34} {row['wire']:6} {row['before']:9.5f} {row['on_the_wire']:9.5f} {row['share_that_differs']:9.5f}"
+        )
     for goal in goals(rows):
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.5f} {goal.unit} (<= {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.5f} {goal.unit} (<= {goal.goal:g})"
+        )
 
 
 if __name__ == "__main__":

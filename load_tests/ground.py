@@ -40,9 +40,19 @@ class Ground:
     def manners(self) -> Manners:
         """Of the sender."""
         sender = self.scenario.sender
-        return Manners(sender.associations, sender.keeps_associations, sender.patience_seconds, sender.timeout_seconds)
+        return Manners(
+            sender.associations,
+            sender.keeps_associations,
+            sender.patience_seconds,
+            sender.timeout_seconds,
+        )
 
-    def senders(self, schedule: Schedule | None, manners: Manners | None = None, processes: int | None = None) -> Senders:
+    def senders(
+        self,
+        schedule: Schedule | None,
+        manners: Manners | None = None,
+        processes: int | None = None,
+    ) -> Senders:
         """The generator's processes; without a schedule they wait for permits."""
         count = self.scenario.sender.processes if processes is None else processes
         return Senders(self.peer, self.mix_folder, manners or self.manners, count, schedule)
@@ -51,7 +61,10 @@ class Ground:
         """Studies for which the server owes a report."""
         first_after = self.receiver.arrivals.first_after
         return [
-            study for study in sent if (since := study.promised_at) is not None and first_after(study.study_instance_uid, since) is None
+            study
+            for study in sent
+            if (since := study.promised_at) is not None
+            and first_after(study.study_instance_uid, since) is None
         ]
 
     def looks(self, sent: Sequence[Sent], begin: float) -> Iterator[None]:
@@ -62,12 +75,20 @@ class Ground:
             time.sleep(LOOK_SECONDS)
             if time.monotonic() - said >= _SAY_SECONDS:
                 said = time.monotonic()
-                accepted, waiting = sum(study.failure is None for study in sent), len(self.unreported(list(sent)))
-                self.say(f"{said - begin:5.0f} s: {len(sent)} sent, {accepted} accepted, {waiting} wait for their report")
+                accepted, waiting = (
+                    sum(study.failure is None for study in sent),
+                    len(self.unreported(list(sent))),
+                )
+                self.say(
+                    f"{said - begin:5.0f} s: {len(sent)} sent, {accepted} accepted, {waiting} wait for their report"
+                )
 
 
 def drain(ground: Ground, sent: Sequence[Sent]) -> bool:
-    """Wait until every accepted study has its report; False: some have none after the quiet period and `drain_seconds` without any."""
+    """Wait until every accepted study has its report.
+
+    False: some have none after the quiet period and `drain_seconds` without any.
+    """
     patience = ground.quiet_seconds + ground.scenario.drain_seconds
     open_studies, since = ground.unreported(sent), time.monotonic()
     for _ in ground.looks(sent, since):

@@ -1,6 +1,7 @@
 """`make bench-infer`: what it costs to ask Triton instead of calling the engine, and how fast the engines are.
 
-A null model shows the way there and back alone, in three wire types and three transports; then the bundled networks, bare in this
+A null model shows the way there and back alone, in three wire types and three transports; then the
+bundled networks, bare in this
 process beside the same engine behind Triton, in turns. Rounds are interleaved, figures are medians.
 """
 
@@ -32,7 +33,14 @@ from hilum.triton.server import EmbeddedTriton
 from load_tests import infer_loops as loops
 from load_tests.infer_figures import Measured, as_rows, goals, table
 from load_tests.infer_loops import Array, Ask
-from load_tests.infer_trees import DENSENET, MAX_BATCH, Served, make_nulls, make_variants, read_config
+from load_tests.infer_trees import (
+    DENSENET,
+    MAX_BATCH,
+    Served,
+    make_nulls,
+    make_variants,
+    read_config,
+)
 from load_tests.measure import Goal, circumstances
 from load_tests.null_model import open_null
 from load_tests.shared_memory import SharedMemory
@@ -58,7 +66,14 @@ class Plan:
 
 
 FULL = Plan(rounds=5, hop_seconds=0.5, engine_seconds=1.5, open_seconds=10.0)
-QUICK = Plan(rounds=2, hop_seconds=0.15, engine_seconds=0.3, open_seconds=1.0, batches_at_least=1, is_quick=True)
+QUICK = Plan(
+    rounds=2,
+    hop_seconds=0.15,
+    engine_seconds=0.3,
+    open_seconds=1.0,
+    batches_at_least=1,
+    is_quick=True,
+)
 
 
 class Bench:
@@ -71,28 +86,45 @@ class Bench:
     async def hop(self, nulls: Mapping[str, Served]) -> None:
         """The null models: every wire type, transport and batch, one and two requests in flight."""
         async with AsyncExitStack() as stack:
-            ways = await self._ways(stack, largest=max(null.batch(MAX_BATCH).nbytes for null in nulls.values()))
+            ways = await self._ways(
+                stack, largest=max(null.batch(MAX_BATCH).nbytes for null in nulls.values())
+            )
             for number in range(self._plan.rounds):
                 say(f"null models, round {number + 1} of {self._plan.rounds}")
                 for null in nulls.values():
                     await self._hop_round(null, ways)
 
-    async def _ways(self, stack: AsyncExitStack, largest: int) -> dict[str, Callable[[Release, Array], Awaitable[object]]]:
-        """`as served` is the analyser's own client; `shared memory` is tritonclient's, beside it."""
-        served, plain = TritonGateway(self._url, 60, shares_memory=True), TritonGateway(self._url, 60)
+    async def _ways(
+        self, stack: AsyncExitStack, largest: int
+    ) -> dict[str, Callable[[Release, Array], Awaitable[object]]]:
+        """`as served` is the analyser's own client.
+
+        `shared memory` is tritonclient's, beside it.
+        """
+        served, plain = (
+            TritonGateway(self._url, 60, shares_memory=True),
+            TritonGateway(self._url, 60),
+        )
         for gateway in (served, plain):
             stack.push_async_callback(gateway.close)
         memory = await stack.enter_async_context(SharedMemory(self._url, largest, slots=2))
         return {"as served": served.infer, "gRPC": plain.infer, "shared memory": memory.infer}
 
-    async def _hop_round(self, null: Served, ways: Mapping[str, Callable[[Release, Array], Awaitable[object]]]) -> None:
+    async def _hop_round(
+        self, null: Served, ways: Mapping[str, Callable[[Release, Array], Awaitable[object]]]
+    ) -> None:
         engine = _null_engine(null)
         for size in BATCHES:
             batch = null.batch(size)
-            self.measured.add((null.name, "bare", "closed", size, 1), loops.bare(engine, batch, self._plan.hop_seconds / 4))
+            self.measured.add(
+                (null.name, "bare", "closed", size, 1),
+                loops.bare(engine, batch, self._plan.hop_seconds / 4),
+            )
             for name, infer in ways.items():
                 for in_flight in (1, 2):
-                    window = await loops.closed(_asking(infer, null), batch, in_flight, self._plan.hop_seconds, self._pid)
+                    window = await loops.closed(
+                        _asking(infer, null), batch, in_flight, self._plan.hop_seconds, self._pid
+                    )
                     self.measured.add((null.name, name, "closed", size, in_flight), window)
 
     async def engines(self, variants: Sequence[Served]) -> None:
@@ -116,14 +148,22 @@ class Bench:
         for _ in range(self._plan.rounds):
             for size in ENGINE_BATCHES:
                 batch = variant.batch(size)
-                self.measured.add((variant.name, "bare", "closed", size, 1), loops.bare(engine, batch, seconds, at_least))
+                self.measured.add(
+                    (variant.name, "bare", "closed", size, 1),
+                    loops.bare(engine, batch, seconds, at_least),
+                )
                 for in_flight in (1, 2):
                     window = await loops.closed(ask, batch, in_flight, seconds, self._pid, at_least)
-                    self.measured.add((variant.name, "as served", "closed", size, in_flight), window)
+                    self.measured.add(
+                        (variant.name, "as served", "closed", size, in_flight), window
+                    )
         await self._open_loop(variant, engine, gateway)
 
     async def _open_loop(self, variant: Served, engine: Engine, gateway: TritonGateway) -> None:
-        """Single images as they come, through the analyser's batcher; the bare engine is behind the same batcher."""
+        """Single images as they come, through the analyser's batcher.
+
+        The bare engine is behind the same batcher.
+        """
         at = self.measured.windows[variant.name, "bare", "closed", 4, 1]
         per_second = _OPEN_SHARE * statistics.median(window.images_per_second for window in at)
         with ThreadPoolExecutor(1) as thread:
@@ -133,12 +173,16 @@ class Bench:
                     window = await self._opened(variant, carrier, per_second, seed)
                     self.measured.add((variant.name, name, "open", 1, 0), window)
 
-    async def _opened(self, variant: Served, carrier: Gateway, per_second: float, seed: int) -> loops.Window:
+    async def _opened(
+        self, variant: Served, carrier: Gateway, per_second: float, seed: int
+    ) -> loops.Window:
         batcher = Batcher(variant.release, carrier, batches_in_flight=2)
         running = asyncio.create_task(batcher.run())
         try:
             ask: Ask = lambda image: batcher.infer(image[0], Lane.LIVE)  # noqa: E731 - one expression, used once
-            return await loops.opened(ask, variant.batch(1), per_second, self._plan.open_seconds, seed, self._pid)
+            return await loops.opened(
+                ask, variant.batch(1), per_second, self._plan.open_seconds, seed, self._pid
+            )
         finally:
             running.cancel()
             with suppress(asyncio.CancelledError):
@@ -153,7 +197,9 @@ class _Bare:
 
     async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
         """As the analyser's gateway."""
-        outputs = await asyncio.get_running_loop().run_in_executor(self._thread, self._engine, np.stack(batch))
+        outputs = await asyncio.get_running_loop().run_in_executor(
+            self._thread, self._engine, np.stack(batch)
+        )
         return Inference(outputs["logits"], outputs["cam"] if release.has_cam else None)
 
 
@@ -163,37 +209,70 @@ def _asking(infer: Callable[[Release, Array], Awaitable[object]], served: Served
 
 def _null_engine(null: Served) -> Engine:
     config = read_config(null.tree)
-    outputs = [{"name": item.name, "dims": item.dims, "data_type": _type_name(item)} for item in config.output]
+    outputs = [
+        {"name": item.name, "dims": item.dims, "data_type": _type_name(item)}
+        for item in config.output
+    ]
     return open_null(outputs, config.max_batch_size)
 
 
 def _type_name(output: Any) -> str:  # noqa: ANN401 - protobuf ships no types
-    return str(output.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number[output.data_type].name)
+    return str(
+        output.DESCRIPTOR.fields_by_name["data_type"]
+        .enum_type.values_by_number[output.data_type]
+        .name
+    )
 
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 some do not."""
-    parser = argparse.ArgumentParser(prog="load_tests.infer", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short windows, one engine: whether it runs, no figures to keep")
+    parser = argparse.ArgumentParser(
+        prog="load_tests.infer",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="short windows, one engine: whether it runs, no figures to keep",
+    )
     parser.add_argument("--rounds", type=int, default=FULL.rounds, help="(%(default)s)")
-    parser.add_argument("--without", action="append", default=[], metavar="NETWORK", help="leave one out, for example vit_b16; repeatable")
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="leave one out, for example vit_b16; repeatable",
+    )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
-    plan, around = (QUICK if options.quick else replace(FULL, rounds=options.rounds)), circumstances()
+    plan, around = (
+        (QUICK if options.quick else replace(FULL, rounds=options.rounds)),
+        circumstances(),
+    )
     with tempfile.TemporaryDirectory(prefix="hilum-infer-") as folder:
         found, models = measure(plan, Path(folder), options.without)
     rows, held = as_rows(found), goals(found, models)
     show(rows, held)
     options.result.parent.mkdir(parents=True, exist_ok=True)
-    options.result.write_text(json.dumps(as_json(rows, held, around, plan), indent=1) + "\n", encoding="utf-8")
+    options.result.write_text(
+        json.dumps(as_json(rows, held, around, plan), indent=1) + "\n", encoding="utf-8"
+    )
     return 0 if all(goal.holds for goal in held) else 1
 
 
 def measure(plan: Plan, folder: Path, without: Sequence[str] = ()) -> tuple[Measured, list[str]]:
-    """Everything, on a Triton of its own; with the names of the models whose wall time is held against the bare engine's."""
+    """Everything, on a Triton of its own.
+
+    With the names of the models whose wall time is held against the bare engine's.
+    """
     nulls, variants = make_nulls(folder), make_variants(folder, is_quick=plan.is_quick)
-    variants = [variant for variant in variants if not variant.release.name.startswith(tuple(without))]
-    triton = EmbeddedTriton(folder, folder / "state", [null.release.triton_name for null in nulls.values()])
+    variants = [
+        variant for variant in variants if not variant.release.name.startswith(tuple(without))
+    ]
+    triton = EmbeddedTriton(
+        folder, folder / "state", [null.release.triton_name for null in nulls.values()]
+    )
     url = triton.start()
     os.nice(_NICE)
     bench = Bench(plan, triton, url)
@@ -201,7 +280,11 @@ def measure(plan: Plan, folder: Path, without: Sequence[str] = ()) -> tuple[Meas
         asyncio.run(_all(bench, nulls, variants))
     finally:
         triton.stop()
-    return bench.measured, [variant.name for variant in variants if variant.release.name.startswith(DENSENET.partition("@")[0])]
+    return bench.measured, [
+        variant.name
+        for variant in variants
+        if variant.release.name.startswith(DENSENET.partition("@")[0])
+    ]
 
 
 async def _all(bench: Bench, nulls: Mapping[str, Served], variants: Sequence[Served]) -> None:
@@ -211,7 +294,9 @@ async def _all(bench: Bench, nulls: Mapping[str, Served], variants: Sequence[Ser
 
 def show(rows: Sequence[Mapping[str, Any]], held: Sequence[Goal]) -> None:
     """For a person, 80 columns at most."""
-    print(f"\n{'null model':12}{'transport':15}{'batch':>6}{'flying':>7}{'images/s':>10}{'p50 ms':>8}{'CPU ms/image':>14}")
+    print(
+        f"\n{'null model':12}{'transport':15}{'batch':>6}{'flying':>7}{'images/s':>10}{'p50 ms':>8}{'CPU ms/image':>14}"
+    )
     for row in table(rows, "closed", "null"):
         cpu = row["cpu_ms_per_image"]["all"]
         name = row["model"].removeprefix("null, ")
@@ -227,10 +312,14 @@ def show(rows: Sequence[Mapping[str, Any]], held: Sequence[Goal]) -> None:
     print()
     for goal in held:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
-        print(f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"
+        )
 
 
-def as_json(rows: Sequence[Mapping[str, Any]], held: Sequence[Goal], around: Mapping[str, Any], plan: Plan) -> dict[str, Any]:
+def as_json(
+    rows: Sequence[Mapping[str, Any]], held: Sequence[Goal], around: Mapping[str, Any], plan: Plan
+) -> dict[str, Any]:
     """The result file."""
     return {
         "what": "a null model and the bundled networks, bare in the client's process and behind the embedded Triton",

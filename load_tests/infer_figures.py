@@ -1,4 +1,7 @@
-"""From windows to the figures of `make bench-infer`: medians over rounds, and ratios of what stood side by side in one round."""
+"""From windows to the figures of `make bench-infer`.
+
+Medians over rounds, and ratios of what stood side by side in one round.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +30,13 @@ class Measured:
 
 
 def ratios(of: Sequence[Window], to: Sequence[Window]) -> list[float]:
-    """Images a second of one over the other, round by round: what moves the whole machine moves both."""
-    return [one.images_per_second / other.images_per_second for one, other in zip(of, to, strict=True)]
+    """Images a second of one over the other, round by round.
+
+    What moves the whole machine moves both.
+    """
+    return [
+        one.images_per_second / other.images_per_second for one, other in zip(of, to, strict=True)
+    ]
 
 
 def added_ms(of: Sequence[Window], to: Sequence[Window]) -> list[float]:
@@ -42,15 +50,30 @@ def hop_cpu(windows: Sequence[Window]) -> float:
 
 
 def goals(measured: Measured, ratio_models: Sequence[str]) -> list[Goal]:
-    """Those of the issue, on the way that Hilum takes to a Triton of its own machine; the other transports are in the tables."""
+    """Those of the issue, on the way that Hilum takes to a Triton of its own machine.
+
+    The other transports are in the tables.
+    """
     at, null = measured.windows, "null, fp16"
-    found = [Goal("CPU of the hop, batch 16, fp16", hop_cpu(at[null, "as served", "closed", 16, 2]), "ms/image", HOP_CPU_MS)]
+    found = [
+        Goal(
+            "CPU of the hop, batch 16, fp16",
+            hop_cpu(at[null, "as served", "closed", 16, 2]),
+            "ms/image",
+            HOP_CPU_MS,
+        )
+    ]
     for model in ratio_models:
         both = [at[model, "as served", "closed", 16, 2], at[model, "bare", "closed", 16, 1]]
         name = f"images/s over the bare engine, batch 16, {model}"
-        found.append(Goal(name, statistics.median(ratios(*both)), "of 1", WALL_RATIO, at_most=False))
+        found.append(
+            Goal(name, statistics.median(ratios(*both)), "of 1", WALL_RATIO, at_most=False)
+        )
     alone = added_ms(at[null, "as served", "closed", 1, 1], at[null, "bare", "closed", 1, 1])
-    return [*found, Goal("added latency, batch 1, p50", statistics.median(alone), "ms", ADDED_P50_MS)]
+    return [
+        *found,
+        Goal("added latency, batch 1, p50", statistics.median(alone), "ms", ADDED_P50_MS),
+    ]
 
 
 def as_rows(measured: Measured) -> list[dict[str, Any]]:
@@ -72,7 +95,10 @@ def _row(cell: Cell, windows: Sequence[Window]) -> dict[str, Any]:
         "images_per_second_range": [round(spread[0], 2), round(spread[-1], 2)],
         "p50_ms": _median([window.latency_ms(50) for window in windows]),
         "p95_ms": _median([window.latency_ms(95) for window in windows]),
-        "cpu_ms_per_image": {role: _median([window.cpu_ms(role) for window in windows]) for role in ("client", "server", "stub")}
+        "cpu_ms_per_image": {
+            role: _median([window.cpu_ms(role) for window in windows])
+            for role in ("client", "server", "stub")
+        }
         | {"all": _median([window.cpu_ms() for window in windows])},
     }
 
@@ -81,6 +107,10 @@ def _median(values: Sequence[float]) -> float:
     return round(statistics.median(values), 4)
 
 
-def table(rows: Sequence[Mapping[str, Any]], loop: str, model_starts: str) -> list[Mapping[str, Any]]:
+def table(
+    rows: Sequence[Mapping[str, Any]], loop: str, model_starts: str
+) -> list[Mapping[str, Any]]:
     """Rows of one kind."""
-    return [row for row in rows if row["loop"] == loop and str(row["model"]).startswith(model_starts)]
+    return [
+        row for row in rows if row["loop"] == loop and str(row["model"]).startswith(model_starts)
+    ]

@@ -58,15 +58,21 @@ class Meter:
     def stop(self, batch: int, latencies: Sequence[float]) -> Window:
         """Until now."""
         seconds, client = time.perf_counter() - self._began, time.process_time() - self._client
-        server, stub = (after - before for after, before in zip(self._look(), self._server, strict=True))
+        server, stub = (
+            after - before for after, before in zip(self._look(), self._server, strict=True)
+        )
         return Window(batch, seconds, tuple(latencies), client, server, stub)
 
     def _look(self) -> tuple[float, float]:
         use = snapshot(self._pid) if self._pid else {}
-        return use.get("tritonserver", Usage()).cpu_seconds, use.get("triton-stub", Usage()).cpu_seconds
+        return use.get("tritonserver", Usage()).cpu_seconds, use.get(
+            "triton-stub", Usage()
+        ).cpu_seconds
 
 
-def bare(engine: Callable[[Array], object], batch: Array, seconds: float, at_least: int = 2) -> Window:
+def bare(
+    engine: Callable[[Array], object], batch: Array, seconds: float, at_least: int = 2
+) -> Window:
     """The engine in this process, one call after the other."""
     meter, latencies = Meter(), list[float]()
     ends = time.perf_counter() + seconds
@@ -77,7 +83,9 @@ def bare(engine: Callable[[Array], object], batch: Array, seconds: float, at_lea
     return meter.stop(len(batch), latencies)
 
 
-async def closed(ask: Ask, batch: Array, in_flight: int, seconds: float, server_pid: int = 0, at_least: int = 2) -> Window:
+async def closed(
+    ask: Ask, batch: Array, in_flight: int, seconds: float, server_pid: int = 0, at_least: int = 2
+) -> Window:
     """So many requests under way, the next when one is answered."""
     latencies: list[float] = []
     meter = Meter(server_pid)
@@ -93,8 +101,13 @@ async def closed(ask: Ask, batch: Array, in_flight: int, seconds: float, server_
     return meter.stop(len(batch), latencies)
 
 
-async def opened(ask: Ask, batch: Array, per_second: float, seconds: float, seed: int, server_pid: int = 0) -> Window:
-    """Requests at the times of a Poisson process, whatever became of those before: a latency begins at the intended time."""
+async def opened(
+    ask: Ask, batch: Array, per_second: float, seconds: float, seed: int, server_pid: int = 0
+) -> Window:
+    """Requests at the times of a Poisson process, whatever became of those before.
+
+    A latency begins at the intended time.
+    """
     due, latencies = schedule(per_second, seconds, seed), list[float]()
     meter, began = Meter(server_pid), time.perf_counter()
 

@@ -1,4 +1,7 @@
-"""What is served in `make bench-infer`: models that answer at once, one a wire type, and the bundled networks in each engine."""
+"""What is served in `make bench-infer`.
+
+Models that answer at once, one a wire type, and the bundled networks in each engine.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ _DTYPES: Final = {"TYPE_FP16": np.float16, "TYPE_UINT8": np.uint8, "TYPE_FP32": 
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A release in a tree of the bench; `engine` is what its own process would call, without any server."""
+    """A release in a tree of the bench.
+
+    `engine` is what its own process would call, without any server.
+    """
 
     name: str
     release: Release
@@ -41,7 +47,9 @@ class Served:
         config = read_config(self.tree)
         pinned = {key: value.string_value for key, value in config.parameters.items()}
         artefact = self.tree / "1" / pinned["artefact"]
-        return embedded_model.open_engine(artefact, pinned["engine"], pinned["precision"], pinned["optimisation"])
+        return embedded_model.open_engine(
+            artefact, pinned["engine"], pinned["precision"], pinned["optimisation"]
+        )
 
     def batch(self, size: int) -> Array:
         """(size, 1, 224, 224) in the wire type: the same every time, never constant."""
@@ -61,13 +69,19 @@ def make_variants(folder: Path, *, is_quick: bool = False) -> list[Served]:
     if is_quick:
         return [_variant(_built(DENSENET), folder, "openvino", "f32")]
     releases = [_built(DENSENET), _built(VIT)]
-    made = [_variant(release, folder, engine, precision) for release in releases for engine, precision in _engines()]
+    made = [
+        _variant(release, folder, engine, precision)
+        for release in releases
+        for engine, precision in _engines()
+    ]
     return [*made, *(_copy(release, folder, release.triton_name) for release in _built_int8())]
 
 
 def read_config(tree: Path) -> model_config_pb2.ModelConfig:
     """A tree's config.pbtxt."""
-    return text_format.Parse((tree / "config.pbtxt").read_text(encoding="utf-8"), model_config_pb2.ModelConfig())
+    return text_format.Parse(
+        (tree / "config.pbtxt").read_text(encoding="utf-8"), model_config_pb2.ModelConfig()
+    )
 
 
 def _engines() -> Iterator[tuple[str, str]]:
@@ -92,16 +106,30 @@ def _copy(release: Release, folder: Path, triton_name: str) -> Served:
     """The built tree below another name; engine and weights stay."""
     tree = folder / "embedded" / triton_name
     shutil.copytree(build.tree_of(release, BUILT_MODELS), tree, dirs_exist_ok=True)
-    served = dataclasses.replace(release, name=triton_name, triton_name=triton_name, max_batch=MAX_BATCH)
+    served = dataclasses.replace(
+        release, name=triton_name, triton_name=triton_name, max_batch=MAX_BATCH
+    )
     wire_type = next(word for word, kind in _TYPES.items() if _kind(tree) == kind)
     _write(tree, read_config(tree), triton_name)
-    return Served(f"{release.name.removesuffix('_untrained')}, {release.engine} {release.precision}", served, wire_type, tree)
+    return Served(
+        f"{release.name.removesuffix('_untrained')}, {release.engine} {release.precision}",
+        served,
+        wire_type,
+        tree,
+    )
 
 
 def _variant(release: Release, folder: Path, engine: str, precision: str) -> Served:
-    made = _copy(dataclasses.replace(release, engine=engine, precision=precision), folder, f"{release.name}_{engine}_{precision}")
+    made = _copy(
+        dataclasses.replace(release, engine=engine, precision=precision),
+        folder,
+        f"{release.name}_{engine}_{precision}",
+    )
     config = read_config(made.tree)
-    config.parameters["engine"].string_value, config.parameters["precision"].string_value = engine, precision
+    config.parameters["engine"].string_value, config.parameters["precision"].string_value = (
+        engine,
+        precision,
+    )
     _write(made.tree, config, made.release.triton_name)
     return made
 

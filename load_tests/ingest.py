@@ -1,7 +1,9 @@
 """`make bench-ingest`: what receiving costs, interleaved with DCMTK's storescp on the same machine and the same files.
 
-CPU seconds of the receiver are the figure to trust: wall time shares the cores with the senders, and with whoever else is there.
-Ours include the rows in the ledger and a durable file and name; storescp's with the shim a durable file; without it, none.
+CPU seconds of the receiver are the figure to trust: wall time shares the cores with the senders,
+and with whoever else is there.
+Ours include the rows in the ledger and a durable file and name; storescp's with the shim a durable
+file; without it, none.
 """
 
 from __future__ import annotations
@@ -17,7 +19,14 @@ from pathlib import Path
 
 from load_tests import ingest_door
 from load_tests.ingest_cells import CELLS, KINDS, LARGE_PDU, Cell, draw, lot, send
-from load_tests.ingest_peers import make_certificates, sink, start_orthanc, start_sink, start_storescp, sync_shim
+from load_tests.ingest_peers import (
+    make_certificates,
+    sink,
+    start_orthanc,
+    start_sink,
+    start_storescp,
+    sync_shim,
+)
 from load_tests.ingest_receivers import Receiver, start_hilum
 from load_tests.ingest_result import (
     DCMTK,
@@ -65,14 +74,32 @@ def main(words: Sequence[str] | None = None) -> int:
 def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="load_tests.ingest", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="(%(default)s)")
-    parser.add_argument("--large", type=int, default=32, help="objects of 10 MB a run (%(default)s)")
-    parser.add_argument("--small", type=int, default=400, help="objects of 0.5 MB a run (%(default)s)")
-    parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="(%(default)s)")
-    parser.add_argument("--associations", nargs="+", type=int, default=[1, 4, 16], help="at once (%(default)s)")
-    parser.add_argument("--pdu-kib", nargs="+", type=int, default=[16, 128], help="PDUs of the sender (%(default)s)")
-    parser.add_argument("--receivers", nargs="+", default=NAMES, choices=NAMES, help="(%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="few objects, one round: to see that it runs")
-    parser.add_argument("--folder", type=Path, help="where files are drawn and received; default: the temporary folder")
+    parser.add_argument(
+        "--large", type=int, default=32, help="objects of 10 MB a run (%(default)s)"
+    )
+    parser.add_argument(
+        "--small", type=int, default=400, help="objects of 0.5 MB a run (%(default)s)"
+    )
+    parser.add_argument(
+        "--kinds", nargs="+", default=list(KINDS), choices=KINDS, help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--associations", nargs="+", type=int, default=[1, 4, 16], help="at once (%(default)s)"
+    )
+    parser.add_argument(
+        "--pdu-kib", nargs="+", type=int, default=[16, 128], help="PDUs of the sender (%(default)s)"
+    )
+    parser.add_argument(
+        "--receivers", nargs="+", default=NAMES, choices=NAMES, help="(%(default)s)"
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="few objects, one round: to see that it runs"
+    )
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        help="where files are drawn and received; default: the temporary folder",
+    )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
     if options.quick:
@@ -89,16 +116,26 @@ def _runs(options: argparse.Namespace, folder: Path) -> list[Run]:
         files = lot(drawn[cell.kind], options.small if cell.kind == "small" else options.large)
         with _started(folder / f"cell-{number}", programs, cell) as receivers:
             for round_number in range(options.rounds):
-                runs += [measure(folder, name, receiver, cell, files) for name, receiver in _turn(receivers, round_number)]
+                runs += [
+                    measure(folder, name, receiver, cell, files)
+                    for name, receiver in _turn(receivers, round_number)
+                ]
     return runs
 
 
 def _is_wanted(cell: Cell, options: argparse.Namespace) -> bool:
-    return cell.kind in options.kinds and cell.associations in options.associations and cell.pdu_bytes >> 10 in options.pdu_kib
+    return (
+        cell.kind in options.kinds
+        and cell.associations in options.associations
+        and cell.pdu_bytes >> 10 in options.pdu_kib
+    )
 
 
 def _turn(receivers: Mapping[str, Receiver], number: int) -> list[tuple[str, Receiver]]:
-    """Each round begins with another one: what comes before a run may leave something to its next."""
+    """Each round begins with another one.
+
+    What comes before a run may leave something to its next.
+    """
     items = list(receivers.items())
     first = number % len(items)
     return items[first:] + items[:first]
@@ -116,18 +153,25 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     }
     shim, program = sync_shim(), sink()
     if shim is not None and program is not None:
-        found |= {SYNCED: lambda own: start_storescp(own, shim), SINK: lambda own: start_sink(own, program)}
+        found |= {
+            SYNCED: lambda own: start_storescp(own, shim),
+            SINK: lambda own: start_sink(own, program),
+        }
     if Orthanc.program():
         found[ORTHANC] = start_orthanc
     if (tls := make_certificates(folder)) is not None:
-        found |= {HILUM_TLS: lambda own: start_hilum(own, tls, 2), DCMTK_TLS: lambda own: start_storescp(own, shim, tls)}
+        found |= {
+            HILUM_TLS: lambda own: start_hilum(own, tls, 2),
+            DCMTK_TLS: lambda own: start_storescp(own, shim, tls),
+        }
     return {name: start for name, start in found.items() if name in names}
 
 
 def _takes_part(name: str, cell: Cell) -> bool:
     """The slow ones take half of the time, and TLS is measured in one condition only, a second process with many associations.
 
-    Ours past the page cache: where objects are large. In Python alone: where what is compiled is to help. With two commits of the journal:
+    Ours past the page cache: where objects are large. In Python alone: where what is compiled is to
+    help. With two commits of the journal:
     where there is little else to an object.
     """
     if name in _TLS:
@@ -144,13 +188,22 @@ def _takes_part(name: str, cell: Cell) -> bool:
 
 
 @contextlib.contextmanager
-def _started(folder: Path, programs: Mapping[str, Start], cell: Cell) -> Iterator[dict[str, Receiver]]:
+def _started(
+    folder: Path, programs: Mapping[str, Start], cell: Cell
+) -> Iterator[dict[str, Receiver]]:
     """The receivers of one condition, warm."""
-    wanted = {name: folder / str(number) for number, name in enumerate(programs) if _takes_part(name, cell)}
+    wanted = {
+        name: folder / str(number)
+        for number, name in enumerate(programs)
+        if _takes_part(name, cell)
+    }
     for own in wanted.values():
         own.mkdir(parents=True)
     with contextlib.ExitStack() as stack:
-        yield {name: stack.enter_context(contextlib.closing(programs[name](own))) for name, own in wanted.items()}
+        yield {
+            name: stack.enter_context(contextlib.closing(programs[name](own)))
+            for name, own in wanted.items()
+        }
 
 
 def measure(folder: Path, name: str, receiver: Receiver, cell: Cell, files: Sequence[Path]) -> Run:
@@ -165,9 +218,15 @@ def measure(folder: Path, name: str, receiver: Receiver, cell: Cell, files: Sequ
     seconds = time.monotonic() - began
     wait_until(lambda: receiver.stored() >= stored + _WARM + len(files))
     cpu = receiver.cpu_seconds() - before
-    stages = {stage: 1000 * (spent - stages_before[stage]) / len(files) for stage, spent in receiver.stages().items()}
+    stages = {
+        stage: 1000 * (spent - stages_before[stage]) / len(files)
+        for stage, spent in receiver.stages().items()
+    }
     receiver.empty()
-    print(f"{cell}  {name:22} {len(files) / seconds:6.0f} instances/s  {1e9 * cpu / total:5.2f} CPU s/GB", flush=True)
+    print(
+        f"{cell}  {name:22} {len(files) / seconds:6.0f} instances/s  {1e9 * cpu / total:5.2f} CPU s/GB",
+        flush=True,
+    )
     return Run(cell, name, len(files) / seconds, 1e9 * cpu / total, 1000 * cpu / len(files), stages)
 
 
@@ -178,7 +237,10 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def provide_pages(folder: Path, size: int) -> None:
-    """Have the kernel own as much memory as the run needs: a virtual machine's host takes free pages back and gives them at a price."""
+    """Have the kernel own as much memory as the run needs.
+
+    A virtual machine's host takes free pages back and gives them at a price.
+    """
     fuel = folder / "fuel"
     with fuel.open("wb") as file:
         for _ in range(1 + int(1.4 * size) // (4 << 20)):

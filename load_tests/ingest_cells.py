@@ -1,4 +1,7 @@
-"""The conditions of `make bench-ingest`: which objects, how many associations at once, PDUs of the sender; and the sending itself."""
+"""The conditions of `make bench-ingest`.
+
+Which objects, how many associations at once, PDUs of the sender; and the sending itself.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ _FRESH = ("--invent-series", "2", "--invent-study", "1")
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One condition. `is_wide`: the slow receivers take part; `is_study_each`: an association for each study of two images."""
+    """One condition.
+
+    `is_wide`: the slow receivers take part; `is_study_each`: an association for each study of two
+    images.
+    """
 
     kind: str
     associations: int
@@ -64,7 +71,10 @@ def draw(folder: Path, kind: str) -> list[Path]:
     syntax, side, _ = KINDS[kind]
     (image,) = draw_study(1, "DX", syntax, side, side, 14, 1)
     first = save(image, folder / "00.dcm")
-    return [first, *(Path(shutil.copyfile(first, folder / f"{number:02}.dcm")) for number in range(1, _DRAWN))]
+    return [
+        first,
+        *(Path(shutil.copyfile(first, folder / f"{number:02}.dcm")) for number in range(1, _DRAWN)),
+    ]
 
 
 def lot(drawn: Sequence[Path], count: int) -> list[Path]:
@@ -75,14 +85,29 @@ def lot(drawn: Sequence[Path], count: int) -> list[Path]:
 def send(files: Sequence[Path], cell: Cell, receiver: Receiver) -> None:
     """Raises CalledProcessError when a sender is not served."""
     environment = {**os.environ, "TCP_NODELAY": "1"}
-    command = ["storescu", "--required", *tls_words(receiver.tls), "-aec", "HILUM", "--max-send-pdu", str(cell.pdu_bytes)]
+    command = [
+        "storescu",
+        "--required",
+        *tls_words(receiver.tls),
+        "-aec",
+        "HILUM",
+        "--max-send-pdu",
+        str(cell.pdu_bytes),
+    ]
     command += [*_FRESH, *KINDS[cell.kind][2], "127.0.0.1", str(receiver.port)]
     if cell.is_study_each:
         lines = "\n".join(map(str, files)).encode()
-        subprocess.run(["xargs", "-P", str(cell.associations), "-n", "2", *command], input=lines, env=environment, check=True)
+        subprocess.run(
+            ["xargs", "-P", str(cell.associations), "-n", "2", *command],
+            input=lines,
+            env=environment,
+            check=True,
+        )
         return
     lanes = [files[lane :: cell.associations] for lane in range(cell.associations)]
-    senders = [subprocess.Popen([*command, *map(str, lane)], env=environment) for lane in lanes if lane]
+    senders = [
+        subprocess.Popen([*command, *map(str, lane)], env=environment) for lane in lanes if lane
+    ]
     for sender in senders:
         if sender.wait() != 0:
             raise subprocess.CalledProcessError(sender.returncode, command)
@@ -90,4 +115,8 @@ def send(files: Sequence[Path], cell: Cell, receiver: Receiver) -> None:
 
 def tls_words(tls: Certificates | None) -> list[str]:
     """Options of DCMTK's programs: the same certificate shown, and the only one trusted."""
-    return [] if tls is None else ["+tls", str(tls.key), str(tls.certificate), "+cf", str(tls.certificate)]
+    return (
+        []
+        if tls is None
+        else ["+tls", str(tls.key), str(tls.certificate), "+cf", str(tls.certificate)]
+    )

@@ -1,4 +1,7 @@
-"""What `make bench-ingest` says of the door itself: association set-up, C-ECHO, idle associations, and memory under large objects."""
+"""What `make bench-ingest` says of the door itself.
+
+Association set-up, C-ECHO, idle associations, and memory under large objects.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import (
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 
 from load_tests.encoded import Outgoing
 from load_tests.ingest_receivers import Receiver, start_hilum
@@ -25,7 +32,10 @@ _LARGE_BYTES, _AT_ONCE = 100_000_000, 16
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """Medians of one association at a time; memory is the largest resident size of the whole process."""
+    """Medians of one association at a time.
+
+    Memory is the largest resident size of the whole process.
+    """
 
     set_up_ms: float
     echo_ms: float
@@ -38,7 +48,12 @@ class Door:
             Goal("association set-up, median", self.set_up_ms, "ms", 4.0),
             Goal("C-ECHO, median", self.echo_ms, "ms", 0.2),
             Goal("16 idle associations", self.idle_percent_of_a_core, "% of a core", 0.5),
-            Goal("memory of the listener, 16 objects of 100 MB at once", self.peak_mib_of_16_large, "MiB", 150.0),
+            Goal(
+                "memory of the listener, 16 objects of 100 MB at once",
+                self.peak_mib_of_16_large,
+                "MiB",
+                150.0,
+            ),
         ]
 
 
@@ -114,7 +129,12 @@ def _large(number: int, pixels: bytes) -> Outgoing:
     uid = f"1.2.826.0.1.3680043.10.1.{number}"
     header = b"".join(
         _uid(group, element, value)
-        for group, element, value in ((8, 0x16, _DX), (8, 0x18, uid), (0x20, 0xD, f"{uid}.1"), (0x20, 0xE, f"{uid}.1.1"))
+        for group, element, value in (
+            (8, 0x16, _DX),
+            (8, 0x18, uid),
+            (0x20, 0xD, f"{uid}.1"),
+            (0x20, 0xE, f"{uid}.1.1"),
+        )
     )
     head = b"\xe0\x7f\x10\x00OW\0\0" + len(pixels).to_bytes(4, "little")
     return Outgoing(_DX, str(ExplicitVRLittleEndian), uid, (header, head, pixels))
@@ -122,4 +142,10 @@ def _large(number: int, pixels: bytes) -> Outgoing:
 
 def _uid(group: int, element: int, value: str) -> bytes:
     content = value.encode() + b"\0" * (len(value) % 2)
-    return group.to_bytes(2, "little") + element.to_bytes(2, "little") + b"UI" + len(content).to_bytes(2, "little") + content
+    return (
+        group.to_bytes(2, "little")
+        + element.to_bytes(2, "little")
+        + b"UI"
+        + len(content).to_bytes(2, "little")
+        + content
+    )

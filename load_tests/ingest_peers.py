@@ -1,4 +1,7 @@
-"""Receivers that `make bench-ingest` holds ours against: DCMTK's storescp, with and without a sync, Orthanc, and a sink in C."""
+"""Receivers that `make bench-ingest` holds ours against.
+
+DCMTK's storescp, with and without a sync, Orthanc, and a sink in C.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from load_tests.peers import Orthanc
 from load_tests.serving import free_ports
 
 _SINK = Path(__file__).with_name("ingest_sink.c")
-# storescp knows no sync. This one makes its file durable, but not its name: it does less than we promise.
+# storescp knows no sync. This one makes its file durable, but not its name: it does less than we
+# promise.
 _SHIM = """
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,7 +36,9 @@ int fclose(FILE *stream) {
 """
 
 
-def start_storescp(folder: Path, preload: Path | None = None, tls: Certificates | None = None) -> Receiver:
+def start_storescp(
+    folder: Path, preload: Path | None = None, tls: Certificates | None = None
+) -> Receiver:
     """Forking, bit preserving, PDUs of 128 KiB, without Nagle's algorithm."""
     (port,) = free_ports(1)
     received = folder / "received"
@@ -49,12 +55,21 @@ def start_storescp(folder: Path, preload: Path | None = None, tls: Certificates 
         str(received),
         str(port),
     ]
-    environment = {**os.environ, "TCP_NODELAY": "1", **({"LD_PRELOAD": str(preload)} if preload else {})}
-    return Receiver(start(command, environment, port), port, lambda: _count(received), received, tls)
+    environment = {
+        **os.environ,
+        "TCP_NODELAY": "1",
+        **({"LD_PRELOAD": str(preload)} if preload else {}),
+    }
+    return Receiver(
+        start(command, environment, port), port, lambda: _count(received), received, tls
+    )
 
 
 def start_orthanc(folder: Path) -> Receiver:
-    """As it comes, but for its folders, its ports, and PDUs of 128 KiB, the most that it takes; without Nagle's algorithm."""
+    """As it comes, but for its folders, its ports, and PDUs of 128 KiB, the most that it takes.
+
+    Without Nagle's algorithm.
+    """
     dicom_port, http_port = free_ports(2)
     storage = folder / "storage"
     configuration = {
@@ -73,7 +88,12 @@ def start_orthanc(folder: Path) -> Receiver:
     statistics = f"http://127.0.0.1:{http_port}/statistics"
     environment = {**os.environ, "TCP_NODELAY": "1"}
     process = start(command, environment, dicom_port)
-    return Receiver(process, dicom_port, lambda: int(httpx.get(statistics, timeout=30).json()["CountInstances"]), storage)
+    return Receiver(
+        process,
+        dicom_port,
+        lambda: int(httpx.get(statistics, timeout=30).json()["CountInstances"]),
+        storage,
+    )
 
 
 def start_sink(folder: Path, program: Path) -> Receiver:
@@ -81,7 +101,12 @@ def start_sink(folder: Path, program: Path) -> Receiver:
     (port,) = free_ports(1)
     received = folder / "received"
     received.mkdir()
-    return Receiver(start([str(program), str(port), str(received)], dict(os.environ), port), port, lambda: _count(received), received)
+    return Receiver(
+        start([str(program), str(port), str(received)], dict(os.environ), port),
+        port,
+        lambda: _count(received),
+        received,
+    )
 
 
 def _count(folder: Path) -> int:
@@ -114,7 +139,26 @@ def make_certificates(folder: Path) -> Certificates | None:
     if (program := shutil.which("openssl")) is None:
         return None
     made = Certificates(folder / "bench.pem", folder / "bench.key")
-    request = [program, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hilum bench"]
-    command = [*request, "-keyout", str(made.key), "-out", str(made.certificate), "-addext", "subjectAltName=IP:127.0.0.1"]
+    request = [
+        program,
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "2",
+        "-subj",
+        "/CN=hilum bench",
+    ]
+    command = [
+        *request,
+        "-keyout",
+        str(made.key),
+        "-out",
+        str(made.certificate),
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     return made

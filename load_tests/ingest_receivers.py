@@ -1,4 +1,7 @@
-"""Our own receivers of `make bench-ingest`, and what all receivers have in common; the others are in `ingest_peers`."""
+"""Our own receivers of `make bench-ingest`, and what all receivers have in common.
+
+The others are in `ingest_peers`.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,11 @@ class Certificates:
 
 
 class Receiver:
-    """A running program. `stored` counts what it has finished with, `objects` is where it keeps them; `metrics`: where ours counts."""
+    """A running program.
+
+    `stored` counts what it has finished with, `objects` is where it keeps them; `metrics`: where
+    ours counts.
+    """
 
     def __init__(
         self,
@@ -65,17 +72,29 @@ class Receiver:
         return sum(map(sum, _ticks_of_all(self._process.pid))) / _TICKS
 
     def stages(self) -> dict[str, float]:
-        """CPU seconds of ours by where they went, and once more those that the kernel used of them. Of others nothing is known."""
+        """CPU seconds of ours by where they went, and once more those that the kernel used of them.
+
+        Of others nothing is known.
+        """
         if self._metrics is None:
             return {}
         samples = parse(telemetry.scrape(str(self._metrics)).decode())
-        charged = {name: samples.get((_CPU, (("stage", stage),)), 0.0) for name, stage in _STAGES.items()}
+        charged = {
+            name: samples.get((_CPU, (("stage", stage),)), 0.0) for name, stage in _STAGES.items()
+        }
         ticks = _ticks_of_all(self._process.pid)
         receive = sum(map(sum, ticks)) / _TICKS - sum(charged.values())
-        return {"receive": receive, **charged, "in the kernel": sum(system for _, system in ticks) / _TICKS}
+        return {
+            "receive": receive,
+            **charged,
+            "in the kernel": sum(system for _, system in ticks) / _TICKS,
+        }
 
     def empty(self) -> None:
-        """Free the space and keep the files: for minutes ext4 steps over the inodes of deleted ones, at every creation."""
+        """Free the space and keep the files.
+
+        For minutes ext4 steps over the inodes of deleted ones, at every creation.
+        """
         for file in self._objects.rglob("*"):
             if file.is_file() and file.stat().st_size:
                 os.truncate(file, 0)
@@ -97,7 +116,10 @@ class Receiver:
 
 
 def _ticks_of_all(pid: int) -> list[tuple[int, int]]:
-    """Of a process and its children. One that is waited for between two looks is in neither of them, or in both: then look again."""
+    """Of a process and its children.
+
+    One that is waited for between two looks is in neither of them, or in both: then look again.
+    """
     while True:
         family = _family(pid)
         try:
@@ -129,7 +151,9 @@ def start_hilum(
     name_sync: NameSync = "auto",
     direct_io: bool = False,
 ) -> Receiver:
-    """`serve_listener` in processes of their own, its rows included. With certificates the one port is that of TLS.
+    """`serve_listener` in processes of their own, its rows included.
+
+    With certificates the one port is that of TLS.
 
     `is_compiled` False, for one process: as where nobody could compile transfer.c.
     """
@@ -139,7 +163,11 @@ def start_hilum(
     if tls is None:
         receive |= {"port": port}
     else:
-        files = {"tls_certificate_file": tls.certificate, "tls_key_file": tls.key, "tls_client_ca_file": tls.certificate}
+        files = {
+            "tls_certificate_file": tls.certificate,
+            "tls_key_file": tls.key,
+            "tls_client_ca_file": tls.certificate,
+        }
         receive |= {"plain": False, "tls_port": port, **files}
     settings = Settings.model_validate({"site": {"state_dir": folder}, "receive": receive})
     migrate(settings.ledger_url)
@@ -154,7 +182,9 @@ def start_hilum(
         *([] if is_compiled else [_NOT_COMPILED]),
     ]
     process = start(command, {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(metrics)}, port)
-    return Receiver(process, port, lambda: _settled(archive, settings.ledger_url), archive.root, tls, metrics)
+    return Receiver(
+        process, port, lambda: _settled(archive, settings.ledger_url), archive.root, tls, metrics
+    )
 
 
 def _settled(archive: Archive, ledger_url: str) -> int:
@@ -168,7 +198,13 @@ def _settled(archive: Archive, ledger_url: str) -> int:
 
 def start(command: list[str], environment: Mapping[str, str], port: int) -> subprocess.Popen[bytes]:
     """A program, when it listens. Raises RuntimeError."""
-    process = subprocess.Popen(command, cwd=REPOSITORY, env=dict(environment), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        command,
+        cwd=REPOSITORY,
+        env=dict(environment),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
     deadline = time.monotonic() + 60
     while not listens(port):
         if time.monotonic() > deadline or process.poll() is not None:
@@ -184,13 +220,20 @@ def listens(port: int) -> bool:
 
 
 def main(settings_file: str, how: str = "") -> None:
-    """Our listener, until SIGTERM: this process, and as many more on its socket as the settings say."""
+    """Our listener, until SIGTERM.
+
+    This process, and as many more on its socket as the settings say.
+    """
     if how == _NOT_COMPILED:
         transfer_library.PATH = Path("/nowhere")  # type: ignore[misc] # a constant but for this
     settings = restore(Path(settings_file).read_text(encoding="utf-8"))
-    listening = socket.create_server(("127.0.0.1", settings.receive.tls_port or settings.receive.port), backlog=512)
+    listening = socket.create_server(
+        ("127.0.0.1", settings.receive.tls_port or settings.receive.port), backlog=512
+    )
     others = [
-        multiprocessing.get_context("spawn").Process(target=_serve, args=(settings, listening, f"bench-{number}"), daemon=True)
+        multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(settings, listening, f"bench-{number}"), daemon=True
+        )
         for number in range(1, settings.receive.processes)
     ]
     for other in others:
@@ -205,7 +248,9 @@ def _serve(settings: Settings, listening: socket.socket, process: str) -> None:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     archive = open_inbox(settings, process)
-    gc.freeze()  # as every process of the server; else a collection every 64 associations goes through all imports, 1.2 ms of each
+    # as every process of the server; else a collection every 64 associations goes through all
+    # imports, 1.2 ms of each
+    gc.freeze()
     plain, tls = (None, listening) if settings.receive.tls_port else (listening, None)
     serve_listener(settings, plain, Ledger(settings.ledger_url), archive, stop, tls)
 

@@ -18,8 +18,24 @@ from load_tests.measure import Goal
 HILUM, DCMTK, SYNCED = "hilum", "storescp", "storescp fdatasync"
 ORTHANC, SINK = "Orthanc", "C sink"
 HILUM_TWO, HILUM_TLS, DCMTK_TLS = "hilum, 2 processes", "hilum TLS, 2 processes", "storescp TLS"
-HILUM_PLAIN, HILUM_TWICE, HILUM_DIRECT = "hilum, not compiled", "hilum, two commits", "hilum, direct I/O"
-NAMES = (HILUM, HILUM_DIRECT, HILUM_PLAIN, HILUM_TWICE, HILUM_TWO, DCMTK, SYNCED, SINK, ORTHANC, HILUM_TLS, DCMTK_TLS)
+HILUM_PLAIN, HILUM_TWICE, HILUM_DIRECT = (
+    "hilum, not compiled",
+    "hilum, two commits",
+    "hilum, direct I/O",
+)
+NAMES = (
+    HILUM,
+    HILUM_DIRECT,
+    HILUM_PLAIN,
+    HILUM_TWICE,
+    HILUM_TWO,
+    DCMTK,
+    SYNCED,
+    SINK,
+    ORTHANC,
+    HILUM_TLS,
+    DCMTK_TLS,
+)
 PEERS = (HILUM_PLAIN, HILUM_TWICE, DCMTK, SYNCED, ORTHANC, SINK, DCMTK_TLS)
 _STUDY_EACH = 1.05  # times SYNCED
 # Ours, to the others, to the least ratio of speeds for each kind of object.
@@ -39,7 +55,10 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One receiver in one round of one condition. `stages`: our own milliseconds an instance, by where they went."""
+    """One receiver in one round of one condition.
+
+    `stages`: our own milliseconds an instance, by where they went.
+    """
 
     cell: Cell
     receiver: str
@@ -52,7 +71,9 @@ class Run:
 def summary(runs: Sequence[Run]) -> list[Row]:
     """Medians of each receiver in each condition, and its ratios to the peers, round by round."""
     keys = dict.fromkeys((run.cell, run.receiver) for run in runs)
-    return [_row(cell, receiver, [run for run in runs if run.cell == cell]) for cell, receiver in keys]
+    return [
+        _row(cell, receiver, [run for run in runs if run.cell == cell]) for cell, receiver in keys
+    ]
 
 
 def _row(cell: Cell, receiver: str, runs: Sequence[Run]) -> Row:
@@ -60,7 +81,9 @@ def _row(cell: Cell, receiver: str, runs: Sequence[Run]) -> Row:
     row: Row = {"cell": str(cell), **asdict(cell), "receiver": receiver}
     for name in ("instances_per_second", "cpu_seconds_per_gb", "cpu_ms_per_instance"):
         row[name] = statistics.median(getattr(run, name) for run in own)
-    row["stages"] = {stage: statistics.median(run.stages[stage] for run in own) for stage in own[0].stages}
+    row["stages"] = {
+        stage: statistics.median(run.stages[stage] for run in own) for stage in own[0].stages
+    }
     for peer in PEERS:
         if others := [run for run in runs if run.receiver == peer != receiver]:
             row[f"speed_of_{peer}"] = _ratios(own, others, "instances_per_second")
@@ -69,7 +92,9 @@ def _row(cell: Cell, receiver: str, runs: Sequence[Run]) -> Row:
 
 
 def _ratios(own: Sequence[Run], others: Sequence[Run], name: str) -> dict[str, Any]:
-    rounds = [getattr(mine, name) / getattr(its, name) for mine, its in zip(own, others, strict=True)]
+    rounds = [
+        getattr(mine, name) / getattr(its, name) for mine, its in zip(own, others, strict=True)
+    ]
     return {"median": statistics.median(rounds), "rounds": [round(ratio, 3) for ratio in rounds]}
 
 
@@ -81,17 +106,31 @@ def goals(table: Sequence[Row]) -> list[Goal]:
 def _goals_of(row: Row) -> Iterator[Goal]:
     condition = f"{row['cell']}{DIRECT_SUFFIX if row['receiver'] == HILUM_DIRECT else ''}"
     if row["receiver"] in (HILUM, HILUM_DIRECT) and f"cpu_of_{DCMTK}" in row:
-        yield Goal(f"{condition}: CPU of storescp's", row[f"cpu_of_{DCMTK}"]["median"], "times", 1.0)
+        yield Goal(
+            f"{condition}: CPU of storescp's", row[f"cpu_of_{DCMTK}"]["median"], "times", 1.0
+        )
     for peer, least in _LEAST_SPEED.get(row["receiver"], {}).items():
         is_asked = row["kind"] == "small" or row["associations"] > 1
         if f"speed_of_{peer}" in row and row["kind"] in least and is_asked:
             bound = _STUDY_EACH if row["is_study_each"] and peer == SYNCED else least[row["kind"]]
-            yield Goal(f"{condition}: speed of {peer}", row[f"speed_of_{peer}"]["median"], "times", bound, at_most=False)
+            yield Goal(
+                f"{condition}: speed of {peer}",
+                row[f"speed_of_{peer}"]["median"],
+                "times",
+                bound,
+                at_most=False,
+            )
 
 
-def write(path: Path, around: Row, table: list[Row], runs: Sequence[Run], found: Sequence[Goal], door: Row) -> None:
+def write(
+    path: Path, around: Row, table: list[Row], runs: Sequence[Run], found: Sequence[Goal], door: Row
+) -> None:
     """The figures with their circumstances."""
-    said = {"what": "C-STORE over loopback by storescu", "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **around}
+    said = {
+        "what": "C-STORE over loopback by storescu",
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **around,
+    }
     said |= {
         "storescp": _version(),
         "medians": table,
@@ -119,7 +158,12 @@ def show(table: Sequence[Row], found: Sequence[Goal]) -> None:
         )
     for row in table:
         if row["stages"]:
-            print(f"{row['cell']:50}  " + "  ".join(f"{stage} {value:.2f} ms" for stage, value in row["stages"].items()))
+            print(
+                f"{row['cell']:50}  "
+                + "  ".join(f"{stage} {value:.2f} ms" for stage, value in row["stages"].items())
+            )
     for goal in found:
         bound = "<=" if goal.at_most else ">="
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} ({bound} {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} ({bound} {goal.goal:g})"
+        )

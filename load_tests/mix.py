@@ -27,7 +27,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mix:
-    """All kinds of a scenario. Which one study `number` is does not change from run to run; its UIDs do."""
+    """All kinds of a scenario.
+
+    Which one study `number` is does not change from run to run; its UIDs do.
+    """
 
     parts: tuple[Part, ...]
 
@@ -35,7 +38,12 @@ class Mix:
     def wire_kinds(self) -> list[Kind]:
         """SOP Classes and Transfer Syntaxes that associations propose."""
         return sorted(
-            {(image.sop_class_uid, image.transfer_syntax_uid) for part in self.parts for study in part.studies for image in study}
+            {
+                (image.sop_class_uid, image.transfer_syntax_uid)
+                for part in self.parts
+                for study in part.studies
+                for image in study
+            }
         )
 
     def study(self, number: int, uids: random.Random) -> tuple[str, str, list[Outgoing]]:
@@ -47,8 +55,13 @@ class Mix:
 
     def mean_bytes(self) -> float:
         """Bytes of the data sets of a study, on average."""
-        sizes = [sum(image.size for study in part.studies for image in study) / len(part.studies) for part in self.parts]
-        return sum(part.weight * size for part, size in zip(self.parts, sizes, strict=True)) / sum(part.weight for part in self.parts)
+        sizes = [
+            sum(image.size for study in part.studies for image in study) / len(part.studies)
+            for part in self.parts
+        ]
+        return sum(part.weight * size for part, size in zip(self.parts, sizes, strict=True)) / sum(
+            part.weight for part in self.parts
+        )
 
     def save(self, folder: Path) -> None:
         """`mix.json` and `mix.bin`."""
@@ -57,7 +70,9 @@ class Mix:
                 {
                     "weight": part.weight,
                     "ae": part.calling_ae_title,
-                    "studies": [[_saved(image, content) for image in study] for study in part.studies],
+                    "studies": [
+                        [_saved(image, content) for image in study] for study in part.studies
+                    ],
                 }
                 for part in self.parts
             ]
@@ -69,7 +84,11 @@ class Mix:
         with (folder / "mix.bin").open("rb") as content:
             view = memoryview(mmap.mmap(content.fileno(), 0, access=mmap.ACCESS_READ))
         index = json.loads((folder / "mix.json").read_text(encoding="utf-8"))
-        return cls(tuple(Part(part["weight"], part["ae"], _studies(part["studies"], view)) for part in index))
+        return cls(
+            tuple(
+                Part(part["weight"], part["ae"], _studies(part["studies"], view)) for part in index
+            )
+        )
 
 
 def _saved(image: Template, content: Any) -> dict[str, Any]:  # noqa: ANN401 - a binary file
@@ -86,10 +105,18 @@ def _saved(image: Template, content: Any) -> dict[str, Any]:  # noqa: ANN401 - a
     }
 
 
-def _studies(index: Sequence[Sequence[dict[str, Any]]], view: memoryview) -> tuple[StudyTemplate, ...]:
+def _studies(
+    index: Sequence[Sequence[dict[str, Any]]], view: memoryview
+) -> tuple[StudyTemplate, ...]:
     return tuple(tuple(_loaded(image, view) for image in study) for study in index)
 
 
 def _loaded(image: dict[str, Any], view: memoryview) -> Template:
     head, tail = bytes(view[image["start"] : image["split"]]), view[image["split"] : image["end"]]
-    return Template(image["class"], image["syntax"], head, tail, tuple(tuple(places) for places in image["places"]))
+    return Template(
+        image["class"],
+        image["syntax"],
+        head,
+        tail,
+        tuple(tuple(places) for places in image["places"]),
+    )

@@ -1,4 +1,7 @@
-"""A model that answers at once, so that a request is the way there and back. Copied into a tree as `1/model.py`, run by Triton's stub."""
+"""A model that answers at once, so that a request is the way there and back.
+
+Copied into a tree as `1/model.py`, run by Triton's stub.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from hilum.models.embedded_model import TritonPythonModel as Served
 def open_null(outputs: Sequence[Mapping[str, Any]], max_batch: int) -> Engine:
     """Zeros in the shapes and types of config.pbtxt's outputs, `dims` without the batch."""
     types = {"TYPE_FP32": np.float32, "TYPE_FP16": np.float16}
-    zeros = {item["name"]: np.zeros((max_batch, *map(int, item["dims"])), types[item["data_type"]]) for item in outputs}
+    zeros = {
+        item["name"]: np.zeros((max_batch, *map(int, item["dims"])), types[item["data_type"]])
+        for item in outputs
+    }
     return lambda batch: {name: value[: len(batch)] for name, value in zeros.items()}
 
 

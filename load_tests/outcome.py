@@ -49,15 +49,27 @@ class Outcome:
         return stretches(self.loaded.before, self.loaded.after)
 
     def longest(self, what: str) -> str | None:
-        """The stretch with the largest mean: of `wait`, the queue that costs most time; of `work`, the stage.
+        """The stretch with the largest mean.
+
+        Of `wait`, the queue that costs most time; of `work`, the stage.
 
         The wait of assembling is left out: a study cannot be claimed before its images are read.
         """
-        means = {name: stretch["mean"] for name, stretch in self.stretches().items() if name.endswith(what) and name != "assemble: wait"}
+        means = {
+            name: stretch["mean"]
+            for name, stretch in self.stretches().items()
+            if name.endswith(what) and name != "assemble: wait"
+        }
         return max(means, key=lambda name: means[name]) if means else None
 
 
-def judge(scenario: Scenario, quiet_seconds: float, loaded: Loaded, arrivals: Arrivals, saturation: float | None) -> Outcome:
+def judge(
+    scenario: Scenario,
+    quiet_seconds: float,
+    loaded: Loaded,
+    arrivals: Arrivals,
+    saturation: float | None,
+) -> Outcome:
     """All figures of a run."""
     found = figures(loaded.sent, arrivals)
     beyond = percentiles([latency - quiet_seconds for latency in found.last_image_to_sr])
@@ -69,7 +81,11 @@ def judge(scenario: Scenario, quiet_seconds: float, loaded: Loaded, arrivals: Ar
         "silent_refusals": sum(not failure.startswith(_VISIBLE) for failure in found.failures),
         "reported_of_offered": found.reported / max(1, found.offered),
         "studies_per_second": found.studies_per_second,
-        **{f"beyond_quiet_{name}_seconds": beyond[name] for name in ("p50", "p95", "p99") if name in beyond},
+        **{
+            f"beyond_quiet_{name}_seconds": beyond[name]
+            for name in ("p50", "p95", "p99")
+            if name in beyond
+        },
         **_intended(found.intended_to_sr, quiet_seconds),
         **_named("late_start_p99_seconds", percentiles(found.late_starts).get("p99")),
         **_named("memory_growth_mib_per_minute", growth(loaded).get("all")),
@@ -83,7 +99,9 @@ def judge(scenario: Scenario, quiet_seconds: float, loaded: Loaded, arrivals: Ar
 def growth(loaded: Loaded) -> dict[str, float]:
     """MiB a minute by role, in the last two thirds of the load: before, pools and caches fill."""
     begin = loaded.begin + (loaded.ended_at - loaded.begin) / 3
-    return memory_growth([sample for sample in loaded.samples if begin <= sample.at <= loaded.ended_at])
+    return memory_growth(
+        [sample for sample in loaded.samples if begin <= sample.at <= loaded.ended_at]
+    )
 
 
 def as_json(outcome: Outcome, around: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
@@ -94,9 +112,16 @@ def as_json(outcome: Outcome, around: dict[str, Any], settings: dict[str, Any]) 
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **around,
         "settings": settings,
-        "scenario": outcome.scenario.model_dump(mode="json", exclude={"mix": {"__all__": {"files"}}}),
+        "scenario": outcome.scenario.model_dump(
+            mode="json", exclude={"mix": {"__all__": {"files"}}}
+        ),
         "saturation_studies_per_second": outcome.values.get("saturation_studies_per_second"),
-        "studies": {"offered": found.offered, "accepted": found.accepted, "reported": found.reported, "lost": found.lost},
+        "studies": {
+            "offered": found.offered,
+            "accepted": found.accepted,
+            "reported": found.reported,
+            "lost": found.lost,
+        },
         "refused": dict(Counter(found.failures)),
         "repeated_reports": found.repeated,
         "seconds": {
@@ -120,15 +145,28 @@ def as_json(outcome: Outcome, around: dict[str, Any], settings: dict[str, Any]) 
 def cpu_by_role(loaded: Loaded) -> dict[str, Any]:
     """CPU seconds of Hilum by role, and of what is not Hilum."""
     hilum = {role: round(use.cpu_seconds, 3) for role, use in loaded.hilum.items()}
-    return {"hilum": hilum, **{name: round(seconds, 3) for name, seconds in loaded.own_cpu_seconds.items()}}
+    return {
+        "hilum": hilum,
+        **{name: round(seconds, 3) for name, seconds in loaded.own_cpu_seconds.items()},
+    }
 
 
 def per_second(loaded: Loaded, arrivals: Arrivals) -> dict[str, list[int]]:
     """Studies offered (by their intended start), accepted and reported in each second since the load began."""
     accepted = [study.ended_at for study in loaded.sent if study.failure is None]
-    moments = [moment for study in loaded.sent for moment in arrivals.by_study.get(study.study_instance_uid, [])[:1]]
-    series = {"offered": [study.intended_at for study in loaded.sent], "accepted": accepted, "reported": moments}
-    length = 1 + int(max((moment - loaded.begin for values in series.values() for moment in values), default=0))
+    moments = [
+        moment
+        for study in loaded.sent
+        for moment in arrivals.by_study.get(study.study_instance_uid, [])[:1]
+    ]
+    series = {
+        "offered": [study.intended_at for study in loaded.sent],
+        "accepted": accepted,
+        "reported": moments,
+    }
+    length = 1 + int(
+        max((moment - loaded.begin for values in series.values() for moment in values), default=0)
+    )
     return {name: _counts(values, loaded.begin, length) for name, values in series.items()}
 
 
@@ -138,15 +176,24 @@ def _counts(moments: Sequence[float], begin: float, length: int) -> list[int]:
 
 
 def _reports_under_load(loaded: Loaded, arrivals: Arrivals) -> list[int]:
-    """Of each second of the load: what is reported after it was made without a sender beside it, and faster."""
+    """Of each second of the load.
+
+    What is reported after it was made without a sender beside it, and faster.
+    """
     return per_second(loaded, arrivals)["reported"][: max(1, int(loaded.ended_at - loaded.begin))]
 
 
 def _saturation(scenario: Scenario, reports: Sequence[int], probed: float | None) -> float | None:
-    """Of a load that went on until reports fell behind: the best ten seconds; else what the probe found."""
+    """Of a load that went on until reports fell behind.
+
+    The best ten seconds; else what the probe found.
+    """
     if not scenario.stop_behind_seconds:
         return probed
-    windows = [sum(reports[at : at + _PEAK_SECONDS]) / _PEAK_SECONDS for at in range(max(1, len(reports) - _PEAK_SECONDS + 1))]
+    windows = [
+        sum(reports[at : at + _PEAK_SECONDS]) / _PEAK_SECONDS
+        for at in range(max(1, len(reports) - _PEAK_SECONDS + 1))
+    ]
     return max(windows, default=0.0)
 
 
@@ -162,7 +209,10 @@ def _cpu(loaded: Loaded, studies: int) -> dict[str, float]:
 def _intended(latencies: Sequence[float], quiet_seconds: float) -> dict[str, float]:
     if (p99 := percentiles(latencies).get("p99")) is None:
         return {}
-    return {"intended_to_sr_p99_seconds": p99, "intended_beyond_quiet_p99_seconds": p99 - quiet_seconds}
+    return {
+        "intended_to_sr_p99_seconds": p99,
+        "intended_beyond_quiet_p99_seconds": p99 - quiet_seconds,
+    }
 
 
 def _named(name: str, value: float | None) -> dict[str, float]:

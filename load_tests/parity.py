@@ -2,8 +2,10 @@
 
     python -m load_tests.parity [--quick] [--result load_tests/results/bench-parity.json]
 
-Weights come from a seed and are saved as each family's authors save theirs; nothing is downloaded. Compared are logits and maps of torch
-with those of ONNX Runtime and OpenVINO, all in float32, at batch 1 and 5, on known images. Timings have no part in this.
+Weights come from a seed and are saved as each family's authors save theirs; nothing is downloaded.
+Compared are logits and maps of torch
+with those of ONNX Runtime and OpenVINO, all in float32, at batch 1 and 5, on known images. Timings
+have no part in this.
 """
 
 from __future__ import annotations
@@ -44,7 +46,10 @@ _HALF: Final = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A network, and how its authors would hand it over. `save` writes into a folder and gives the file to import."""
+    """A network, and how its authors would hand it over.
+
+    `save` writes into a folder and gives the file to import.
+    """
 
     name: str
     checkpoint: str
@@ -59,7 +64,11 @@ class Case:
 
 
 def _chexnet(network: nn.Module, folder: Path) -> Path:
-    torch.save(as_chexnet(network.state_dict()), folder / "model.pth.tar", _use_new_zipfile_serialization=False)
+    torch.save(
+        as_chexnet(network.state_dict()),
+        folder / "model.pth.tar",
+        _use_new_zipfile_serialization=False,
+    )
     return folder / "model.pth.tar"
 
 
@@ -75,7 +84,11 @@ def _state(network: nn.Module, folder: Path) -> Path:
 
 def _hugging_face(network: nn.Module, folder: Path) -> Path:
     safetensors_file.write(folder / "model.safetensors", as_hugging_face(network.state_dict()))
-    config = {"model_type": "vit", "layer_norm_eps": 1e-12, "problem_type": "multi_label_classification"}
+    config = {
+        "model_type": "vit",
+        "layer_norm_eps": 1e-12,
+        "problem_type": "multi_label_classification",
+    }
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "preprocessor_config.json").write_text(json.dumps(_HALF), encoding="utf-8")
     return folder / "model.safetensors"
@@ -83,7 +96,9 @@ def _hugging_face(network: nn.Module, folder: Path) -> Path:
 
 def _timm(network: nn.Module, folder: Path) -> Path:
     images = {"input_size": [3, 224, 224], "mean": [0.5] * 3, "std": [0.5] * 3, "crop_pct": 0.9}
-    (folder / "config.json").write_text(json.dumps({"global_pool": "avg", "pretrained_cfg": images}), encoding="utf-8")
+    (folder / "config.json").write_text(
+        json.dumps({"global_pool": "avg", "pretrained_cfg": images}), encoding="utf-8"
+    )
     return _state(network, folder)
 
 
@@ -114,7 +129,9 @@ CASES: Final = (
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 some do not."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="two small networks only")
     parser.add_argument("--result", type=Path, default=_RESULT)
     asked = parser.parse_args(words)
@@ -122,7 +139,9 @@ def main(words: Sequence[str] | None = None) -> int:
     rows = [_row(case) for case in CASES if case.is_quick or not asked.quick]
     found = goals(rows)
     show(found)
-    asked.result.write_text(json.dumps(as_json(rows, found, before), indent=1) + "\n", encoding="utf-8")
+    asked.result.write_text(
+        json.dumps(as_json(rows, found, before), indent=1) + "\n", encoding="utf-8"
+    )
     return 0 if all(goal.holds for goal in found) else 1
 
 
@@ -132,11 +151,25 @@ def _row(case: Case) -> dict[str, Any]:
         read, source = imported(case, Path(scratch))
         artefact = Path(scratch, "model.onnx")
         export.export(read, source, artefact)
-        served = architectures.Served(export.network(read, source), read.spec, read.release.has_cam).eval()
-        measured = {engine: {str(size): compared(read, served, artefact, engine, size) for size in BATCHES} for engine in ENGINES}
+        served = architectures.Served(
+            export.network(read, source), read.spec, read.release.has_cam
+        ).eval()
+        measured = {
+            engine: {str(size): compared(read, served, artefact, engine, size) for size in BATCHES}
+            for engine in ENGINES
+        }
         kept = safetensors_file.read(source)
-    print(f"{case.name:36}{max(_all(measured, 'logits')):10.1e}{time.monotonic() - began:8.0f} s", flush=True)
-    return {"network": case.name, "checkpoint": case.checkpoint, "tensors": len(kept), "has_cam": read.release.has_cam, "engines": measured}
+    print(
+        f"{case.name:36}{max(_all(measured, 'logits')):10.1e}{time.monotonic() - began:8.0f} s",
+        flush=True,
+    )
+    return {
+        "network": case.name,
+        "checkpoint": case.checkpoint,
+        "tensors": len(kept),
+        "has_cam": read.release.has_cam,
+        "engines": measured,
+    }
 
 
 def imported(case: Case, folder: Path) -> tuple[Manifest, Path]:
@@ -150,13 +183,23 @@ def imported(case: Case, folder: Path) -> tuple[Manifest, Path]:
     with torch.no_grad():
         cast(architectures.Network, network).head.bias.copy_(torch.linspace(-1, 1, case.outputs))
     labels = None if case.published else str(theirs / "labels.txt")
-    asked = Asked(case.save(network, theirs), labels, None if case.published else case.recipe, published=case.published)
+    asked = Asked(
+        case.save(network, theirs),
+        labels,
+        None if case.published else case.recipe,
+        published=case.published,
+    )
     made = release_folder.import_release(case.kind, asked, "compared", "1", out)
     return manifest.read(made.folder / manifest.FILE_NAME), made.folder / "weights.safetensors"
 
 
-def compared(read: Manifest, served: architectures.Served, artefact: Path, engine: str, size: int) -> dict[str, float]:
-    """Largest differences to torch: of logits, of maps as a share of the largest value, and of mean of the map + bias to the logit."""
+def compared(
+    read: Manifest, served: architectures.Served, artefact: Path, engine: str, size: int
+) -> dict[str, float]:
+    """Largest differences to torch.
+
+    Of logits, of maps as a share of the largest value, and of mean of the map + bias to the logit.
+    """
     images = np.concatenate([canary.known_image(read.spec, number) for number in range(size)])
     with torch.no_grad():
         ours = [output.float().numpy() for output in served(torch.from_numpy(images))]
@@ -176,10 +219,18 @@ def _all(measured: Mapping[str, Mapping[str, Mapping[str, float]]], name: str) -
 
 def goals(rows: Sequence[Mapping[str, Any]]) -> list[Goal]:
     """Those of the issue; maps travel as fp16, whose step is 1e-3 of a value."""
-    worst = {name: max(value for row in rows for value in _all(row["engines"], name)) for name in ("logits", "maps", "sum")}
+    worst = {
+        name: max(value for row in rows for value in _all(row["engines"], name))
+        for name in ("logits", "maps", "sum")
+    }
     return [
         Goal("largest difference of a logit to torch's", worst["logits"], "", export.PARITY),
-        Goal("largest difference of a map to torch's, of its largest value", worst["maps"], "", export.CAM_PARITY),
+        Goal(
+            "largest difference of a map to torch's, of its largest value",
+            worst["maps"],
+            "",
+            export.CAM_PARITY,
+        ),
         Goal("mean of a map and bias, off the logit", worst["sum"], "", 5e-3),
     ]
 
@@ -188,10 +239,14 @@ def show(found: Sequence[Goal]) -> None:
     """For a person."""
     print()
     for goal in found:
-        print(f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.2g} (<= {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.2g} (<= {goal.goal:g})"
+        )
 
 
-def as_json(rows: Sequence[Mapping[str, Any]], found: Sequence[Goal], before: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(
+    rows: Sequence[Mapping[str, Any]], found: Sequence[Goal], before: Mapping[str, Any]
+) -> dict[str, Any]:
     """The result file."""
     return {
         "what": "largest differences between torch and engines, float32, weights from a seed in the form of each family's checkpoints",

@@ -1,6 +1,9 @@
-"""Receivers of our documents as they stand in hospitals: Orthanc, DCMTK's storescp, or a folder where neither is installed.
+"""Receivers of our documents as they stand in hospitals.
 
-Each is a context manager; `settings` is what goes into `[destinations.<name>]`, `fetch` gets a document back out of it.
+Orthanc, DCMTK's storescp, or a folder where neither is installed.
+
+Each is a context manager; `settings` is what goes into `[destinations.<name>]`, `fetch` gets a
+document back out of it.
 """
 
 from __future__ import annotations
@@ -38,7 +41,12 @@ class Peer(Protocol):
     def __enter__(self) -> Self:
         """Start it."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop it."""
 
 
@@ -66,9 +74,16 @@ class _Program:
             if all(map(_listens, ports)):
                 return
             time.sleep(0.1)
-        raise RuntimeError(f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see {self.folder / 'log.txt'}")
+        raise RuntimeError(
+            f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see {self.folder / 'log.txt'}"
+        )
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop it."""
         if self._process is not None:
             self._process.terminate()
@@ -76,7 +91,10 @@ class _Program:
 
 
 class Orthanc(_Program):
-    """An Orthanc with a database of its own. Its DICOM port listens on all addresses: version 1.10 cannot restrict it."""
+    """An Orthanc with a database of its own.
+
+    Its DICOM port listens on all addresses: version 1.10 cannot restrict it.
+    """
 
     title = "Orthanc"
 
@@ -93,7 +111,13 @@ class Orthanc(_Program):
     @property
     def settings(self) -> Section:
         """Our destination."""
-        return {"kind": "dicom", "host": "127.0.0.1", "port": self.dicom_port, "ae_title": "ORTHANC", "accept_untrained": True}
+        return {
+            "kind": "dicom",
+            "host": "127.0.0.1",
+            "port": self.dicom_port,
+            "ae_title": "ORTHANC",
+            "accept_untrained": True,
+        }
 
     def __enter__(self) -> Self:
         """Start it with a configuration of its own."""
@@ -126,7 +150,9 @@ class Orthanc(_Program):
         return f"{self._http}/app/explorer.html#instance?uuid={self._lookup(sop_instance_uid)}"
 
     def _lookup(self, sop_instance_uid: str) -> str | None:
-        answers = httpx.post(f"{self._http}/tools/lookup", content=sop_instance_uid, timeout=10).json()
+        answers = httpx.post(
+            f"{self._http}/tools/lookup", content=sop_instance_uid, timeout=10
+        ).json()
         return next((item["ID"] for item in answers if item["Type"] == "Instance"), None)
 
 
@@ -139,14 +165,30 @@ class StoreScp(_Program):
     @property
     def settings(self) -> Section:
         """Our destination."""
-        return {"kind": "dicom", "host": "127.0.0.1", "port": self._port, "ae_title": "STORESCP", "accept_untrained": True}
+        return {
+            "kind": "dicom",
+            "host": "127.0.0.1",
+            "port": self._port,
+            "ae_title": "STORESCP",
+            "accept_untrained": True,
+        }
 
     def __enter__(self) -> Self:
         """Start it on a free port."""
         (self._port,) = free_ports(1)
         received = self.folder / "received"
         received.mkdir()
-        self._start(["storescp", "--output-directory", str(received), "--aetitle", "STORESCP", str(self._port)], self._port)
+        self._start(
+            [
+                "storescp",
+                "--output-directory",
+                str(received),
+                "--aetitle",
+                "STORESCP",
+                str(self._port),
+            ],
+            self._port,
+        )
         return self
 
     def fetch(self, sop_instance_uid: str) -> Path | None:
@@ -176,7 +218,12 @@ class Folder:
         """Nothing to start."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Nothing runs."""
 
     def fetch(self, sop_instance_uid: str) -> Path | None:
@@ -190,7 +237,14 @@ class Folder:
 
 def find_document(folder: Path, sop_instance_uid: str) -> Path | None:
     """The DICOM file below `folder` with this SOP Instance UID."""
-    return next((path for path in sorted(folder.rglob("*")) if path.is_file() and _uid_of(path) == sop_instance_uid), None)
+    return next(
+        (
+            path
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and _uid_of(path) == sop_instance_uid
+        ),
+        None,
+    )
 
 
 def _uid_of(path: Path) -> str | None:

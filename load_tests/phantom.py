@@ -1,8 +1,11 @@
-"""Synthetic chest radiographs as DICOM objects: complete and valid, ours to publish, the same for the same seed.
+"""Synthetic chest radiographs as DICOM objects.
+
+Complete and valid, ours to publish, the same for the same seed.
 
 `make_study` and `make_instance` return pydicom data sets with file meta; `save` writes them; `python -m load_tests.phantom FILE`
 writes one and prints its Study Instance UID. DX (for presentation or processing),
-CR, and Secondary Capture with Modality CR (8 bits, as the public RSNA files are); little endian or JPEG Baseline.
+CR, and Secondary Capture with Modality CR (8 bits, as the public RSNA files are); little endian or
+JPEG Baseline.
 """
 
 from __future__ import annotations
@@ -57,7 +60,10 @@ def make_study(
     overrides: Overrides | None = None,
     presentation_intent: Intent = "FOR PRESENTATION",
 ) -> list[Dataset]:
-    """One study of one patient, a series and an instance for each view. UIDs depend on seed, modality and view only."""
+    """One study of one patient, a series and an instance for each view.
+
+    UIDs depend on seed, modality and view only.
+    """
     return [
         make_instance(
             seed,
@@ -90,7 +96,9 @@ def make_instance(
     presentation_intent: Intent = "FOR PRESENTATION",
     number: int = 1,
 ) -> Dataset:
-    """One image. `view` is PA, AP or LATERAL. Secondary Capture and JPEG Baseline are always 8 bits.
+    """One image.
+
+    `view` is PA, AP or LATERAL. Secondary Capture and JPEG Baseline are always 8 bits.
 
     `overrides` maps keywords to values set last of all; None removes the attribute.
     """
@@ -122,19 +130,30 @@ def save(dataset: Dataset, path: str | Path) -> Path:
 
 
 def _stored_values(image: NDArray[np.float32], bits: int, photometric: str) -> NDArray[Any]:
-    """Brightness in [0, 1] → stored values; MONOCHROME1 displays the smallest value white (PS3.3 C.7.6.3.1.2)."""
+    """Brightness in [0, 1] → stored values.
+
+    MONOCHROME1 displays the smallest value white (PS3.3 C.7.6.3.1.2).
+    """
     brightness = 1 - image if photometric == "MONOCHROME1" else image
-    return (brightness * np.float32(2**bits - 1) + np.float32(0.5)).astype(np.uint8 if bits <= 8 else np.uint16)
+    return (brightness * np.float32(2**bits - 1) + np.float32(0.5)).astype(
+        np.uint8 if bits <= 8 else np.uint16
+    )
 
 
-def _add_pixels(ds: Dataset, stored: NDArray[Any], bits: int, photometric: str, transfer_syntax_uid: str) -> None:
+def _add_pixels(
+    ds: Dataset, stored: NDArray[Any], bits: int, photometric: str, transfer_syntax_uid: str
+) -> None:
     ds.SamplesPerPixel, ds.PhotometricInterpretation = 1, photometric
     ds.Rows, ds.Columns = stored.shape
     ds.BitsAllocated = 8 * stored.dtype.itemsize
     ds.BitsStored, ds.HighBit, ds.PixelRepresentation = bits, bits - 1, 0
     if transfer_syntax_uid != JPEGBaseline8Bit:
         ds.LossyImageCompression = "00"
-        ds.add_new("PixelData", "OB" if bits <= 8 and transfer_syntax_uid == ExplicitVRLittleEndian else "OW", _even(stored.tobytes()))
+        ds.add_new(
+            "PixelData",
+            "OB" if bits <= 8 and transfer_syntax_uid == ExplicitVRLittleEndian else "OW",
+            _even(stored.tobytes()),
+        )
         return
     codestream = imagecodecs.jpeg8_encode(stored, level=92)
     ds.LossyImageCompression, ds.LossyImageCompressionMethod = "01", "ISO_10918_1"
@@ -161,7 +180,10 @@ def _add_file_meta(ds: Dataset, transfer_syntax_uid: str) -> None:
     meta.MediaStorageSOPClassUID = UID(ds.get("SOPClassUID", ""))
     meta.MediaStorageSOPInstanceUID = UID(ds.get("SOPInstanceUID", ""))
     meta.TransferSyntaxUID = UID(transfer_syntax_uid)
-    meta.ImplementationClassUID, meta.ImplementationVersionName = IMPLEMENTATION_UID, "HILUM_PHANTOM"
+    meta.ImplementationClassUID, meta.ImplementationVersionName = (
+        IMPLEMENTATION_UID,
+        "HILUM_PHANTOM",
+    )
     ds.file_meta = meta
 
 

@@ -1,4 +1,7 @@
-"""Attributes of the phantom's objects, by module and kind (PS3.3): filled where type 1 or 2, ASCII, nobody's."""
+"""Attributes of the phantom's objects, by module and kind (PS3.3).
+
+Filled where type 1 or 2, ASCII, nobody's.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,30 @@ Intent = Literal["FOR PRESENTATION", "FOR PROCESSING"]
 
 _NAMESPACE = uuid.UUID("9b1f7a52-5a1c-4f0e-9a51-1d2c6a0e7b44")
 IMPLEMENTATION_UID = UID(f"2.25.{uuid.uuid5(_NAMESPACE, 'implementation').int}")
-_SURNAMES = ("Adler", "Brook", "Castle", "Dale", "Elm", "Ford", "Grove", "Hill", "Isle", "Juniper", "Knoll", "Lake", "Moor")
+_SURNAMES = (
+    "Adler",
+    "Brook",
+    "Castle",
+    "Dale",
+    "Elm",
+    "Ford",
+    "Grove",
+    "Hill",
+    "Isle",
+    "Juniper",
+    "Knoll",
+    "Lake",
+    "Moor",
+)
 
 # CID 4010 "DX View" and CID 4009 "DX Anatomy Imaged" (PS3.16).
-_VIEW_CODES = {"PA": ("272479007", "postero-anterior"), "AP": ("399348003", "antero-posterior"), "LATERAL": ("399173006", "left lateral")}
-# PS3.3 C.8.11.5: directions of the row and the column. LL: the left side is next to the detector (PS3.3 C.8.11.5 View Position).
+_VIEW_CODES = {
+    "PA": ("272479007", "postero-anterior"),
+    "AP": ("399348003", "antero-posterior"),
+    "LATERAL": ("399173006", "left lateral"),
+}
+# PS3.3 C.8.11.5: directions of the row and the column. LL: the left side is next to the detector
+# (PS3.3 C.8.11.5 View Position).
 _ORIENTATION = {"PA": ["L", "F"], "AP": ["L", "F"], "LATERAL": ["A", "F"]}
 _VIEW_POSITION = {"PA": "PA", "AP": "AP", "LATERAL": "LL"}
 
@@ -63,9 +85,19 @@ def add_series(ds: Dataset, seed: int, modality: Modality, view: str, number: in
 def add_image(ds: Dataset, seed: int, modality: Modality, view: str, intent: Intent) -> None:
     """PS3.3 C.7.6.1, C.12.1."""
     kind = {"CR": ComputedRadiographyImageStorage, "SC": SecondaryCaptureImageStorage}.get(modality)
-    dx = DigitalXRayImageStorageForProcessing if intent == "FOR PROCESSING" else DigitalXRayImageStorageForPresentation
+    dx = (
+        DigitalXRayImageStorageForProcessing
+        if intent == "FOR PROCESSING"
+        else DigitalXRayImageStorageForPresentation
+    )
     ds.SOPClassUID = kind or dx
-    ds.SOPInstanceUID = uid_for("instance", seed, modality, view, *(() if modality != "DX" or intent == "FOR PRESENTATION" else (intent,)))
+    ds.SOPInstanceUID = uid_for(
+        "instance",
+        seed,
+        modality,
+        view,
+        *(() if modality != "DX" or intent == "FOR PRESENTATION" else (intent,)),
+    )
     ds.InstanceNumber = 1
     ds.ContentDate, ds.ContentTime = ds.StudyDate, ds.StudyTime
     ds.AcquisitionDate, ds.AcquisitionTime = ds.StudyDate, ds.StudyTime
@@ -92,9 +124,14 @@ def add_dx(ds: Dataset, view: str, photometric: str, spacing: list[str], intent:
     ds.ViewCodeSequence = [_code(*_VIEW_CODES[view])]
     ds.ViewCodeSequence[0].ViewModifierCodeSequence = []
     ds.PixelIntensityRelationship = "LOG"
-    # PS3.3 C.8.11.3.1.2: -1 where a larger stored value means less radiation, as bone has in MONOCHROME2.
+    # PS3.3 C.8.11.3.1.2: -1 where a larger stored value means less radiation, as bone has in
+    # MONOCHROME2.
     ds.PixelIntensityRelationshipSign = -1 if photometric == "MONOCHROME2" else 1
-    ds.DetectorType, ds.DetectorConfiguration, ds.DetectorID = "SCINTILLATOR", "AREA", "PHANTOM-DETECTOR"
+    ds.DetectorType, ds.DetectorConfiguration, ds.DetectorID = (
+        "SCINTILLATOR",
+        "AREA",
+        "PHANTOM-DETECTOR",
+    )
     ds.DateOfLastDetectorCalibration, ds.TimeOfLastDetectorCalibration = "20260101", "080000"
     ds.ImagerPixelSpacing = spacing
     ds.PositionerType = "NONE"

@@ -1,4 +1,7 @@
-"""The phases of a run: warm-up, probe for the saturation, and the load with what follows it. Each waits on what the receiver saw."""
+"""The phases of a run: warm-up, probe for the saturation, and the load with what follows it.
+
+Each waits on what the receiver saw.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from load_tests.watch import Sample
 
 _WARM_UP_STUDIES = 4
 _PROBE_BEGINS_SECONDS = 4.0  # beyond the quiet period: until the street is full
-_PROBE_STUDIES = 4  # counted at least: a machine whose cores are all busy may report none in a short probe
+_PROBE_STUDIES = (
+    4  # counted at least: a machine whose cores are all busy may report none in a short probe
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,28 +42,43 @@ class Loaded:
 
 
 def warm_up(ground: Ground) -> None:
-    """A few studies that are not counted: first use of models, templates and associations. Raises NotMeasured: none is reported."""
+    """A few studies that are not counted: first use of models, templates and associations.
+
+    Raises NotMeasured: none is reported.
+    """
     ground.say("warming up")
-    with ground.senders(None, replace(ground.manners, associations=1, patience_seconds=0.0), processes=1) as senders:
+    with ground.senders(
+        None, replace(ground.manners, associations=1, patience_seconds=0.0), processes=1
+    ) as senders:
         senders.go(time.monotonic())
         senders.permit(_WARM_UP_STUDIES)
         _wait(lambda: len(senders.sent) >= _WARM_UP_STUDIES, ground.manners.timeout_seconds)
     drained = drain(ground, senders.sent)
     if not drained or not any(study.failure is None for study in senders.sent):
-        reasons = ", ".join(sorted({study.failure for study in senders.sent if study.failure})) or "accepted, but no report came"
-        raise NotMeasured(f"no report on the warm-up: {reasons}. Does its destination send here, and accept untrained results?")
+        reasons = (
+            ", ".join(sorted({study.failure for study in senders.sent if study.failure}))
+            or "accepted, but no report came"
+        )
+        raise NotMeasured(
+            f"no report on the warm-up: {reasons}. Does its destination send here, and accept untrained results?"
+        )
 
 
 def probe(ground: Ground) -> float:
-    """Saturation, studies a second: what comes out while as many studies are open as keep it busy. Raises NotMeasured.
+    """Saturation, studies a second: what comes out while as many studies are open as keep it busy.
 
-    It takes `probe_seconds`, or longer until a few reports are counted, but not longer than an association waits for an answer.
+    Raises NotMeasured.
+
+    It takes `probe_seconds`, or longer until a few reports are counted, but not longer than an
+    association waits for an answer.
     """
     ground.say(f"looking for the saturation, {ground.scenario.probe_seconds:g} s")
     with ground.senders(None, replace(ground.manners, patience_seconds=0.0)) as senders:
         begin = time.monotonic()
         end = begin + ground.scenario.probe_seconds
-        counted_from = max(begin, min(begin + ground.quiet_seconds + _PROBE_BEGINS_SECONDS, end - 1))
+        counted_from = max(
+            begin, min(begin + ground.quiet_seconds + _PROBE_BEGINS_SECONDS, end - 1)
+        )
         senders.go(begin)
         ended_at = _keep_busy(ground, senders, counted_from, end)
         senders.stop()
@@ -72,16 +92,22 @@ def probe(ground: Ground) -> float:
 
 
 def _keep_busy(ground: Ground, senders: Senders, counted_from: float, end: float) -> float:
-    """As many open studies as the quiet period holds, twice, and a few: every stage has work, and it is drained soon. → when it ended.
+    """As many open studies as the quiet period holds, twice, and a few.
+
+    Every stage has work, and it is drained soon. → when it ended.
 
     That is `end`, or later when too few are reported then.
     """
     permitted, count_before = 0, ground.receiver.arrivals.count()
     latest = end + ground.manners.timeout_seconds
-    while (now := time.monotonic()) < end or (_reports_between(ground, counted_from, now) < _PROBE_STUDIES and now < latest):
+    while (now := time.monotonic()) < end or (
+        _reports_between(ground, counted_from, now) < _PROBE_STUDIES and now < latest
+    ):
         recent = _reports_between(ground, now - 2, now) / 2
         # A refused study is not replaced at once: a second later, as a router would try again.
-        refused = sum(study.failure is not None and study.ended_at < now - 1 for study in senders.sent)
+        refused = sum(
+            study.failure is not None and study.ended_at < now - 1 for study in senders.sent
+        )
         done = ground.receiver.arrivals.count() - count_before + refused
         more = max(0, int(12 + 2 * recent * (ground.quiet_seconds + 1)) - (permitted - done))
         senders.permit(more)
@@ -96,7 +122,12 @@ def load(ground: Ground, unit_rate: float) -> Loaded:
     schedule = scenario.arrivals.schedule(scenario.seconds, unit_rate)
     ground.say(f"load: {_words(schedule)} for {scenario.seconds:g} s")
     with ground.senders(schedule) as senders, senders_afterwards(ground) as few:
-        before, used, received, ours = watch.scrape(), watch.used(), receiver.cpu_seconds(), time.process_time()
+        before, used, received, ours = (
+            watch.scrape(),
+            watch.used(),
+            receiver.cpu_seconds(),
+            time.process_time(),
+        )
         begin = time.monotonic() + 0.2
         senders.go(begin)
         _watch_load(ground, senders, begin)
@@ -104,9 +135,24 @@ def load(ground: Ground, unit_rate: float) -> Loaded:
         recovery = recover(ground, few, ended_at) if scenario.recovery_seconds else None
     drain(ground, [*senders.sent, *few.sent])
     hilum, received = spent(used, watch.used()), receiver.cpu_seconds() - received
-    cpu = {"generator": senders.cpu_seconds, "receiver": received, "measuring": time.process_time() - ours}
+    cpu = {
+        "generator": senders.cpu_seconds,
+        "receiver": received,
+        "measuring": time.process_time() - ours,
+    }
     samples = [sample for sample in watch.samples if sample.at >= begin]
-    return Loaded(senders.sent, few.sent, begin, ended_at, samples, before, watch.scrape(), hilum, cpu, recovery)
+    return Loaded(
+        senders.sent,
+        few.sent,
+        begin,
+        ended_at,
+        samples,
+        before,
+        watch.scrape(),
+        hilum,
+        cpu,
+        recovery,
+    )
 
 
 def _watch_load(ground: Ground, senders: Senders, begin: float) -> None:
@@ -115,7 +161,9 @@ def _watch_load(ground: Ground, senders: Senders, begin: float) -> None:
         if senders.is_done:
             return
         if 0 < ground.scenario.stop_behind_seconds < _behind(ground, senders.sent):
-            ground.say(f"reports are {ground.scenario.stop_behind_seconds:g} s behind: the load ends here")
+            ground.say(
+                f"reports are {ground.scenario.stop_behind_seconds:g} s behind: the load ends here"
+            )
             senders.stop()
             _wait(lambda: senders.is_done, ground.manners.timeout_seconds)
             return

@@ -39,18 +39,47 @@ def draw(found: Outcome, content: dict[str, Any]) -> Figure:
     _memory(memory, content)
     memory.set_xlabel("seconds since the load began")
     for axes in (rates, latencies, queues, memory):
-        axes.axvline(found.loaded.ended_at - found.loaded.begin, color="grey", linestyle=":", linewidth=1)
+        axes.axvline(
+            found.loaded.ended_at - found.loaded.begin, color="grey", linestyle=":", linewidth=1
+        )
         axes.grid(alpha=0.3)
-    figure.suptitle(textwrap.fill(f"{found.scenario.name}: {found.scenario.shows}", 110), fontsize=11)
+    figure.suptitle(
+        textwrap.fill(f"{found.scenario.name}: {found.scenario.shows}", 110), fontsize=11
+    )
     return figure
 
 
 def page(vector: str, found: Outcome, content: dict[str, Any]) -> str:
-    """One HTML file: goals, percentiles, the picture, circumstances. Nothing is loaded from anywhere."""
-    goals = [(("holds" if goal.holds else "BROKEN"), goal.name, f"{goal.value:.4g}", goal.unit, f"{goal.goal:g}") for goal in found.goals]
-    seconds = [(name, *(f"{value:.3f}" for value in row.values())) for name, row in content["seconds"].items()]
-    stages = [(name, *(f"{value:.4g}" for value in row.values())) for name, row in content["stages"].items()]
-    machine = [(name, str(value)) for name, value in {**content["machine"], "commit": content["commit"], **content["versions"]}.items()]
+    """One HTML file: goals, percentiles, the picture, circumstances.
+
+    Nothing is loaded from anywhere.
+    """
+    goals = [
+        (
+            ("holds" if goal.holds else "BROKEN"),
+            goal.name,
+            f"{goal.value:.4g}",
+            goal.unit,
+            f"{goal.goal:g}",
+        )
+        for goal in found.goals
+    ]
+    seconds = [
+        (name, *(f"{value:.3f}" for value in row.values()))
+        for name, row in content["seconds"].items()
+    ]
+    stages = [
+        (name, *(f"{value:.4g}" for value in row.values()))
+        for name, row in content["stages"].items()
+    ]
+    machine = [
+        (name, str(value))
+        for name, value in {
+            **content["machine"],
+            "commit": content["commit"],
+            **content["versions"],
+        }.items()
+    ]
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>load: {_safe(found.scenario.name)}</title>
 <style>{_STYLE}</style></head><body>
@@ -66,7 +95,14 @@ def page(vector: str, found: Outcome, content: dict[str, Any]) -> str:
 
 def _rates(axes: Axes, content: dict[str, Any]) -> None:
     for name, style in (("offered", "--"), ("accepted", "-"), ("reported", "-")):
-        axes.step(range(len(content["per_second"][name])), content["per_second"][name], style, where="post", label=name, linewidth=1.2)
+        axes.step(
+            range(len(content["per_second"][name])),
+            content["per_second"][name],
+            style,
+            where="post",
+            label=name,
+            linewidth=1.2,
+        )
     axes.set_ylabel("studies/s")
     axes.legend(**_BESIDE)
 
@@ -75,13 +111,32 @@ def _latencies(axes: Axes, found: Outcome) -> None:
     """One point a study, at its intended start."""
     begin, first_after = found.loaded.begin, found.arrivals.first_after
     points = [
-        (study.intended_at - begin, at - study.ended_at - found.quiet_seconds, at - study.intended_at - found.quiet_seconds)
+        (
+            study.intended_at - begin,
+            at - study.ended_at - found.quiet_seconds,
+            at - study.intended_at - found.quiet_seconds,
+        )
         for study in found.loaded.sent
-        if study.failure is None and (at := first_after(study.study_instance_uid, study.ended_at)) is not None
+        if study.failure is None
+        and (at := first_after(study.study_instance_uid, study.ended_at)) is not None
     ]
     moments = [point[0] for point in points]
-    axes.plot(moments, [point[2] for point in points], ".", markersize=3, color="tab:orange", label="intended start to SR")
-    axes.plot(moments, [point[1] for point in points], ".", markersize=3, color="tab:blue", label="last image to SR")
+    axes.plot(
+        moments,
+        [point[2] for point in points],
+        ".",
+        markersize=3,
+        color="tab:orange",
+        label="intended start to SR",
+    )
+    axes.plot(
+        moments,
+        [point[1] for point in points],
+        ".",
+        markersize=3,
+        color="tab:blue",
+        label="last image to SR",
+    )
     axes.set_ylabel("s beyond the\nquiet period")
     axes.set_ylim(bottom=0)
     axes.legend(**_BESIDE)
@@ -92,7 +147,10 @@ def _queues(axes: Axes, content: dict[str, Any]) -> None:
     busy = [name for name, length in content["queues"].items() if length["max"] > 0]
     for name in busy:
         axes.plot(
-            [sample["second"] for sample in samples], [sample["queues"].get(name, 0) for sample in samples], label=name, linewidth=1.2
+            [sample["second"] for sample in samples],
+            [sample["queues"].get(name, 0) for sample in samples],
+            label=name,
+            linewidth=1.2,
         )
     axes.set_ylabel("open items")
     if busy:
@@ -111,7 +169,9 @@ def _memory(axes: Axes, content: dict[str, Any]) -> None:
 
 def _table(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     head = "".join(f"<th>{_safe(cell)}</th>" for cell in heading)
-    body = "".join("<tr>" + "".join(f"<td>{_safe(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_safe(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><tr>{head}</tr>{body}</table>"
 
 

@@ -1,4 +1,7 @@
-"""Transfer Syntaxes in which phantoms can be sent, and their encoders. Which of them Hilum decodes is another matter."""
+"""Transfer Syntaxes in which phantoms can be sent, and their encoders.
+
+Which of them Hilum decodes is another matter.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,16 @@ SYNTAXES: Mapping[str, tuple[UID, Callable[[Pixels], bytes] | None]] = {
 }
 
 
-def draw_study(seed: int, modality: Modality, syntax: str, rows: int, columns: int, bits: int, images: int) -> list[Dataset]:
+def draw_study(
+    seed: int, modality: Modality, syntax: str, rows: int, columns: int, bits: int, images: int
+) -> list[Dataset]:
     """A study of phantoms: PA, LATERAL, AP and so on."""
     uid, encoder = SYNTAXES[syntax]
     views = [_VIEWS[number % len(_VIEWS)] for number in range(images)]
     drawn_in = uid if encoder is None else ExplicitVRLittleEndian
-    drawn = phantom.make_study(seed, modality, views, rows=rows, columns=columns, bits=bits, transfer_syntax_uid=drawn_in)
+    drawn = phantom.make_study(
+        seed, modality, views, rows=rows, columns=columns, bits=bits, transfer_syntax_uid=drawn_in
+    )
     for image in drawn if encoder is not None else ():
         _compress(image, uid, encoder)
     return drawn

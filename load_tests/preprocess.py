@@ -1,9 +1,14 @@
-"""`make bench-preprocess`: from a file, or from stored values, to the model's tensor on one core: ours beside the authors' code path.
+"""`make bench-preprocess`: from a file, or from stored values, to the model's tensor on one core.
 
-    python -m load_tests.preprocess [--quick] [--rounds 7] [--device cuda] [--result load_tests/results/bench-preprocess.json]
+Ours beside the authors' code path.
 
-Both sides take turns in one process that is pinned to one core, with one thread of torch. A round gives CPU seconds of either side and
-their ratio; the table has medians of all rounds. Files are in the page cache. With `--device cuda` the GPU is measured and nothing else.
+    python -m load_tests.preprocess [--quick] [--rounds 7] [--device cuda] [--result
+    load_tests/results/bench-preprocess.json]
+
+Both sides take turns in one process that is pinned to one core, with one thread of torch. A round
+gives CPU seconds of either side and
+their ratio; the table has medians of all rounds. Files are in the page cache. With `--device cuda`
+the GPU is measured and nothing else.
 """
 
 from __future__ import annotations
@@ -67,13 +72,18 @@ def main(words: Sequence[str] | None = None) -> int:
     around = circumstances()
     if options.device != "cpu":
         found = measure_device(torch.device(options.device), options.seconds)
-        _write(options.result.with_stem(f"{options.result.stem}-{options.device}"), {**around, **device_as_json(found)})
+        _write(
+            options.result.with_stem(f"{options.result.stem}-{options.device}"),
+            {**around, **device_as_json(found)},
+        )
         return 0 if all(goal.holds for goal in found.goals) else 1
     size, square = ((640, 512), 512) if options.quick else ((2500, 2048), 2048)
     with tempfile.TemporaryDirectory() as folder:
         found_workers = workers(Path(folder), size, options.seconds)
         _alone_on_a_core()
-        rows = [measured(case, options.rounds) for case in measurable(cases(Path(folder), size, square))]
+        rows = [
+            measured(case, options.rounds) for case in measurable(cases(Path(folder), size, square))
+        ]
     goals = goals_of(rows, found_workers)
     show(rows, goals)
     _write(options.result, as_json(rows, goals, found_workers, around, size))
@@ -82,11 +92,20 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="load_tests.preprocess", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="load_tests.preprocess",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
-    parser.add_argument("--seconds", type=float, default=10.0, help="of one and of two workers, or of the GPU (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="small pictures: whether it runs, not how fast")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="of one and of two workers, or of the GPU (%(default)s)",
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="small pictures: whether it runs, not how fast"
+    )
     parser.add_argument("--device", default="cpu", help="(%(default)s)")
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser
@@ -104,7 +123,10 @@ def measurable(wanted: Sequence[Case]) -> list[Case]:
         if case.decoder is None or case.decoder[1] in plugins_for(case.decoder[0]):
             kept.append(case)
         else:
-            print(f"left out: {case.name}: pydicom has no plug-in {case.decoder[1]} here; see docs/preprocessing.md", file=sys.stderr)
+            print(
+                f"left out: {case.name}: pydicom has no plug-in {case.decoder[1]} here; see docs/preprocessing.md",
+                file=sys.stderr,
+            )
     return kept
 
 
@@ -133,7 +155,11 @@ def _round(case: Case) -> tuple[float, float, float]:
     """CPU seconds of theirs, of ours, of the decoder alone (0: none)."""
     theirs = _cpu_seconds(case.theirs)
     ours = statistics.median(_cpu_seconds(case.ours) for _ in range(_OURS_A_ROUND))
-    codec = statistics.median(_cpu_seconds(case.codec) for _ in range(_CODEC_A_ROUND)) if case.codec else 0.0
+    codec = (
+        statistics.median(_cpu_seconds(case.codec) for _ in range(_CODEC_A_ROUND))
+        if case.codec
+        else 0.0
+    )
     return theirs, ours, codec
 
 
@@ -152,7 +178,9 @@ def workers(folder: Path, size: tuple[int, int], seconds: float) -> dict[str, fl
     rates = {}
     for name, used in (("one", cores[-1:]), ("two", cores)):
         with multiprocessing.get_context("spawn").Pool(len(used)) as pool:
-            rates[name] = sum(pool.starmap(_worker, [(core, folder, seconds) for core in used], chunksize=1))
+            rates[name] = sum(
+                pool.starmap(_worker, [(core, folder, seconds) for core in used], chunksize=1)
+            )
     return rates
 
 
@@ -173,35 +201,65 @@ def _worker(core: int, folder: Path, seconds: float) -> float:
 
 def goals_of(rows: Sequence[Row], rates: Mapping[str, float]) -> list[Goal]:
     """Those of the rows, of their error, and of two workers where there are two cores."""
-    found = [Goal(row.name, row.ratio, "times", row.goal, at_most=False) for row in rows if row.goal is not None]
+    found = [
+        Goal(row.name, row.ratio, "times", row.goal, at_most=False)
+        for row in rows
+        if row.goal is not None
+    ]
     exact = [row.error for row in rows if "reduced" not in row.name]
-    found.append(Goal("largest error of an exact row, of ±1024 and after fp16", max(exact), "levels", _EXACT))
+    found.append(
+        Goal("largest error of an exact row, of ±1024 and after fp16", max(exact), "levels", _EXACT)
+    )
     if rates:
-        found.append(Goal("two workers against one", rates["two"] / rates["one"], "times", _WORKERS_GOAL, at_most=False))
+        found.append(
+            Goal(
+                "two workers against one",
+                rates["two"] / rates["one"],
+                "times",
+                _WORKERS_GOAL,
+                at_most=False,
+            )
+        )
     return found
 
 
 def show(rows: Sequence[Row], goals: Sequence[Goal]) -> None:
     """For a person."""
-    print(f"{'milliseconds of CPU':42}{'theirs':>9}{'by':>11}{'ours':>9}{'ratio':>8}{'codec':>9}{'at most':>9}{'max err':>9}")
+    print(
+        f"{'milliseconds of CPU':42}{'theirs':>9}{'by':>11}{'ours':>9}{'ratio':>8}{'codec':>9}{'at most':>9}{'max err':>9}"
+    )
     for row in rows:
-        codec, at_most = (f"{row.codec_ms:9.2f}", f"{row.theirs_ms / row.codec_ms:9.2f}") if row.codec_ms else ("", "")
-        left = f"{row.name:42}{row.theirs_ms:9.1f}{row.decoder:>11}{row.ours_ms:9.2f}{row.ratio:8.2f}"
+        codec, at_most = (
+            (f"{row.codec_ms:9.2f}", f"{row.theirs_ms / row.codec_ms:9.2f}")
+            if row.codec_ms
+            else ("", "")
+        )
+        left = (
+            f"{row.name:42}{row.theirs_ms:9.1f}{row.decoder:>11}{row.ours_ms:9.2f}{row.ratio:8.2f}"
+        )
         print(f"{left}{codec:>9}{at_most:>9}{row.error:9.3f}")
     for goal in goals:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
-        print(f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"
+        )
 
 
 def as_json(
-    rows: Sequence[Row], goals: Sequence[Goal], rates: Mapping[str, float], around: Mapping[str, Any], size: tuple[int, int]
+    rows: Sequence[Row],
+    goals: Sequence[Goal],
+    rates: Mapping[str, float],
+    around: Mapping[str, Any],
+    size: tuple[int, int],
 ) -> dict[str, Any]:
     """The result file."""
     return {
         "what": "CPU of one core from stored values or from a file to the tensor of torchxrayvision, the authors' code path beside ours",
         **around,
         "size": list(size),
-        "rows": [{**asdict(row), "ratios": [round(ratio, 2) for ratio in row.ratios]} for row in rows],
+        "rows": [
+            {**asdict(row), "ratios": [round(ratio, 2) for ratio in row.ratios]} for row in rows
+        ],
         "workers_images_per_second": dict(rates),
         "goals": [goal.as_json() for goal in goals],
     }

@@ -1,8 +1,13 @@
-"""What `make bench-preprocess` compares: the authors' code path beside ours, on the same object, in the same process.
+"""What `make bench-preprocess` compares.
 
-The pictures are synthetic, of 12 bits (8 for JPEG Baseline), and compress about as radiographs do. `plain` is torchxrayvision's
-read_xray_dcm; `shown` is its VinDr loader, which applies modality LUT and window before the same crop and resize; rows with the name
-of a recipe are that recipe, up to its grey levels. All take `Dataset.pixel_array` as it comes: pydicom chooses the decoder. `fastest` is
+The authors' code path beside ours, on the same object, in the same process.
+
+The pictures are synthetic, of 12 bits (8 for JPEG Baseline), and compress about as radiographs do.
+`plain` is torchxrayvision's
+read_xray_dcm; `shown` is its VinDr loader, which applies modality LUT and window before the same
+crop and resize; rows with the name
+of a recipe are that recipe, up to its grey levels. All take `Dataset.pixel_array` as it comes:
+pydicom chooses the decoder. `fastest` is
 `shown` with the quickest plug-in picked by hand.
 """
 
@@ -37,7 +42,9 @@ _PLAIN, _SHOWN = "torchxrayvision_224", "torchxrayvision_vindr_224"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`theirs` and `ours` give (height, width) on ±1024. `goal`: how many times faster, None where nobody set one.
+    """`theirs` and `ours` give (height, width) on ±1024.
+
+    `goal`: how many times faster, None where nobody set one.
 
     `codec`: our decoder and nothing else, into memory that is there: whoever uses it cannot be faster. `decoder`: the Transfer Syntax, and
     the plug-in of pydicom that decodes for them; None where none is needed.
@@ -52,16 +59,24 @@ class Case:
 
 
 def cases(folder: Path, size: tuple[int, int], square: int) -> list[Case]:
-    """All of them, with their files in `folder`: `size` (rows, columns) of the files, `square` the side where decoding is left out."""
+    """All of them, with their files in `folder`.
+
+    `size` (rows, columns) of the files, `square` the side where decoding is left out.
+    """
     return [*_without_decoding(square), *_with_decoding(folder, size)]
 
 
 def picture(rows: int, columns: int, bits: int = 12) -> Array:
-    """Stored values of a phantom, blurred and with blurred grain as a detector makes them: lossless codecs leave a third."""
+    """Stored values of a phantom, blurred and with blurred grain as a detector makes them.
+
+    Lossless codecs leave a third.
+    """
     drawn = phantom.make_instance(1, rows=rows, columns=columns).pixel_array.astype(np.float32)
     grain = _blurred(np.random.default_rng(0).normal(0, 1, drawn.shape).astype(np.float32))
     seen = _blurred(drawn) + grain * np.float32(_GRAIN / grain.std())
-    stored: Array = (np.clip(seen, 0, 4095) / (4095 / (2**bits - 1))).astype(np.uint8 if bits == 8 else np.uint16)
+    stored: Array = (np.clip(seen, 0, 4095) / (4095 / (2**bits - 1))).astype(
+        np.uint8 if bits == 8 else np.uint16
+    )
     return stored
 
 
@@ -88,7 +103,9 @@ def _without_decoding(square: int) -> list[Case]:
 def _resized(array: Array, side: int) -> Array:
     """utils.normalize, XRayCenterCrop, XRayResizer."""
     cropped = authors.centre_crop(authors.normalize(array, 4095))
-    resized: Array = _SKIMAGE(cropped[None], (1, side, side), mode="constant", preserve_range=True).astype(np.float32)[0]
+    resized: Array = _SKIMAGE(
+        cropped[None], (1, side, side), mode="constant", preserve_range=True
+    ).astype(np.float32)[0]
     return resized
 
 
@@ -102,20 +119,50 @@ def _with_decoding(folder: Path, size: tuple[int, int]) -> list[Case]:
     for name, syntax in SYNTAXES.items():
         path, encoded = _file(folder, syntax, size)
         decoder = (syntax.uid, syntax.chosen) if syntax.chosen else None
-        codec = partial(syntax.decode, encoded, out=syntax.decode(encoded).copy()) if syntax.decode else None
+        codec = (
+            partial(syntax.decode, encoded, out=syntax.decode(encoded).copy())
+            if syntax.decode
+            else None
+        )
         shown, ours = partial(_read, path, "", authors.vindr), partial(_ours, path, _spec(_SHOWN))
         found.append(Case(f"{name}, shown", shown, ours, syntax.goal, codec, decoder))
         if syntax.fastest:
             by_hand = partial(_read, path, syntax.fastest, authors.vindr)
-            found.append(Case(f"{name}, shown, fastest", by_hand, ours, None, codec, (syntax.uid, syntax.fastest)))
+            found.append(
+                Case(
+                    f"{name}, shown, fastest",
+                    by_hand,
+                    ours,
+                    None,
+                    codec,
+                    (syntax.uid, syntax.fastest),
+                )
+            )
         plain = partial(_read, path, "", authors.read_xray_dcm)
-        found.append(Case(f"{name}, plain", plain, partial(_ours, path, _spec(_PLAIN)), None, codec, decoder))
+        found.append(
+            Case(f"{name}, plain", plain, partial(_ours, path, _spec(_PLAIN)), None, codec, decoder)
+        )
         if not syntax.encode:
             found += [
-                Case(f"{name}, {recipe}", partial(_grey, path, way), partial(_ours_grey, path, _spec(recipe))) for recipe, way in _GREY
+                Case(
+                    f"{name}, {recipe}",
+                    partial(_grey, path, way),
+                    partial(_ours_grey, path, _spec(recipe)),
+                )
+                for recipe, way in _GREY
             ]
     # The last one is JPEG 2000.
-    return [*found, Case(f"{name}, shown, reduced", shown, partial(_ours, path, _reducing_spec()), _REDUCED_GOAL, None, decoder)]
+    return [
+        *found,
+        Case(
+            f"{name}, shown, reduced",
+            shown,
+            partial(_ours, path, _reducing_spec()),
+            _REDUCED_GOAL,
+            None,
+            decoder,
+        ),
+    ]
 
 
 def _spec(recipe: str) -> InputSpec:
@@ -123,11 +170,16 @@ def _spec(recipe: str) -> InputSpec:
 
 
 def _reducing_spec() -> InputSpec:
-    """`shown` for pictures of 12 bits: what the recipe reads off the picture's maximum stands here as a number."""
+    """`shown` for pictures of 12 bits.
+
+    What the recipe reads off the picture's maximum stands here as a number.
+    """
     fields = _spec(_SHOWN).to_mapping()
     source = {**fields["source"], "allow_reduced_decode": "auto", "monochrome1_about": "nominal"}
     maxval = [{"op": "maxval", "of": 4096}, {"op": "clamp", "low": 0, "high": 1}]
-    return InputSpec.from_mapping({**fields, "source": source, "intensity": [*maxval, *fields["intensity"][1:]]})
+    return InputSpec.from_mapping(
+        {**fields, "source": source, "intensity": [*maxval, *fields["intensity"][1:]]}
+    )
 
 
 def _file(folder: Path, syntax: Syntax, size: tuple[int, int]) -> tuple[Path, bytes]:
@@ -136,7 +188,11 @@ def _file(folder: Path, syntax: Syntax, size: tuple[int, int]) -> tuple[Path, by
     dataset = phantom.make_instance(1, rows=8, columns=8, bits=syntax.bits, modality="CR")
     array = picture(*size, syntax.bits)
     dataset.Rows, dataset.Columns = array.shape
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = 8 * array.itemsize, syntax.bits, syntax.bits - 1
+    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = (
+        8 * array.itemsize,
+        syntax.bits,
+        syntax.bits - 1,
+    )
     dataset.RescaleSlope, dataset.RescaleIntercept, dataset.RescaleType = "1", "0", "US"
     dataset.WindowCenter, dataset.WindowWidth = str(highest // 2), str(highest * 3 // 4)
     dataset.file_meta.TransferSyntaxUID = syntax.uid

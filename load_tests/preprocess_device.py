@@ -26,7 +26,10 @@ Arithmetic = Literal["float", "fp16"]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """Images a second: `upload` from page-locked memory alone; the others from there to tensors. Errors on ±1024, after fp16."""
+    """Images a second: `upload` from page-locked memory alone; the others from there to tensors.
+
+    Errors on ±1024, after fp16.
+    """
 
     name: str
     image_bytes: int
@@ -41,7 +44,13 @@ class Device:
     def goals(self) -> list[Goal]:
         """Those of the design."""
         return [
-            Goal("images/s of the upload rate", self.float_ / self.upload, "of 1", _GOAL_OF_UPLOAD, at_most=False),
+            Goal(
+                "images/s of the upload rate",
+                self.float_ / self.upload,
+                "of 1",
+                _GOAL_OF_UPLOAD,
+                at_most=False,
+            ),
             Goal("largest difference to the CPU, float", self.float_error, "levels", _FP16_ERROR),
             Goal("largest difference to the CPU, fp16", self.fp16_error, "levels", 2 * _FP16_ERROR),
         ]
@@ -54,7 +63,9 @@ def measure_device(device: torch.device, seconds: float) -> Device:
     pageable = [_stored(array.copy()) for _ in range(_BATCH)]
     locked = [_stored(_locked(array)) for _ in range(_BATCH)]
     ways: dict[str, Callable[[], object]] = {
-        "upload": lambda: [torch.from_numpy(item.array).to(device, non_blocking=True) for item in locked],
+        "upload": lambda: [
+            torch.from_numpy(item.array).to(device, non_blocking=True) for item in locked
+        ],
         "float_": lambda: prepare_batch(locked, spec, device),
         "fp16": lambda: prepare_batch(locked, spec, device, "fp16"),
         "from_pageable": lambda: prepare_batch(pageable, spec, device),
@@ -92,8 +103,13 @@ def _rate(run: Callable[[], object], device: torch.device, seconds: float) -> fl
     return count / (time.perf_counter() - began)
 
 
-def _error(stored: StoredValues, spec: InputSpec, device: torch.device, arithmetic: Arithmetic) -> float:
-    on_cpu, on_device = prepare_stored(stored, spec), prepare_stored(stored, spec, device, arithmetic).cpu()
+def _error(
+    stored: StoredValues, spec: InputSpec, device: torch.device, arithmetic: Arithmetic
+) -> float:
+    on_cpu, on_device = (
+        prepare_stored(stored, spec),
+        prepare_stored(stored, spec, device, arithmetic).cpu(),
+    )
     return float((on_cpu.double() - on_device.double()).abs().max())
 
 

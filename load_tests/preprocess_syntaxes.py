@@ -1,4 +1,7 @@
-"""The Transfer Syntaxes of `make bench-preprocess`: who encodes the pictures, and which decoders stand on either side."""
+"""The Transfer Syntaxes of `make bench-preprocess`.
+
+Who encodes the pictures, and which decoders stand on either side.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Syntax:
-    """`chosen`: the plug-in that pydicom takes where all of its plug-ins are installed. `fastest`: a quicker one, if there is one."""
+    """`chosen`: the plug-in that pydicom takes where all of its plug-ins are installed.
+
+    `fastest`: a quicker one, if there is one.
+    """
 
     uid: UID
     goal: float
@@ -37,7 +43,13 @@ class Syntax:
 SYNTAXES: Mapping[str, Syntax] = {
     "Explicit VR Little Endian": Syntax(ExplicitVRLittleEndian, 20),
     "JPEG Baseline, 8 bits": Syntax(
-        JPEGBaseline8Bit, 15, lambda x: bytes(imagecodecs.jpeg8_encode(x, level=92)), imagecodecs.jpeg8_decode, "gdcm", "pillow", bits=8
+        JPEGBaseline8Bit,
+        15,
+        lambda x: bytes(imagecodecs.jpeg8_encode(x, level=92)),
+        imagecodecs.jpeg8_decode,
+        "gdcm",
+        "pillow",
+        bits=8,
     ),
     "JPEG Lossless SV1": Syntax(
         JPEGLosslessSV1,
@@ -47,15 +59,28 @@ SYNTAXES: Mapping[str, Syntax] = {
         "gdcm",
     ),
     "HTJ2K lossless": Syntax(
-        HTJ2KLossless, 7, lambda x: bytes(imagecodecs.htj2k_encode(x, reversible=True)), imagecodecs.htj2k_decode, "pylibjpeg"
+        HTJ2KLossless,
+        7,
+        lambda x: bytes(imagecodecs.htj2k_encode(x, reversible=True)),
+        imagecodecs.htj2k_decode,
+        "pylibjpeg",
     ),
     "JPEG-LS lossless": Syntax(
-        JPEGLSLossless, 3.5, lambda x: bytes(imagecodecs.jpegls_encode(x)), imagecodecs.jpegls_decode, "gdcm", "pyjpegls"
+        JPEGLSLossless,
+        3.5,
+        lambda x: bytes(imagecodecs.jpegls_encode(x)),
+        imagecodecs.jpegls_decode,
+        "gdcm",
+        "pyjpegls",
     ),
     "JPEG 2000 lossless": Syntax(
         JPEG2000Lossless,
         1.6,
-        lambda x: bytes(imagecodecs.jpeg2k_encode(x, level=0, codecformat="j2k", reversible=True, bitspersample=12)),
+        lambda x: bytes(
+            imagecodecs.jpeg2k_encode(
+                x, level=0, codecformat="j2k", reversible=True, bitspersample=12
+            )
+        ),
         imagecodecs.jpeg2k_decode,
         "gdcm",
         "pillow",

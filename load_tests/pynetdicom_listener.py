@@ -1,6 +1,9 @@
-"""The oracle of our listener: pynetdicom's whole upper layer in front of the same archive and ledger, for comparison only.
+"""The oracle of our listener.
 
-It negotiates, reads and answers by itself; what is stored, and which status says so, is `hilum.receive`'s in both.
+Pynetdicom's whole upper layer in front of the same archive and ledger, for comparison only.
+
+It negotiates, reads and answers by itself; what is stored, and which status says so, is
+`hilum.receive`'s in both.
 """
 
 from __future__ import annotations
@@ -41,7 +44,13 @@ _REQUIRED = ("AffectedSOPClassUID", "AffectedSOPInstanceUID")
 _FLUSH_SECONDS, _ROWS_SECONDS = 8.0, 3.0
 
 
-def serve_oracle(settings: Settings, listening: socket.socket, ledger: Ledger, archive: Archive, stop: threading.Event) -> None:
+def serve_oracle(
+    settings: Settings,
+    listening: socket.socket,
+    ledger: Ledger,
+    archive: Archive,
+    stop: threading.Event,
+) -> None:
     """Receive on this listening socket until `stop` is set."""
     _config.LOG_HANDLER_LEVEL = "none"
     accounts = AccountBook(ledger)
@@ -97,7 +106,9 @@ def _opened(event: Event, settings: Settings, reception: Reception, accounts: Ac
 class _Association:
     """Handlers of pynetdicom's events."""
 
-    def __init__(self, event: Event, settings: Settings, reception: Reception, accounts: AccountBook) -> None:
+    def __init__(
+        self, event: Event, settings: Settings, reception: Reception, accounts: AccountBook
+    ) -> None:
         self._assoc, self._reception, self._accounts = event.assoc, reception, accounts
         self._terms = Policy(settings.receive, settings.senders).terms("")
         self._account = Account(event.address[0], started_at=time.time())
@@ -114,8 +125,13 @@ class _Association:
     def _established(self, _event: Event) -> None:
         account, request = self._account, self._assoc.requestor.primitive
         account.is_requested = account.is_established = True
-        account.called_ae_title, account.calling_ae_title = str(request.called_ae_title), str(request.calling_ae_title)
-        account.accepted = frozenset(context.abstract_syntax for context in self._assoc.accepted_contexts)
+        account.called_ae_title, account.calling_ae_title = (
+            str(request.called_ae_title),
+            str(request.calling_ae_title),
+        )
+        account.accepted = frozenset(
+            context.abstract_syntax for context in self._assoc.accepted_contexts
+        )
         account.not_accepted = tuple(
             NotAccepted(context.abstract_syntax, is_known=context.result == 4)
             for context in self._assoc.rejected_contexts
@@ -128,12 +144,17 @@ class _Association:
             self._account.abort_reason = "aborted_by_peer"
 
     def _message_received(self, event: Event) -> None:
-        """Answer a command that lacks what pynetdicom needs; it would ignore the one and abort for the other."""
+        """Answer a command that lacks what pynetdicom needs.
+
+        It would ignore the one and abort for the other.
+        """
         command = event.message.command_set
         if not isinstance(event.message, C_STORE_RQ):
             return
         sop_class, sop_instance = (str(command.get(keyword) or "") for keyword in _REQUIRED)
-        if (problem := problem_of_command(sop_class, sop_instance, command.get("Priority"))) is not None:
+        if (
+            problem := problem_of_command(sop_class, sop_instance, command.get("Priority"))
+        ) is not None:
             self._refuse(event.message, problem)
 
     def _refuse(self, message: C_STORE_RQ, problem: Refusal) -> None:
@@ -156,7 +177,9 @@ class _Association:
             peer_address=self._account.peer_address,
         )
         try:
-            with contextlib.closing(self._reception.begin(StoreCommand(meta, str(event.context.abstract_syntax)))) as arriving:
+            with contextlib.closing(
+                self._reception.begin(StoreCommand(meta, str(event.context.abstract_syntax)))
+            ) as arriving:
                 arriving.write([event.request.DataSet.getbuffer()])
                 self._verdicts.count(arriving.commit(), meta.sop_class_uid)
         except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
@@ -182,7 +205,9 @@ def main(settings_file: str) -> None:
     settings, stop = restore(Path(settings_file).read_text(encoding="utf-8")), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening = socket.create_server((settings.receive.host, settings.receive.port))
-    serve_oracle(settings, listening, Ledger(settings.ledger_url), open_inbox(settings, "oracle"), stop)
+    serve_oracle(
+        settings, listening, Ledger(settings.ledger_url), open_inbox(settings, "oracle"), stop
+    )
 
 
 if __name__ == "__main__":

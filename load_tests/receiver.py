@@ -1,4 +1,7 @@
-"""The destination of a load test, in a process of its own: when each report came, and whether one came twice with other bytes."""
+"""The destination of a load test, in a process of its own.
+
+When each report came, and whether one came twice with other bytes.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _ANSWER_SECONDS = 30.0
 
 @dataclass
 class Arrivals:
-    """Reports by study: when each came (`time.monotonic`). Filled by the thread that listens to the receiver's process."""
+    """Reports by study: when each came (`time.monotonic`).
+
+    Filled by the thread that listens to the receiver's process.
+    """
 
     by_study: dict[str, list[float]] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
@@ -27,8 +33,13 @@ class Arrivals:
     repeated: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def note(self, study_instance_uid: str, sop_instance_uid: str, digest: str, moment: float) -> bool:
-        """One report; whether it is new. The same SOP Instance again is a repetition: harmless, or with other bytes a broken promise."""
+    def note(
+        self, study_instance_uid: str, sop_instance_uid: str, digest: str, moment: float
+    ) -> bool:
+        """One report; whether it is new.
+
+        The same SOP Instance again is a repetition: harmless, or with other bytes a broken promise.
+        """
         with self.lock:
             known = self.digests.get(sop_instance_uid)
             if known is None:
@@ -43,7 +54,9 @@ class Arrivals:
     def first_after(self, study_instance_uid: str, moment: float) -> float | None:
         """When the first report on the study came after `moment`."""
         with self.lock:
-            return next((at for at in self.by_study.get(study_instance_uid, []) if at >= moment), None)
+            return next(
+                (at for at in self.by_study.get(study_instance_uid, []) if at >= moment), None
+            )
 
     def count(self) -> int:
         """Studies that have a report."""
@@ -62,15 +75,32 @@ class Receiver:
 
     def __enter__(self) -> Self:
         """Listen. Raises OSError: the port is taken."""
-        command = [sys.executable, "-m", "load_tests.receiver_process", self._address[0], str(self._address[1])]
+        command = [
+            sys.executable,
+            "-m",
+            "load_tests.receiver_process",
+            self._address[0],
+            str(self._address[1]),
+        ]
         self._process = subprocess.Popen(
-            command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
+            command,
+            cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+            start_new_session=True,
         )
         threading.Thread(target=self._listen, args=(self._process.stdout,), daemon=True).start()
         self._await("ready")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop listening."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
@@ -96,7 +126,9 @@ class Receiver:
         except Empty:
             line = "nothing"
         if not line.startswith(beginning):
-            raise OSError(f"the receiver on port {self._address[1]} says {line!r} instead of {beginning!r}")
+            raise OSError(
+                f"the receiver on port {self._address[1]} says {line!r} instead of {beginning!r}"
+            )
         return line
 
     def _listen(self, lines: IO[str] | None) -> None:

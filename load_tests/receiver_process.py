@@ -1,7 +1,11 @@
-"""The destination as a process: `python -m load_tests.receiver_process HOST PORT`. A C-STORE SCP of its own, because it must cost little.
+"""The destination as a process: `python -m load_tests.receiver_process HOST PORT`.
 
-It writes a line for each report to standard output, before it answers: study, SOP Instance, digest, moment (`time.monotonic`).
-It obeys lines of standard input: `behave NAME` and `cpu`, and ends with it, so that it never outlives who started it.
+A C-STORE SCP of its own, because it must cost little.
+
+It writes a line for each report to standard output, before it answers: study, SOP Instance, digest,
+moment (`time.monotonic`).
+It obeys lines of standard input: `behave NAME` and `cpu`, and ends with it, so that it never
+outlives who started it.
 """
 
 from __future__ import annotations
@@ -128,7 +132,9 @@ class Association:
         if self._behaviour.name != "silent":
             self._answer(context_id, command, status)
 
-    def _judge(self, command: dict[int, bytes], content: bytes, context_id: int, moment: float) -> int:
+    def _judge(
+        self, command: dict[int, bytes], content: bytes, context_id: int, moment: float
+    ) -> int:
         """Note the report; its status. One that is answered 0xA700 was not kept."""
         if self._behaviour.name == "full":
             return _OUT_OF_RESOURCES
@@ -153,10 +159,16 @@ class Association:
 
 
 def study_of(content: bytes, syntax: str) -> str:
-    """Study Instance UID of an encoded data set; empty where it has none. Nothing behind it is read."""
+    """Study Instance UID of an encoded data set; empty where it has none.
+
+    Nothing behind it is read.
+    """
     is_implicit = syntax == ImplicitVRLittleEndian
     header = pydicom.filereader.read_dataset(
-        BytesIO(content), is_implicit, is_little_endian=True, stop_when=lambda tag, _vr, _length: tag > _STUDY_INSTANCE_UID
+        BytesIO(content),
+        is_implicit,
+        is_little_endian=True,
+        stop_when=lambda tag, _vr, _length: tag > _STUDY_INSTANCE_UID,
     )
     return str(header.get("StudyInstanceUID", ""))
 

@@ -14,9 +14,16 @@ _IN_A_ROW = 3
 
 
 def senders_afterwards(ground: Ground) -> Senders:
-    """A study each second, sent when the load is over; the process waits from the beginning, because it takes a second to start."""
+    """A study each second, sent when the load is over.
+
+    The process waits from the beginning, because it takes a second to start.
+    """
     seconds = ground.scenario.recovery_seconds
-    return ground.senders(("constant", (1.0, seconds)), replace(ground.manners, patience_seconds=0.0), processes=1 if seconds else 0)
+    return ground.senders(
+        ("constant", (1.0, seconds)),
+        replace(ground.manners, patience_seconds=0.0),
+        processes=1 if seconds else 0,
+    )
 
 
 def recover(ground: Ground, senders: Senders, ended_at: float) -> float | None:
@@ -43,5 +50,13 @@ def _first_quick(ground: Ground, sent: Sequence[Sent]) -> Sent | None:
 
 def _is_quick(ground: Ground, study: Sent) -> bool:
     since = study.promised_at
-    reported = ground.receiver.arrivals.first_after(study.study_instance_uid, since) if since and study.failure is None else None
-    return reported is not None and since is not None and reported - since - ground.quiet_seconds <= ground.scenario.recovered_below_seconds
+    reported = (
+        ground.receiver.arrivals.first_after(study.study_instance_uid, since)
+        if since and study.failure is None
+        else None
+    )
+    return (
+        reported is not None
+        and since is not None
+        and reported - since - ground.quiet_seconds <= ground.scenario.recovered_below_seconds
+    )

@@ -1,8 +1,12 @@
-"""CPU of the documents of a result: the template beside the reference builder, in turns, so that both have the machine in the same moods.
+"""CPU of the documents of a result.
+
+The template beside the reference builder, in turns, so that both have the machine in the same
+moods.
 
     python -m load_tests.report [--rounds 15] [--result load_tests/results/bench-report.json]
 
-A study of two images with fourteen findings. Figures are CPU of one thread, the least of all rounds and the median. The ratio is that of
+A study of two images with fourteen findings. Figures are CPU of one thread, the least of all rounds
+and the median. The ratio is that of
 the medians. A busy machine makes all of them larger: caches are shared.
 """
 
@@ -36,7 +40,9 @@ Step = tuple[Callable[[], object], int]
 
 def main(words: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 some do not."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--result", type=Path, default=_RESULT)
     asked = parser.parse_args(words)
@@ -45,7 +51,9 @@ def main(words: Sequence[str] | None = None) -> int:
         seconds = measured(steps(Path(folder)), asked.rounds)
     found = goals(seconds)
     show(seconds, found)
-    asked.result.write_text(json.dumps(as_json(seconds, found, before), indent=1) + "\n", encoding="utf-8")
+    asked.result.write_text(
+        json.dumps(as_json(seconds, found, before), indent=1) + "\n", encoding="utf-8"
+    )
     return 0 if all(goal.holds for goal in found) else 1
 
 
@@ -68,11 +76,23 @@ def steps(folder: Path) -> dict[str, Step]:
         _TEMPLATE: (lambda: build_documents(job, release, CONTEXT, ("sr",), template=template), 20),
         "  reading the headers": (lambda: Extracts(job).reported(), 20),
         "  filling the template": (lambda: template.fill(job.result, read, (), None), 20),
-        "SR and JSON, template": (lambda: build_documents(job, release, CONTEXT, ("sr", "json"), template=template), 20),
+        "SR and JSON, template": (
+            lambda: build_documents(job, release, CONTEXT, ("sr", "json"), template=template),
+            20,
+        ),
         _JSON: (lambda: json_report(job, release, CONTEXT, None, extracts), 20),
-        "JSON alone, header read for it": (lambda: build_documents(job, release, CONTEXT, ("json",)), 20),
-        "all with heat map, template": (lambda: build_report(job, release, CONTEXT, ("sr", "json"), sources, template), 1),
-        **{f"derive {item.name}": (lambda item=item: derive(report, item, "2.25.1"), 3) for item in SR_LADDER[1:]},  # type: ignore[misc]
+        "JSON alone, header read for it": (
+            lambda: build_documents(job, release, CONTEXT, ("json",)),
+            20,
+        ),
+        "all with heat map, template": (
+            lambda: build_report(job, release, CONTEXT, ("sr", "json"), sources, template),
+            1,
+        ),
+        **{
+            f"derive {item.name}": (lambda item=item: derive(report, item, "2.25.1"), 3)
+            for item in SR_LADDER[1:]
+        },  # type: ignore[misc]
     }
 
 
@@ -93,8 +113,20 @@ def goals(seconds: Mapping[str, Sequence[float]]) -> list[Goal]:
     """Those of the issue."""
     fast, slow = seconds[_TEMPLATE], seconds[_REFERENCE]
     return [
-        Goal("template against reference", statistics.median(slow) / statistics.median(fast), "times", 100, at_most=False),
-        Goal("SRs a second and core, header reading included", 1 / statistics.median(fast), "SRs/s", 400, at_most=False),
+        Goal(
+            "template against reference",
+            statistics.median(slow) / statistics.median(fast),
+            "times",
+            100,
+            at_most=False,
+        ),
+        Goal(
+            "SRs a second and core, header reading included",
+            1 / statistics.median(fast),
+            "SRs/s",
+            400,
+            at_most=False,
+        ),
         Goal(_JSON, 1000 * statistics.median(seconds[_JSON]), "ms", 0.3),
     ]
 
@@ -108,17 +140,26 @@ def show(seconds: Mapping[str, Sequence[float]], found: Sequence[Goal]) -> None:
     print()
     for goal in found:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
-        print(f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"[:80])
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"[
+                :80
+            ]
+        )
 
 
-def as_json(seconds: Mapping[str, Sequence[float]], found: Sequence[Goal], before: Mapping[str, Any]) -> dict[str, Any]:
+def as_json(
+    seconds: Mapping[str, Sequence[float]], found: Sequence[Goal], before: Mapping[str, Any]
+) -> dict[str, Any]:
     """The result file."""
     return {
         "what": "CPU of the documents of a result of two images and fourteen findings, milliseconds of one thread",
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **before,
         "milliseconds": {
-            name.strip(): {"least": round(1000 * min(values), 3), "median": round(1000 * statistics.median(values), 3)}
+            name.strip(): {
+                "least": round(1000 * min(values), 3),
+                "median": round(1000 * statistics.median(values), 3),
+            }
             for name, values in seconds.items()
         },
         "rounds": len(seconds[_TEMPLATE]),

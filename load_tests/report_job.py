@@ -1,4 +1,7 @@
-"""A claimed result to build documents of: two phantom images, read by a release with as many findings as asked for."""
+"""A claimed result to build documents of.
+
+Two phantom images, read by a release with as many findings as asked for.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +49,14 @@ _GRID = (7, 7)
 
 
 def release_with(findings: int) -> Release:
-    """One of the repository with so many labels and class activation maps, as if it were trained: so it decides, and shows why."""
+    """One of the repository with so many labels and class activation maps, as if it were trained.
+
+    So it decides, and shows why.
+    """
     releases = load_catalogue(REPOSITORY / "model_repository").values()
-    found = next(release for release in releases if release.has_cam and len(release.labels) == findings)
+    found = next(
+        release for release in releases if release.has_cam and len(release.labels) == findings
+    )
     return dataclasses.replace(found, is_trained=True)
 
 
@@ -70,7 +78,9 @@ def pictures(images: Sequence[Dataset], release: Release, folder: Path) -> HeatM
     maps = np.full((len(release.labels), *_GRID), -1.0, np.float16)
     maps[:, 2, 5] = 49.0
     found = {
-        str(image.SOPInstanceUID): Picture(save(image, folder / f"{number}.dcm"), ActivationMaps(_logits(release), maps.tobytes()))
+        str(image.SOPInstanceUID): Picture(
+            save(image, folder / f"{number}.dcm"), ActivationMaps(_logits(release), maps.tobytes())
+        )
         for number, image in enumerate(images)
     }
     return HeatMapSources(found, 100_000_000)
@@ -111,7 +121,9 @@ def _header(image: Dataset) -> bytes:
 
 def _study(instances: Sequence[Instance]) -> Study:
     uid = instances[0].study_instance_uid
-    return Study(uid, 1, StudyState.LEASED, Lane.LIVE, _NOW - 20, _NOW - 10, _NOW, "BENCH", "HILUM", 1)
+    return Study(
+        uid, 1, StudyState.LEASED, Lane.LIVE, _NOW - 20, _NOW - 10, _NOW, "BENCH", "HILUM", 1
+    )
 
 
 def _reading(instance: Instance, release: Release) -> Reading:

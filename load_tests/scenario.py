@@ -10,7 +10,15 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
 from load_tests.arrivals import Schedule
 from load_tests.figures import FIGURES
@@ -28,7 +36,11 @@ class _Table(BaseModel):
 
 
 class Arrivals(_Table):
-    """When studies start. With `unit = "saturation"` rates are multiples of what this Hilum was found to take, in the same run, first."""
+    """When studies start.
+
+    With `unit = "saturation"` rates are multiples of what this Hilum was found to take, in the same
+    run, first.
+    """
 
     kind: Literal["constant", "poisson", "bursts", "ramp"] = "constant"
     unit: Literal["studies/s", "saturation"] = "studies/s"
@@ -52,7 +64,9 @@ class Sender(_Table):
     processes: PositiveInt = 1
     associations: PositiveInt = 4  # of each process, and for each Calling AE Title
     keeps_associations: bool = True  # False: an association for each study, as many modalities do
-    patience_seconds: float = 0.0  # a study that could not start for so long is given up, and counted; 0: never
+    patience_seconds: float = (
+        0.0  # a study that could not start for so long is given up, and counted; 0: never
+    )
     timeout_seconds: PositiveFloat = 60.0
 
 
@@ -83,12 +97,18 @@ class Scenario(_Table):
 
     name: str
     shows: str
-    release: str = "bundled"  # DenseNet-121 with untrained weights, in bf16 or f32, what this CPU does best; or name@version
+    # DenseNet-121 with untrained weights, in bf16 or f32, what this CPU does best; or name@version
+    release: str = "bundled"
     seconds: PositiveFloat = 60.0
-    drain_seconds: PositiveFloat = 60.0  # how long the last reports may take, the quiet period apart
+    drain_seconds: PositiveFloat = (
+        60.0  # how long the last reports may take, the quiet period apart
+    )
     probe_seconds: float = 0.0  # find the saturation first, with a bounded number of open studies
-    stop_behind_seconds: float = 0.0  # end the load early when a report is so late, the quiet period apart; 0: never
-    recovery_seconds: float = 0.0  # after the load a study each second, at most so long, until latency is that of an idle street
+    stop_behind_seconds: float = (
+        0.0  # end the load early when a report is so late, the quiet period apart; 0: never
+    )
+    # after the load a study each second, at most so long, until latency is that of an idle street
+    recovery_seconds: float = 0.0
     recovered_below_seconds: PositiveFloat = 0.6
     arrivals: Arrivals = Arrivals()
     sender: Sender = Sender()
@@ -114,7 +134,9 @@ def read(name: str) -> Scenario:
     """A scenario by its name, or by the path of its file. Raises ScenarioError."""
     path = Path(name) if name.endswith(".toml") else SCENARIOS / f"{name}.toml"
     if not path.is_file():
-        raise ScenarioError(f"no scenario {name!r}{_nearest(name, names())}; there are {', '.join(names())}")
+        raise ScenarioError(
+            f"no scenario {name!r}{_nearest(name, names())}; there are {', '.join(names())}"
+        )
     return parse(path.stem, path.read_text(encoding="utf-8"))
 
 
@@ -126,7 +148,9 @@ def parse(name: str, text: str) -> Scenario:
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{name}: {error}") from error
     except ValidationError as error:
-        raise ScenarioError("\n".join(f"{name}: {_sentence(dict(mistake))}" for mistake in error.errors())) from error
+        raise ScenarioError(
+            "\n".join(f"{name}: {_sentence(dict(mistake))}" for mistake in error.errors())
+        ) from error
 
 
 def names() -> list[str]:

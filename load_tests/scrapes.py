@@ -1,4 +1,7 @@
-"""Hilum's own metrics during a run: how long its queues were, and how long things waited and took in each stage."""
+"""Hilum's own metrics during a run.
+
+How long its queues were, and how long things waited and took in each stage.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ STRETCHES: tuple[tuple[str, str, str], ...] = (
 def parse(text: str) -> dict[tuple[str, Labels], float]:
     """Prometheus text → value of each sample."""
     families = text_string_to_metric_families(text)
-    return {(sample.name, tuple(sorted(sample.labels.items()))): sample.value for family in families for sample in family.samples}
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in families
+        for sample in family.samples
+    }
 
 
 def queues(scrape: Scrape) -> dict[str, float]:
@@ -40,9 +47,15 @@ def queues(scrape: Scrape) -> dict[str, float]:
 
 
 def stretches(before: Scrape, after: Scrape) -> dict[str, dict[str, float]]:
-    """Between two scrapes: stretch → count, mean, p50 and p99 in seconds. A percentile is that of its bucket, interpolated."""
+    """Between two scrapes: stretch → count, mean, p50 and p99 in seconds.
+
+    A percentile is that of its bucket, interpolated.
+    """
     found = {
-        name: _distribution(_buckets(before, after, metric, stage), _sum(before, after, metric, stage)) for name, metric, stage in STRETCHES
+        name: _distribution(
+            _buckets(before, after, metric, stage), _sum(before, after, metric, stage)
+        )
+        for name, metric, stage in STRETCHES
     }
     return {name: distribution for name, distribution in found.items() if distribution}
 
@@ -58,7 +71,9 @@ def _buckets(before: Scrape, after: Scrape, metric: str, stage: str) -> list[tup
 
 
 def _sum(before: Scrape, after: Scrape, metric: str, stage: str) -> float:
-    keys = [key for key in after if key[0] == f"{metric}_sum" and dict(key[1]).get("stage", "") == stage]
+    keys = [
+        key for key in after if key[0] == f"{metric}_sum" and dict(key[1]).get("stage", "") == stage
+    ]
     return sum(after[key] - before.get(key, 0.0) for key in keys)
 
 
@@ -66,13 +81,25 @@ def _distribution(buckets: list[tuple[float, float]], total: float) -> dict[str,
     count = buckets[-1][1] if buckets else 0.0
     if not count:
         return {}
-    return {"count": count, "mean": total / count, "p50": quantile(buckets, 0.5), "p99": quantile(buckets, 0.99)}
+    return {
+        "count": count,
+        "mean": total / count,
+        "p50": quantile(buckets, 0.5),
+        "p99": quantile(buckets, 0.99),
+    }
 
 
 def quantile(buckets: list[tuple[float, float]], share: float) -> float:
-    """Interpolated in its bucket, as Prometheus does; the last finite bound where it lies beyond."""
+    """Interpolated in its bucket, as Prometheus does.
+
+    The last finite bound where it lies beyond.
+    """
     wanted = share * buckets[-1][1]
     for (below, fewer), (bound, items) in pairwise([(0.0, 0.0), *buckets]):
         if items >= wanted:
-            return below if bound == float("inf") else below + (bound - below) * (wanted - fewer) / max(items - fewer, 1e-9)
+            return (
+                below
+                if bound == float("inf")
+                else below + (bound - below) * (wanted - fewer) / max(items - fewer, 1e-9)
+            )
     return buckets[-1][0]

@@ -1,4 +1,7 @@
-"""Studies given as data sets, at a constant rate from this very process: what small programs need; scenarios use `senders`."""
+"""Studies given as data sets, at a constant rate from this very process.
+
+What small programs need; scenarios use `senders`.
+"""
 
 from __future__ import annotations
 
@@ -22,15 +25,31 @@ CALLING_AE_TITLE = "LOADGEN"
 
 
 class Sender:
-    """`associations` threads, each with an association that it keeps. Pictures are chosen among `studies`; UIDs are always new."""
+    """`associations` threads, each with an association that it keeps.
+
+    Pictures are chosen among `studies`; UIDs are always new.
+    """
 
     def __init__(self, peer: Peer, studies: Sequence[Sequence[Dataset]], associations: int) -> None:
         self.sent: list[Sent] = []
         self._peer, self._associations = peer, associations
-        self._mix = Mix((Part(1.0, CALLING_AE_TITLE, tuple(tuple(encode(image) for image in study) for study in studies)),))
+        self._mix = Mix(
+            (
+                Part(
+                    1.0,
+                    CALLING_AE_TITLE,
+                    tuple(tuple(encode(image) for image in study) for study in studies),
+                ),
+            )
+        )
 
-    def run(self, rate: float, seconds: float, progress: Callable[[int], None] = lambda _: None) -> None:
-        """Start `rate` studies a second for `seconds`, whatever the server does; returns when all are answered."""
+    def run(
+        self, rate: float, seconds: float, progress: Callable[[int], None] = lambda _: None
+    ) -> None:
+        """Start `rate` studies a second for `seconds`, whatever the server does.
+
+        Returns when all are answered.
+        """
 
         def note(sent: Sent) -> None:
             self.sent.append(sent)
@@ -43,7 +62,10 @@ class Sender:
 
 
 def without_delay(event: Event) -> None:
-    """EVT_CONN_OPEN of pynetdicom: TCP_NODELAY; otherwise Nagle and the delayed ACK cost 40 ms an object."""
+    """EVT_CONN_OPEN of pynetdicom.
+
+    TCP_NODELAY; otherwise Nagle and the delayed ACK cost 40 ms an object.
+    """
     event.assoc.dul.socket.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
@@ -54,7 +76,14 @@ def fresh_study(images: Sequence[Dataset]) -> list[Dataset]:
 
 
 def _fresh(image: Dataset, study_uid: str, series_uid: str) -> Dataset:
-    fresh = with_uids(image, {"StudyInstanceUID": study_uid, "SeriesInstanceUID": series_uid, "SOPInstanceUID": generate_uid()})
+    fresh = with_uids(
+        image,
+        {
+            "StudyInstanceUID": study_uid,
+            "SeriesInstanceUID": series_uid,
+            "SOPInstanceUID": generate_uid(),
+        },
+    )
     fresh.file_meta = FileMetaDataset()
     fresh.file_meta.TransferSyntaxUID = image.file_meta.TransferSyntaxUID
     return fresh

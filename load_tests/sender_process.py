@@ -1,8 +1,12 @@
-"""One process of the generator: `python -m load_tests.sender_process JSON`, with the fields of `Task`.
+"""One process of the generator.
 
-It says `ready`, begins with the line `go MOMENT` of standard input, writes a line for each study, and at its end
+`python -m load_tests.sender_process JSON`, with the fields of `Task`.
+
+It says `ready`, begins with the line `go MOMENT` of standard input, writes a line for each study,
+and at its end
 `cpu SECONDS`: what it has used since it began.
-Further orders are `permit N` and `stop`; it stops when standard input ends, so that it never outlives who started it.
+Further orders are `permit N` and `stop`; it stops when standard input ends, so that it never
+outlives who started it.
 """
 
 from __future__ import annotations
@@ -23,7 +27,10 @@ from load_tests.sending import Manners, OnPermit, OnTime, Sending, Sent
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one process does: every `of`th study of the schedule from number `share`; no schedule: studies on permit."""
+    """What one process does: every `of`th study of the schedule from number `share`.
+
+    No schedule: studies on permit.
+    """
 
     peer: str
     mix: str
@@ -56,7 +63,9 @@ def main() -> None:
 
 def _send(task: Task, mix: Mix, begin: float) -> None:
     orders = _orders(task, begin)
-    sending = Sending(Peer.parse(task.peer), mix, Manners(**task.manners), orders, lambda sent: say(_line(sent)))  # type: ignore[arg-type]
+    sending = Sending(
+        Peer.parse(task.peer), mix, Manners(**task.manners), orders, lambda sent: say(_line(sent))
+    )  # type: ignore[arg-type]
     threading.Thread(target=_obey, args=(orders,), daemon=True).start()
     sending.start()
     sending.join()

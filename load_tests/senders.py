@@ -26,16 +26,31 @@ class SendersEnded(Exception):
 
 
 class Senders:
-    """`processes` senders for one schedule, or for permits. A context manager; the processes end with the block.
+    """`processes` senders for one schedule, or for permits.
+
+    A context manager; the processes end with the block.
 
     `sent` grows while they work.
     """
 
-    def __init__(self, peer: Peer, mix_folder: Path, manners: Manners, processes: int = 1, schedule: Schedule | None = None) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        mix_folder: Path,
+        manners: Manners,
+        processes: int = 1,
+        schedule: Schedule | None = None,
+    ) -> None:
         self.sent: list[Sent] = []
         self.cpu_seconds = 0.0
-        tasks = (Task(str(peer), str(mix_folder), asdict(manners), schedule, share, processes) for share in range(processes))
-        self._commands = [[sys.executable, "-m", "load_tests.sender_process", json.dumps(asdict(task))] for task in tasks]
+        tasks = (
+            Task(str(peer), str(mix_folder), asdict(manners), schedule, share, processes)
+            for share in range(processes)
+        )
+        self._commands = [
+            [sys.executable, "-m", "load_tests.sender_process", json.dumps(asdict(task))]
+            for task in tasks
+        ]
         self._processes: list[subprocess.Popen[str]] = []
         self._listeners: list[threading.Thread] = []
         self._ready: SimpleQueue[bool] = SimpleQueue()
@@ -45,7 +60,13 @@ class Senders:
         """Start the processes; they wait for `go`. Raises SendersEnded."""
         for command in self._commands:
             process = subprocess.Popen(
-                command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, start_new_session=True
+                command,
+                cwd=REPOSITORY,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                text=True,
+                bufsize=1,
+                start_new_session=True,
             )
             listener = threading.Thread(target=self._listen, args=(process.stdout,), daemon=True)
             listener.start()
@@ -55,7 +76,12 @@ class Senders:
             self._await_one()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop sending, and wait for what is on its way."""
         for process in self._processes:
             if process.stdin is not None:

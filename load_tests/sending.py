@@ -1,6 +1,9 @@
-"""Studies over a few associations in an open loop: a study's start is fixed by its schedule, and it waits when no association is free.
+"""Studies over a few associations in an open loop.
 
-That wait counts in its latency. A loop that sent the next study only when the last one is answered would measure a slow server
+A study's start is fixed by its schedule, and it waits when no association is free.
+
+That wait counts in its latency. A loop that sent the next study only when the last one is answered
+would measure a slow server
 less often, and so call it fast (coordinated omission).
 """
 
@@ -23,7 +26,10 @@ GIVEN_UP = "given up by the sender: no association was free in time"
 
 
 class Sent(NamedTuple):
-    """What became of one study at the sender; times of `time.monotonic`. `failure` None: all images were answered with Success."""
+    """What became of one study at the sender; times of `time.monotonic`.
+
+    `failure` None: all images were answered with Success.
+    """
 
     study_instance_uid: str
     intended_at: float
@@ -45,14 +51,20 @@ class Orders(Protocol):
     """Where the associations get their work. Safe for many threads."""
 
     def take(self) -> tuple[int, float] | None:
-        """Number and intended start of the next study, not before that start; None: there is none any more."""
+        """Number and intended start of the next study, not before that start.
+
+        None: there is none any more.
+        """
 
     def stop(self) -> None:
         """No more studies."""
 
 
 class OnTime:
-    """The open loop: studies at their moments after `begin`. Holds one order for each association, however late they are."""
+    """The open loop: studies at their moments after `begin`.
+
+    Holds one order for each association, however late they are.
+    """
 
     def __init__(self, starts: Iterator[tuple[int, float]], begin: float) -> None:
         self._starts, self._begin = starts, begin
@@ -106,9 +118,19 @@ class Manners:
 class Sending:
     """`associations` threads; each sends whole studies, and tells `note` what became of them."""
 
-    def __init__(self, peer: Peer, mix: Mix, manners: Manners, orders: Orders, note: Callable[[Sent], None]) -> None:
-        self._peer, self._mix, self._manners, self._orders, self._note = peer, mix, manners, orders, note
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(manners.associations)]
+    def __init__(
+        self, peer: Peer, mix: Mix, manners: Manners, orders: Orders, note: Callable[[Sent], None]
+    ) -> None:
+        self._peer, self._mix, self._manners, self._orders, self._note = (
+            peer,
+            mix,
+            manners,
+            orders,
+            note,
+        )
+        self._threads = [
+            threading.Thread(target=self._serve, daemon=True) for _ in range(manners.associations)
+        ]
 
     def start(self) -> None:
         """Begin; `join` waits."""
@@ -129,7 +151,9 @@ class Sending:
                 _release(kept)
         _release(kept)
 
-    def _send(self, number: int, intended: float, kept: dict[str, StorageScu], uids: random.Random) -> Sent:
+    def _send(
+        self, number: int, intended: float, kept: dict[str, StorageScu], uids: random.Random
+    ) -> Sent:
         started = time.monotonic()
         calling, study_uid, objects = self._mix.study(number, uids)
         if 0 < self._manners.patience_seconds < started - intended:
@@ -137,11 +161,14 @@ class Sending:
         was_open = calling in kept and kept[calling].is_open
         stored, accepted_at, failure = self._store(objects, kept, calling)
         if failure is not None and was_open and not stored and not kept[calling].is_open:
-            # The peer may end an association that was idle; who sends then begins again on a new one.
+            # The peer may end an association that was idle; who sends then begins again on a new
+            # one.
             stored, accepted_at, failure = self._store(objects, kept, calling)
         return Sent(study_uid, intended, started, time.monotonic(), failure, stored, accepted_at)
 
-    def _store(self, objects: list[Outgoing], kept: dict[str, StorageScu], calling: str) -> tuple[int, float, str | None]:
+    def _store(
+        self, objects: list[Outgoing], kept: dict[str, StorageScu], calling: str
+    ) -> tuple[int, float, str | None]:
         """How many images were answered with Success, when the last of them, and the first thing that went wrong."""
         stored, accepted_at = 0, 0.0
         try:
@@ -157,7 +184,9 @@ class Sending:
 
     def _association(self, kept: dict[str, StorageScu], calling: str) -> StorageScu:
         if calling not in kept or not kept[calling].is_open:
-            kept[calling] = StorageScu(self._peer, calling, self._mix.wire_kinds, self._manners.timeout_seconds)
+            kept[calling] = StorageScu(
+                self._peer, calling, self._mix.wire_kinds, self._manners.timeout_seconds
+            )
             kept[calling].associate()
         return kept[calling]
 

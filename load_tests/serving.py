@@ -22,8 +22,8 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 # Built once for a checkout: models do not depend on where an installation keeps its state.
 BUILT_MODELS = REPOSITORY / "state" / "models"
 _RESERVED: list[socket.socket] = []  # one for each port that this process was given
-# One for all: httpx.get reads every root certificate for each request, 25 ms of CPU, and who waits asks often. No connection is kept,
-# because the server at its other end may be killed.
+# One for all: httpx.get reads every root certificate for each request, 25 ms of CPU, and who waits
+# asks often. No connection is kept, because the server at its other end may be killed.
 _CLIENT = httpx.Client(timeout=10, limits=httpx.Limits(max_keepalive_connections=0))
 
 Section = Mapping[str, Any]
@@ -34,9 +34,14 @@ class HilumEnded(Exception):
 
 
 class Hilum:
-    """`hilum serve` on loopback with its state in `folder`. A context manager: it starts on entry and is stopped on exit."""
+    """`hilum serve` on loopback with its state in `folder`.
 
-    def __init__(self, folder: Path, destinations: Mapping[str, Section], **sections: Section) -> None:
+    A context manager: it starts on entry and is stopped on exit.
+    """
+
+    def __init__(
+        self, folder: Path, destinations: Mapping[str, Section], **sections: Section
+    ) -> None:
         self.folder = folder
         self.dicom_port, self.api_port = free_ports(2)
         self.settings_file = folder / "hilum.toml"
@@ -85,16 +90,30 @@ class Hilum:
         """Start the processes; `wait_until_ready` says when they may be used."""
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                self.command("serve", "--role", self.role), stdout=log, stderr=log, env=_environment(), start_new_session=True
+                self.command("serve", "--role", self.role),
+                stdout=log,
+                stderr=log,
+                env=_environment(),
+                start_new_session=True,
             )
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop, however the block ended."""
         self.stop()
 
-    def wait_until_ready(self, seconds: float, progress: Callable[[str], None] = lambda _: None) -> None:
-        """Until all roles are ready. `progress` hears what is still missing, each time it changes. Raises HilumEnded."""
+    def wait_until_ready(
+        self, seconds: float, progress: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Until all roles are ready.
+
+        `progress` hears what is still missing, each time it changes. Raises HilumEnded.
+        """
         last, deadline = "", time.monotonic() + seconds
         while (missing := self._missing()) is not None:
             if missing != last:
@@ -117,14 +136,21 @@ class Hilum:
         return _CLIENT.get(self.api + path, headers=self.headers)
 
     def post(
-        self, path: str, json: object = None, content: bytes | Iterable[bytes] | None = None, headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        json: object = None,
+        content: bytes | Iterable[bytes] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> httpx.Response:
         """Answer to a verb."""
         given = {**self.headers, **(headers or {})}
         return _CLIENT.post(self.api + path, json=json, content=content, headers=given, timeout=60)
 
     def stop(self) -> int:
-        """SIGTERM, then wait for the drain; the exit code. SIGKILL for the whole group after 45 s."""
+        """SIGTERM, then wait for the drain; the exit code.
+
+        SIGKILL for the whole group after 45 s.
+        """
         if self._process is None:
             return 0
         self._process.send_signal(signal.SIGTERM)
@@ -144,7 +170,9 @@ class Hilum:
             answer = self.get("/health/ready")
         except httpx.TransportError:
             return "the API does not answer yet"
-        return None if answer.is_success else "; ".join(_failed_checks(answer.json())) or "not ready"
+        return (
+            None if answer.is_success else "; ".join(_failed_checks(answer.json())) or "not ready"
+        )
 
 
 def hilum_program() -> str:
@@ -153,7 +181,9 @@ def hilum_program() -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections: they stay free until they are bound.
+    """TCP ports of loopback that nobody uses, below those that the kernel gives to connections.
+
+    They stay free until they are bound.
 
     No other process that asks here, and no later call, gets one of them while this process lives.
     """
@@ -161,7 +191,8 @@ def free_ports(count: int) -> list[int]:
     while len(found) < count:
         port = random.randint(20_000, 32_000)
         with contextlib.suppress(OSError):
-            # First: a look listens for a moment, and whoever holds this port may be proving that nobody answers there.
+            # First: a look listens for a moment, and whoever holds this port may be proving that
+            # nobody answers there.
             _reserve(port)
             socket.create_server(("127.0.0.1", port)).close()
             found.append(port)
@@ -169,7 +200,10 @@ def free_ports(count: int) -> list[int]:
 
 
 def _reserve(port: int) -> None:
-    """By an abstract socket name, which the kernel gives back when this process ends. Raises OSError when somebody holds it."""
+    """By an abstract socket name, which the kernel gives back when this process ends.
+
+    Raises OSError when somebody holds it.
+    """
     holder = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         holder.bind(f"\0hilum-test-port-{port}")
@@ -181,12 +215,18 @@ def _reserve(port: int) -> None:
 
 def as_toml(sections: Mapping[str, Section]) -> str:
     """Tables of strings, numbers, booleans and lists. Their JSON is valid TOML."""
-    tables = (f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items()) for name, table in sections.items())
+    tables = (
+        f"[{name}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in table.items())
+        for name, table in sections.items()
+    )
     return "\n".join(tables)
 
 
 def _environment() -> dict[str, str]:
-    """This process's environment without settings: a variable of the caller's must not reach the measured server."""
+    """This process's environment without settings.
+
+    A variable of the caller's must not reach the measured server.
+    """
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
     return kept | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
 
@@ -197,5 +237,9 @@ def _failed_checks(answer: object) -> list[str]:
         return [text for item in answer for text in _failed_checks(item)]
     if not isinstance(answer, dict):
         return []
-    own = [f"{answer.get('name', '')}: {answer.get('detail', '')}"] if answer.get("ok") is False and "name" in answer else []
+    own = (
+        [f"{answer.get('name', '')}: {answer.get('detail', '')}"]
+        if answer.get("ok") is False and "name" in answer
+        else []
+    )
     return own + [text for item in answer.values() for text in _failed_checks(item)]

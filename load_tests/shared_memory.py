@@ -1,4 +1,7 @@
-"""Batches to a Triton on the same machine by shared memory: what the transport itself costs, beside gRPC. Hilum sends gRPC."""
+"""Batches to a Triton on the same machine by shared memory.
+
+What the transport itself costs, beside gRPC. Hilum sends gRPC.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,12 @@ class SharedMemory:
         self._free.put_nowait(slot)
         await self._client.register_system_shared_memory(name, f"/{name}", self._size)
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Take them back."""
         try:
             await self._client.unregister_system_shared_memory()

@@ -1,4 +1,7 @@
-"""A C-STORE SCU that costs next to nothing: data sets go from where they lie to the socket, PDU headers between their slices."""
+"""A C-STORE SCU that costs next to nothing.
+
+Data sets go from where they lie to the socket, PDU headers between their slices.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,25 @@ class NotStored(Exception):
 
 
 class StorageScu:
-    """One association for the given kinds of object. A context manager that associates and releases. For one thread."""
+    """One association for the given kinds of object.
+
+    A context manager that associates and releases. For one thread.
+    """
 
     def __init__(
-        self, peer: Peer, calling_ae_title: str, kinds: Sequence[Kind], timeout_seconds: float = 60.0, maximum_pdu_bytes: int = 0
+        self,
+        peer: Peer,
+        calling_ae_title: str,
+        kinds: Sequence[Kind],
+        timeout_seconds: float = 60.0,
+        maximum_pdu_bytes: int = 0,
     ) -> None:
-        self._peer, self._calling, self._kinds, self._timeout = peer, calling_ae_title, sorted(set(kinds)), timeout_seconds
+        self._peer, self._calling, self._kinds, self._timeout = (
+            peer,
+            calling_ae_title,
+            sorted(set(kinds)),
+            timeout_seconds,
+        )
         self._limit, self._message_id = maximum_pdu_bytes, 0
         self._contexts: dict[Kind, int] = {}
         self._wire: Wire | None = None
@@ -44,14 +60,24 @@ class StorageScu:
         self.associate()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Release."""
         self.release()
 
     def associate(self) -> None:
-        """Connect and negotiate. Raises NotStored: refused, rejected with result, source and reason, or no answer."""
+        """Connect and negotiate.
+
+        Raises NotStored: refused, rejected with result, source and reason, or no answer.
+        """
         try:
-            connected = socket.create_connection((self._peer.host, self._peer.port), timeout=self._timeout)
+            connected = socket.create_connection(
+                (self._peer.host, self._peer.port), timeout=self._timeout
+            )
         except OSError as error:
             raise NotStored(f"no connection: {error.strerror or 'timed out'}") from error
         connected.settimeout(None)
@@ -63,7 +89,10 @@ class StorageScu:
             raise NotStored(str(error)) from error
 
     def store(self, outgoing: Outgoing) -> int:
-        """Send one object; the status of its C-STORE-RSP. Raises NotStored: context not accepted, aborted, lost or timed out."""
+        """Send one object; the status of its C-STORE-RSP. Raises NotStored.
+
+        Context not accepted, aborted, lost or timed out.
+        """
         kind = (outgoing.sop_class_uid, outgoing.transfer_syntax_uid)
         if self._wire is None:
             raise NotStored("no association")
@@ -78,7 +107,9 @@ class StorageScu:
 
     def echo(self) -> int:
         """Status of a C-ECHO; its kind is among those of the association. Raises NotStored."""
-        context_id = next((number for kind, number in self._contexts.items() if kind[0] == VERIFICATION), None)
+        context_id = next(
+            (number for kind, number in self._contexts.items() if kind[0] == VERIFICATION), None
+        )
         if self._wire is None or context_id is None:
             raise NotStored("no association for C-ECHO")
         self._message_id = self._message_id % _MESSAGES + 1
@@ -137,7 +168,11 @@ class StorageScu:
         while True:
             kind, pdu = connection.read_pdu()
             if kind != wire.P_DATA_TF:
-                raise NotStored("association aborted by the peer" if kind == wire.ABORT else f"PDU type {kind} instead of an answer")
+                raise NotStored(
+                    "association aborted by the peer"
+                    if kind == wire.ABORT
+                    else f"PDU type {kind} instead of an answer"
+                )
             for _, _, is_last, content in wire.pdvs(pdu):
                 encoded += bytes(content)
                 if is_last:

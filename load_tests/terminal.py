@@ -23,13 +23,19 @@ def say(text: str) -> None:
 def show_scenarios() -> None:
     """Names, and what each shows."""
     for name in scenario.names():
-        print(textwrap.fill(f"{name:12}{scenario.read(name).shows}", _WIDTH, subsequent_indent=" " * 12))
+        print(
+            textwrap.fill(
+                f"{name:12}{scenario.read(name).shows}", _WIDTH, subsequent_indent=" " * 12
+            )
+        )
 
 
 def show(found: Outcome) -> None:
     """Counts, latencies, stages, CPU, goals."""
     ends = found.both_ends
-    print(f"\n{ends.offered} studies offered, {ends.accepted} accepted, {ends.reported} reported; {ends.studies_per_second:.2f} studies/s")
+    print(
+        f"\n{ends.offered} studies offered, {ends.accepted} accepted, {ends.reported} reported; {ends.studies_per_second:.2f} studies/s"
+    )
     if (saturation := found.values.get("saturation_studies_per_second")) is not None:
         print(f"saturation {saturation:.2f} studies/s")
     for reason, number in Counter(ends.failures).most_common():
@@ -40,7 +46,9 @@ def show(found: Outcome) -> None:
     print()
     for goal in found.goals:
         sign = "<=" if goal.at_most else ">="
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} ({sign} {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} ({sign} {goal.goal:g})"
+        )
 
 
 def _show_latencies(found: Outcome) -> None:
@@ -61,9 +69,15 @@ def _show_stages(found: Outcome) -> None:
     if not stretches:
         return
     queues = mean_queues(found.loaded.samples)
-    print(f"\n{'stage, by its own metrics, seconds':38}{'mean':>8}{'p50':>8}{'p99':>8}{'mean due':>10}")
+    print(
+        f"\n{'stage, by its own metrics, seconds':38}{'mean':>8}{'p50':>8}{'p99':>8}{'mean due':>10}"
+    )
     for name, stretch in stretches.items():
-        due = queues.get(f"{name.partition(':')[0]} due", {}).get("mean") if name.endswith("wait") else None
+        due = (
+            queues.get(f"{name.partition(':')[0]} due", {}).get("mean")
+            if name.endswith("wait")
+            else None
+        )
         shown = "" if due is None else f"{due:10.1f}"
         print(f"{name:38}{stretch['mean']:8.3f}{stretch['p50']:8.3f}{stretch['p99']:8.3f}{shown}")
     print(f"longest on average: {found.longest('wait')}; {found.longest('work')}")
@@ -74,7 +88,9 @@ def _show_cpu(found: Outcome) -> None:
     if not used:
         return
     studies = max(1, found.both_ends.reported)
-    rows = {f"hilum {role}": use.cpu_seconds for role, use in sorted(used.items())} | {"hilum, together": total(used).cpu_seconds}
+    rows = {f"hilum {role}": use.cpu_seconds for role, use in sorted(used.items())} | {
+        "hilum, together": total(used).cpu_seconds
+    }
     rows |= found.loaded.own_cpu_seconds
     print(f"\n{'CPU':38}{'seconds':>10}{'ms a study':>14}")
     for name, seconds in rows.items():

@@ -1,4 +1,7 @@
-"""A tiny release that can be checked by hand: what a fault or load test needs where the model itself is not the subject."""
+"""A tiny release that can be checked by hand.
+
+What a fault or load test needs where the model itself is not the subject.
+"""
 
 from __future__ import annotations
 
@@ -43,10 +46,21 @@ def tiny_logits(images: Array) -> Array:
     return logits
 
 
-def tiny_network(path: Path, weights: Array = TINY_WEIGHTS, operator: str = "Identity", delay_channels: int = 0) -> Path:
-    """An ONNX file: quadrant means, an elementwise `operator`, a matrix; `delay_channels` adds work that is thrown away."""
+def tiny_network(
+    path: Path, weights: Array = TINY_WEIGHTS, operator: str = "Identity", delay_channels: int = 0
+) -> Path:
+    """An ONNX file: quadrant means, an elementwise `operator`, a matrix.
+
+    `delay_channels` adds work that is thrown away.
+    """
     nodes = [
-        helper.make_node("AveragePool", ["input"], ["pooled"], kernel_shape=[SIZE // 2] * 2, strides=[SIZE // 2] * 2),
+        helper.make_node(
+            "AveragePool",
+            ["input"],
+            ["pooled"],
+            kernel_shape=[SIZE // 2] * 2,
+            strides=[SIZE // 2] * 2,
+        ),
         helper.make_node("Flatten", ["pooled"], ["quadrants"]),
         helper.make_node(operator, ["quadrants"], ["features"]),
         helper.make_node("MatMul", ["features", "weights"], ["head"]),
@@ -60,31 +74,50 @@ def tiny_network(path: Path, weights: Array = TINY_WEIGHTS, operator: str = "Ide
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", weights.shape[1]])],
         constants,
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
-def _with_delay(nodes: list[Any], constants: list[Any], channels: int) -> tuple[list[Any], list[Any]]:
+def _with_delay(
+    nodes: list[Any], constants: list[Any], channels: int
+) -> tuple[list[Any], list[Any]]:
     """Convolutions whose result is multiplied by zero, so that a request takes a time that a test can interrupt."""
     if not channels:
         return [*nodes, helper.make_node("Identity", ["head"], ["output"])], constants
     wide = np.full((channels, 1, 1, 1), 1e-3, np.float32)
     heavy = np.full((channels, channels, 9, 9), 1e-6, np.float32)
     work = [helper.make_node("Conv", ["input", "wide"], ["work0"])]
-    work += [helper.make_node("Conv", [f"work{i}", "heavy"], [f"work{i + 1}"], pads=[4] * 4) for i in range(4)]
+    work += [
+        helper.make_node("Conv", [f"work{i}", "heavy"], [f"work{i + 1}"], pads=[4] * 4)
+        for i in range(4)
+    ]
     last = [
         helper.make_node("ReduceMean", ["work4"], ["mean"], axes=[1, 2, 3], keepdims=0),
         helper.make_node("Mul", ["mean", "zero"], ["nothing"]),
         helper.make_node("Unsqueeze", ["nothing", "last_axis"], ["column"]),
         helper.make_node("Add", ["head", "column"], ["output"]),
     ]
-    more = {"wide": wide, "heavy": heavy, "zero": np.zeros(1, np.float32), "last_axis": np.array([1], np.int64)}
-    return [*nodes, *work, *last], [*constants, *(numpy_helper.from_array(value, name) for name, value in more.items())]
+    more = {
+        "wide": wide,
+        "heavy": heavy,
+        "zero": np.zeros(1, np.float32),
+        "last_axis": np.array([1], np.int64),
+    }
+    return [*nodes, *work, *last], [
+        *constants,
+        *(numpy_helper.from_array(value, name) for name, value in more.items()),
+    ]
 
 
-def tiny_manifest(sha256: str, name: str = "tiny", max_batch: int = 4, engine: str = "onnxruntime") -> str:
+def tiny_manifest(
+    sha256: str, name: str = "tiny", max_batch: int = 4, engine: str = "onnxruntime"
+) -> str:
     """Text of a manifest of the tiny network: uint8 on the wire, scaled to 0..1 in the graph."""
-    labels = ",\n".join(f'  {{ concept = "{concept}", operating_point = 0.6 }}' for concept in TINY_LABELS)
+    labels = ",\n".join(
+        f'  {{ concept = "{concept}", operating_point = 0.6 }}' for concept in TINY_LABELS
+    )
     return f"""format = 1
 name = "{name}"
 version = "1"
@@ -123,7 +156,11 @@ criterion = "Above the mean of the known images."
 
 def write_release(manifests_dir: Path, text: str, network: Path | None = None) -> Path:
     """Put a manifest (and its network, as tiny.onnx) where its name says; its folder."""
-    lines = [line.partition(" = ")[2].strip('"') for line in text.splitlines() if line.startswith(("name = ", "version = "))]
+    lines = [
+        line.partition(" = ")[2].strip('"')
+        for line in text.splitlines()
+        if line.startswith(("name = ", "version = "))
+    ]
     folder = manifests_dir / f"{lines[0]}@{lines[1]}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "manifest.toml").write_text(text, encoding="utf-8")
@@ -132,7 +169,13 @@ def write_release(manifests_dir: Path, text: str, network: Path | None = None) -
     return folder
 
 
-def make_tiny(folder: Path, name: str = "tiny", max_batch: int = 4, engine: str = "onnxruntime", **network: Any) -> Tiny:  # noqa: ANN401 - what tiny_network takes
+def make_tiny(
+    folder: Path,
+    name: str = "tiny",
+    max_batch: int = 4,
+    engine: str = "onnxruntime",
+    **network: Any,
+) -> Tiny:  # noqa: ANN401 - what tiny_network takes
     """A tiny release, built for the embedded profile below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx_file = tiny_network(folder / f"{name}.onnx", **network)

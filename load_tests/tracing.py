@@ -1,8 +1,12 @@
-"""`make bench-tracing`: what OpenTelemetry spans cost: CPU of an image with every study traced, beside the same Hilum without traces.
+"""`make bench-tracing`: what OpenTelemetry spans cost.
 
-    python -m load_tests.tracing [--rounds 7] [--studies 60] [--rate 4] [--result load_tests/results/bench-tracing.json]
+CPU of an image with every study traced, beside the same Hilum without traces.
 
-Two Hilums with DenseNet-121 in OpenVINO, started together; each round sends the same studies to one and then to the other, in turns. The
+    python -m load_tests.tracing [--rounds 7] [--studies 60] [--rate 4] [--result
+    load_tests/results/bench-tracing.json]
+
+Two Hilums with DenseNet-121 in OpenVINO, started together; each round sends the same studies to one
+and then to the other, in turns. The
 collector is this process, which takes everything and keeps nothing; it is in nobody's figures.
 """
 
@@ -66,24 +70,56 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"no measurement: {error}", file=sys.stderr)
         return 2
     goals = [
-        Goal("CPU of an image outside the model, traced / not traced", ratio(turns), "times", _DEAREST, at_most=True),
-        Goal("requests that the collector was sent", float(requests), "requests", 1.0, at_most=False),
+        Goal(
+            "CPU of an image outside the model, traced / not traced",
+            ratio(turns),
+            "times",
+            _DEAREST,
+            at_most=True,
+        ),
+        Goal(
+            "requests that the collector was sent", float(requests), "requests", 1.0, at_most=False
+        ),
     ]
     show(turns, goals)
-    said = {"what": __doc__.splitlines()[0] if __doc__ else "", "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **around}
-    settings = {"rounds": options.rounds, "studies": options.studies, "rate": options.rate, "precision": options.precision}
-    answer = {**said, "settings": settings, "turns": [asdict(turn) for turn in turns], "goals": [goal.as_json() for goal in goals]}
+    said = {
+        "what": __doc__.splitlines()[0] if __doc__ else "",
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **around,
+    }
+    settings = {
+        "rounds": options.rounds,
+        "studies": options.studies,
+        "rate": options.rate,
+        "precision": options.precision,
+    }
+    answer = {
+        **said,
+        "settings": settings,
+        "turns": [asdict(turn) for turn in turns],
+        "goals": [goal.as_json() for goal in goals],
+    }
     options.result.write_text(json.dumps(answer, indent=1) + "\n")
     return 0 if all(goal.holds for goal in goals) else 1
 
 
 def parse(words: Sequence[str] | None) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="load_tests.tracing", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        prog="load_tests.tracing",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--rounds", type=int, default=7, help="(%(default)s)")
-    parser.add_argument("--studies", type=int, default=60, help="of two images, each turn (%(default)s)")
+    parser.add_argument(
+        "--studies", type=int, default=60, help="of two images, each turn (%(default)s)"
+    )
     parser.add_argument("--rate", type=float, default=4.0, help="studies a second (%(default)s)")
-    parser.add_argument("--precision", choices=precision_speed.PRECISIONS, help="(default: the one that costs this CPU the least)")
+    parser.add_argument(
+        "--precision",
+        choices=precision_speed.PRECISIONS,
+        help="(default: the one that costs this CPU the least)",
+    )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
@@ -102,7 +138,9 @@ def measure(options: argparse.Namespace) -> tuple[list[Turn], int]:
         sink = stack.enter_context(collecting())
         streets = []
         for tracing in ({}, {"endpoint": sink.endpoint}):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hilum-tracing-", ignore_cleanup_errors=True))
+            folder = stack.enter_context(
+                tempfile.TemporaryDirectory(prefix="hilum-tracing-", ignore_cleanup_errors=True)
+            )
             street = stack.enter_context(Street(Path(folder), built, tracing=tracing))
             streets.append((street, stack.enter_context(Accountant(street.pid))))
         for street, _ in streets:
@@ -112,14 +150,26 @@ def measure(options: argparse.Namespace) -> tuple[list[Turn], int]:
             say(f"round {number + 1} of {options.rounds}")
             # Whoever comes first meets other caches than who comes second.
             order = streets if number % 2 == 0 else streets[::-1]
-            spent = {street: milliseconds(street, accountant, studies, options) for street, accountant in order}
+            spent = {
+                street: milliseconds(street, accountant, studies, options)
+                for street, accountant in order
+            }
             turns.append(Turn(*(spent[street] for street, _ in streets)))
     return turns, sink.requests
 
 
-def milliseconds(street: Street, accountant: Accountant, studies: Sequence[Sequence[Dataset]], options: argparse.Namespace) -> float:
+def milliseconds(
+    street: Street,
+    accountant: Accountant,
+    studies: Sequence[Sequence[Dataset]],
+    options: argparse.Namespace,
+) -> float:
     """CPU of an image, without what the model's engine counts itself."""
-    window = street.watched(accountant, partial(street.send, studies, options.studies, options.rate), 2 * options.studies)
+    window = street.watched(
+        accountant,
+        partial(street.send, studies, options.studies, options.rate),
+        2 * options.studies,
+    )
     return 1000 * (sum(window.roles.values()) - window.charged["engine"]) / window.images
 
 
@@ -156,7 +206,9 @@ def show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
         print(f"{turn.without:6.2f} ms an image, traced {turn.traced:6.2f} ms")
     for goal in goals:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3f} {goal.unit} ({bound})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3f} {goal.unit} ({bound})"
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""What is looked at while a scenario runs: memory and CPU of Hilum's processes by role, and its queues."""
+"""What is looked at while a scenario runs.
+
+Memory and CPU of Hilum's processes by role, and its queues.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,10 @@ class Sample:
 
 
 class Watch:
-    """A context manager that looks every three seconds. Of a Hilum elsewhere there is no accountant, and perhaps no address of metrics."""
+    """A context manager that looks every three seconds.
+
+    Of a Hilum elsewhere there is no accountant, and perhaps no address of metrics.
+    """
 
     def __init__(
         self,
@@ -55,7 +61,12 @@ class Watch:
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Look no more."""
         self._over.set()
         self._thread.join()
@@ -82,17 +93,29 @@ class Watch:
 def mean_queues(samples: Sequence[Sample]) -> dict[str, dict[str, float]]:
     """`stage state` → mean and largest number of items."""
     names = sorted({name for sample in samples for name in sample.queues})
-    lengths = {name: [sample.queues.get(name, 0.0) for sample in samples if sample.queues] for name in names}
-    return {name: {"mean": sum(values) / len(values), "max": max(values)} for name, values in lengths.items()}
+    lengths = {
+        name: [sample.queues.get(name, 0.0) for sample in samples if sample.queues]
+        for name in names
+    }
+    return {
+        name: {"mean": sum(values) / len(values), "max": max(values)}
+        for name, values in lengths.items()
+    }
 
 
 def memory_growth(samples: Sequence[Sample]) -> dict[str, float]:
-    """Role → MiB a minute, a straight line through the samples; `all` is their sum. Empty with too few samples to say so."""
+    """Role → MiB a minute, a straight line through the samples; `all` is their sum.
+
+    Empty with too few samples to say so.
+    """
     if len(samples) < 5:
         return {}
     moments = np.array([sample.at for sample in samples]) / 60
     roles = sorted({role for sample in samples for role in sample.memory_mib})
-    slopes = {role: _slope(moments, [sample.memory_mib.get(role, 0.0) for sample in samples]) for role in roles}
+    slopes = {
+        role: _slope(moments, [sample.memory_mib.get(role, 0.0) for sample in samples])
+        for role in roles
+    }
     return {**slopes, "all": sum(slopes.values())} if slopes else {}
 
 

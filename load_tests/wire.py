@@ -1,6 +1,9 @@
-"""What the load test writes and reads on a connection itself: PDUs of the Upper Layer (PS3.8 9.3) and command sets (PS3.7 6.3.1).
+"""What the load test writes and reads on a connection itself.
 
-pynetdicom needs tens of milliseconds of CPU for an object of 10 MB; here the object goes from memory to the socket without a copy.
+PDUs of the Upper Layer (PS3.8 9.3) and command sets (PS3.7 6.3.1).
+
+pynetdicom needs tens of milliseconds of CPU for an object of 10 MB; here the object goes from
+memory to the socket without a copy.
 Negotiation is rare: pynetdicom's PDU classes encode and decode it.
 """
 
@@ -16,7 +19,13 @@ C_STORE_RQ, C_STORE_RSP, C_ECHO_RQ, C_ECHO_RSP = 0x0001, 0x8001, 0x0030, 0x8030
 NO_DATA_SET = 0x0101
 
 # Elements of command sets that are used here, PS3.7 E.1.
-AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, RESPONDED_TO, PRIORITY = 0x0002, 0x0100, 0x0110, 0x0120, 0x0700
+AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, RESPONDED_TO, PRIORITY = (
+    0x0002,
+    0x0100,
+    0x0110,
+    0x0120,
+    0x0700,
+)
 DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = 0x0800, 0x0900, 0x0902, 0x1000
 
 Piece = bytes | memoryview
@@ -31,7 +40,10 @@ class ConnectionEnded(Exception):
 
 
 class Wire:
-    """A connected socket that speaks whole PDUs. Blocking, with the kernel's own time limits: one system call for many PDUs."""
+    """A connected socket that speaks whole PDUs.
+
+    Blocking, with the kernel's own time limits: one system call for many PDUs.
+    """
 
     def __init__(self, connected: socket.socket, timeout_seconds: float) -> None:
         self._socket = connected
@@ -98,14 +110,21 @@ def _after(group: Sequence[Piece], sent: int) -> list[Piece]:
     return []
 
 
-def message(context_id: int, command: bytes, data_set: Sequence[Piece], maximum_pdu_bytes: int) -> Iterator[Piece]:
+def message(
+    context_id: int, command: bytes, data_set: Sequence[Piece], maximum_pdu_bytes: int
+) -> Iterator[Piece]:
     """A DIMSE message with its data set (none: a response), as P-DATA-TF PDUs."""
     yield from p_data(context_id, [command], maximum_pdu_bytes, is_command=True)
     yield from p_data(context_id, data_set, maximum_pdu_bytes, is_command=False)
 
 
-def p_data(context_id: int, message: Sequence[Piece], maximum_pdu_bytes: int, *, is_command: bool) -> Iterator[Piece]:
-    """P-DATA-TF PDUs (PS3.8 9.3.5), one PDV each, of a message that lies in pieces; header and content alternate, nothing is copied."""
+def p_data(
+    context_id: int, message: Sequence[Piece], maximum_pdu_bytes: int, *, is_command: bool
+) -> Iterator[Piece]:
+    """P-DATA-TF PDUs (PS3.8 9.3.5), one PDV each, of a message that lies in pieces.
+
+    Header and content alternate, nothing is copied.
+    """
     room = ((maximum_pdu_bytes or _SPOKEN_PDU_BYTES) - _PDV_OVERHEAD) // 2 * 2
     left = sum(len(piece) for piece in message)
     fragments = _fragments(message, room)
@@ -121,7 +140,10 @@ def p_data(context_id: int, message: Sequence[Piece], maximum_pdu_bytes: int, *,
 
 
 def _fragments(message: Sequence[Piece], room: int) -> Iterator[Piece]:
-    """Slices that never cross a PDU's end: the first piece may end inside of a PDU, the next one goes on there."""
+    """Slices that never cross a PDU's end.
+
+    The first piece may end inside of a PDU, the next one goes on there.
+    """
     used = 0
     for piece in message:
         view, start = memoryview(piece), 0
@@ -133,17 +155,28 @@ def _fragments(message: Sequence[Piece], room: int) -> Iterator[Piece]:
 
 
 def pdvs(pdu: bytes) -> Iterator[tuple[int, bool, bool, memoryview]]:
-    """The PDVs of a P-DATA-TF PDU: Presentation Context ID, is it command, is it the last, content."""
+    """The PDVs of a P-DATA-TF PDU.
+
+    Presentation Context ID, is it command, is it the last, content.
+    """
     view, at = memoryview(pdu), 6
     while at < len(view):
         size = int.from_bytes(view[at : at + 4], "big")
         control = view[at + 5]
-        yield view[at + 4], bool(control & _IS_COMMAND), bool(control & _IS_LAST), view[at + 6 : at + 4 + size]
+        yield (
+            view[at + 4],
+            bool(control & _IS_COMMAND),
+            bool(control & _IS_LAST),
+            view[at + 6 : at + 4 + size],
+        )
         at += 4 + size
 
 
 def command_set(elements: Mapping[int, int | str]) -> bytes:
-    """Element number of group 0000 → value, as Implicit VR Little Endian with its group length: numbers are US, texts UI."""
+    """Element number of group 0000 → value, as Implicit VR Little Endian with its group length.
+
+    Numbers are US, texts UI.
+    """
     body = b"".join(_element(number, value) for number, value in sorted(elements.items()))
     return struct.pack("<HHII", 0, 0, 4, len(body)) + body
 

@@ -1,9 +1,12 @@
 """What it saves that writes into the archive end at multiples of 64 KiB, and that what is in no memory is read past the page cache.
 
-    python -m load_tests.writes [--rounds 25] [--folder /var/lib/hilum] [--result load_tests/results/bench-writes.json]
+    python -m load_tests.writes [--rounds 25] [--folder /var/lib/hilum] [--result
+    load_tests/results/bench-writes.json]
 
-An object of 10 MB through the archive's own writer, as the receive loop hands it on, beside writes that end wherever a sender's PDUs do;
-then mapped, read and dropped as a decode process does it. Then read again from the disk: mapped, and past the page cache. In turns, CPU of
+An object of 10 MB through the archive's own writer, as the receive loop hands it on, beside writes
+that end wherever a sender's PDUs do;
+then mapped, read and dropped as a decode process does it. Then read again from the disk: mapped,
+and past the page cache. In turns, CPU of
 this process. `--folder` is on the file system that is asked about.
 """
 
@@ -44,42 +47,83 @@ Turn = Mapping[str, Mapping[str, float]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Exit code: 0 all goals hold, 1 some do not."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=25, help="(%(default)s)")
-    parser.add_argument("--folder", type=Path, default=None, help="on the file system to be measured (that of temporary files)")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        default=None,
+        help="on the file system to be measured (that of temporary files)",
+    )
     parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
     options = parser.parse_args(arguments)
     before = circumstances()
     with tempfile.TemporaryDirectory(dir=options.folder, prefix="hilum-writes-") as folder:
         ways = {"anywhere": _archive(folder, 1), "aligned": _archive(folder, ALIGNED_BYTES)}
-        turns = [{way: _cpu_ms(archive) for way, archive in ways.items()} for _ in range(options.rounds)]
-    rows = {way: {step: [turn[way][step] for turn in turns] for step in (*_STEPS, *_AGAIN)} for way in ways}
+        turns = [
+            {way: _cpu_ms(archive) for way, archive in ways.items()} for _ in range(options.rounds)
+        ]
+    rows = {
+        way: {step: [turn[way][step] for turn in turns] for step in (*_STEPS, *_AGAIN)}
+        for way in ways
+    }
     goals = [
-        Goal("CPU of an object: writes that end anywhere / at multiples of 64 KiB", _ratio(turns), "times", 1.0, at_most=False),
-        Goal("CPU to read one that is in no memory: mapped / past the page cache", _ratio_again(turns), "times", 1.0, at_most=False),
+        Goal(
+            "CPU of an object: writes that end anywhere / at multiples of 64 KiB",
+            _ratio(turns),
+            "times",
+            1.0,
+            at_most=False,
+        ),
+        Goal(
+            "CPU to read one that is in no memory: mapped / past the page cache",
+            _ratio_again(turns),
+            "times",
+            1.0,
+            at_most=False,
+        ),
     ]
     for way, steps in rows.items():
-        print(f"{way:9}", *(f"{step} {statistics.median(taken):.2f} ms" for step, taken in steps.items()))
+        print(
+            f"{way:9}",
+            *(f"{step} {statistics.median(taken):.2f} ms" for step, taken in steps.items()),
+        )
     for goal in goals:
         print(f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g}")
-    said = {"what": "CPU ms an object of 10 MB, in turns", "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **before}
+    said = {
+        "what": "CPU ms an object of 10 MB, in turns",
+        "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
+        **before,
+    }
     options.result.write_text(
-        json.dumps({**said, "rows": rows, "goals": [goal.as_json() for goal in goals]}, indent=1) + "\n", encoding="utf-8"
+        json.dumps({**said, "rows": rows, "goals": [goal.as_json() for goal in goals]}, indent=1)
+        + "\n",
+        encoding="utf-8",
     )
     return 0 if all(goal.holds for goal in goals) else 1
 
 
 def _ratio(turns: Sequence[Turn]) -> float:
-    sums = [{way: sum(steps[step] for step in _STEPS) for way, steps in turn.items()} for turn in turns]
+    sums = [
+        {way: sum(steps[step] for step in _STEPS) for way, steps in turn.items()} for turn in turns
+    ]
     return statistics.median(turn["anywhere"] / turn["aligned"] for turn in sums)
 
 
 def _ratio_again(turns: Sequence[Turn]) -> float:
-    return statistics.median(steps[_AGAIN[0]] / steps[_AGAIN[1]] for turn in turns for steps in turn.values())
+    return statistics.median(
+        steps[_AGAIN[0]] / steps[_AGAIN[1]] for turn in turns for steps in turn.values()
+    )
 
 
 def _archive(folder: str, aligned_bytes: int) -> Archive:
-    return Archive(Path(folder) / str(aligned_bytes), write_out_bytes=_WRITE_OUT_BYTES, aligned_bytes=aligned_bytes)
+    return Archive(
+        Path(folder) / str(aligned_bytes),
+        write_out_bytes=_WRITE_OUT_BYTES,
+        aligned_bytes=aligned_bytes,
+    )
 
 
 def _cpu_ms(archive: Archive) -> dict[str, float]:
@@ -99,7 +143,10 @@ def _cpu_ms(archive: Archive) -> dict[str, float]:
     _read_past_cache(file)
     marks.append(time.process_time())
     archive.discard(file)
-    return {step: 1000 * (after - before) for step, before, after in zip((*_STEPS, *_AGAIN), marks, marks[1:], strict=False)}
+    return {
+        step: 1000 * (after - before)
+        for step, before, after in zip((*_STEPS, *_AGAIN), marks, marks[1:], strict=False)
+    }
 
 
 def _handed_on() -> Iterator[list[memoryview]]:
@@ -119,10 +166,16 @@ def _read(file: Path) -> None:
 
 def _read_past_cache(file: Path) -> None:
     """The same."""
-    with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) as mapped, uncached(file, mapped) as direct:
+    with (
+        file.open("rb") as opened,
+        mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) as mapped,
+        uncached(file, mapped) as direct,
+    ):
         found = None if direct is None else direct.first(direct.size)
         if found is None:
-            raise SystemExit(f"the file system of {file.parent} does not read past its page cache: name another --folder")
+            raise SystemExit(
+                f"the file system of {file.parent} does not read past its page cache: name another --folder"
+            )
         assert len(found[::_PAGE_BYTES]) == -(-len(_OBJECT) // _PAGE_BYTES)
 
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from heapq import heapreplace
 from pathlib import Path
 
-# Before torch is imported. Its threads spin at barriers: with as many busy processes as cores, a millisecond becomes a second.
+# Before torch is imported. Its threads spin at barriers: with as many busy processes as cores, a
+# millisecond becomes a second.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import hypothesis
@@ -21,8 +22,9 @@ from tests.support.pynetdicom_reactor import mend
 
 mend()
 
-# Seconds that the longest files take on two busy cores; another one of tests/integration takes `_USUAL_SECONDS`. The demo builds a release
-# that test_release_numbers builds, too: it comes later, and finds it built.
+# Seconds that the longest files take on two busy cores; another one of tests/integration takes
+# `_USUAL_SECONDS`. The demo builds a release that test_release_numbers builds, too: it comes later,
+# and finds it built.
 _LONG_SECONDS = {
     "test_release_numbers": 110,
     "test_pages_browser": 90,
@@ -55,7 +57,8 @@ _LONG_SECONDS = {
 }
 _USUAL_SECONDS = 15.0
 
-# Its deadline of 200 ms is wall-clock time, of which two cores with four test processes have none to give away.
+# Its deadline of 200 ms is wall-clock time, of which two cores with four test processes have none
+# to give away.
 hypothesis.settings.register_profile("hilum", deadline=None)
 hypothesis.settings.load_profile("hilum")
 
@@ -69,7 +72,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     files: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
     for item in items:
         files[item.path].append(item)
-    waiting = {path: _LONG_SECONDS.get(path.stem, _USUAL_SECONDS) for path in files if path.parent.name == "integration"}
+    waiting = {
+        path: _LONG_SECONDS.get(path.stem, _USUAL_SECONDS)
+        for path in files
+        if path.parent.name == "integration"
+    }
     computing = {path: float(len(tests)) for path, tests in files.items() if path not in waiting}
     longest_first = dict(sorted(waiting.items(), key=lambda pair: -pair[1]))
     turns = sorted([*_turns(longest_first, 3), *_turns(computing, 1)], key=lambda turn: turn[0])
@@ -78,7 +85,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """The ten thousand collected tests are no garbage: the collector looks at them no more, and seldom at young objects.
+    """The ten thousand collected tests are no garbage.
+
+    The collector looks at them no more, and seldom at young objects.
 
     A third of the CPU of tests of the REST interface was its. `garbage` lets it look once
     a file, so that an exception in `__del__` still fails a test.

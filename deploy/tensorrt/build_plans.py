@@ -3,9 +3,12 @@
     python3 build_plans.py build REPOSITORY [NAME …]    # minutes a model; what is up to date is left alone
     python3 build_plans.py check REPOSITORY             # at each start, before tritonserver: docs/profiles.md
 
-REPOSITORY is the `tensorrt` folder that `hilum models build --profile tensorrt` made. A plan is accepted when it gives the recorded logits
-of the recorded images within the release's tolerance: fp16 first, else fp32 without TF32, else none. `1/plan.json` says what it was built
-from, on which GPU and with which TensorRT; another GPU type, TensorRT or ONNX file needs another plan.
+REPOSITORY is the `tensorrt` folder that `hilum models build --profile tensorrt` made. A plan is
+accepted when it gives the recorded logits
+of the recorded images within the release's tolerance: fp16 first, else fp32 without TF32, else
+none. `1/plan.json` says what it was built
+from, on which GPU and with which TensorRT; another GPU type, TensorRT or ONNX file needs another
+plan.
 """
 
 from __future__ import annotations
@@ -88,7 +91,10 @@ def _build_all(trees: list[Path], tool: str, place: Place) -> list[str]:
 
 
 def _build(tree: Path, tool: str, place: Place) -> str:
-    """The first precision that passes; a plan that was there before goes in any case, because it is for something else."""
+    """The first precision that passes.
+
+    A plan that was there before goes in any case, because it is for something else.
+    """
     request = _request(tree)
     (tree / "1/model.plan").unlink(missing_ok=True)
     (tree / "1/plan.json").unlink(missing_ok=True)
@@ -103,20 +109,33 @@ def _build(tree: Path, tool: str, place: Place) -> str:
                 failed.append(f"{precision}: {refusal}")
                 continue
             if worst <= request["tolerance"]:
-                return _accept(tree, request, plan, {**asdict(place), "precision": precision, "largest_difference": worst})
+                return _accept(
+                    tree,
+                    request,
+                    plan,
+                    {**asdict(place), "precision": precision, "largest_difference": worst},
+                )
             failed.append(f"{precision} moves logits by {worst:.2g}")
-    raise Refused(f"{', '.join(failed)}; {request['tolerance']:g} is allowed (engine.tolerance of the manifest)")
+    raise Refused(
+        f"{', '.join(failed)}; {request['tolerance']:g} is allowed (engine.tolerance of the manifest)"
+    )
 
 
 def _require_same_files(tree: Path, request: Mapping[str, Any]) -> None:
     for entry in request["onnx"].values():
         if not (tree / entry["file"]).is_file() or _sha256(tree / entry["file"]) != entry["sha256"]:
-            raise Refused(f"{entry['file']} is not the file that was checked: build the release for the tensorrt profile again")
+            raise Refused(
+                f"{entry['file']} is not the file that was checked: build the release for the tensorrt profile again"
+            )
 
 
 def _accept(tree: Path, request: Mapping[str, Any], plan: Path, facts: Mapping[str, Any]) -> str:
     """The record comes last: a plan without one is refused."""
-    record = {**facts, "onnx_sha256": request["onnx"]["fp32"]["sha256"], "plan_sha256": _sha256(plan)}
+    record = {
+        **facts,
+        "onnx_sha256": request["onnx"]["fp32"]["sha256"],
+        "plan_sha256": _sha256(plan),
+    }
     plan.replace(tree / "1/model.plan")
     unfinished = plan.with_name("plan.json")
     unfinished.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -124,20 +143,34 @@ def _accept(tree: Path, request: Mapping[str, Any], plan: Path, facts: Mapping[s
     return f"{record['precision']} plan for {record['gpu']}, logits within {record['largest_difference']:.2g}"
 
 
-def _made_and_compared(tree: Path, request: Mapping[str, Any], precision: str, plan: Path, tool: str) -> float:
+def _made_and_compared(
+    tree: Path, request: Mapping[str, Any], precision: str, plan: Path, tool: str
+) -> float:
     """Write `plan`; the largest difference of a logit.
 
-    Strongly typed: the ONNX file says where half precision is, the only way from TensorRT 11 on, and the same under 10.
+    Strongly typed: the ONNX file says where half precision is, the only way from TensorRT 11 on,
+    and the same under 10.
     """
     onnx = tree / request["onnx"][precision]["file"]
-    shapes = [f"--{name}Shapes=image:{_times(shape)}" for name, shape in request["optimization_profile"].items()]
-    options = ["--stronglyTyped", "--noTF32", "--skipInference", f"--timingCacheFile={tree.parent / 'timing.cache'}"]
+    shapes = [
+        f"--{name}Shapes=image:{_times(shape)}"
+        for name, shape in request["optimization_profile"].items()
+    ]
+    options = [
+        "--stronglyTyped",
+        "--noTF32",
+        "--skipInference",
+        f"--timingCacheFile={tree.parent / 'timing.cache'}",
+    ]
     _run([tool, f"--onnx={onnx}", f"--saveEngine={plan}", *shapes, *options])
     return _worst(tree, request, plan, tool)
 
 
 def _worst(tree: Path, request: Mapping[str, Any], plan: Path, tool: str) -> float:
-    """Largest difference of a logit over all cases: each alone, and as many together as fit into a batch."""
+    """Largest difference of a logit over all cases.
+
+    Each alone, and as many together as fit into a batch.
+    """
     _, *image = request["optimization_profile"]["max"]
     cases = [((tree / case["file"]).read_bytes(), case["logits"]) for case in request["cases"]]
     together = cases[: request["optimization_profile"]["max"][0]]
@@ -147,20 +180,35 @@ def _worst(tree: Path, request: Mapping[str, Any], plan: Path, tool: str) -> flo
     return max(worst, _difference(together, image, plan, tool))
 
 
-def _difference(batch: list[tuple[bytes, list[float]]], image: list[int], plan: Path, tool: str) -> float:
+def _difference(
+    batch: list[tuple[bytes, list[float]]], image: list[int], plan: Path, tool: str
+) -> float:
     pixels, answer = plan.with_name("image.bin"), plan.with_name("answer.json")
     pixels.write_bytes(b"".join(case for case, _ in batch))
     shape = f"--shapes=image:{_times([len(batch), *image])}"
     once = ["--iterations=1", "--warmUp=0", "--duration=0"]
-    _run([tool, f"--loadEngine={plan}", shape, f"--loadInputs=image:{pixels}", f"--exportOutput={answer}", *once])
+    _run(
+        [
+            tool,
+            f"--loadEngine={plan}",
+            shape,
+            f"--loadInputs=image:{pixels}",
+            f"--exportOutput={answer}",
+            *once,
+        ]
+    )
     try:
-        outputs = {each["name"]: each["values"] for each in json.loads(answer.read_text(encoding="utf-8"))}
+        outputs = {
+            each["name"]: each["values"] for each in json.loads(answer.read_text(encoding="utf-8"))
+        }
     except ValueError:
         return math.inf  # trtexec writes nan, which is no JSON
     wanted = [value for _, logits in batch for value in logits]
     if len(outputs["logits"]) != len(wanted):
         raise Refused(f"the plan gives {len(outputs['logits'])} logits, {len(wanted)} are expected")
-    return float(max(abs(given - value) for given, value in zip(outputs["logits"], wanted, strict=True)))
+    return float(
+        max(abs(given - value) for given, value in zip(outputs["logits"], wanted, strict=True))
+    )
 
 
 def _place(tool: str) -> Place:
@@ -168,7 +216,9 @@ def _place(tool: str) -> Place:
     listing = _run(["nvidia-smi", "--query-gpu=name,compute_cap", "--format=csv,noheader"])
     types = sorted({line.strip() for line in listing.splitlines() if line.strip()})
     if len(types) != 1:
-        raise Refused(f"{len(types)} types of GPU here ({'; '.join(types)}); show the container one type of them")
+        raise Refused(
+            f"{len(types)} types of GPU here ({'; '.join(types)}); show the container one type of them"
+        )
     name, capability = (part.strip() for part in types[0].rsplit(",", 1))
     found = _BANNER.search(_run([tool, "--help"]))
     if found is None:
@@ -198,17 +248,25 @@ def _run(command: list[str]) -> str:
 
 
 def _trees(repository: Path, names: list[str]) -> list[Path]:
-    trees = [path.parent for path in sorted(repository.glob("*/request.json")) if not names or path.parent.name in names]
+    trees = [
+        path.parent
+        for path in sorted(repository.glob("*/request.json"))
+        if not names or path.parent.name in names
+    ]
     missing = set(names) - {tree.name for tree in trees}
     if missing or not trees:
-        raise Refused(f"{repository} holds no {', '.join(sorted(missing)) or 'requests'}: run `hilum models build --profile tensorrt`")
+        raise Refused(
+            f"{repository} holds no {', '.join(sorted(missing)) or 'requests'}: run `hilum models build --profile tensorrt`"
+        )
     return trees
 
 
 def _request(tree: Path) -> dict[str, Any]:
     request = _read(tree / "request.json")
     if "onnx" not in request:
-        raise Refused(f"request.json of {tree.name} is damaged: build the release for the tensorrt profile again")
+        raise Refused(
+            f"request.json of {tree.name} is damaged: build the release for the tensorrt profile again"
+        )
     return request
 
 

@@ -49,16 +49,24 @@ class Measured:
 Round = Mapping[str, Measured]
 
 RATIOS: Mapping[str, Callable[[Round], float]] = {
-    "CPU of the plain peer / Hilum's": lambda found: found["plain"].cpu_seconds_per_study / found["hilum"].cpu_seconds_per_study,
-    "CPU of the informed peer / Hilum's": lambda found: found["informed"].cpu_seconds_per_study / found["hilum"].cpu_seconds_per_study,
+    "CPU of the plain peer / Hilum's": lambda found: (
+        found["plain"].cpu_seconds_per_study / found["hilum"].cpu_seconds_per_study
+    ),
+    "CPU of the informed peer / Hilum's": lambda found: (
+        found["informed"].cpu_seconds_per_study / found["hilum"].cpu_seconds_per_study
+    ),
     "studies/s of Hilum / the plain peer": lambda found: (
         found["hilum"].saturation.studies_per_second / found["plain"].saturation.studies_per_second
     ),
-    "idle p95 of Hilum / the plain peer": lambda found: found["hilum"].idle_p95 / found["plain"].idle_p95,
+    "idle p95 of Hilum / the plain peer": lambda found: (
+        found["hilum"].idle_p95 / found["plain"].idle_p95
+    ),
 }
-_GOALS: Mapping[str, tuple[float, bool]] = dict(zip(RATIOS, ((8.0, False), (4.0, False), (6.0, False), (0.25, True)), strict=True))
-# Scores are sigmoids of untrained logits. On three phantom studies bf16 moves one by up to 0.025, torch's other antialiasing kernel by
-# up to 0.062; two studies are 0.12 to 0.30 apart.
+_GOALS: Mapping[str, tuple[float, bool]] = dict(
+    zip(RATIOS, ((8.0, False), (4.0, False), (6.0, False), (0.25, True)), strict=True)
+)
+# Scores are sigmoids of untrained logits. On three phantom studies bf16 moves one by up to 0.025,
+# torch's other antialiasing kernel by up to 0.062; two studies are 0.12 to 0.30 apart.
 TOLERANCES: Mapping[str, float] = {"plain": 0.05, "informed": 0.1}
 
 
@@ -68,15 +76,27 @@ def ratios(rounds: Sequence[Round]) -> dict[str, list[float]]:
 
 
 def differences(scores: Mapping[str, Scores]) -> dict[str, float]:
-    """Largest difference of a score between each peer and Hilum. Raises RunBroken: they do not have the same labels."""
+    """Largest difference of a score between each peer and Hilum.
+
+    Raises RunBroken: they do not have the same labels.
+    """
     ours = scores["hilum"]
     for name, theirs in scores.items():
         if set(theirs) != set(ours):
-            raise RunBroken(f"{name} and Hilum differ in the labels {sorted(set(theirs) ^ set(ours))}")
-    return {name: max(abs(ours[key] - theirs[key]) for key in ours) for name, theirs in scores.items() if name != "hilum"}
+            raise RunBroken(
+                f"{name} and Hilum differ in the labels {sorted(set(theirs) ^ set(ours))}"
+            )
+    return {
+        name: max(abs(ours[key] - theirs[key]) for key in ours)
+        for name, theirs in scores.items()
+        if name != "hilum"
+    }
 
 
 def goals(rounds: Sequence[Round]) -> list[Goal]:
     """Medians of the rounds' ratios against the project's goals."""
     found = ratios(rounds)
-    return [Goal(name, median(found[name]), "times", goal, at_most) for name, (goal, at_most) in _GOALS.items()]
+    return [
+        Goal(name, median(found[name]), "times", goal, at_most)
+        for name, (goal, at_most) in _GOALS.items()
+    ]

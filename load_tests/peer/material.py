@@ -1,4 +1,7 @@
-"""What all systems read with: one release in the precision that this CPU does best, as Hilum's tree and as files for the peer."""
+"""What all systems read with.
+
+One release in the precision that this CPU does best, as Hilum's tree and as files for the peer.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """`files` holds weights.pt, model.onnx and labels.json for the peer; `built` is what Hilum serves."""
+    """`files` holds weights.pt, model.onnx and labels.json for the peer.
+
+    `built` is what Hilum serves.
+    """
 
     built: Built
     files: Path
@@ -29,7 +35,10 @@ class Material:
 
 
 def make(folder: Path, precision: str | None = None) -> Material:
-    """Made once and kept in `folder`; at the precision that costs this CPU the least, or at the given one."""
+    """Made once and kept in `folder`.
+
+    At the precision that costs this CPU the least, or at the given one.
+    """
     built = build_fastest(folder, precision)
     source = catalogue.load_manifests(built.manifests_dir)[built.release.id]
     material = Material(built, folder / "peer")
@@ -46,13 +55,18 @@ def make(folder: Path, precision: str | None = None) -> Material:
 
 def write_labels(source: Manifest, path: Path) -> None:
     """Keys and codes in the order of the outputs."""
-    rows = [{"key": label.key, "code": [label.code.value, label.code.scheme, label.code.meaning]} for label in source.release.labels]
+    rows = [
+        {"key": label.key, "code": [label.code.value, label.code.scheme, label.code.meaning]}
+        for label in source.release.labels
+    ]
     path.write_text(json.dumps(rows, indent=1), encoding="utf-8")
 
 
 def write_weights(source: Manifest, path: Path) -> None:
     """The state dictionary that Hilum's builder, too, makes from the manifest's seed."""
-    network = architectures.make(source.release.architecture, source.spec, len(source.release.labels))
+    network = architectures.make(
+        source.release.architecture, source.spec, len(source.release.labels)
+    )
     assert source.weights.seed is not None
     untrained.fill(network, source.spec, source.weights.seed)
     torch.save(network.state_dict(), path)

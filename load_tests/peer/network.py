@@ -1,4 +1,7 @@
-"""The peer's two engines for one DenseNet-121: (B, 1, 224, 224) float32 → scores (B, labels) float32 after the sigmoid."""
+"""The peer's two engines for one DenseNet-121.
+
+(B, 1, 224, 224) float32 → scores (B, labels) float32 after the sigmoid.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ def in_torch(weights: Path, outputs: int) -> Network:
 
 
 def in_openvino(onnx: Path, threads: int, precision: str) -> Network:
-    """OpenVINO on the CPU in bf16 or f32, from ONNX as torch exports it: (B, 1, 224, 224) fp16 → logits."""
+    """OpenVINO on the CPU in bf16 or f32, from ONNX as torch exports it.
+
+    (B, 1, 224, 224) fp16 → logits.
+    """
     import openvino  # noqa: PLC0415 - the plain peer has none
 
     core = openvino.Core()

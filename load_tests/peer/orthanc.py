@@ -20,7 +20,9 @@ class OrthancEnded(Exception):
     """Orthanc did not start; its log says why."""
 
 
-def configuration(folder: Path, dicom_port: int, http_port: int, stable_age_seconds: int) -> dict[str, Any]:
+def configuration(
+    folder: Path, dicom_port: int, http_port: int, stable_age_seconds: int
+) -> dict[str, Any]:
     """Everything that differs from Orthanc's defaults, or that the measurement rests on."""
     return {
         "Name": "peer",
@@ -43,7 +45,9 @@ def configuration(folder: Path, dicom_port: int, http_port: int, stable_age_seco
 class Orthanc:
     """A context manager; ready on entry."""
 
-    def __init__(self, folder: Path, dicom_port: int, http_port: int, stable_age_seconds: int) -> None:
+    def __init__(
+        self, folder: Path, dicom_port: int, http_port: int, stable_age_seconds: int
+    ) -> None:
         self.url = f"http://127.0.0.1:{http_port}"
         self._folder = folder
         self._configuration = configuration(folder, dicom_port, http_port, stable_age_seconds)
@@ -57,7 +61,9 @@ class Orthanc:
     @classmethod
     def version(cls) -> str:
         """Its number."""
-        answer = subprocess.run([cls.program() or "Orthanc", "--version"], capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            [cls.program() or "Orthanc", "--version"], capture_output=True, text=True, check=True
+        )
         return answer.stdout.split()[1]
 
     def __enter__(self) -> Self:
@@ -66,11 +72,18 @@ class Orthanc:
         path = self._folder / "orthanc.json"
         path.write_text(json.dumps(self._configuration, indent=1), encoding="utf-8")
         with (self._folder / "orthanc.log").open("wb") as log:
-            self._process = subprocess.Popen([self.program() or "Orthanc", str(path)], stdout=log, stderr=log)
+            self._process = subprocess.Popen(
+                [self.program() or "Orthanc", str(path)], stdout=log, stderr=log
+            )
         self._wait_until_it_answers()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop it."""
         if self._process is not None:
             self._process.terminate()
@@ -79,7 +92,11 @@ class Orthanc:
     def _wait_until_it_answers(self) -> None:
         deadline = time.monotonic() + 30
         while not _answers(self.url):
-            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self._process is None
+                or self._process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 raise OrthancEnded(f"Orthanc does not answer; see {self._folder / 'orthanc.log'}")
             time.sleep(0.1)
 

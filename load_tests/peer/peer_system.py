@@ -20,10 +20,19 @@ class PeerEnded(Exception):
 
 
 class PeerSystem:
-    """Orthanc and two workers, one of the VARIANTS, with its state in `folder`. A context manager; ready on entry."""
+    """Orthanc and two workers, one of the VARIANTS, with its state in `folder`.
+
+    A context manager; ready on entry.
+    """
 
     def __init__(
-        self, folder: Path, variant: str, material: Path, precision: str, pacs: tuple[int, str], stable_age_seconds: int = 1
+        self,
+        folder: Path,
+        variant: str,
+        material: Path,
+        precision: str,
+        pacs: tuple[int, str],
+        stable_age_seconds: int = 1,
     ) -> None:
         self.dicom_port, self.http_port = free_ports(2)
         self.log = folder / "peer.log"
@@ -52,10 +61,14 @@ class PeerSystem:
         """Start it. Raises PeerEnded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "load_tests.peer.serve"]
-        command += [word for name, value in self._options.items() for word in (f"--{name}", str(value))]
+        command += [
+            word for name, value in self._options.items() for word in (f"--{name}", str(value))
+        ]
         environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
         with self.log.open("wb") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
         try:
             self._wait_until_ready(120)
         except PeerEnded:
@@ -63,7 +76,12 @@ class PeerSystem:
             raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop, however the block ended."""
         self.stop()
 
@@ -84,13 +102,20 @@ class PeerSystem:
     def _wait_until_ready(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while not (self._folder / "ready").exists():
-            if self._process is None or self._process.poll() is not None or time.monotonic() > deadline:
+            if (
+                self._process is None
+                or self._process.poll() is not None
+                or time.monotonic() > deadline
+            ):
                 raise PeerEnded(f"the peer is not ready.\n{self.log_end()}")
             time.sleep(0.1)
 
 
 def peer_role(command: Sequence[str], parent_role: str) -> str:
-    """Role of a process of the peer: orthanc, worker, or poller: their parent, with multiprocessing's tracker."""
+    """Role of a process of the peer.
+
+    Orthanc, worker, or poller: their parent, with multiprocessing's tracker.
+    """
     del parent_role
     if command and Path(command[0]).name == "Orthanc":
         return "orthanc"

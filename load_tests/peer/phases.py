@@ -1,4 +1,7 @@
-"""What is done to each system: studies far apart, and as many as it takes; its sender and its PACS stand beside it."""
+"""What is done to each system.
+
+Studies far apart, and as many as it takes; its sender and its PACS stand beside it.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ class RunBroken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """A window in which a fixed number of studies was always on its way. CPU of the system alone, in seconds per reported study."""
+    """A window in which a fixed number of studies was always on its way.
+
+    CPU of the system alone, in seconds per reported study.
+    """
 
     studies: int
     studies_per_second: float
@@ -36,7 +42,9 @@ class Saturation:
 class Offering:
     """Studies on permit to one system, and their reports. A context manager."""
 
-    def __init__(self, address: Peer, mix_folder: Path, receiver: Receiver, associations: int) -> None:
+    def __init__(
+        self, address: Peer, mix_folder: Path, receiver: Receiver, associations: int
+    ) -> None:
         self._senders = Senders(address, mix_folder, Manners(associations))
         self._arrivals = receiver.arrivals
         self._reported_before = receiver.arrivals.count()
@@ -48,7 +56,12 @@ class Offering:
         self._senders.go(time.monotonic())
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop the sender."""
         self._senders.stop()
         self._senders.__exit__(kind, error, traceback)
@@ -65,7 +78,9 @@ class Offering:
 
     def reported(self) -> int:
         """Studies with a report. Raises RunBroken: one was refused."""
-        if failures := {study.failure for study in list(self._senders.sent) if study.failure is not None}:
+        if failures := {
+            study.failure for study in list(self._senders.sent) if study.failure is not None
+        }:
             raise RunBroken(f"studies were not accepted: {', '.join(sorted(failures))}")
         return self._arrivals.count() - self._reported_before
 
@@ -80,7 +95,10 @@ class Offering:
         self._permitted += max(0, more)
 
     def send(self, studies: int, outstanding: int) -> None:
-        """So many in all, of which `outstanding` are on their way at once, until all are reported. Raises RunBroken."""
+        """So many in all, of which `outstanding` are on their way at once, until all are reported.
+
+        Raises RunBroken.
+        """
         end = self._permitted + studies
         self._wait_for(end, lambda: self.keep(min(outstanding, end - self.reported())))
 
@@ -100,7 +118,9 @@ class Offering:
     def latencies(self, after: float, until: float) -> list[float]:
         """Seconds from the last image's Success to the report, of the reports that came in this time."""
         pairs = [(study, self._report(study)) for study in list(self._senders.sent)]
-        return [at - study.ended_at for study, at in pairs if at is not None and after <= at < until]
+        return [
+            at - study.ended_at for study, at in pairs if at is not None and after <= at < until
+        ]
 
     def _report(self, study: Sent) -> float | None:
         return self._arrivals.first_after(study.study_instance_uid, study.ended_at)
@@ -122,14 +142,23 @@ def idle(offering: Offering, studies: int, wait_seconds: float) -> list[float]:
     return [latency - wait_seconds for latency in offering.latencies(began, time.monotonic())]
 
 
-def saturate(offering: Offering, accountant: Accountant, outstanding: int, seconds: float) -> Saturation:
-    """`outstanding` studies are always on their way; the window begins when as many are accepted, so that the ramp is not counted."""
+def saturate(
+    offering: Offering, accountant: Accountant, outstanding: int, seconds: float
+) -> Saturation:
+    """`outstanding` studies are always on their way.
+
+    The window begins when as many are accepted, so that the ramp is not counted.
+    """
     _fill(offering, outstanding)
     before, began, done = accountant.snapshot(), time.monotonic(), offering.reported()
     while time.monotonic() < began + seconds:
         offering.keep(outstanding)
         time.sleep(_LOOK_SECONDS)
-    used, ended, studies = spent(before, accountant.snapshot()), time.monotonic(), offering.reported() - done
+    used, ended, studies = (
+        spent(before, accountant.snapshot()),
+        time.monotonic(),
+        offering.reported() - done,
+    )
     if studies == 0:
         raise RunBroken(f"no report in {seconds:g} s of saturation")
     latencies = offering.latencies(began, ended)
@@ -140,8 +169,15 @@ def saturate(offering: Offering, accountant: Accountant, outstanding: int, secon
 
 def _fill(offering: Offering, outstanding: int) -> None:
     """Until the system owes that many reports, and has delivered a quarter of them."""
-    accepted, reported, deadline = offering.accepted(), offering.reported(), time.monotonic() + _STALL_SECONDS
-    while offering.accepted() < accepted + outstanding or offering.reported() < reported + outstanding // 4:
+    accepted, reported, deadline = (
+        offering.accepted(),
+        offering.reported(),
+        time.monotonic() + _STALL_SECONDS,
+    )
+    while (
+        offering.accepted() < accepted + outstanding
+        or offering.reported() < reported + outstanding // 4
+    ):
         offering.keep(outstanding)
         _pause(deadline)
 

@@ -52,7 +52,10 @@ def build(images: Sequence[Dataset], labels: Sequence[Label], scores: Sequence[f
 
 
 def scores_in(report: Dataset) -> Mapping[str, float]:
-    """Tracking Identifier → score in [0, 1], of any TID 1500 report; percents are divided by 100."""
+    """Tracking Identifier → score in [0, 1], of any TID 1500 report.
+
+    Percents are divided by 100.
+    """
     return dict(_score(group) for group in _walk(report) if _name(group) == "Measurement Group")
 
 
@@ -60,18 +63,31 @@ def _observer() -> sr.ObserverContext:
     identity = sr.DeviceObserverIdentifyingAttributes(
         uid=hd.UID(_DEVICE_UID), name="peer", manufacturer_name="Peer", model_name="DenseNet-121"
     )
-    return sr.ObserverContext(observer_type=codes.DCM.Device, observer_identifying_attributes=identity)
+    return sr.ObserverContext(
+        observer_type=codes.DCM.Device, observer_identifying_attributes=identity
+    )
 
 
-def _group(label: Label, score: float, images: Sequence[Dataset]) -> sr.MeasurementsAndQualitativeEvaluations:
-    certainty = sr.Measurement(name=codes.DCM.CertaintyOfFinding, value=round(100 * float(score), 4), unit=codes.UCUM.Percent)
-    algorithm = sr.AlgorithmIdentification(name="DenseNet-121", version="1", family=codes.DCM.ArtificialIntelligence)
+def _group(
+    label: Label, score: float, images: Sequence[Dataset]
+) -> sr.MeasurementsAndQualitativeEvaluations:
+    certainty = sr.Measurement(
+        name=codes.DCM.CertaintyOfFinding,
+        value=round(100 * float(score), 4),
+        unit=codes.UCUM.Percent,
+    )
+    algorithm = sr.AlgorithmIdentification(
+        name="DenseNet-121", version="1", family=codes.DCM.ArtificialIntelligence
+    )
     return sr.MeasurementsAndQualitativeEvaluations(
         tracking_identifier=sr.TrackingIdentifier(uid=hd.UID(generate_uid()), identifier=label.key),
         finding_type=Code(*label.code),
         algorithm_id=algorithm,
         measurements=[certainty],
-        source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in images],
+        source_images=[
+            sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID)
+            for image in images
+        ],
     )
 
 
@@ -85,7 +101,11 @@ def _name(item: Dataset) -> str:
 
 
 def _score(group: Dataset) -> tuple[str, float]:
-    key = next(item.TextValue for item in group.ContentSequence if _name(item) == "Tracking Identifier")
-    number = next(item.MeasuredValueSequence[0] for item in group.ContentSequence if item.ValueType == "NUM")
+    key = next(
+        item.TextValue for item in group.ContentSequence if _name(item) == "Tracking Identifier"
+    )
+    number = next(
+        item.MeasuredValueSequence[0] for item in group.ContentSequence if item.ValueType == "NUM"
+    )
     is_percent = number.MeasurementUnitsCodeSequence[0].CodeValue == "%"
     return str(key), float(number.NumericValue) / (100 if is_percent else 1)

@@ -23,10 +23,14 @@ def line(measured: Measured) -> str:
 
 def show(rounds: Sequence[Round], apart: Mapping[str, float], kept: Sequence[Goal]) -> None:
     """Rounds, CPU by role of the last one, differences of scores, goals."""
-    print(f"\n{'system':12}{'studies/s':>12}{'CPU s/study':>14}{'idle p95, s':>14}   beyond the wait")
+    print(
+        f"\n{'system':12}{'studies/s':>12}{'CPU s/study':>14}{'idle p95, s':>14}   beyond the wait"
+    )
     for found in rounds:
         for name, one in found.items():
-            print(f"{name:12}{one.saturation.studies_per_second:12.2f}{one.cpu_seconds_per_study:14.3f}{one.idle_p95:14.3f}")
+            print(
+                f"{name:12}{one.saturation.studies_per_second:12.2f}{one.cpu_seconds_per_study:14.3f}{one.idle_p95:14.3f}"
+            )
     print("\nCPU s/study by role, last round")
     for name, one in rounds[-1].items():
         for role, seconds in one.saturation.cpu_seconds_per_study.items():
@@ -37,16 +41,26 @@ def show(rounds: Sequence[Round], apart: Mapping[str, float], kept: Sequence[Goa
     print()
     for goal in kept:
         sign = "<=" if goal.at_most else ">="
-        print(f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} ({sign} {goal.goal:g})")
+        print(
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} ({sign} {goal.goal:g})"
+        )
 
 
-def write(path: Path, rounds: Sequence[Round], apart: Mapping[str, float], kept: Sequence[Goal], around: Mapping[str, Any]) -> None:
+def write(
+    path: Path,
+    rounds: Sequence[Round],
+    apart: Mapping[str, float],
+    kept: Sequence[Goal],
+    around: Mapping[str, Any],
+) -> None:
     """`load-peer.json`: figures with the circumstances that they are true in."""
     content = {
         "what": "Hilum, a plain and an informed peer in turns on the same phantom studies of two images; docs/peer.md",
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **around,
-        "rounds": [{name: measured.as_json() for name, measured in found.items()} for found in rounds],
+        "rounds": [
+            {name: measured.as_json() for name, measured in found.items()} for found in rounds
+        ],
         "ratios_by_round": comparing.ratios(rounds),
         "largest_score_differences": dict(apart),
         "goals": [goal.as_json() for goal in kept],

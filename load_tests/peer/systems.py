@@ -1,4 +1,7 @@
-"""The systems that are compared, each started on its own: where its studies go, which processes are its, what its log says."""
+"""The systems that are compared, each started on its own.
+
+Where its studies go, which processes are its, what its log says.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ class Pacs:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What every system is given. `wait_seconds`: Hilum's quiet period and Orthanc's StableAge, which takes whole seconds."""
+    """What every system is given.
+
+    `wait_seconds`: Hilum's quiet period and Orthanc's StableAge, which takes whole seconds.
+    """
 
     folder: Path
     material: Material
@@ -55,7 +61,12 @@ class System(Protocol):
     def __enter__(self) -> Self:
         """Start it."""
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop it."""
 
 
@@ -66,12 +77,21 @@ class HilumSystem(Hilum):
 
     def __init__(self, setting: Setting) -> None:
         built = setting.material.built
-        pacs = {"kind": "dicom", "port": setting.pacs.port, "ae_title": setting.pacs.ae_title, "accept_untrained": True}
+        pacs = {
+            "kind": "dicom",
+            "port": setting.pacs.port,
+            "ae_title": setting.pacs.ae_title,
+            "accept_untrained": True,
+        }
         super().__init__(
             setting.folder,
             {"pacs": pacs},
             studies={"quiet_seconds": setting.wait_seconds},
-            models={"manifests": str(built.manifests_dir), "built": str(built.built_dir), "releases": [built.release.id]},
+            models={
+                "manifests": str(built.manifests_dir),
+                "built": str(built.built_dir),
+                "releases": [built.release.id],
+            },
         )
 
     @property
@@ -94,7 +114,14 @@ class ComparedPeer(PeerSystem):
 
     def __init__(self, setting: Setting, variant: str) -> None:
         pacs = (setting.pacs.port, setting.pacs.ae_title)
-        super().__init__(setting.folder, variant, setting.material.files, setting.material.precision, pacs, setting.wait_seconds)
+        super().__init__(
+            setting.folder,
+            variant,
+            setting.material.files,
+            setting.material.precision,
+            pacs,
+            setting.wait_seconds,
+        )
 
     @property
     def address(self) -> Peer:

@@ -1,4 +1,7 @@
-"""One worker process of the peer: fetches a study from Orthanc, reads its images as one batch, and stores the report in the PACS."""
+"""One worker process of the peer.
+
+Fetches a study from Orthanc, reads its images as one batch, and stores the report in the PACS.
+"""
 
 from __future__ import annotations
 
@@ -57,11 +60,17 @@ class Worker:
         self._store(report.build(images, self.charge.labels, scores.max(axis=0).tolist()))
 
     def _instances(self, study: str) -> list[str]:
-        content: list[dict[str, Any]] = self.http.request("GET", f"{self.charge.orthanc}/studies/{study}/instances").json()
+        content: list[dict[str, Any]] = self.http.request(
+            "GET", f"{self.charge.orthanc}/studies/{study}/instances"
+        ).json()
         return [item["ID"] for item in content]
 
     def _fetch(self, instance: str) -> Dataset:
-        return pydicom.dcmread(BytesIO(self.http.request("GET", f"{self.charge.orthanc}/instances/{instance}/file").data))
+        return pydicom.dcmread(
+            BytesIO(
+                self.http.request("GET", f"{self.charge.orthanc}/instances/{instance}/file").data
+            )
+        )
 
     def _store(self, document: Dataset) -> None:
         if self.association is None or not self.association.is_established:
@@ -92,7 +101,9 @@ def _plain(charge: Charge) -> tuple[Callable[[Dataset], Any], network.Network]:
 
 
 def _informed(charge: Charge) -> tuple[Callable[[Dataset], Any], network.Network]:
-    return preparation.informed, network.in_openvino(charge.material / "model.onnx", charge.threads, charge.precision)
+    return preparation.informed, network.in_openvino(
+        charge.material / "model.onnx", charge.threads, charge.precision
+    )
 
 
 _VARIANTS = {"plain": _plain, "informed": _informed}
@@ -103,7 +114,9 @@ _worker: Worker | None = None
 def _associate(host: str, port: int, ae_title: str) -> Association:
     ae = AE(AE_TITLE)
     ae.add_requested_context(Comprehensive3DSRStorage, ExplicitVRLittleEndian)
-    association = ae.associate(host, port, ae_title=ae_title, evt_handlers=[(evt.EVT_CONN_OPEN, without_delay)])
+    association = ae.associate(
+        host, port, ae_title=ae_title, evt_handlers=[(evt.EVT_CONN_OPEN, without_delay)]
+    )
     if not association.is_established:
         raise ReportRefused("no association")
     return association

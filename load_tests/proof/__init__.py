@@ -1,1 +1,4 @@
-"""`make proof`: faults under load, scripted and repeatable. Nothing acknowledged is lost, nothing goes out with other bytes."""
+"""`make proof`: faults under load, scripted and repeatable.
+
+Nothing acknowledged is lost, nothing goes out with other bytes.
+"""

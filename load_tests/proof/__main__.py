@@ -1,4 +1,7 @@
-"""`make proof`: faults under load. `python -m load_tests.proof [PART …] [--short] [--seed N]`; without a part all of them."""
+"""`make proof`: faults under load.
+
+`python -m load_tests.proof [PART …] [--short] [--seed N]`; without a part all of them.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +71,12 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="load_tests.proof", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(NAMES))
     parser.add_argument("--short", action="store_true", help="seconds instead of minutes a part")
-    parser.add_argument("--seed", type=int, default=1, help="of the faults and the studies (%(default)s)")
-    parser.add_argument("--folder", type=Path, help="where to work (the system's folder for temporary files)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of the faults and the studies (%(default)s)"
+    )
+    parser.add_argument(
+        "--folder", type=Path, help="where to work (the system's folder for temporary files)"
+    )
     parser.add_argument("--result", type=Path, default=results.RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
     if unknown := [name for name in options.parts if name not in NAMES]:
@@ -84,8 +91,18 @@ def run(name: str, folder: Path, tiny: Tiny, options: argparse.Namespace) -> Out
     plan = Plan(folder / name, tiny, options.seed, options.short, say)
     outcome = ALONE[name](plan) if name in ALONE else outcome_of(PARTS[name], plan)
     seconds = time.monotonic() - begin
-    results.merge(options.result, name, results.section(outcome, options.seed, seconds, is_short=options.short))
-    print("\n".join([f"  left out: {outcome.left_out}"] if outcome.left_out else results.lines(outcome.goals)))
+    results.merge(
+        options.result,
+        name,
+        results.section(outcome, options.seed, seconds, is_short=options.short),
+    )
+    print(
+        "\n".join(
+            [f"  left out: {outcome.left_out}"]
+            if outcome.left_out
+            else results.lines(outcome.goals)
+        )
+    )
     print("".join(f"  {line}\n" for line in outcome.problems), end="")
     say(f"{name}: {seconds:.0f} s")
     return outcome

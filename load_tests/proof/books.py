@@ -1,4 +1,7 @@
-"""What the router knows: which images Hilum has answered with Success. Every verdict is held against it."""
+"""What the router knows: which images Hilum has answered with Success.
+
+Every verdict is held against it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ _SUCCESS = "0x0000"
 
 @dataclass(slots=True)
 class Books:
-    """Filled by the router's threads. `acknowledged`: SOP Instance UID to the digest of the data set that was sent.
+    """Filled by the router's threads.
+
+    `acknowledged`: SOP Instance UID to the digest of the data set that was sent.
 
     `acknowledged_at`: study to when its latest image was (`time.monotonic`), in the order of their first images.
     """

@@ -15,7 +15,8 @@ from load_tests.proof.street import Street
 _MIB = 1 << 20
 _RESERVE_BYTES, _REJECT_BYTES = 4 * _MIB, 8 * _MIB
 
-# Who is inside is answered 0xA700, who comes is rejected: so some must be inside when the room goes, and some must come later.
+# Who is inside is answered 0xA700, who comes is rejected: so some must be inside when the room
+# goes, and some must come later.
 LOAD = Load(studies_per_association=4)
 STATE = ("state", 256)
 LEDGER = ("ledger", 64)
@@ -43,13 +44,17 @@ def disk_full(plan: Plan, street: Street) -> Found:
     keep_full(disk, seconds)
     free(disk)
     street.fault()
-    refused = [_pushed_back(street, answer) for answer in ("0xA700", "association rejected (2,3,2)")]
+    refused = [
+        _pushed_back(street, answer) for answer in ("0xA700", "association rejected (2,3,2)")
+    ]
     return Found({"seconds_full": seconds}, tuple(refused))
 
 
 def _pushed_back(street: Street, answer: str) -> Goal:
     """Back-pressure that the sender sees (promise 3)."""
-    return Goal(f"answers {answer}", street.router.books.answers[answer], "answers", 1, at_most=False)
+    return Goal(
+        f"answers {answer}", street.router.books.answers[answer], "answers", 1, at_most=False
+    )
 
 
 def ledger_full(plan: Plan, street: Street) -> Found:

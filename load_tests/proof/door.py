@@ -23,7 +23,9 @@ from hilum.wiring.charge import Charge
 from load_tests.proof.street import NotQuiet
 from load_tests.serving import REPOSITORY
 
-_FAILURE = re.compile(r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed")
+_FAILURE = re.compile(
+    r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed"
+)
 _LISTENING = '"listening"'
 _BACKLOG = 512
 _PATIENCE_SECONDS, _LOOK_SECONDS = 120.0, 0.02
@@ -43,15 +45,20 @@ class Child:
 
 
 class Listeners:
-    """So many listener processes with one ledger and one archive in `folder`; alive inside a `with` block.
+    """So many listener processes with one ledger and one archive in `folder`.
 
-    The socket is held here, as the supervisor holds it: a connection that nobody has accepted outlives every kill. For the main thread:
+    Alive inside a `with` block.
+
+    The socket is held here, as the supervisor holds it: a connection that nobody has accepted
+    outlives every kill. For the main thread:
     its children end with it.
     """
 
     def __init__(self, folder: Path, processes: int, **receive: object) -> None:
         given = {"host": "127.0.0.1", "processes": processes, "reserve_bytes": 0, **receive}
-        self.settings = Settings.model_validate({"site": {"state_dir": folder / "state"}, "receive": given, "log": {"format": "json"}})
+        self.settings = Settings.model_validate(
+            {"site": {"state_dir": folder / "state"}, "receive": given, "log": {"format": "json"}}
+        )
         self.archive = Archive(self.settings.archive_dir)
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self.port = int(self._socket.getsockname()[1])
@@ -67,7 +74,12 @@ class Listeners:
         self.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """By kill -9."""
         self.kill(list(self._living))
         self._socket.close()
@@ -79,10 +91,16 @@ class Listeners:
                 self._living[index] = self._spawn(index)
 
     def halt(self) -> None:
-        """By SIGSTOP; returns when all stand still, but for what the kernel does for them. Raises NotQuiet."""
+        """By SIGSTOP; returns when all stand still, but for what the kernel does for them.
+
+        Raises NotQuiet.
+        """
         for child in self._living.values():
             child.process.send_signal(signal.SIGSTOP)
-        wait_until(lambda: all(stand_still(child.process.pid) for child in self._living.values()), "the listeners to stand still")
+        wait_until(
+            lambda: all(stand_still(child.process.pid) for child in self._living.values()),
+            "the listeners to stand still",
+        )
 
     def kill(self, indices: Iterable[int]) -> None:
         """By SIGKILL; returns when they are dead."""
@@ -98,7 +116,10 @@ class Listeners:
 
     def wait_until_indexed(self) -> None:
         """No file waits for its row or its place, and none is half-received. Raises NotQuiet."""
-        wait_until(lambda: not any(file.is_file() for file in self._unindexed.glob("*/*")), "the files in their places")
+        wait_until(
+            lambda: not any(file.is_file() for file in self._unindexed.glob("*/*")),
+            "the files in their places",
+        )
 
     def inbox(self, index: int) -> list[Path]:
         """What one of them has received, or half received, and not put in its place."""
@@ -106,7 +127,11 @@ class Listeners:
 
     def failures(self) -> list[str]:
         """Lines of the logs that no peer and no kill may cause."""
-        lines = (line for log in self._logs for line in log.read_text(encoding="utf-8", errors="replace").splitlines())
+        lines = (
+            line
+            for log in self._logs
+            for line in log.read_text(encoding="utf-8", errors="replace").splitlines()
+        )
         return [line for line in lines if _FAILURE.search(line)]
 
     @property
@@ -114,13 +139,27 @@ class Listeners:
         return self.archive.root / "unindexed"
 
     def _spawn(self, index: int) -> Child:
-        charge = Charge("listener", os.getpid(), self.settings.dump(), index, self._socket.fileno(), census_fd=self._census.descriptor)
+        charge = Charge(
+            "listener",
+            os.getpid(),
+            self.settings.dump(),
+            index,
+            self._socket.fileno(),
+            census_fd=self._census.descriptor,
+        )
         inherited = (self._socket.fileno(), self._census.descriptor)
         file = self._folder / f"listener-{index}-{len(self._logs)}.log"
         self._logs.append(file)
         with file.open("wb") as log:
             command = [sys.executable, "-m", "hilum.wiring", f"listener-{index}"]
-            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=REPOSITORY, pass_fds=inherited)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=REPOSITORY,
+                pass_fds=inherited,
+            )
         assert process.stdin is not None
         process.stdin.write(charge.dump())
         process.stdin.close()

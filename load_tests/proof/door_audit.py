@@ -29,12 +29,19 @@ class Broken:
         return [
             Goal("acknowledged objects lost, or with other bytes", len(self.lost), "objects", 0),
             Goal("partial files under a final name", len(self.torn), "files", 0),
-            Goal("differences between ledger and archive after the scan", len(self.different), "files", 0),
+            Goal(
+                "differences between ledger and archive after the scan",
+                len(self.different),
+                "files",
+                0,
+            ),
         ]
 
     def examples(self) -> list[str]:
         """The first of each kind."""
-        return [line for lines in (self.lost, self.torn, self.different) for line in sorted(lines)[:5]]
+        return [
+            line for lines in (self.lost, self.torn, self.different) for line in sorted(lines)[:5]
+        ]
 
 
 def add_goals(sums: dict[str, Goal], goals: Iterable[Goal]) -> None:
@@ -72,31 +79,49 @@ class Auditor:
                 self.broken.torn.add(f"{file.name}: after the kill")
 
     def audit(self, *, is_last: bool = False) -> int:
-        """After the scan; objects in the ledger. Bytes are read once, and at the last time all of them once more."""
+        """After the scan; objects in the ledger.
+
+        Bytes are read once, and at the last time all of them once more.
+        """
         if is_last:
             self._digests.clear()
         paths = self._paths()
         kept = {uid: self._digest(path) for uid, path in paths.items()}
         self._find_lost(kept)
         self._find_torn(kept)
-        self.broken.different |= {f"{name}: no row" for name in stray_files(self._archive, set(paths.values()))}
-        self.broken.different |= {f"{path}: no file" for path in paths.values() if not self._digest(path)}
+        self.broken.different |= {
+            f"{name}: no row" for name in stray_files(self._archive, set(paths.values()))
+        }
+        self.broken.different |= {
+            f"{path}: no file" for path in paths.values() if not self._digest(path)
+        }
         return len(paths)
 
     def _find_lost(self, kept: Mapping[str, str]) -> None:
         for uid in self._objects.acknowledged:
             if kept.get(uid) != self._objects.sent[uid]:
-                self.broken.lost.add(f"{uid}: acknowledged, and {'other bytes' if kept.get(uid) else 'not'} in the archive")
+                self.broken.lost.add(
+                    f"{uid}: acknowledged, and {'other bytes' if kept.get(uid) else 'not'} in the archive"
+                )
 
     def _find_torn(self, kept: Mapping[str, str]) -> None:
         """Also among those that were stored and not acknowledged."""
-        self.broken.torn |= {f"{uid}: in its place" for uid, digest in kept.items() if digest and digest != self._objects.sent.get(uid)}
+        self.broken.torn |= {
+            f"{uid}: in its place"
+            for uid, digest in kept.items()
+            if digest and digest != self._objects.sent.get(uid)
+        }
 
     def _paths(self) -> dict[str, str]:
         engine = create_engine(self._ledger_url)
         try:
             with engine.connect() as connection:
-                return {row.sop_instance_uid: row.path for row in connection.execute(select(instance.c.sop_instance_uid, instance.c.path))}
+                return {
+                    row.sop_instance_uid: row.path
+                    for row in connection.execute(
+                        select(instance.c.sop_instance_uid, instance.c.path)
+                    )
+                }
         finally:
             engine.dispose()
 

@@ -1,4 +1,7 @@
-"""What comes to the door: objects as files, sent by DCMTK's storescu; what was not acknowledged is sent again."""
+"""What comes to the door: objects as files, sent by DCMTK's storescu.
+
+What was not acknowledged is sent again.
+"""
 
 from __future__ import annotations
 
@@ -25,20 +28,31 @@ _SIDES = (64, 64, 64, 128, 128, 256, 768)  # pixels: 8 KiB to 1.1 MiB an object
 _FILES_A_RUN, _AT_ONCE = 20, 4
 _SECONDS = "60"  # -ta, -td: a sender gives up on an association that was accepted and forgotten
 # Without the lines of another file in between.
-_ACKNOWLEDGED = re.compile(r"Sending file: (\S+)(?:(?!Sending file).)*?Store Response \(Success\)", re.DOTALL)
+_ACKNOWLEDGED = re.compile(
+    r"Sending file: (\S+)(?:(?!Sending file).)*?Store Response \(Success\)", re.DOTALL
+)
 
 
 @dataclass(slots=True)
 class Objects:
-    """`sent`: SOP Instance UID to sha256 of the data set, of all that ever went out. `acknowledged`: those that were answered 0x0000."""
+    """`sent`: SOP Instance UID to sha256 of the data set, of all that ever went out.
+
+    `acknowledged`: those that were answered 0x0000.
+    """
 
     sent: dict[str, str] = field(default_factory=dict)
     acknowledged: set[str] = field(default_factory=set)
 
 
 def drawn(sides: Sequence[int] = _SIDES) -> list[Template]:
-    """Small objects and large ones, for the same reason as in a hospital: most are small, and the large ones take most of the time."""
-    return [encode_object(phantom.make_instance(n, "PA", rows=side, columns=side)) for n, side in enumerate(sides)]
+    """Small objects and large ones, for the same reason as in a hospital.
+
+    Most are small, and the large ones take most of the time.
+    """
+    return [
+        encode_object(phantom.make_instance(n, "PA", rows=side, columns=side))
+        for n, side in enumerate(sides)
+    ]
 
 
 def digest(outgoing: Outgoing) -> str:
@@ -62,7 +76,9 @@ class Outbox:
     def take(self) -> list[Path]:
         """For one association: first what has to go once more."""
         with self._lock:
-            return [self._again.popleft() if self._again else self._draw() for _ in range(_FILES_A_RUN)]
+            return [
+                self._again.popleft() if self._again else self._draw() for _ in range(_FILES_A_RUN)
+            ]
 
     def note(self, files: Sequence[Path], acknowledged: set[Path]) -> None:
         """What came of them."""
@@ -74,7 +90,13 @@ class Outbox:
 
     def _draw(self) -> Path:
         _, (outgoing,) = fresh_objects([self._chance.choice(self._templates)], self._chance)
-        meta = FileMeta(outgoing.sop_class_uid, outgoing.sop_instance_uid, outgoing.transfer_syntax_uid, "ROUTER", "HILUM")
+        meta = FileMeta(
+            outgoing.sop_class_uid,
+            outgoing.sop_instance_uid,
+            outgoing.transfer_syntax_uid,
+            "ROUTER",
+            "HILUM",
+        )
         file = self._folder / f"{outgoing.sop_instance_uid}.dcm"
         file.write_bytes(b"".join((encode(meta), *outgoing.pieces)))
         self.objects.sent[outgoing.sop_instance_uid] = digest(outgoing)
@@ -82,7 +104,10 @@ class Outbox:
 
 
 class Senders:
-    """Four storescu at once, each with one association after the other, from `begin` to `end`. A context manager that ends them."""
+    """Four storescu at once, each with one association after the other, from `begin` to `end`.
+
+    A context manager that ends them.
+    """
 
     def __init__(self, port: int, outbox: Outbox) -> None:
         self.associations: Counter[str] = Counter()
@@ -95,7 +120,12 @@ class Senders:
         """Nothing yet."""
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """No more, however the block ended."""
         self._over.set()
         self._pool.shutdown()
@@ -106,7 +136,10 @@ class Senders:
         self._lanes = [self._pool.submit(self._send) for _ in range(_AT_ONCE)]
 
     def end(self) -> None:
-        """No more associations; returns when those under way have ended, however they did. Raises what went wrong in a lane."""
+        """No more associations; returns when those under way have ended, however they did.
+
+        Raises what went wrong in a lane.
+        """
         self._over.set()
         for lane in self._lanes:
             lane.result()
@@ -116,7 +149,13 @@ class Senders:
         is_over = False
         while not is_over:
             files = self._outbox.take()
-            ran = subprocess.run(self._command(files), check=False, capture_output=True, text=True, env={**os.environ, "TCP_NODELAY": "1"})
+            ran = subprocess.run(
+                self._command(files),
+                check=False,
+                capture_output=True,
+                text=True,
+                env={**os.environ, "TCP_NODELAY": "1"},
+            )
             self._outbox.note(files, {Path(name) for name in _ACKNOWLEDGED.findall(ran.stderr)})
             self.associations["whole" if ran.returncode == 0 else "broken"] += 1
             is_over = self._over.is_set()

@@ -14,7 +14,8 @@ from sqlalchemy import Connection, Engine, create_engine, func, or_, select
 from hilum.store.schema import WORK_TABLES, conflict, document, instance, result
 from load_tests.receiver import Arrivals
 
-# 128 bytes of preamble, DICM, and (0002,0000) UL of 4 bytes, which holds the length of the rest of its group.
+# 128 bytes of preamble, DICM, and (0002,0000) UL of 4 bytes, which holds the length of the rest of
+# its group.
 _GROUP_START = 128 + 4 + 12
 _OPEN = ("due", "leased")
 _STUCK = ("failed", "dead")
@@ -22,7 +23,10 @@ _STUCK = ("failed", "dead")
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The structured report of a current result. `digest`: its data set as stored; `arrived`: as the PACS got it, None: it did not."""
+    """The structured report of a current result.
+
+    `digest`: its data set as stored; `arrived`: as the PACS got it, None: it did not.
+    """
 
     images: frozenset[str]
     sop_instance_uid: str
@@ -32,7 +36,10 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """`kept`: SOP Instance UID to the digest of the data set in the archive. `current`: study to its current reports."""
+    """`kept`: SOP Instance UID to the digest of the data set in the archive.
+
+    `current`: study to its current reports.
+    """
 
     kept: Mapping[str, str]
     current: Mapping[str, list[Report]]
@@ -57,10 +64,17 @@ def gather(ledger_url: str, archive: Path, arrivals: Arrivals) -> Evidence:
 
 
 def _gathered(connection: Connection, archive: Path, arrivals: Arrivals) -> Evidence:
-    paths = {row.sop_instance_uid: row.path for row in connection.execute(select(instance.c.sop_instance_uid, instance.c.path))}
+    paths = {
+        row.sop_instance_uid: row.path
+        for row in connection.execute(select(instance.c.sop_instance_uid, instance.c.path))
+    }
     held = {row.path for row in connection.execute(select(conflict.c.path))}
     with arrivals.lock:
-        arrived, changed, repeated = dict(arrivals.digests), tuple(arrivals.changed), arrivals.repeated
+        arrived, changed, repeated = (
+            dict(arrivals.digests),
+            tuple(arrivals.changed),
+            arrivals.repeated,
+        )
     known = set(connection.execute(select(document.c.sop_instance_uid)).scalars())
     return Evidence(
         kept={uid: digest_of_file(archive / path) for uid, path in paths.items()},
@@ -73,19 +87,28 @@ def _gathered(connection: Connection, archive: Path, arrivals: Arrivals) -> Evid
         stray_files=tuple(stray_files(archive, {*paths.values(), *held})),
         repeated=repeated,
         lapses={
-            name: n for name, table in WORK_TABLES.items() if (n := connection.execute(select(func.sum(table.c.lapses))).scalar() or 0)
+            name: n
+            for name, table in WORK_TABLES.items()
+            if (n := connection.execute(select(func.sum(table.c.lapses))).scalar() or 0)
         },
     )
 
 
 def _current(connection: Connection, arrived: Mapping[str, str]) -> dict[str, list[Report]]:
-    query = select(result.c.study_instance_uid, result.c.content, document.c.sop_instance_uid, document.c.content.label("bytes"))
+    query = select(
+        result.c.study_instance_uid,
+        result.c.content,
+        document.c.sop_instance_uid,
+        document.c.content.label("bytes"),
+    )
     query = query.join_from(result, document).where(result.c.is_current, document.c.kind == "sr")
     found: defaultdict[str, list[Report]] = defaultdict(list)
     for row in connection.execute(query):
         images = frozenset(image["sop_instance_uid"] for image in row.content["source_images"])
         uid = row.sop_instance_uid
-        found[row.study_instance_uid].append(Report(images, uid, digest_of_object(row.bytes), arrived.get(uid)))
+        found[row.study_instance_uid].append(
+            Report(images, uid, digest_of_object(row.bytes), arrived.get(uid))
+        )
     return dict(found)
 
 
@@ -100,7 +123,11 @@ def rows_in(connection: Connection, states: tuple[str, ...]) -> dict[str, int]:
     """`<table> <state>` to the number of rows; only what there is."""
     found: Counter[str] = Counter()
     for name, table in WORK_TABLES.items():
-        query = select(table.c.state, func.count()).where(or_(*(table.c.state == state for state in states))).group_by(table.c.state)
+        query = (
+            select(table.c.state, func.count())
+            .where(or_(*(table.c.state == state for state in states)))
+            .group_by(table.c.state)
+        )
         found.update({f"{name} {state}": count for state, count in connection.execute(query)})
     return dict(found)
 
@@ -112,14 +139,23 @@ def open_rows(engine: Engine) -> dict[str, int]:
 
 
 def late_leases(connection: Connection) -> int:
-    """Rows that are leased past their lease: nobody works on them, and nobody has claimed them again."""
+    """Rows that are leased past their lease.
+
+    Nobody works on them, and nobody has claimed them again.
+    """
     now = time.time()
-    counts = (select(func.count()).where(table.c.state == "leased", table.c.leased_until < now) for table in WORK_TABLES.values())
+    counts = (
+        select(func.count()).where(table.c.state == "leased", table.c.leased_until < now)
+        for table in WORK_TABLES.values()
+    )
     return sum(connection.execute(query).scalar_one() for query in counts)
 
 
 def stray_files(archive: Path, named: set[str]) -> list[str]:
-    """Objects that no row names, half-written ones, and those that still wait for a row; paths relative to the archive."""
+    """Objects that no row names, half-written ones, and those that still wait for a row.
+
+    Paths relative to the archive.
+    """
     files = (path for path in archive.rglob("*") if path.is_file() and "locks" not in path.parts)
     return sorted(name for path in files if (name := str(path.relative_to(archive))) not in named)
 

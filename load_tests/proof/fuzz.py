@@ -1,4 +1,7 @@
-"""fuzz: broken and odd associations by the hundred thousand at a real listener; what it acknowledges must be there, and be DICOM."""
+"""fuzz: broken and odd associations by the hundred thousand at a real listener.
+
+What it acknowledges must be there, and be DICOM.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ _AT_ONCE = 8
 _WARM_SHARE = 0.2  # of the cases: until then caches fill
 _BATCH = 500
 _MAXIMUM_GROWTH_MIB = 24.0
-_POOL_DESCRIPTORS = 11  # five connections that a pool keeps, two files each, and the shared memory of them all
+_POOL_DESCRIPTORS = (
+    11  # five connections that a pool keeps, two files each, and the shared memory of them all
+)
 _SHOWN = 10
 
 
@@ -63,11 +68,20 @@ class Judged:
 
 
 def fuzz(plan: Plan) -> Outcome:
-    """2,000 valid associations at both listeners, then 100,000, most of them spoilt, at ours; the short form 20 and 1,000."""
-    compared = compare(plan.folder / "compared", plan.seed, int(plan.of(_ORACLE_CASES, _SHORT_ORACLE_CASES)))
-    attacked = attack(plan.folder / "attacked", plan.seed, int(plan.of(_CASES, _SHORT_CASES)), plan.say)
+    """2,000 valid associations at both listeners, then 100,000, most of them spoilt, at ours.
+
+    The short form 20 and 1,000.
+    """
+    compared = compare(
+        plan.folder / "compared", plan.seed, int(plan.of(_ORACLE_CASES, _SHORT_ORACLE_CASES))
+    )
+    attacked = attack(
+        plan.folder / "attacked", plan.seed, int(plan.of(_CASES, _SHORT_CASES)), plan.say
+    )
     figures = {**attacked.figures, **compared.figures}
-    return Outcome(figures, (*attacked.goals, *compared.goals), (*attacked.problems, *compared.problems))
+    return Outcome(
+        figures, (*attacked.goals, *compared.goals), (*attacked.problems, *compared.problems)
+    )
 
 
 def attack(folder: Path, seed: int, count: int, say: Callable[[str], None]) -> Judged:
@@ -95,7 +109,9 @@ def run(listener: FuzzedListener, campaign: Campaign, seed: int, numbers: Sequen
     """These cases, eight at once."""
     asked()  # once, before eight threads ask
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        for number, played in zip(numbers, pool.map(lambda number: _case(listener, seed, number), numbers), strict=True):
+        for number, played in zip(
+            numbers, pool.map(lambda number: _case(listener, seed, number), numbers), strict=True
+        ):
             campaign.add(number, played)
 
 
@@ -125,24 +141,55 @@ def _judged(listener: FuzzedListener, campaign: Campaign, before: Size, after: S
         Goal("half-received files", listener.half_received(), "files", 0),
         Goal("threads left over", grown["threads"], "threads", 0),
         Goal("descriptors left over", grown["descriptors"], "descriptors", 0),
-        Goal("growth of the ledger's descriptors", grown["ledger_descriptors"], "descriptors", _POOL_DESCRIPTORS),
+        Goal(
+            "growth of the ledger's descriptors",
+            grown["ledger_descriptors"],
+            "descriptors",
+            _POOL_DESCRIPTORS,
+        ),
         Goal("growth of memory", grown["mib"], "MiB", _MAXIMUM_GROWTH_MIB),
     )
-    return Judged(figures, goals, tuple(line[:300] for lines in (campaign.problems, wrong, failures) for line in lines[:_SHOWN]))
+    return Judged(
+        figures,
+        goals,
+        tuple(
+            line[:300] for lines in (campaign.problems, wrong, failures) for line in lines[:_SHOWN]
+        ),
+    )
 
 
 def compare(folder: Path, seed: int, count: int) -> Judged:
-    """Valid associations at both listeners, one after the other: where do statuses, their order or what is kept differ?"""
-    with FuzzedListener(folder / "ours") as ours, FuzzedListener(folder / "oracle", _ORACLE) as oracle:
+    """Valid associations at both listeners, one after the other.
+
+    Where do statuses, their order or what is kept differ?
+    """
+    with (
+        FuzzedListener(folder / "ours") as ours,
+        FuzzedListener(folder / "oracle", _ORACLE) as oracle,
+    ):
         listeners = (ours, oracle)
-        answers = [[_valid(listener, seed, number) for listener in listeners] for number in range(count)]
+        answers = [
+            [_valid(listener, seed, number) for listener in listeners] for number in range(count)
+        ]
         for listener in listeners:
             listener.rest(listener.steady())
         kept = [set(objects(listener.archive.root)) for listener in listeners]
-    different = [f"valid case {number}: {mine} and {its}" for number, (mine, its) in enumerate(answers) if mine != its]
+    different = [
+        f"valid case {number}: {mine} and {its}"
+        for number, (mine, its) in enumerate(answers)
+        if mine != its
+    ]
     different += [f"an object that only one has kept: {digest}" for digest in kept[0] ^ kept[1]]
-    figures = {"associations_compared": count, "answers_compared": sum(len(mine) for mine, _ in answers), "objects_compared": len(kept[0])}
-    return Judged(figures, (Goal("differences from pynetdicom", len(different), "differences", 0),), tuple(different[:_SHOWN]))
+    figures = {
+        "associations_compared": count,
+        "answers_compared": sum(len(mine) for mine, _ in answers),
+        "objects_compared": len(kept[0]),
+    }
+    return Judged(
+        figures,
+        (Goal("differences from pynetdicom", len(different), "differences", 0),),
+        tuple(different[:_SHOWN]),
+    )
 
 
 def _valid(listener: FuzzedListener, seed: int, number: int) -> list[int] | str:

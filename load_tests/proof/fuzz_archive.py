@@ -1,4 +1,7 @@
-"""What the archive holds after the fuzzing, read by pydicom: it knows nothing of how the listener reads a header."""
+"""What the archive holds after the fuzzing, read by pydicom.
+
+It knows nothing of how the listener reads a header.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,24 @@ from load_tests.proof.evidence import digest_of_object
 _READ = ["SOPClassUID", "SOPInstanceUID", "StudyInstanceUID", "SeriesInstanceUID"]
 
 
-def disagreements(acknowledged: Mapping[str, str], possible: Collection[str], archive: Path) -> list[str]:
-    """Lost: acknowledged and not there. Invented: there and never sent. And what pydicom cannot read, or finds to be another object."""
+def disagreements(
+    acknowledged: Mapping[str, str], possible: Collection[str], archive: Path
+) -> list[str]:
+    """Lost: acknowledged and not there.
+
+    Invented: there and never sent. And what pydicom cannot read, or finds to be another object.
+    """
     found = objects(archive)
-    lost = [f"{uid}: acknowledged, and not in the archive" for digest, uid in acknowledged.items() if digest not in found]
-    invented = [f"{file.name}: nobody has sent these bytes" for digest, file in found.items() if digest not in possible]
+    lost = [
+        f"{uid}: acknowledged, and not in the archive"
+        for digest, uid in acknowledged.items()
+        if digest not in found
+    ]
+    invented = [
+        f"{file.name}: nobody has sent these bytes"
+        for digest, file in found.items()
+        if digest not in possible
+    ]
     return [*lost, *invented, *_unreadable(acknowledged, found)]
 
 

@@ -1,4 +1,7 @@
-"""The listener that is fuzzed: a real process with short time-outs, and what can be seen of it from outside."""
+"""The listener that is fuzzed.
+
+A real process with short time-outs, and what can be seen of it from outside.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from hilum.store.migrate import migrate
 from load_tests.ingest_receivers import listens
 from load_tests.serving import REPOSITORY, free_ports
 
-_FAILURE = re.compile(r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed")
+_FAILURE = re.compile(
+    r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed"
+)
 _PATIENCE_SECONDS = 60.0
 _LOOK_SECONDS, _STEADY_LOOKS = 0.2, 10
 # A peer that promises more than it sends waits for these.
@@ -44,7 +49,9 @@ class FuzzedListener:
         self._program = program
         (self.port,) = free_ports(1)
         receive = {"host": "127.0.0.1", "port": self.port, "reserve_bytes": 0, **_SECONDS}
-        self._settings = Settings.model_validate({"site": {"state_dir": folder}, "receive": receive})
+        self._settings = Settings.model_validate(
+            {"site": {"state_dir": folder}, "receive": receive}
+        )
         self._folder = folder
         self.archive = Archive(self._settings.archive_dir)
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +67,12 @@ class FuzzedListener:
         wait_until(lambda: listens(self.port), "the listener to listen")
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """By kill -9: an orderly end is not what is looked at."""
         assert self._process is not None
         self._process.kill()
@@ -77,7 +89,11 @@ class FuzzedListener:
 
     def failures(self) -> list[str]:
         """Lines of its log that no peer may cause."""
-        return [line for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines() if _FAILURE.search(line)]
+        return [
+            line
+            for line in self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+            if _FAILURE.search(line)
+        ]
 
     def size(self) -> Size:
         """Now."""
@@ -88,9 +104,14 @@ class FuzzedListener:
         return Size(_count(root / "task"), others, ledger, int(resident) / 1024)
 
     def steady(self) -> Size:
-        """Its size when threads have neither come nor gone for two seconds: after the start, or when peers have been served."""
+        """Its size when threads have neither come nor gone for two seconds.
+
+        After the start, or when peers have been served.
+        """
         sizes = [self.size()]
-        while len({size.threads for size in sizes[-_STEADY_LOOKS:]}) > 1 or len(sizes) < _STEADY_LOOKS:
+        while (
+            len({size.threads for size in sizes[-_STEADY_LOOKS:]}) > 1 or len(sizes) < _STEADY_LOOKS
+        ):
             time.sleep(_LOOK_SECONDS)
             sizes.append(self.size())
         return sizes[-1]
@@ -98,7 +119,9 @@ class FuzzedListener:
     def rest(self, idle: Size) -> Size:
         """Its size when every acknowledged object is indexed and no association is left, or after a minute."""
         deadline = time.monotonic() + _PATIENCE_SECONDS
-        while time.monotonic() < deadline and (any(self.archive.unindexed()) or self._is_busier_than(idle)):
+        while time.monotonic() < deadline and (
+            any(self.archive.unindexed()) or self._is_busier_than(idle)
+        ):
             time.sleep(_LOOK_SECONDS)
         return self.size()
 
@@ -116,7 +139,10 @@ def _count(folder: Path) -> int:
 
 
 def _descriptors(folder: Path) -> tuple[int, int]:
-    """Those of the ledger, of which its pool keeps some, depending on who met in it; and all others."""
+    """Those of the ledger, of which its pool keeps some, depending on who met in it.
+
+    And all others.
+    """
     names = []
     for descriptor in folder.iterdir():
         with suppress(FileNotFoundError):  # closed since

@@ -1,4 +1,7 @@
-"""How a valid association is spoilt: bytes of a command, a data set or a request, and the PDUs of a stream."""
+"""How a valid association is spoilt.
+
+Bytes of a command, a data set or a request, and the PDUs of a stream.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,24 @@ import random
 import struct
 from collections.abc import Callable, Mapping, Sequence
 
-_EDGES = (0, 1, 2, 5, 6, 0x7F, 0x80, 0xFF, 0x100, 0x7FFF, 0xFFFE, 0xFFFF, 0x10000, 0x7FFFFFFF, 0xFFFFFFFE, 0xFFFFFFFF)
+_EDGES = (
+    0,
+    1,
+    2,
+    5,
+    6,
+    0x7F,
+    0x80,
+    0xFF,
+    0x100,
+    0x7FFF,
+    0xFFFE,
+    0xFFFF,
+    0x10000,
+    0x7FFFFFFF,
+    0xFFFFFFFE,
+    0xFFFFFFFF,
+)
 _HEADER_BYTES = 12  # of a PDU and of its first PDV: where what counts stands
 _LONGEST_INSERTION = 64
 
@@ -70,7 +90,15 @@ def _edge(chance: random.Random, content: bytes) -> bytes:
 
 
 def _replace(chance: random.Random, content: bytes) -> bytes:
-    return chance.choice((b"", chance.randbytes(len(content)), b"GET / HTTP/1.1\r\n\r\n", bytes(3_000), b"\xff" * 3_000))
+    return chance.choice(
+        (
+            b"",
+            chance.randbytes(len(content)),
+            b"GET / HTTP/1.1\r\n\r\n",
+            bytes(3_000),
+            b"\xff" * 3_000,
+        )
+    )
 
 
 BYTES: Mapping[str, Callable[[random.Random, bytes], bytes]] = {
@@ -88,7 +116,9 @@ def _any(chance: random.Random, pdus: Sequence[bytes]) -> int:
     return chance.randrange(len(pdus)) if pdus else 0
 
 
-def _change(chance: random.Random, pdus: list[bytes], at_byte: int, layout: str, value: int) -> None:
+def _change(
+    chance: random.Random, pdus: list[bytes], at_byte: int, layout: str, value: int
+) -> None:
     """Overwrite a field of some PDU that has it."""
     at = _any(chance, pdus)
     if pdus and len(pdus[at]) >= at_byte + struct.calcsize(layout):
@@ -121,7 +151,11 @@ def _swap(chance: random.Random, pdus: list[bytes]) -> None:
 def _intrude(chance: random.Random, pdus: list[bytes]) -> None:
     """A PDU of another state, of no type, or the end, between any two."""
     length = chance.choice((0, 4, 4, 4, 68, 200))
-    pdus.insert(_any(chance, pdus), struct.pack(">BxL", chance.choice((1, 2, 3, 5, 5, 6, 7, 7, 8, 255)), length) + chance.randbytes(length))
+    pdus.insert(
+        _any(chance, pdus),
+        struct.pack(">BxL", chance.choice((1, 2, 3, 5, 5, 6, 7, 7, 8, 255)), length)
+        + chance.randbytes(length),
+    )
 
 
 def _end_early(chance: random.Random, pdus: list[bytes]) -> None:
@@ -146,6 +180,10 @@ PDUS: Mapping[str, Callable[[random.Random, list[bytes]], None]] = {
     "PDU type": lambda chance, pdus: _change(chance, pdus, 0, ">B", chance.randrange(10)),
     "PDU length": lambda chance, pdus: _change(chance, pdus, 2, ">L", _near(chance, pdus)),
     "PDV length": lambda chance, pdus: _change(chance, pdus, 6, ">L", _near(chance, pdus)),
-    "context": lambda chance, pdus: _change(chance, pdus, 10, ">B", chance.choice((0, 1, 2, 3, 5, 11, 13, 255))),
-    "control": lambda chance, pdus: _change(chance, pdus, 11, ">B", chance.choice((0, 1, 2, 3, 4, 255))),
+    "context": lambda chance, pdus: _change(
+        chance, pdus, 10, ">B", chance.choice((0, 1, 2, 3, 5, 11, 13, 255))
+    ),
+    "control": lambda chance, pdus: _change(
+        chance, pdus, 11, ">B", chance.choice((0, 1, 2, 3, 4, 255))
+    ),
 }

@@ -28,7 +28,9 @@ def data_set(chance: random.Random, sop_class: str, uid: str, syntax: str) -> by
     if chance.random() < 0.2:
         elements.append(write(0x0029, 0x1010, b"UN", bytes(chance.choice(_PRIVATE))))
     pixels = chance.randbytes(chance.choice(_PIXELS))
-    return b"".join(elements) + (_encapsulated(pixels) if syntax == JPEG else write(0x7FE0, 0x0010, b"OW", pixels))
+    return b"".join(elements) + (
+        _encapsulated(pixels) if syntax == JPEG else write(0x7FE0, 0x0010, b"OW", pixels)
+    )
 
 
 def _sequence(write: _Write, chance: random.Random) -> bytes:

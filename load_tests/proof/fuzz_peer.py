@@ -67,7 +67,10 @@ class _Peer:
         return played
 
     def _end_unless_answered(self) -> None:
-        """The listener may wait for the rest of a request that is too short: so do we, but not for long."""
+        """The listener may wait for the rest of a request that is too short.
+
+        So do we, but not for long.
+        """
         readable, _, _ = select.select([self._connection], [], [], _WAIT_FOR_REST_SECONDS)
         if not readable:
             self._finish()
@@ -117,7 +120,9 @@ class _Peer:
 
     def _next_pdu(self) -> tuple[int, bytes]:
         """Type and bytes; (0, b"") at the end of the connection."""
-        if not self._fill(6) or not self._fill(size := 6 + int.from_bytes(self._received[2:6], "big")):
+        if not self._fill(6) or not self._fill(
+            size := 6 + int.from_bytes(self._received[2:6], "big")
+        ):
             return 0, b""
         pdu = bytes(self._received[:size])
         del self._received[:size]
@@ -137,7 +142,10 @@ class _Peer:
         return True
 
     def _judge(self, played: Played, sent: list[Message]) -> None:
-        """Each answer is the one to its request; none is missing, unless the connection broke and may have taken some along."""
+        """Each answer is the one to its request.
+
+        None is missing, unless the connection broke and may have taken some along.
+        """
         played.possible = {digest_of(message) for message in sent if message.is_store}
         played.statuses = [wire.number_in(answer, wire.STATUS) for answer in self._answers]
         may_lack = self._is_broken or self._script.is_reset
@@ -151,7 +159,9 @@ class _Peer:
             played.problems.append("the answer to another message")
         status = wire.number_in(answer, wire.STATUS)
         if status == 0 and message.is_store:
-            played.acknowledged[digest_of(message)] = wire.text_in(message.command, wire.AFFECTED_SOP_INSTANCE_UID)
+            played.acknowledged[digest_of(message)] = wire.text_in(
+                message.command, wire.AFFECTED_SOP_INSTANCE_UID
+            )
         elif status != 0 and self._script.is_valid:
             played.problems.append(f"a valid request answered {status:#06x}")
 

@@ -1,6 +1,9 @@
-"""What a byte stream says by PS3.8 and PS3.7, read at leisure: the messages that are complete before anything is wrong.
+"""What a byte stream says by PS3.8 and PS3.7, read at leisure.
 
-Written apart from the listener's loop, which it judges: every answer must belong to one of these messages, and in this order.
+The messages that are complete before anything is wrong.
+
+Written apart from the listener's loop, which it judges: every answer must belong to one of these
+messages, and in this order.
 """
 
 from __future__ import annotations
@@ -75,7 +78,11 @@ class _Reading:
         return self._complete() if is_last else None
 
     def _command(self, context_id: int, content: bytes, *, is_last: bool) -> Message | None:
-        if self._request is not None or self._context_id not in (None, context_id) or context_id not in self._contexts:
+        if (
+            self._request is not None
+            or self._context_id not in (None, context_id)
+            or context_id not in self._contexts
+        ):
             raise _WrongError
         self._context_id, self._encoded = context_id, self._encoded + content
         if len(self._encoded) > _LARGEST_COMMAND_BYTES:
@@ -86,10 +93,17 @@ class _Reading:
         if wire.number_in(command, wire.COMMAND_FIELD) == _CANCEL_RQ:
             self._begin()
             return None
-        if len(command.get(wire.MESSAGE_ID, b"")) != 2 or wire.number_in(command, wire.COMMAND_FIELD) & _RESPONSE:
+        if (
+            len(command.get(wire.MESSAGE_ID, b"")) != 2
+            or wire.number_in(command, wire.COMMAND_FIELD) & _RESPONSE
+        ):
             raise _WrongError
         self._request = command
-        return self._complete() if wire.number_in(command, wire.DATA_SET_TYPE) == wire.NO_DATA_SET else None
+        return (
+            self._complete()
+            if wire.number_in(command, wire.DATA_SET_TYPE) == wire.NO_DATA_SET
+            else None
+        )
 
     def _complete(self) -> Message:
         assert self._context_id is not None

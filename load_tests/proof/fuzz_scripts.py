@@ -1,4 +1,7 @@
-"""Associations for the fuzz part: valid ones from a seed, and what `fuzz_mutations` makes of them."""
+"""Associations for the fuzz part.
+
+Valid ones from a seed, and what `fuzz_mutations` makes of them.
+"""
 
 from __future__ import annotations
 
@@ -12,24 +15,46 @@ from load_tests import negotiation, wire
 from load_tests.proof.fuzz_mutations import spoil, spoil_stream
 from load_tests.proof.fuzz_objects import EXPLICIT, IMPLICIT, JPEG, data_set
 
-_CR, _DX, _SC = "1.2.840.10008.5.1.4.1.1.1", "1.2.840.10008.5.1.4.1.1.1.1", "1.2.840.10008.5.1.4.1.1.7"
+_CR, _DX, _SC = (
+    "1.2.840.10008.5.1.4.1.1.1",
+    "1.2.840.10008.5.1.4.1.1.1.1",
+    "1.2.840.10008.5.1.4.1.1.7",
+)
 _VERIFICATION = "1.2.840.10008.1.1"
-KINDS = ((_DX, EXPLICIT), (_DX, IMPLICIT), (_CR, EXPLICIT), (_SC, EXPLICIT), (_DX, JPEG), (_VERIFICATION, IMPLICIT))
+KINDS = (
+    (_DX, EXPLICIT),
+    (_DX, IMPLICIT),
+    (_CR, EXPLICIT),
+    (_SC, EXPLICIT),
+    (_DX, JPEG),
+    (_VERIFICATION, IMPLICIT),
+)
 _STORED = (1, 1, 3, 5, 7, 9)  # contexts of `negotiation.request`, in the order of KINDS
 _ECHO_CONTEXT = 11
 _CANCEL_RQ = 0x0FFF
 _FIND_RQ = 0x0020
 
-RELEASE, ABORT = struct.pack(">BxLxxxx", wire.RELEASE_RQ, 4), struct.pack(">BxLxxBB", wire.ABORT, 4, 0, 0)
+RELEASE, ABORT = (
+    struct.pack(">BxLxxxx", wire.RELEASE_RQ, 4),
+    struct.pack(">BxLxxBB", wire.ABORT, 4, 0, 0),
+)
 _ENDINGS = (RELEASE, RELEASE, ABORT, b"")
 _FRAGMENTS = (12, 100, 4_090, 16_378, 131_066, 1_048_570)
 _WHOLE = 1 << 30
-_SHARE_VALID, _SHARE_SPOILT_CONTENT, _SHARE_SPOILT_REQUEST, _SHARE_DRIBBLED, _SHARE_RESET = 0.1, 0.5, 0.1, 0.1, 0.15
+_SHARE_VALID, _SHARE_SPOILT_CONTENT, _SHARE_SPOILT_REQUEST, _SHARE_DRIBBLED, _SHARE_RESET = (
+    0.1,
+    0.5,
+    0.1,
+    0.1,
+    0.15,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """What a peer sends: the A-ASSOCIATE-RQ, then turns. `is_valid`: after each turn comes one response, before the next turn.
+    """What a peer sends: the A-ASSOCIATE-RQ, then turns.
+
+    `is_valid`: after each turn comes one response, before the next turn.
 
     `sends_bytes`: at most so many a call. `is_reset`: ends with RST in place of FIN.
     """
@@ -42,7 +67,10 @@ class Script:
 
     @property
     def stream(self) -> bytes:
-        """All that follows the A-ASSOCIATE-RQ, which is as long as its own Length field says: a spoilt one may have something behind it."""
+        """All that follows the A-ASSOCIATE-RQ, which is as long as its own Length field says.
+
+        A spoilt one may have something behind it.
+        """
         return self.request[6 + int.from_bytes(self.request[2:6], "big") :] + b"".join(self.turns)
 
 
@@ -52,16 +80,27 @@ def script(seed: int, number: int) -> Script:
     if chance.random() < _SHARE_VALID:
         return valid(seed, number)
     is_spoilt = chance.random() < _SHARE_SPOILT_CONTENT
-    pdus = [pdu for _ in range(chance.randint(1, 3)) for pdu in _message(chance, is_spoilt=is_spoilt)] + [chance.choice(_ENDINGS)]
+    pdus = [
+        pdu for _ in range(chance.randint(1, 3)) for pdu in _message(chance, is_spoilt=is_spoilt)
+    ] + [chance.choice(_ENDINGS)]
     stream = b"".join(pdus) if is_spoilt and chance.random() < 0.5 else spoil_stream(chance, pdus)
     request = spoil(chance, asked()) if chance.random() < _SHARE_SPOILT_REQUEST else asked()
     is_dribbled = chance.random() < _SHARE_DRIBBLED
     sends_bytes = chance.randint(1, 40) if is_dribbled else _WHOLE
-    return Script(request, (stream,), is_valid=False, sends_bytes=sends_bytes, is_reset=chance.random() < _SHARE_RESET)
+    return Script(
+        request,
+        (stream,),
+        is_valid=False,
+        sends_bytes=sends_bytes,
+        is_reset=chance.random() < _SHARE_RESET,
+    )
 
 
 def valid(seed: int, number: int) -> Script:
-    """Requests that PS3.7 and PS3.8 allow, each answered before the next one; sometimes the same object twice."""
+    """Requests that PS3.7 and PS3.8 allow, each answered before the next one.
+
+    Sometimes the same object twice.
+    """
     chance = random.Random(f"{seed} {number} valid")
     turns = [b"".join(_message(chance, is_spoilt=False)) for _ in range(chance.randint(1, 4))]
     turns += [chance.choice(turns)] if chance.random() < 0.3 else []
@@ -115,16 +154,23 @@ def _store(chance: random.Random, *, is_spoilt: bool) -> list[bytes]:
     if is_spoilt:
         command = spoil(chance, command) if chance.random() < 0.4 else command
         content = spoil(chance, content) if chance.random() < 0.8 else content
-    return _pdus(chance, context_id, command, is_command=True) + _pdus(chance, context_id, content, is_command=False)
+    return _pdus(chance, context_id, command, is_command=True) + _pdus(
+        chance, context_id, content, is_command=False
+    )
 
 
-def _pdus(chance: random.Random, context_id: int, content: bytes, *, is_command: bool) -> list[bytes]:
+def _pdus(
+    chance: random.Random, context_id: int, content: bytes, *, is_command: bool
+) -> list[bytes]:
     """P-DATA-TF PDUs of one to three PDVs; now and then the last PDV is empty."""
     size = chance.choice(_FRAGMENTS)
     size = max(size, len(content) // 50)
     parts = [content[begin : begin + size] for begin in range(0, len(content), size)] or [b""]
     parts += [b""] if chance.random() < 0.1 else []
-    items = [_pdv(context_id, part, is_command=is_command, is_last=number == len(parts)) for number, part in enumerate(parts, 1)]
+    items = [
+        _pdv(context_id, part, is_command=is_command, is_last=number == len(parts))
+        for number, part in enumerate(parts, 1)
+    ]
     return [_p_data(group) for group in _groups(chance, items)]
 
 

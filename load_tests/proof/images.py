@@ -1,4 +1,7 @@
-"""Small radiographs that are drawn and encoded once: a study that nobody has seen costs three replaced UIDs."""
+"""Small radiographs that are drawn and encoded once.
+
+A study that nobody has seen costs three replaced UIDs.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,13 @@ class Supply:
 
     def __init__(self, seed: int, views: Sequence[str] = ("PA", "AP"), pictures: int = 4) -> None:
         self._random = random.Random(seed)
-        self._studies = [[encode(phantom.make_instance(n, view, rows=_PIXELS, columns=_PIXELS)) for view in views] for n in range(pictures)]
+        self._studies = [
+            [
+                encode(phantom.make_instance(n, view, rows=_PIXELS, columns=_PIXELS))
+                for view in views
+            ]
+            for n in range(pictures)
+        ]
 
     def study(self) -> list[Image]:
         """The images of a study under new UIDs."""

@@ -12,7 +12,16 @@ from load_tests.proof.street import START_SECONDS, Street, wait_for
 
 _SUPERVISOR = "supervisor"
 # Children before their parents, so that none has to be waited for.
-ROLES = ("decode", "report", "triton-stub", "tritonserver", "listener", "api", "analyser", "dispatcher")
+ROLES = (
+    "decode",
+    "report",
+    "triton-stub",
+    "tritonserver",
+    "listener",
+    "api",
+    "analyser",
+    "dispatcher",
+)
 # The supervisor takes all others along, so it dies less often than they do.
 _SUPERVISOR_SHARE, _ONE_SUPERVISOR_IN, _TWO_AT_ONCE_SHARE = 0.1, 12, 0.2
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
@@ -31,14 +40,25 @@ def kills(plan: Plan, street: Street) -> Found:
         may_supervisor = killed[_SUPERVISOR] < wanted // _ONE_SUPERVISOR_IN
         killed.update(_kill(street, chance, may_supervisor=may_supervisor))
         if done // _TOLD_EVERY != killed.total() // _TOLD_EVERY:
-            plan.say(f"{killed.total()} kills, {len(street.router.books.acknowledged)} images acknowledged")
+            plan.say(
+                f"{killed.total()} kills, {len(street.router.books.acknowledged)} images acknowledged"
+            )
     return Found({"kills": dict(sorted(killed.items()))})
 
 
 def _await_load(street: Street) -> None:
-    """Until images are taken again: kills in a row only prolong the pauses of the supervisor, and then nothing is under load."""
-    acknowledged, deadline = len(street.router.books.acknowledged), time.monotonic() + _PATIENCE_SECONDS
-    while len(street.router.books.acknowledged) < acknowledged + _IMAGES_BETWEEN_KILLS and time.monotonic() < deadline:
+    """Until images are taken again.
+
+    Kills in a row only prolong the pauses of the supervisor, and then nothing is under load.
+    """
+    acknowledged, deadline = (
+        len(street.router.books.acknowledged),
+        time.monotonic() + _PATIENCE_SECONDS,
+    )
+    while (
+        len(street.router.books.acknowledged) < acknowledged + _IMAGES_BETWEEN_KILLS
+        and time.monotonic() < deadline
+    ):
         street.tend()
         pause(0.1)
 
@@ -71,4 +91,6 @@ def _victims(living: Mapping[int, str], chance: random.Random, count: int) -> di
     """Roles with equal chances, however many processes each has now; process id to role."""
     roles = sorted(set(living.values()))
     chosen = chance.sample(roles, min(count, len(roles)))
-    return {chance.choice([pid for pid, its in living.items() if its == role]): role for role in chosen}
+    return {
+        chance.choice([pid for pid, its in living.items() if its == role]): role for role in chosen
+    }

@@ -18,7 +18,10 @@ class Line:
         self._association: StorageScu | None = None
 
     def store(self, image: Image) -> str:
-        """The status of the answer in hexadecimal, or why there is none: then nobody knows what became of the image."""
+        """The status of the answer in hexadecimal, or why there is none.
+
+        Then nobody knows what became of the image.
+        """
         try:
             return f"0x{self._open(image).store(image.outgoing):04X}"
         except NotStored as reason:
@@ -31,6 +34,8 @@ class Line:
 
     def _open(self, image: Image) -> StorageScu:
         if self._association is None or not self._association.is_open:
-            self._association = StorageScu(self._peer, CALLING_AE_TITLE, [image.kind], _ANSWER_SECONDS)
+            self._association = StorageScu(
+                self._peer, CALLING_AE_TITLE, [image.kind], _ANSWER_SECONDS
+            )
             self._association.associate()
         return self._association

@@ -1,4 +1,7 @@
-"""listener_disk: the archive's small file system is full again and again; who sends is told, stays associated, and goes on after."""
+"""listener_disk: the archive's small file system is full again and again.
+
+Who sends is told, stays associated, and goes on after.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ from load_tests.storage_scu import SUCCESS, NotStored, StorageScu
 
 _MIB = 1 << 20
 _STEP_MIB, _TIMES_FULL, _SHORT_TIMES_FULL = 16, 10, 2
-# 0: the file system itself refuses (ENOSPC), in the middle of an object too; otherwise Hilum does before it comes to that.
+# 0: the file system itself refuses (ENOSPC), in the middle of an object too; otherwise Hilum does
+# before it comes to that.
 _RESERVES_BYTES = (0, 2 * _MIB)
 _LANES, _REFUSALS_A_LANE, _AGAIN_SECONDS = 4, 10, 0.02
 _OUT_OF_RESOURCES = 0xA700  # PS3.4 B.2.3
@@ -58,7 +62,10 @@ class Lane:
 
     def first_stored(self, since: float) -> float:
         """When the first object after this moment was acknowledged; infinity: none was."""
-        return min((at for at, status in self.answers if at > since and status == SUCCESS), default=float("inf"))
+        return min(
+            (at for at, status in self.answers if at > since and status == SUCCESS),
+            default=float("inf"),
+        )
 
     def _draw(self, templates: Sequence[Template]) -> Outgoing:
         _, (outgoing,) = fresh_objects([self.chance.choice(templates)], self.chance)
@@ -89,22 +96,40 @@ def listener_disk(plan: Plan) -> Outcome:
     """Full ten times with and ten times without a reserve; the short form two times each."""
     if not may_mount():
         return Outcome(left_out="needs the right to mount a file system; run it as root")
-    return fill_disks(plan.folder, plan.seed, int(plan.of(_TIMES_FULL, _SHORT_TIMES_FULL)), plan.say)
+    return fill_disks(
+        plan.folder, plan.seed, int(plan.of(_TIMES_FULL, _SHORT_TIMES_FULL)), plan.say
+    )
 
 
 def fill_disks(folder: Path, seed: int, times: int, say: Callable[[str], None]) -> Outcome:
     """So many times for each reserve."""
     try:
-        found = [_filled(folder / f"reserve-{reserve}", random.Random(seed), reserve, times, say) for reserve in _RESERVES_BYTES]
+        found = [
+            _filled(folder / f"reserve-{reserve}", random.Random(seed), reserve, times, say)
+            for reserve in _RESERVES_BYTES
+        ]
     except NotQuiet as error:
-        return Outcome(goals=(Goal("listeners that did not come to rest", 1, "listeners", 0),), problems=(str(error),))
+        return Outcome(
+            goals=(Goal("listeners that did not come to rest", 1, "listeners", 0),),
+            problems=(str(error),),
+        )
     return _outcome(found, times)
 
 
-def _filled(folder: Path, chance: random.Random, reserve_bytes: int, times: int, say: Callable[[str], None]) -> Filled:
-    archive, templates, objects, over = folder / "state/archive", drawn(), Objects(), threading.Event()
+def _filled(
+    folder: Path, chance: random.Random, reserve_bytes: int, times: int, say: Callable[[str], None]
+) -> Filled:
+    archive, templates, objects, over = (
+        folder / "state/archive",
+        drawn(),
+        Objects(),
+        threading.Event(),
+    )
     lanes = [Lane(random.Random(chance.getrandbits(64)), objects) for _ in range(_LANES)]
-    with small_disk(archive, _STEP_MIB), Listeners(folder, 1, reserve_bytes=reserve_bytes, reject_bytes=0) as listeners:
+    with (
+        small_disk(archive, _STEP_MIB),
+        Listeners(folder, 1, reserve_bytes=reserve_bytes, reject_bytes=0) as listeners,
+    ):
         with ThreadPoolExecutor(_LANES) as pool:
             serving = [pool.submit(lane.serve, listeners.port, templates, over) for lane in lanes]
             recoveries = _fill_and_enlarge(archive, lanes, times, over, say)
@@ -114,10 +139,22 @@ def _filled(folder: Path, chance: random.Random, reserve_bytes: int, times: int,
         auditor = Auditor(archive, listeners.settings.ledger_url, objects)
         auditor.audit()
         answers = Counter(f"0x{status:04X}" for lane in lanes for _, status in lane.answers)
-        return Filled(answers, recoveries, [lane.failure for lane in lanes if lane.failure], auditor, listeners.failures())
+        return Filled(
+            answers,
+            recoveries,
+            [lane.failure for lane in lanes if lane.failure],
+            auditor,
+            listeners.failures(),
+        )
 
 
-def _fill_and_enlarge(archive: Path, lanes: Sequence[Lane], times: int, over: threading.Event, say: Callable[[str], None]) -> list[float]:
+def _fill_and_enlarge(
+    archive: Path,
+    lanes: Sequence[Lane],
+    times: int,
+    over: threading.Event,
+    say: Callable[[str], None],
+) -> list[float]:
     """Seconds from each time that there was room until the last lane had stored an object."""
     since, recoveries = 0.0, []
     try:
@@ -134,8 +171,14 @@ def _fill_and_enlarge(archive: Path, lanes: Sequence[Lane], times: int, over: th
 
 
 def _await_each(lanes: Sequence[Lane], status: int, count: int, since: float) -> None:
-    """So many answers of this kind in every lane whose association is still there. Raises NotQuiet."""
-    wait_until(lambda: all(bool(lane.failure) or lane.count(status, since) >= count for lane in lanes), f"answers 0x{status:04X}")
+    """So many answers of this kind in every lane whose association is still there.
+
+    Raises NotQuiet.
+    """
+    wait_until(
+        lambda: all(bool(lane.failure) or lane.count(status, since) >= count for lane in lanes),
+        f"answers 0x{status:04X}",
+    )
 
 
 def _outcome(found: Sequence[Filled], times: int) -> Outcome:
@@ -152,10 +195,21 @@ def _outcome(found: Sequence[Filled], times: int) -> Outcome:
     others = answers.total() - answers["0x0000"] - answers["0xA700"]
     goals = [
         Goal("times that it was full", len(recoveries), "times", times * len(found), at_most=False),
-        Goal("answers 0xA700", answers["0xA700"], "answers", len(recoveries) * _LANES * _REFUSALS_A_LANE, at_most=False),
+        Goal(
+            "answers 0xA700",
+            answers["0xA700"],
+            "answers",
+            len(recoveries) * _LANES * _REFUSALS_A_LANE,
+            at_most=False,
+        ),
         Goal("other answers than 0x0000 and 0xA700", others, "answers", 0),
         Goal("associations lost", len(lost), "associations", 0),
-        Goal("room to the first object stored, slowest association", max(recoveries, default=float("inf")), "s", _MAXIMUM_SECONDS),
+        Goal(
+            "room to the first object stored, slowest association",
+            max(recoveries, default=float("inf")),
+            "s",
+            _MAXIMUM_SECONDS,
+        ),
         *_summed(found),
         Goal("errors in the listeners' logs", len(failures), "lines", 0),
     ]
@@ -166,4 +220,7 @@ def _outcome(found: Sequence[Filled], times: int) -> Outcome:
 def _summed(found: Sequence[Filled]) -> list[Goal]:
     """The goals of all audits together."""
     together = zip(*(each.auditor.broken.goals() for each in found), strict=True)
-    return [Goal(same[0].name, sum(goal.value for goal in same), same[0].unit, same[0].goal) for same in together]
+    return [
+        Goal(same[0].name, sum(goal.value for goal in same), same[0].unit, same[0].goal)
+        for same in together
+    ]

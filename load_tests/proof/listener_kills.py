@@ -1,4 +1,7 @@
-"""listener: kill -9 of listener processes at random moments, while storescu sends; after each the bytes, the names and the rows."""
+"""listener: kill -9 of listener processes at random moments, while storescu sends.
+
+After each the bytes, the names and the rows.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ _SHOWN = 10
 
 @dataclass(slots=True)
 class Tally:
-    """What all rounds together came to. `kills`: moments; `killed`: how many processes died at each."""
+    """What all rounds together came to.
+
+    `kills`: moments; `killed`: how many processes died at each.
+    """
 
     kills: int = 0
     killed: Counter[int] = field(default_factory=Counter)
@@ -48,7 +54,13 @@ class Tally:
             "without_their_place_at_a_kill": auditor.left.without_place,
         }
         self.figures.update(counts)
-        add_goals(self.goals, (*auditor.broken.goals(), Goal("errors in the listeners' logs", len(failures), "lines", 0)))
+        add_goals(
+            self.goals,
+            (
+                *auditor.broken.goals(),
+                Goal("errors in the listeners' logs", len(failures), "lines", 0),
+            ),
+        )
         self.problems += [line[:300] for line in (*auditor.broken.examples(), *failures[:_SHOWN])]
 
     def outcome(self, wanted: int) -> Outcome:
@@ -76,7 +88,13 @@ def kill_listeners(folder: Path, seed: int, wanted: int, say: Callable[[str], No
     chance, tally, templates = random.Random(seed), Tally(), drawn()
     while tally.kills < wanted and not tally.problems:
         try:
-            _round(folder / str(tally.kills), chance, tally, templates, min(wanted, tally.kills + _KILLS_A_ROUND))
+            _round(
+                folder / str(tally.kills),
+                chance,
+                tally,
+                templates,
+                min(wanted, tally.kills + _KILLS_A_ROUND),
+            )
         except NotQuiet as error:
             tally.restless += 1
             tally.problems.append(str(error))
@@ -84,7 +102,9 @@ def kill_listeners(folder: Path, seed: int, wanted: int, say: Callable[[str], No
     return tally.outcome(wanted)
 
 
-def _round(folder: Path, chance: random.Random, tally: Tally, templates: Sequence[Template], until: int) -> None:
+def _round(
+    folder: Path, chance: random.Random, tally: Tally, templates: Sequence[Template], until: int
+) -> None:
     """An archive of its own; deleted when nothing was wrong with it."""
     outbox = Outbox(folder / "out", templates, random.Random(chance.getrandbits(64)))
     with Listeners(folder, _PROCESSES) as listeners, Senders(listeners.port, outbox) as senders:
@@ -97,7 +117,9 @@ def _round(folder: Path, chance: random.Random, tally: Tally, templates: Sequenc
         shutil.rmtree(folder)
 
 
-def _cycle(listeners: Listeners, senders: Senders, auditor: Auditor, chance: random.Random, tally: Tally) -> None:
+def _cycle(
+    listeners: Listeners, senders: Senders, auditor: Auditor, chance: random.Random, tally: Tally
+) -> None:
     """Senders wait in the socket's queue while nobody accepts, and end when they are served by those that follow."""
     listeners.wait_until_listening()
     senders.begin()

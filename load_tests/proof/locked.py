@@ -23,13 +23,20 @@ def ledger_locked(plan: Plan, street: Street) -> Found:
         plan.say(f"the ledger is locked for {seconds:g} s")
         pause(seconds)
     street.fault()
-    return Found({"seconds_locked": seconds, "images_acknowledged_while_locked": len(street.router.books.acknowledged) - before})
+    return Found(
+        {
+            "seconds_locked": seconds,
+            "images_acknowledged_while_locked": len(street.router.books.acknowledged) - before,
+        }
+    )
 
 
 @contextlib.contextmanager
 def write_lock(ledger: Path) -> Iterator[None]:
     """Hold BEGIN IMMEDIATE, as a backup tool or a forgotten shell would."""
-    with contextlib.closing(sqlite3.connect(ledger, timeout=30, isolation_level=None)) as connection:
+    with contextlib.closing(
+        sqlite3.connect(ledger, timeout=30, isolation_level=None)
+    ) as connection:
         connection.execute("BEGIN IMMEDIATE")
         yield
         connection.execute("ROLLBACK")

@@ -1,4 +1,7 @@
-"""pacs_down and pacs_times_out: a receiver that is away, and one that takes reports and never answers."""
+"""pacs_down and pacs_times_out.
+
+A receiver that is away, and one that takes reports and never answers.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +26,24 @@ def pacs_down(plan: Plan, street: Street) -> Found:
 
 
 def pacs_times_out(plan: Plan, street: Street) -> Found:
-    """Takes reports for 30 s, in the short form for 5, and answers nothing: they come again, the same bytes under the same UID."""
+    """Takes reports for 30 s, in the short form for 5, and answers nothing.
+
+    They come again, the same bytes under the same UID.
+    """
     seconds, before = plan.of(30, 5), street.pacs.arrivals.repeated
     street.begin()
     plan.say(f"the PACS takes reports and does not answer for {seconds:g} s")
     street.pacs.behave("silent")
     pause(seconds)
     _recover(street)
-    wait_for(lambda: street.pacs.arrivals.repeated > before, _BACK_SECONDS, "a report that comes again")
+    wait_for(
+        lambda: street.pacs.arrivals.repeated > before, _BACK_SECONDS, "a report that comes again"
+    )
     repeated = street.pacs.arrivals.repeated - before
-    return Found({"seconds_silent": seconds}, (Goal("reports that came again", repeated, "reports", 1, at_most=False),))
+    return Found(
+        {"seconds_silent": seconds},
+        (Goal("reports that came again", repeated, "reports", 1, at_most=False),),
+    )
 
 
 def _recover(street: Street) -> None:

@@ -21,7 +21,10 @@ from load_tests.tiny_release import Tiny
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where to work, with what, how hard: `is_short` means seconds instead of minutes. `say` takes progress."""
+    """Where to work, with what, how hard: `is_short` means seconds instead of minutes.
+
+    `say` takes progress.
+    """
 
     folder: Path
     tiny: Tiny
@@ -49,7 +52,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`fault` disturbs a street under load. `disk`: a folder of it, and of how many MiB its own file system is; that needs root."""
+    """`fault` disturbs a street under load.
+
+    `disk`: a folder of it, and of how many MiB its own file system is; that needs root.
+    """
 
     fault: Callable[[Plan, Street], Found]
     settings: Callable[[Path], Mapping[str, Mapping[str, Any]]] = lambda _: {}
@@ -60,7 +66,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """A part's figures and goals. `problems`: examples of what is wrong. `left_out`: why the part could not run here."""
+    """A part's figures and goals.
+
+    `problems`: examples of what is wrong. `left_out`: why the part could not run here.
+    """
 
     figures: Mapping[str, Any] = field(default_factory=dict)
     goals: tuple[Goal, ...] = ()
@@ -74,7 +83,10 @@ class Outcome:
 
 
 def outcome_of(part: Part, plan: Plan) -> Outcome:
-    """Build the street, disturb it, judge. A street that does not come up, or not back, breaks a goal and not the proof."""
+    """Build the street, disturb it, judge.
+
+    A street that does not come up, or not back, breaks a goal and not the proof.
+    """
     if part.disk is not None and not may_mount():
         return Outcome(left_out="needs the right to mount a file system; run it as root")
     with ExitStack() as stack:
@@ -82,7 +94,14 @@ def outcome_of(part: Part, plan: Plan) -> Outcome:
             if part.disk is not None:
                 stack.enter_context(small_disk(plan.folder / part.disk[0], part.disk[1]))
             sections = part.settings(plan.folder)
-            street = Street(plan.folder, plan.tiny, part.load, seed=plan.seed, timeout_seconds=part.timeout_seconds, **sections)
+            street = Street(
+                plan.folder,
+                plan.tiny,
+                part.load,
+                seed=plan.seed,
+                timeout_seconds=part.timeout_seconds,
+                **sections,
+            )
             return conclude(plan, stack.enter_context(street), part.fault(plan, street))
         except (NotQuiet, HilumEnded) as error:
             return Outcome(goals=(_unrest(1),), problems=(str(error),))
@@ -93,9 +112,17 @@ def conclude(plan: Plan, street: Street, *found: Found) -> Outcome:
     plan.say("the faults are over; draining")
     recovery, unrest = _drained(street)
     verdict = street.verdict()
-    figures = {name: value for each in found for name, value in each.figures.items()} | _figures(street, recovery)
-    goals = (*verdict.goals(), _unrest(len(unrest)), *(goal for each in found for goal in each.goals))
-    return Outcome({**figures, "repeated_reports": verdict.repeated}, goals, (*unrest, *verdict.examples()))
+    figures = {name: value for each in found for name, value in each.figures.items()} | _figures(
+        street, recovery
+    )
+    goals = (
+        *verdict.goals(),
+        _unrest(len(unrest)),
+        *(goal for each in found for goal in each.goals),
+    )
+    return Outcome(
+        {**figures, "repeated_reports": verdict.repeated}, goals, (*unrest, *verdict.examples())
+    )
 
 
 def _figures(street: Street, recovery: float | None) -> dict[str, Any]:
@@ -114,7 +141,10 @@ def _figures(street: Street, recovery: float | None) -> dict[str, Any]:
 
 
 def _drained(street: Street) -> tuple[float | None, list[str]]:
-    """Seconds from the last fault to rest; where there is no rest, what is unfinished, and the verdict counts it anyway."""
+    """Seconds from the last fault to rest.
+
+    Where there is no rest, what is unfinished, and the verdict counts it anyway.
+    """
     try:
         return street.drain(), []
     except NotQuiet as error:

@@ -1,7 +1,11 @@
-"""power: the machine of two loaded listeners loses its power, again and again; when it is back, what was acknowledged is there.
+"""power: the machine of two loaded listeners loses its power, again and again.
 
-Archive and ledger lie on a file system of their own, whose journal is ended at a random moment: what was not on its disk by then is gone,
-as after a power cut, but for what the disk itself holds in a cache and was not told to write. Listeners stand still from that moment on.
+When it is back, what was acknowledged is there.
+
+Archive and ledger lie on a file system of their own, whose journal is ended at a random moment:
+what was not on its disk by then is gone,
+as after a power cut, but for what the disk itself holds in a cache and was not told to write.
+Listeners stand still from that moment on.
 """
 
 from __future__ import annotations
@@ -31,8 +35,21 @@ _DISK_MIB = 2048
 _PROCESSES = 2
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
 _SHOWN = 10
-_SIDES = (64, 64, 64, 128, 128, 256, 768, 1600)  # pixels: with one of 5 MB, most of which direct I/O takes
-WAYS: Final[Mapping[str, Mapping[str, object]]] = {"auto": {}, "twice": {"name_sync": "twice"}, "direct I/O": {"direct_io": True}}
+_SIDES = (
+    64,
+    64,
+    64,
+    128,
+    128,
+    256,
+    768,
+    1600,
+)  # pixels: with one of 5 MB, most of which direct I/O takes
+WAYS: Final[Mapping[str, Mapping[str, object]]] = {
+    "auto": {},
+    "twice": {"name_sync": "twice"},
+    "direct I/O": {"direct_io": True},
+}
 """Settings of `receive`, by their name."""
 
 
@@ -82,11 +99,21 @@ def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) 
         while tally.cuts[condition] < share and not tally.problems:
             until = min(share, tally.cuts[condition] + _CUTS_A_ROUND)
             try:
-                _round(folder / f"{kind}-{number}-{tally.cuts[condition]}", kind, way, chance, tally, templates, until)
+                _round(
+                    folder / f"{kind}-{number}-{tally.cuts[condition]}",
+                    kind,
+                    way,
+                    chance,
+                    tally,
+                    templates,
+                    until,
+                )
             except NotQuiet as error:
                 tally.restless += 1
                 tally.problems.append(str(error))
-            say(f"{condition}: {tally.cuts[condition]} cuts, {tally.figures['objects_acknowledged']} objects acknowledged in all")
+            say(
+                f"{condition}: {tally.cuts[condition]} cuts, {tally.figures['objects_acknowledged']} objects acknowledged in all"
+            )
     return tally.outcome(wanted)
 
 
@@ -94,7 +121,15 @@ def _condition(kind: str, way: str) -> str:
     return f"{kind}, {way}"
 
 
-def _round(folder: Path, kind: str, way: str, chance: random.Random, tally: Tally, templates: Sequence[Template], until: int) -> None:
+def _round(
+    folder: Path,
+    kind: str,
+    way: str,
+    chance: random.Random,
+    tally: Tally,
+    templates: Sequence[Template],
+    until: int,
+) -> None:
     """A disk of its own; deleted when nothing was wrong with it."""
     condition = _condition(kind, way)
     outbox = Outbox(folder / "out", templates, random.Random(chance.getrandbits(64)))
@@ -111,11 +146,15 @@ def _round(folder: Path, kind: str, way: str, chance: random.Random, tally: Tall
         shutil.rmtree(folder)
 
 
-def _cycle(disk: PowerDisk, listeners: Listeners, senders: Senders, auditor: Auditor, chance: random.Random) -> None:
+def _cycle(
+    disk: PowerDisk, listeners: Listeners, senders: Senders, auditor: Auditor, chance: random.Random
+) -> None:
     listeners.wait_until_listening()
     senders.begin()
     pause(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS))
-    listeners.halt()  # a machine without power acknowledges nothing: what a sync says behind the cut must reach nobody
+    # a machine without power acknowledges nothing: what a sync says behind the cut must reach
+    # nobody
+    listeners.halt()
     disk.cut()
     listeners.kill(listeners.indices)
     disk.restore()

@@ -1,4 +1,7 @@
-"""A file system of its own with a journal, whose power can be cut: what it has not written to its disk by then was never there."""
+"""A file system of its own with a journal, whose power can be cut.
+
+What it has not written to its disk by then was never there.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-# EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN, _IOR('X', 125, __u32), with *_GOING_FLAGS_NOLOGFLUSH: how xfstests simulates a crash.
+# EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN, _IOR('X', 125, __u32), with *_GOING_FLAGS_NOLOGFLUSH: how
+# xfstests simulates a crash.
 _SHUT_DOWN: Final = 0x8004587D
 _WITHOUT_ITS_LOG: Final = struct.pack("I", 2)
 _MAKE: Final = {"ext4": ("mkfs.ext4", "-q", "-E", "nodiscard"), "xfs": ("mkfs.xfs", "-q", "-K")}
@@ -25,7 +29,10 @@ def kinds() -> list[str]:
 
 
 class PowerDisk:
-    """Mounted on `folder` inside a `with` block. For root; raises CalledProcessError where it cannot be made or mounted."""
+    """Mounted on `folder` inside a `with` block.
+
+    For root; raises CalledProcessError where it cannot be made or mounted.
+    """
 
     def __init__(self, kind: str, folder: Path, mib: int, options: Sequence[str] = ()) -> None:
         """`options`: more, for mkfs."""
@@ -41,7 +48,12 @@ class PowerDisk:
         self._mount()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Unmount it for good."""
         self._unmount()
         self._image.unlink()
@@ -55,7 +67,10 @@ class PowerDisk:
             os.close(descriptor)
 
     def restore(self) -> None:
-        """Power again: what its journal says is done, as after any crash. Nobody may hold a file of it."""
+        """Power again: what its journal says is done, as after any crash.
+
+        Nobody may hold a file of it.
+        """
         self._unmount()
         self._mount()
 

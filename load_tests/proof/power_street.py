@@ -1,6 +1,9 @@
-"""power_street: the machine of a whole street loses its power, again and again: all that was acknowledged is reported, and once only.
+"""power_street: the machine of a whole street loses its power, again and again.
 
-Received files, readings, results and documents lie on a file system of their own, as in `power`. The PACS is another machine: what it was
+All that was acknowledged is reported, and once only.
+
+Received files, readings, results and documents lie on a file system of their own, as in `power`.
+The PACS is another machine: what it was
 sent it keeps, and a document that is sent again after a cut must have the bytes that it had before.
 """
 
@@ -23,7 +26,8 @@ from load_tests.serving import HilumEnded
 
 _CUTS, _SHORT_CUTS = 15, 1
 _DISK_MIB: Final = 1024
-# Of load before a cut. Leases of the former life end ten seconds after a start: without waiting for that no cut would meet a delivery.
+# Of load before a cut. Leases of the former life end ten seconds after a start: without waiting for
+# that no cut would meet a delivery.
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.0, 3.0
 _REPORTING_SHARE, _REPORT_SECONDS = 0.6, 60.0
 _ENDING_SECONDS = 20.0
@@ -38,15 +42,24 @@ def power_street(plan: Plan) -> Outcome:
         return Outcome(left_out="needs mkfs.ext4 and mkfs.xfs")
     outcomes = {kind: _on(kind, plan) for kind in wanted}
     goals = [
-        Goal(f"{kind}: {goal.name}", goal.value, goal.unit, goal.goal, goal.at_most) for kind, its in outcomes.items() for goal in its.goals
+        Goal(f"{kind}: {goal.name}", goal.value, goal.unit, goal.goal, goal.at_most)
+        for kind, its in outcomes.items()
+        for goal in its.goals
     ]
     problems = [f"{kind}: {problem}" for kind, its in outcomes.items() for problem in its.problems]
     summed = {
-        name: sum(its.figures.get(name, 0) for its in outcomes.values()) for name in ("studies", "images_acknowledged", "repeated_reports")
+        name: sum(its.figures.get(name, 0) for its in outcomes.values())
+        for name in ("studies", "images_acknowledged", "repeated_reports")
     }
     cuts = {kind: its.figures.get("cuts", 0) for kind, its in outcomes.items()}
     return Outcome(
-        {"cuts": cuts, **summed, "by_file_system": {kind: its.figures for kind, its in outcomes.items()}}, tuple(goals), tuple(problems)
+        {
+            "cuts": cuts,
+            **summed,
+            "by_file_system": {kind: its.figures for kind, its in outcomes.items()},
+        },
+        tuple(goals),
+        tuple(problems),
     )
 
 
@@ -55,10 +68,15 @@ def _on(kind: str, plan: Plan) -> Outcome:
     with ExitStack() as stack:
         try:
             disk = stack.enter_context(PowerDisk(kind, folder / "state", _DISK_MIB))
-            street = stack.enter_context(Street(folder, plan.tiny, Load(), seed=plan.seed, pipeline=MANY_LAPSES["pipeline"]))
+            street = stack.enter_context(
+                Street(folder, plan.tiny, Load(), seed=plan.seed, pipeline=MANY_LAPSES["pipeline"])
+            )
             return conclude(plan, street, _cuts(plan, street, disk))
         except (NotQuiet, HilumEnded) as error:
-            return Outcome(goals=(Goal("streets that did not come to rest", 1, "streets", 0),), problems=(str(error),))
+            return Outcome(
+                goals=(Goal("streets that did not come to rest", 1, "streets", 0),),
+                problems=(str(error),),
+            )
 
 
 def _cuts(plan: Plan, street: Street, disk: PowerDisk) -> Found:
@@ -77,12 +95,16 @@ def _cut(street: Street, disk: PowerDisk, chance: random.Random) -> None:
     street.hilum.wait_until_ready(START_SECONDS)
     if chance.random() < _REPORTING_SHARE:
         before = street.pacs.arrivals.count()
-        wait_for(lambda: street.pacs.arrivals.count() > before, _REPORT_SECONDS, "a report after a cut")
+        wait_for(
+            lambda: street.pacs.arrivals.count() > before, _REPORT_SECONDS, "a report after a cut"
+        )
     pause(chance.uniform(_SHORTEST_SECONDS, _LONGEST_SECONDS))
     street.signal([street.hilum.pid], signal.SIGSTOP)  # it starts nobody now
     everyone = list(street.roles())
     street.signal(everyone, signal.SIGSTOP)
-    wait_for(lambda: all(map(stand_still, everyone)), _ENDING_SECONDS, "all processes to stand still")
+    wait_for(
+        lambda: all(map(stand_still, everyone)), _ENDING_SECONDS, "all processes to stand still"
+    )
     disk.cut()
     street.signal(everyone)
     wait_for(lambda: all(map(has_ended, everyone)), _ENDING_SECONDS, "all processes to end")

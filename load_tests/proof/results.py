@@ -40,7 +40,12 @@ def merge(path: Path, name: str, content: dict[str, Any]) -> None:
 
 def lines(goals: Sequence[Goal]) -> list[str]:
     """For a person, at most 80 columns."""
-    return [f"  {_holds(goal)}  {goal.name}: {goal.value:.3g} ({'<=' if goal.at_most else '>='} {goal.goal:g})"[:80] for goal in goals]
+    return [
+        f"  {_holds(goal)}  {goal.name}: {goal.value:.3g} ({'<=' if goal.at_most else '>='} {goal.goal:g})"[
+            :80
+        ]
+        for goal in goals
+    ]
 
 
 def _holds(goal: Goal) -> str:

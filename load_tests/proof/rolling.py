@@ -1,4 +1,7 @@
-"""rolling_restart: SIGTERM to `hilum serve` under load and a new start, as an upgrade does it; and SIGTERM to single processes."""
+"""rolling_restart: SIGTERM to `hilum serve` under load and a new start, as an upgrade does it.
+
+And SIGTERM to single processes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,9 @@ def rolling_restart(plan: Plan, street: Street) -> Found:
         _terminate(street, role)
         pause(2.0)
     slowest = Goal("slowest exit", max(seconds for seconds, _ in exits), "s", _EXIT_SECONDS)
-    failed = Goal("exits with another status than 0", sum(status != 0 for _, status in exits), "exits", 0)
+    failed = Goal(
+        "exits with another status than 0", sum(status != 0 for _, status in exits), "exits", 0
+    )
     return Found({"exit_seconds": [seconds for seconds, _ in exits]}, (slowest, failed))
 
 

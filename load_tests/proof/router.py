@@ -1,4 +1,7 @@
-"""A router: studies at a rate over a few associations; what is not answered with Success is sent again until it is."""
+"""A router: studies at a rate over a few associations.
+
+What is not answered with Success is sent again until it is.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,14 @@ class Load:
 
 
 class Router:
-    """Keeps `books`. Between its studies it waits while `is_held` says that enough are under way."""
+    """Keeps `books`.
 
-    def __init__(self, port: int, supply: Supply, load: Load, is_held: Callable[[], bool] = lambda: False) -> None:
+    Between its studies it waits while `is_held` says that enough are under way.
+    """
+
+    def __init__(
+        self, port: int, supply: Supply, load: Load, is_held: Callable[[], bool] = lambda: False
+    ) -> None:
         self.books = Books()
         self.begun = 0
         self._port, self._supply, self._is_held = port, supply, is_held
@@ -36,7 +44,9 @@ class Router:
         self._next_at, self._lock = time.monotonic(), threading.Lock()
         self._ending, self._giving_up = threading.Event(), threading.Event()
         self._left: int | None = None
-        self._threads = [threading.Thread(target=self._serve, daemon=True) for _ in range(load.associations)]
+        self._threads = [
+            threading.Thread(target=self._serve, daemon=True) for _ in range(load.associations)
+        ]
 
     def start(self, studies: int | None = None) -> None:
         """Begin, without end or with so many studies."""
@@ -45,12 +55,18 @@ class Router:
             thread.start()
 
     def finish(self, seconds: float) -> bool:
-        """Begin no more, and wait until everything begun is accepted. False: it was not within `seconds`, and is given up."""
+        """Begin no more, and wait until everything begun is accepted.
+
+        False: it was not within `seconds`, and is given up.
+        """
         self._ending.set()
         return self.wait(seconds)
 
     def wait(self, seconds: float) -> bool:
-        """Until all studies asked for are accepted; False: not within `seconds`, and the rest is given up."""
+        """Until all studies asked for are accepted.
+
+        False: not within `seconds`, and the rest is given up.
+        """
         end = time.monotonic() + seconds
         for thread in self._threads:
             thread.join(max(0.0, end - time.monotonic()))
@@ -78,7 +94,10 @@ class Router:
             if self._left == 0:
                 return None
             self._next_at = max(self._next_at, time.monotonic() - 1) + 1 / self._rate
-            if self._ending.wait(max(0.0, self._next_at - time.monotonic())) or self._is_stopped_while_held():
+            if (
+                self._ending.wait(max(0.0, self._next_at - time.monotonic()))
+                or self._is_stopped_while_held()
+            ):
                 return None
             self._left = None if self._left is None else self._left - 1
             self.begun += 1

@@ -17,7 +17,13 @@ _PAGE = bytes(4096)
 
 def may_mount() -> bool:
     """Whether this user may; a container's root may be forbidden it all the same."""
-    return os.geteuid() == 0 and subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode == 0
+    return (
+        os.geteuid() == 0
+        and subprocess.run(
+            ["unshare", "--mount", "true"], check=False, capture_output=True
+        ).returncode
+        == 0
+    )
 
 
 @contextlib.contextmanager

@@ -1,4 +1,7 @@
-"""soak: 20,000 studies as fast as the street takes them; memory over time, and whether the end is as quick as the beginning."""
+"""soak: 20,000 studies as fast as the street takes them.
+
+Memory over time, and whether the end is as quick as the beginning.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ from load_tests.proof.street import NotQuiet, Street
 LOAD = Load(rate=500.0, views=("PA",), associations=4, studies_per_association=50, outstanding=200)
 _SAMPLE_SECONDS, _SHORT_SAMPLE_SECONDS = 30.0, 2.0
 _STALLED_SECONDS = 300.0
-# Over the second half, where caches and pools are full; 20,000 studies are what a hospital takes in a month.
+# Over the second half, where caches and pools are full; 20,000 studies are what a hospital takes in
+# a month.
 _GROWTH_MIB_PER_1000 = 1.0
 
 Sample = dict[str, float]
@@ -27,7 +31,9 @@ def soak(plan: Plan, street: Street) -> Found:
     street.router.start(wanted)
     samples = _watched(plan, street, wanted)
     street.fault()
-    slopes = {role: slope(samples, role) for role in samples[-1] if role not in ("studies", "seconds")}
+    slopes = {
+        role: slope(samples, role) for role in samples[-1] if role not in ("studies", "seconds")
+    }
     figures = {
         "studies_per_second": round(wanted / (time.monotonic() - begin), 2),
         "ledger_mib": round(street.ledger.stat().st_size / 2**20, 1),
@@ -35,7 +41,10 @@ def soak(plan: Plan, street: Street) -> Found:
         "samples": samples,
         **_latencies(street),
     }
-    return Found(figures, () if plan.is_short else tuple(_growth_goal(role, slopes[role]) for role in sorted(slopes)))
+    return Found(
+        figures,
+        () if plan.is_short else tuple(_growth_goal(role, slopes[role]) for role in sorted(slopes)),
+    )
 
 
 def _growth_goal(role: str, rate: float) -> Goal:
@@ -54,7 +63,9 @@ def _watched(plan: Plan, street: Street, wanted: int) -> list[Sample]:
         last = reported
         if time.monotonic() - moved_at > _STALLED_SECONDS:
             raise NotQuiet(f"no report for {_STALLED_SECONDS:.0f} s at {reported} studies")
-        samples.append({"studies": reported, "seconds": round(time.monotonic() - begin, 1), **_memory(street)})
+        samples.append(
+            {"studies": reported, "seconds": round(time.monotonic() - begin, 1), **_memory(street)}
+        )
         plan.say(_progress(samples, wanted))
     return samples
 
@@ -71,8 +82,15 @@ def _progress(samples: Sequence[Sample], wanted: int) -> str:
 
 
 def slope(samples: Sequence[Sample], role: str) -> float:
-    """MiB per 1,000 studies over the second half, where caches and pools are full; least squares."""
-    points = [(sample["studies"] / 1000, sample[role]) for sample in samples[len(samples) // 2 :] if role in sample]
+    """MiB per 1,000 studies over the second half, where caches and pools are full.
+
+    Least squares.
+    """
+    points = [
+        (sample["studies"] / 1000, sample[role])
+        for sample in samples[len(samples) // 2 :]
+        if role in sample
+    ]
     if len({x for x, _ in points}) < 2:
         return 0.0
     return round(statistics.linear_regression(*zip(*points, strict=True)).slope, 2)

@@ -1,4 +1,7 @@
-"""One real street for one part of the proof: router, Hilum with the tiny release, PACS; and what a person would do to it."""
+"""One real street for one part of the proof.
+
+Router, Hilum with the tiny release, PACS; and what a person would do to it.
+"""
 
 from __future__ import annotations
 
@@ -53,14 +56,20 @@ class Street:
     ) -> None:
         (port,) = free_ports(1)
         self.folder, self.pacs = folder, Receiver(port)
-        self.hilum = Hilum(folder, {"pacs": _pacs(port, timeout_seconds)}, **_sections(tiny, sections))
+        self.hilum = Hilum(
+            folder, {"pacs": _pacs(port, timeout_seconds)}, **_sections(tiny, sections)
+        )
         self.archive = folder / "state/archive"
-        self.ledger_url = sections.get("ledger", {}).get("url") or f"sqlite:///{folder / 'state/ledger.sqlite'}"
+        self.ledger_url = (
+            sections.get("ledger", {}).get("url") or f"sqlite:///{folder / 'state/ledger.sqlite'}"
+        )
         self.starts, self.unasked_ends = 0, 0
         self.before: Sizes = {}
         self._last_fault_at = 0.0
         self._warm_up = Router(self.hilum.dicom_port, Supply(seed + 1), Load(rate=20.0))
-        self.router = Router(self.hilum.dicom_port, Supply(seed, load.views), load, lambda: self._is_held(load))
+        self.router = Router(
+            self.hilum.dicom_port, Supply(seed, load.views), load, lambda: self._is_held(load)
+        )
         self._stack = ExitStack()
 
     @property
@@ -79,7 +88,12 @@ class Street:
             self._stack = stack.pop_all()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         """Stop, however the block ended."""
         self._stack.close()
 
@@ -88,7 +102,9 @@ class Street:
         self.hilum.wait_until_ready(START_SECONDS)
         self._warm_up.start(_WARM_UP_STUDIES)
         if not self._warm_up.wait(START_SECONDS):
-            raise NotQuiet(f"the first studies were not accepted: {dict(self._warm_up.books.answers)}")
+            raise NotQuiet(
+                f"the first studies were not accepted: {dict(self._warm_up.books.answers)}"
+            )
         self.wait_until_quiet(START_SECONDS)
         self.before = self.sizes()
 
@@ -135,21 +151,36 @@ class Street:
         self._last_fault_at = time.monotonic()
 
     def kill_supervisor(self) -> None:
-        """The others notice and end, but for Triton's stubs, which the next start ends; systemd waits and starts it again."""
+        """The others notice and end, but for Triton's stubs, which the next start ends.
+
+        Systemd waits and starts it again.
+        """
         everyone = [pid for pid, role in self.roles().items() if role != _STUB]
         self.signal([self.hilum.pid])
-        wait_for(lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone), _ENDING_SECONDS, "all processes to end")
+        wait_for(
+            lambda: not any(Path(f"/proc/{pid}/exe").exists() for pid in everyone),
+            _ENDING_SECONDS,
+            "all processes to end",
+        )
         self.start()
 
     def drain(self, seconds: float = DRAIN_SECONDS) -> float:
-        """The router finishes and all work ends; seconds from the last fault until then. Raises NotQuiet."""
+        """The router finishes and all work ends; seconds from the last fault until then.
+
+        Raises NotQuiet.
+        """
         if not self.router.finish(seconds):
-            raise NotQuiet(f"not accepted within {seconds:.0f} s: {dict(self.router.books.answers)}\n{self.hilum.log_end()}")
+            raise NotQuiet(
+                f"not accepted within {seconds:.0f} s: {dict(self.router.books.answers)}\n{self.hilum.log_end()}"
+            )
         self.wait_until_quiet(seconds)
         return round(time.monotonic() - self._last_fault_at, 1)
 
     def wait_until_quiet(self, seconds: float) -> None:
-        """Until no row is open, no file waits for a row, and every acknowledged study has a report. Raises NotQuiet."""
+        """Until no row is open, no file waits for a row, and every acknowledged study has a report.
+
+        Raises NotQuiet.
+        """
         wait_for(self._is_quiet, seconds, lambda: f"quiet; still {self._unfinished()}")
 
     def _is_quiet(self) -> bool:
@@ -161,11 +192,17 @@ class Street:
         books = (self._warm_up.books, self.router.books)
         acknowledged = {uid: digest for each in books for uid, digest in each.acknowledged.items()}
         studies = {study: images for each in books for study, images in each.studies().items()}
-        return judge(acknowledged, studies, gather(self.ledger_url, self.archive, self.pacs.arrivals))
+        return judge(
+            acknowledged, studies, gather(self.ledger_url, self.archive, self.pacs.arrivals)
+        )
 
     def outstanding(self) -> int:
         """Acknowledged studies without a report."""
-        return len(self.router.books.images_of) + len(self._warm_up.books.images_of) - self.pacs.arrivals.count()
+        return (
+            len(self.router.books.images_of)
+            + len(self._warm_up.books.images_of)
+            - self.pacs.arrivals.count()
+        )
 
     def _is_held(self, load: Load) -> bool:
         return self.outstanding() >= load.outstanding
@@ -173,7 +210,11 @@ class Street:
     def _unfinished(self) -> str:
         """What is not done, in words; empty: nothing."""
         parts = [f"{count} {kind}" for kind, count in self._open_rows().items()]
-        parts += [f"{waiting} unindexed"] if (waiting := len(list(self.archive.glob("unindexed/*/*")))) else []
+        parts += (
+            [f"{waiting} unindexed"]
+            if (waiting := len(list(self.archive.glob("unindexed/*/*"))))
+            else []
+        )
         parts += [f"{studies} unreported"] if (studies := self.outstanding()) > 0 else []
         return ", ".join(parts)
 
@@ -187,12 +228,16 @@ class Street:
             engine.dispose()
 
 
-def wait_for(condition: Callable[[], object], seconds: float, what: str | Callable[[], str]) -> None:
+def wait_for(
+    condition: Callable[[], object], seconds: float, what: str | Callable[[], str]
+) -> None:
     """Until it holds. Raises NotQuiet."""
     end = time.monotonic() + seconds
     while not condition():
         if time.monotonic() > end:
-            raise NotQuiet(f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}")
+            raise NotQuiet(
+                f"not within {seconds:.0f} s: {what if isinstance(what, str) else what()}"
+            )
         time.sleep(_LOOK_SECONDS)
 
 
@@ -202,10 +247,16 @@ def _pacs(port: int, timeout_seconds: float) -> dict[str, Any]:
     return {**address, "accept_untrained": True, "timeout_seconds": timeout_seconds}
 
 
-def _sections(tiny: Tiny, sections: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def _sections(
+    tiny: Tiny, sections: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Mapping[str, Any]]:
     """Quick retries and a small decode pool; what a part asks for wins."""
     usual: dict[str, Mapping[str, Any]] = {
-        "models": {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
+        "models": {
+            "manifests": str(tiny.manifests_dir),
+            "built": str(tiny.built_dir),
+            "releases": [tiny.release.id],
+        },
         "studies": {"quiet_seconds": _QUIET_SECONDS},
         "pipeline": {"backoff_seconds": 0.5, "maximum_backoff_seconds": 2.0},
         "analyse": {"canary_seconds": 2.0, "decode_processes": 1, "deadline_seconds": 5.0},

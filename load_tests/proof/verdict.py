@@ -1,4 +1,7 @@
-"""The same question after every fault: is everything there that was acknowledged, once, unchanged, and nothing left lying?"""
+"""The same question after every fault.
+
+Is everything there that was acknowledged, once, unchanged, and nothing left lying?
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What is wrong, one line a case; all empty: nothing is. `repeated`: documents that came again with the same bytes, as they may."""
+    """What is wrong, one line a case; all empty: nothing is.
+
+    `repeated`: documents that came again with the same bytes, as they may.
+    """
 
     lost: tuple[str, ...]
     unreported: tuple[str, ...]
@@ -43,8 +49,13 @@ class Verdict:
         return [line for lines in kinds for line in lines[:_SHOWN]]
 
 
-def judge(acknowledged: Mapping[str, str], studies: Mapping[str, frozenset[str]], found: Evidence) -> Verdict:
-    """Hold what was found against what was acknowledged: SOP Instance UID to digest, and study to its images."""
+def judge(
+    acknowledged: Mapping[str, str], studies: Mapping[str, frozenset[str]], found: Evidence
+) -> Verdict:
+    """Hold what was found against what was acknowledged.
+
+    SOP Instance UID to digest, and study to its images.
+    """
     return Verdict(
         lost=tuple(_lost(acknowledged, found)),
         unreported=tuple(_unreported(studies, found)),
@@ -77,7 +88,11 @@ def _contradicting(found: Evidence) -> Iterable[str]:
     for study, reports in found.current.items():
         if len(reports) > 1:
             yield f"{study}: {len(reports)} current reports"
-        yield from (f"{report.sop_instance_uid}: came with other bytes than are stored" for report in reports if _differs(report))
+        yield from (
+            f"{report.sop_instance_uid}: came with other bytes than are stored"
+            for report in reports
+            if _differs(report)
+        )
 
 
 def _differs(report: Report) -> bool:

@@ -13,7 +13,9 @@ Sizes = dict[str, dict[str, float]]
 
 def sizes(root_pid: int) -> Sizes:
     """Role to `mib` (resident), `descriptors` and `processes`, of all that live below `root_pid`."""
-    found: defaultdict[str, dict[str, float]] = defaultdict(lambda: {"mib": 0.0, "descriptors": 0, "processes": 0})
+    found: defaultdict[str, dict[str, float]] = defaultdict(
+        lambda: {"mib": 0.0, "descriptors": 0, "processes": 0}
+    )
     for pid, role in accounting.roles(root_pid).items():
         process = accounting.read_process(pid)
         if process is not None:
@@ -31,6 +33,12 @@ def descriptors(pid: int) -> int:
         return 0
 
 
-def growth(before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+def growth(
+    before: Mapping[str, Mapping[str, float]], after: Mapping[str, Mapping[str, float]]
+) -> dict[str, float]:
     """MiB by which each role has grown that is there before and after."""
-    return {role: round(after[role]["mib"] - size["mib"], 1) for role, size in before.items() if role in after}
+    return {
+        role: round(after[role]["mib"] - size["mib"], 1)
+        for role, size in before.items()
+        if role in after
+    }

@@ -1,10 +1,13 @@
-"""Chest radiographs as models were trained on them: a DICOM data set in, a tensor out. Knows nothing of servers.
+"""Chest radiographs as models were trained on them: a DICOM data set in, a tensor out.
+
+Knows nothing of servers.
 
     from hilum_preprocessing import InputSpec, prepare
 
     tensor = prepare("pa.dcm", InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
 
-Importing this package loads nothing of it; each name loads its module when it is first asked for. So a listener, which uses
+Importing this package loads nothing of it; each name loads its module when it is first asked for.
+So a listener, which uses
 `structure` alone, loads no codec, and torch is loaded by `prepare`, `prepare_stored`, `prepare_array` and `Prepared` only.
 `decode` and `prepare` are functions here. Their modules bear the same names: `from hilum_preprocessing.prepare import prepare_stored`
 finds those, and `import hilum_preprocessing.prepare as name` binds the function.
@@ -26,7 +29,13 @@ if TYPE_CHECKING:
     from hilum_preprocessing.guard import admitted, check_tags, tag_flags
     from hilum_preprocessing.header import PixelHeader
     from hilum_preprocessing.level_doubts import level_flags
-    from hilum_preprocessing.pixel_guard import PixelLimits, PixelStatistics, check_pixels, look, pixel_flags
+    from hilum_preprocessing.pixel_guard import (
+        PixelLimits,
+        PixelStatistics,
+        check_pixels,
+        look,
+        pixel_flags,
+    )
     from hilum_preprocessing.prepare import Prepared, prepare, prepare_array, prepare_stored
     from hilum_preprocessing.recipes import RECIPES
     from hilum_preprocessing.spec import InputSpec
@@ -76,7 +85,9 @@ _MODULES = MappingProxyType(
         **dict.fromkeys(("admitted", "check_tags", "tag_flags"), "guard"),
         "PixelHeader": "header",
         "level_flags": "level_doubts",
-        **dict.fromkeys(("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"),
+        **dict.fromkeys(
+            ("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"
+        ),
         **dict.fromkeys(("Prepared", "prepare", "prepare_array", "prepare_stored"), "prepare"),
         "RECIPES": "recipes",
         "InputSpec": "spec",
@@ -95,7 +106,10 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - PEP 562
 
 
 class _Package(ModuleType):
-    """Python binds a module here once it is loaded: `decode` and `prepare` stay the functions all the same."""
+    """Python binds a module here once it is loaded.
+
+    `decode` and `prepare` stay the functions all the same.
+    """
 
     def __setattr__(self, name: str, value: object) -> None:
         if not (name in _MODULES and isinstance(value, ModuleType)):

@@ -1,7 +1,9 @@
 """The matrix of a resize along one axis, cut into blocks of one shape, so that a single batched product does the whole axis.
 
-A row of the matrix needs few samples of the input, and those of neighbouring rows overlap. A block makes eight samples of the output
-from one window of the input; all windows are equally long, and each begins `stride` samples after the one before. That costs some
+A row of the matrix needs few samples of the input, and those of neighbouring rows overlap. A block
+makes eight samples of the output
+from one window of the input; all windows are equally long, and each begins `stride` samples after
+the one before. That costs some
 multiplications by zero and saves hundreds of calls; a dense product would do 15 times the work.
 """
 
@@ -28,7 +30,8 @@ Arithmetic = Literal["float", "fp16", "pillow"]
 _GROUP = 8
 _EXACT_FLOAT32 = 1 << 24
 _HIGHEST_LEVEL = 255
-# Shapes come from outside and may all differ. One matrix from 2500 to 224 takes 90 KB, the longest possible one 3 MB.
+# Shapes come from outside and may all differ. One matrix from 2500 to 224 takes 90 KB, the longest
+# possible one 3 MB.
 _CACHE_BYTES = 32 << 20
 
 
@@ -37,7 +40,8 @@ class Bands:
     """`weights` (blocks, 8, window); window b begins at sample `start + b * stride`.
 
     `before` and `after` zeros must stand around the input, because the outer windows reach beyond it. `sums` (n_out,) float32: the sum of
-    each row of the whole matrix, which a resizer that sees 0 beyond the border leaves below 1. `whole_parts` 0, or weights are whole
+    each row of the whole matrix, which a resizer that sees 0 beyond the border leaves below 1.
+    `whole_parts` 0, or weights are whole
     numbers: 1 in one float64; 2 in two float32 halves, then there are 16 rows.
     """
 
@@ -60,14 +64,22 @@ class Bands:
         return self.weights.nbytes + self.sums.nbytes
 
     def windows(self, samples: Tensor) -> Tensor:
-        """(blocks, window, lines), a view of `samples` (lines, before + length + after): what the blocks are multiplied with."""
+        """(blocks, window, lines), a view of `samples` (lines, before + length + after).
+
+        What the blocks are multiplied with.
+        """
         blocks, _, window = self.weights.shape
         offset = samples.storage_offset() + self.before + self.start
-        return samples.as_strided((blocks, window, samples.shape[0]), (self.stride, 1, samples.stride(0)), offset)
+        return samples.as_strided(
+            (blocks, window, samples.shape[0]), (self.stride, 1, samples.stride(0)), offset
+        )
 
 
 def bands(axis: Axis, arithmetic: Arithmetic, device: torch.device) -> Bands:
-    """The matrix of this axis, made once. Everything that it depends on is part of the cache's key."""
+    """The matrix of this axis, made once.
+
+    Everything that it depends on is part of the cache's key.
+    """
     return MATRICES.get((axis, arithmetic, device), lambda: _bands(axis, arithmetic, device))
 
 
@@ -94,7 +106,10 @@ def _bands(axis: Axis, arithmetic: Arithmetic, device: torch.device) -> Bands:
 
 
 def _reach(exact: Taps, length: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First sample, and the one after the last, that each group of rows needs; rows of zeros need none."""
+    """First sample, and the one after the last, that each group of rows needs.
+
+    Rows of zeros need none.
+    """
     is_used = exact.weights != 0
     is_empty = ~is_used.any(axis=1)
     low = np.where(is_empty, length, exact.first + is_used.argmax(axis=1))
@@ -113,9 +128,14 @@ def _in_blocks(exact: Taps, starts: NDArray[np.intp], window: int) -> Array:
 
 
 def _held(dense: Array, arithmetic: Arithmetic) -> tuple[Tensor, Literal[0, 1, 2]]:
-    """Weights in the type that they are multiplied in. Whole ones stay in float64 where sums of their halves could be too large."""
+    """Weights in the type that they are multiplied in.
+
+    Whole ones stay in float64 where sums of their halves could be too large.
+    """
     if arithmetic != "pillow":
-        return torch.from_numpy(dense).to(torch.float16 if arithmetic == "fp16" else torch.float32), 0
+        return torch.from_numpy(dense).to(
+            torch.float16 if arithmetic == "fp16" else torch.float32
+        ), 0
     high = np.rint(dense / HALF)
     halves = (high, dense - high * HALF)
     largest = _HIGHEST_LEVEL * max(np.abs(part).sum(axis=2).max() for part in halves)
@@ -124,5 +144,7 @@ def _held(dense: Array, arithmetic: Arithmetic) -> tuple[Tensor, Literal[0, 1, 2
     return torch.from_numpy(np.concatenate(halves, axis=1)).to(torch.float32), 2
 
 
-MATRICES: BoundedCache[tuple[Axis, Arithmetic, torch.device], Bands] = BoundedCache(_CACHE_BYTES, lambda made: made.held_bytes)
+MATRICES: BoundedCache[tuple[Axis, Arithmetic, torch.device], Bands] = BoundedCache(
+    _CACHE_BYTES, lambda made: made.held_bytes
+)
 """Of all threads."""

@@ -22,12 +22,21 @@ def prepare_batch(
     device: str | torch.device = "cpu",
     arithmetic: Literal["float", "fp16"] = "float",
 ) -> Tensor:
-    """(B, 1, height, width) fp16 or uint8 on `device`, B being at least 1. Raises NotAnalysable when one of the pictures is.
+    """(B, 1, height, width) fp16 or uint8 on `device`, B being at least 1.
 
-    Every picture goes through the products that it would go through alone, of its own shape: neighbours, position and padding cannot
-    change a bit of it, and no bytes are spent on making shapes equal. On a GPU the next picture is uploaded meanwhile.
+    Raises NotAnalysable when one of the pictures is.
+
+    Every picture goes through the products that it would go through alone, of its own shape:
+    neighbours, position and padding cannot
+    change a bit of it, and no bytes are spent on making shapes equal. On a GPU the next picture is
+    uploaded meanwhile.
     """
     parts = [visible(stored, spec) for stored in pictures]
-    arrived = on_device((part.within(stored.array) for stored, part in zip(pictures, parts, strict=True)), torch.device(device))
+    arrived = on_device(
+        (part.within(stored.array) for stored, part in zip(pictures, parts, strict=True)),
+        torch.device(device),
+    )
     rows = zip(pictures, parts, arrived, strict=True)
-    return torch.stack([prepare_visible(stored, part, words, spec, arithmetic) for stored, part, words in rows])
+    return torch.stack(
+        [prepare_visible(stored, part, words, spec, arithmetic) for stored, part, words in rows]
+    )

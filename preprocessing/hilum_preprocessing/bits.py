@@ -1,4 +1,7 @@
-"""From container words and decoded samples to stored values: masks, signs, and samples that do not fit. Torch-free."""
+"""From container words and decoded samples to stored values.
+
+Masks, signs, and samples that do not fit. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -43,11 +46,18 @@ class Samples:
 
 
 def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
-    """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1); words that fit are not copied.
+    """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1).
 
-    Where bits outside of the stored ones are set, `depth` says what becomes of them: flagged, or NotAnalysable (depth_contradicted).
+    Words that fit are not copied.
+
+    Where bits outside of the stored ones are set, `depth` says what becomes of them: flagged, or
+    NotAnalysable (depth_contradicted).
     """
-    values = container.view(f"{container.dtype.byteorder}i{container.itemsize}") if header.is_signed else container
+    values = (
+        container.view(f"{container.dtype.byteorder}i{container.itemsize}")
+        if header.is_signed
+        else container
+    )
     if header.bits_stored == 8 * container.itemsize:
         return _filling(container, values, header)
     if header.high_bit == header.bits_stored - 1:
@@ -70,22 +80,40 @@ def _filling(container: NDArray[Any], values: NDArray[Any], header: PixelHeader)
 
 
 def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> Decoded:
-    """Decoded samples as stored values of the header's type. Raises NotAnalysable (codestream_mismatch) when they are no such values.
+    """Decoded samples as stored values of the header's type.
 
-    Samples as wide as the container are container words. Narrower ones are values; unsigned ones under Pixel Representation 1 are
+    Raises NotAnalysable (codestream_mismatch) when they are no such values.
+
+    Samples as wide as the container are container words. Narrower ones are values; unsigned ones
+    under Pixel Representation 1 are
     their two's complement, as every DICOM toolkit reads them.
     """
     if array.shape != header.shape:
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"decoded to {array.shape}, header {header.shape}")
-    if samples.precision == header.bits_allocated and not samples.is_lossy and not samples.is_signed:
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH, f"decoded to {array.shape}, header {header.shape}"
+        )
+    if (
+        samples.precision == header.bits_allocated
+        and not samples.is_lossy
+        and not samples.is_signed
+    ):
         return stored_bits(array, header)
-    values = array if samples.is_signed or not header.is_signed else _two_s_complement(array, samples.precision, header)
+    values = (
+        array
+        if samples.is_signed or not header.is_signed
+        else _two_s_complement(array, samples.precision, header)
+    )
     ends = extremes(values) if values.ndim == 2 else None
     fitting, is_clamped = _fitting(values, header, samples, ends)
-    seen = {Flag.VALUES_CLAMPED: is_clamped, Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored}
+    seen = {
+        Flag.VALUES_CLAMPED: is_clamped,
+        Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored,
+    }
     flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
     require_no_sign(fitting, header)
-    return Decoded(fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends)
+    return Decoded(
+        fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends
+    )
 
 
 def _two_s_complement(array: NDArray[Any], precision: int, header: PixelHeader) -> NDArray[Any]:
@@ -96,15 +124,21 @@ def _two_s_complement(array: NDArray[Any], precision: int, header: PixelHeader) 
     return values
 
 
-def _fitting(values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None) -> tuple[NDArray[Any], bool]:
+def _fitting(
+    values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None
+) -> tuple[NDArray[Any], bool]:
     """Values within Bits Stored, and whether some had to be clamped to it."""
     low, high = value_range(header)
     least, most = ends or _ends(values, low, high)
     if low <= least and most <= high:
         return values, False
     outside = np.count_nonzero((values < low) | (values > high)) / values.size
-    reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
-    is_near = samples.is_lossy and (outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach))
+    reach = (
+        (1 << header.bits_stored) // OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
+    )
+    is_near = samples.is_lossy and (
+        outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach)
+    )
     if not is_near:
         seen = f"samples from {least} to {most}, {header.bits_stored} bits {'signed' if header.is_signed else 'unsigned'}"
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
@@ -112,7 +146,10 @@ def _fitting(values: NDArray[Any], header: PixelHeader, samples: Samples, ends: 
 
 
 def _ends(values: NDArray[Any], low: int, high: int) -> tuple[int, int]:
-    """Smallest and largest value, as far as the type leaves them a choice: an end that it cannot go beyond is not looked for."""
+    """Smallest and largest value, as far as the type leaves them a choice.
+
+    An end that it cannot go beyond is not looked for.
+    """
     limits = np.iinfo(values.dtype)
     least = low if low <= limits.min else int(values.min())
     return least, high if limits.max <= high else int(values.max())

@@ -1,9 +1,13 @@
-"""Words for the chest and for other body parts, as senders write them into headers, by language. Torch-free.
+"""Words for the chest and for other body parts, as senders write them into headers, by language.
+
+Torch-free.
 
 Body Part Examined is a code string (PS3.16 Annex L), but free text in practice. `body_parts` reads
 these words: capitals, accents, digits and punctuation make no difference. A word of four letters or
-more also stands for what begins with it (LUNG for LUNGENAUFNAHME); one of five or more for what ends
-with it; a shorter one for itself alone. A Chinese, Japanese, Korean or Thai word stands for any text
+more also stands for what begins with it (LUNG for LUNGENAUFNAHME); one of five or more for what
+ends
+with it; a shorter one for itself alone. A Chinese, Japanese, Korean or Thai word stands for any
+text
 that holds it.
 
 A word is left out where it means the breast as well as the chest (Dutch BORST, Danish BRYST), and
@@ -79,7 +83,9 @@ TERD KASI KAKI CAVUM TIB FIB
 """
 """Words that others begin with or hold, so that they stand for themselves alone."""
 
-OTHER_UNLESS_PLACED: Final = "FACE CARA PIE PIES ARM ARMS BACK AYAK RYGG BAUCH BUIK VENTRE SEIN BARK POLS"
+OTHER_UNLESS_PLACED: Final = (
+    "FACE CARA PIE PIES ARM ARMS BACK AYAK RYGG BAUCH BUIK VENTRE SEIN BARK POLS"
+)
 """The same for words that also say how a patient is placed: THORAX DE FACE, TORAX DE PIE, CHEST ARMS UP.
 
 They name a body part where Body Part Examined names no chest, and in descriptions not at all.

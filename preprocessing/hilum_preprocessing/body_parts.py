@@ -18,10 +18,14 @@ from hilum_preprocessing.free_text import LOST, readings, tokens
 Named = Literal["CHEST", "OTHER"]
 
 _NOT: Final = frozenset({"NOT", "NON", "EXCEPT", "WITHOUT", "NICHT", "OHNE", "SIN", "SEM", "SANS"})
-_UNSPACED: Final = re.compile("[\u0590-\u08ff\u0900-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_UNSPACED: Final = re.compile(
+    "[\u0590-\u08ff\u0900-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
 _LATIN: Final = re.compile("[A-Z]")
 _DEVICES: Final = re.compile(r"\bC[ -]?ARM\b|\bHAND[ -]?HELD\b", re.IGNORECASE)  # devices
-_DENTAL_DEVICE: Final = re.compile("PANTOMO|PANORAM|PANOREX|ORTHOPHOS|ORTHORALIX|CRANEX|PROMAX|VERAVIEW")
+_DENTAL_DEVICE: Final = re.compile(
+    "PANTOMO|PANORAM|PANOREX|ORTHOPHOS|ORTHORALIX|CRANEX|PROMAX|VERAVIEW"
+)
 _SHORTEST_BEGINNING: Final = 4
 _SHORTEST_END: Final = 5
 _LONGEST: Final = 256  # characters of a text that are looked at: a description has 64 (PS3.5 6.2)
@@ -29,17 +33,31 @@ _LONGEST_TOKEN: Final = 64
 _MOST_LOST: Final = 4  # runs of lost characters in one word that are tried
 _FEWEST_KNOWN: Final = 3
 # PS3.16 CID 4031, SNOMED CT and SNOMED-RT: chest (two codes), thoracic cavity, lung, entire thorax.
-_CHEST_CODES: Final = frozenset({"816094009", "51185008", "T-D3000", "43799004", "T-D3010", "39607008", "T-28000", "302551006"})
+_CHEST_CODES: Final = frozenset(
+    {"816094009", "51185008", "T-D3000", "43799004", "T-D3010", "39607008", "T-28000", "302551006"}
+)
 
-_PARTS: Final[Mapping[str, Named]] = {**dict.fromkeys(tokens(CHEST), "CHEST"), **dict.fromkeys(tokens(OTHER), "OTHER")}
+_PARTS: Final[Mapping[str, Named]] = {
+    **dict.fromkeys(tokens(CHEST), "CHEST"),
+    **dict.fromkeys(tokens(OTHER), "OTHER"),
+}
 _PLACED: Final = frozenset(tokens(OTHER_UNLESS_PLACED))
-_WORDS: Final[Mapping[str, Named]] = {**_PARTS, **dict.fromkeys(tokens(OTHER_ALONE), "OTHER"), **dict.fromkeys(_PLACED, "OTHER")}
-_WITHIN: Final = tuple(sorted((word for word in _PARTS if _UNSPACED.search(word)), key=len, reverse=True))
+_WORDS: Final[Mapping[str, Named]] = {
+    **_PARTS,
+    **dict.fromkeys(tokens(OTHER_ALONE), "OTHER"),
+    **dict.fromkeys(_PLACED, "OTHER"),
+}
+_WITHIN: Final = tuple(
+    sorted((word for word in _PARTS if _UNSPACED.search(word)), key=len, reverse=True)
+)
 
 
 @dataclass(frozen=True, slots=True)
 class SiteWords:
-    """Words of a site's own senders for Body Part Examined; they come before the table's. A word may be a phrase."""
+    """Words of a site's own senders for Body Part Examined; they come before the table's.
+
+    A word may be a phrase.
+    """
 
     chest: frozenset[str] = field(default_factory=frozenset)
     other: frozenset[str] = field(default_factory=frozenset)
@@ -63,11 +81,16 @@ NO_WORDS: Final = SiteWords()
 
 
 def body_part(dataset: Dataset, site: SiteWords = NO_WORDS) -> tuple[Named | None, str]:
-    """The body part, and the attribute that names it: Body Part Examined, else the Anatomic Region, else a description.
+    """The body part, and the attribute that names it.
 
-    (None, "") where no attribute names a body part that is known. Placeholders such as UNKNOWN or 0 name none.
-    A description that names the chest and another body part speaks of several images, and is passed over.
-    Raises NotAnalysable (corrupt_header) where Body Part Examined is unreadable; the others then say nothing.
+    Body Part Examined, else the Anatomic Region, else a description.
+
+    (None, "") where no attribute names a body part that is known. Placeholders such as UNKNOWN or 0
+    name none.
+    A description that names the chest and another body part speaks of several images, and is passed
+    over.
+    Raises NotAnalysable (corrupt_header) where Body Part Examined is unreadable; the others then
+    say nothing.
     """
     if found := named_in(texts(dataset, "BodyPartExamined"), site):
         return found, "Body Part Examined"
@@ -82,7 +105,10 @@ def body_part(dataset: Dataset, site: SiteWords = NO_WORDS) -> tuple[Named | Non
 
 
 def named_in(said: Collection[str], site: SiteWords = NO_WORDS) -> Named | None:
-    """What the values of an attribute name. Another body part beside the chest counts as another: CHEST ABDOMEN, THORACIC SPINE."""
+    """What the values of an attribute name.
+
+    Another body part beside the chest counts as another: CHEST ABDOMEN, THORACIC SPINE.
+    """
     text = " ".join(said)[:_LONGEST]
     return site.named_by(text) or _named(text)[0] if text else None
 
@@ -107,8 +133,17 @@ def _described(keyword: str, dataset: Dataset, site: SiteWords) -> Named | None:
 
 
 def _device(dataset: Dataset, site: SiteWords) -> Named | None:  # noqa: ARG001 - as its neighbours are called
-    """Devices that make dental images alone. Other words of the table may be names of devices for all of the body."""
-    return "OTHER" if _DENTAL_DEVICE.search("".join(tokens(" ".join(texts(dataset, "ManufacturerModelName"))[:_LONGEST]))) else None
+    """Devices that make dental images alone.
+
+    Other words of the table may be names of devices for all of the body.
+    """
+    return (
+        "OTHER"
+        if _DENTAL_DEVICE.search(
+            "".join(tokens(" ".join(texts(dataset, "ManufacturerModelName"))[:_LONGEST]))
+        )
+        else None
+    )
 
 
 # From what is said of this image to what is said of its study. The device comes last.
@@ -116,8 +151,14 @@ _ELSEWHERE: Final[Sequence[tuple[str, Callable[[Dataset, SiteWords], Named | Non
     ("Anatomic Region Sequence", _region),
     ("Series Description", partial(_described, "SeriesDescription")),
     ("Protocol Name", partial(_described, "ProtocolName")),
-    ("Acquisition Device Processing Description", partial(_described, "AcquisitionDeviceProcessingDescription")),
-    ("Performed Procedure Step Description", partial(_described, "PerformedProcedureStepDescription")),
+    (
+        "Acquisition Device Processing Description",
+        partial(_described, "AcquisitionDeviceProcessingDescription"),
+    ),
+    (
+        "Performed Procedure Step Description",
+        partial(_described, "PerformedProcedureStepDescription"),
+    ),
     ("Requested Procedure Description", partial(_described, "RequestedProcedureDescription")),
     ("Study Description", partial(_described, "StudyDescription")),
     ("Manufacturer's Model Name", _device),
@@ -131,9 +172,13 @@ def _named(text: str) -> tuple[Named | None, bool]:
         parts = tokens(_DEVICES.sub("", reading))
         each = [_of_token(part) for part in parts]
         found = set[Named]().union(*each)
-        sure = set[Named]().union(*(named for part, named in zip(parts, each, strict=True) if part not in _PLACED))
+        sure = set[Named]().union(
+            *(named for part, named in zip(parts, each, strict=True) if part not in _PLACED)
+        )
         if sure == {"CHEST"}:
-            is_denied = any(part in _NOT and named for part, named in zip(parts, each[1:], strict=False))
+            is_denied = any(
+                part in _NOT and named for part, named in zip(parts, each[1:], strict=False)
+            )
             return ("OTHER", False) if is_denied else ("CHEST", True)
         if found:
             return "OTHER", len(sure) == 1
@@ -152,9 +197,12 @@ def _of_token(token: str) -> set[Named]:
 
 
 def _of_unspaced(token: str) -> set[Named]:
-    """The longest words that the text holds: 胸椎 is the thoracic spine, and 胸 within it is not the chest.
+    """The longest words that the text holds.
 
-    Beside Latin letters one character is not enough: Übersicht in Latin-1 also is a Chinese character and "ersicht" in GB 18030.
+    胸椎 is the thoracic spine, and 胸 within it is not the chest.
+
+    Beside Latin letters one character is not enough: Übersicht in Latin-1 also is a Chinese
+    character and "ersicht" in GB 18030.
     """
     found: set[Named] = set()
     shortest = 2 if _LATIN.search(token) else 1

@@ -12,7 +12,10 @@ Value = TypeVar("Value")
 
 
 class BoundedCache(Generic[Key, Value]):
-    """At most `limit_bytes` of values, by `size_of`; a single value that is larger is made and not kept. For any thread."""
+    """At most `limit_bytes` of values, by `size_of`.
+
+    A single value that is larger is made and not kept. For any thread.
+    """
 
     def __init__(self, limit_bytes: int, size_of: Callable[[Value], int]) -> None:
         self.limit_bytes = limit_bytes
@@ -26,7 +29,10 @@ class BoundedCache(Generic[Key, Value]):
         return len(self._values)
 
     def get(self, key: Key, make: Callable[[], Value]) -> Value:
-        """The value of the key, made when it is not there. Two threads may make it at once; both values are equal."""
+        """The value of the key, made when it is not there.
+
+        Two threads may make it at once; both values are equal.
+        """
         with self._lock:
             if key in self._values:
                 self._values.move_to_end(key)

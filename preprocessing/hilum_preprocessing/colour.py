@@ -17,8 +17,11 @@ from hilum_preprocessing.header import PixelHeader
 Grey = Literal["luma", "first_channel"]
 
 _CHANNELS: Final = ("Red", "Green", "Blue")
-# ITU-R BT.601 in 1/65536, as Pillow's convert("L") has it: with rounding, so that white stays white.
-_LUMA: Final = np.array([19595, 38470, 7471], np.uint32)  # they make 65536, so 16 bits of white and the rounding still fit into 32
+# ITU-R BT.601 in 1/65536, as Pillow's convert("L") has it: with rounding, so that white stays
+# white.
+_LUMA: Final = np.array(
+    [19595, 38470, 7471], np.uint32
+)  # they make 65536, so 16 bits of white and the rounding still fit into 32
 
 
 def to_rgb(decoded: Decoded, header: PixelHeader) -> NDArray[Any]:
@@ -26,15 +29,26 @@ def to_rgb(decoded: Decoded, header: PixelHeader) -> NDArray[Any]:
     if decoded.is_rgb or not header.photometric.startswith("YBR_FULL"):
         return decoded.array
     if header.bits_allocated != 8:
-        raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, f"YBR_FULL with {header.bits_allocated} bits")
+        raise NotAnalysable(
+            Reason.UNSUPPORTED_PIXEL_FORMAT, f"YBR_FULL with {header.bits_allocated} bits"
+        )
     return np.asarray(convert_color_space(decoded.array, "YBR_FULL", "RGB"))
 
 
-def to_grey(dataset: Dataset, decoded: Decoded, header: PixelHeader, grey: Grey) -> tuple[NDArray[Any], int]:
-    """(rows, columns) of the header's type, and how many bits of it count. Raises NotAnalysable: a palette that cannot be read."""
+def to_grey(
+    dataset: Dataset, decoded: Decoded, header: PixelHeader, grey: Grey
+) -> tuple[NDArray[Any], int]:
+    """(rows, columns) of the header's type, and how many bits of it count.
+
+    Raises NotAnalysable: a palette that cannot be read.
+    """
     if header.is_signed:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "signed colour samples")
-    rgb, bits = _through_palette(dataset, decoded.array) if header.is_palette else (to_rgb(decoded, header), header.bits_stored)
+    rgb, bits = (
+        _through_palette(dataset, decoded.array)
+        if header.is_palette
+        else (to_rgb(decoded, header), header.bits_stored)
+    )
     if grey == "first_channel":
         return np.ascontiguousarray(rgb[..., 0]), bits
     return _luma(rgb), bits
@@ -53,7 +67,10 @@ def _through_palette(dataset: Dataset, indices: NDArray[Any]) -> tuple[NDArray[A
     bits = tables[0][2]
     if any(table[2] != bits for table in tables):
         raise NotAnalysable(Reason.CORRUPT_HEADER, "palettes of different depths")
-    mapped = [entries[np.clip(indices.astype(np.int64) - first, 0, len(entries) - 1)] for first, entries, _ in tables]
+    mapped = [
+        entries[np.clip(indices.astype(np.int64) - first, 0, len(entries) - 1)]
+        for first, entries, _ in tables
+    ]
     return np.stack(mapped, axis=-1), bits
 
 
@@ -65,7 +82,10 @@ def _table(dataset: Dataset, keyword: str) -> tuple[int, NDArray[Any], int]:
     count, first, bits = (int(value) for value in descriptor)
     count = count % (1 << 16) or 1 << 16  # read as SS, large counts are negative
     if bits not in (8, 16) or len(data) < count * bits // 8 or abs(first) >= 1 << 16:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} has {len(data)} bytes for {count} entries of {bits} bits")
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER,
+            f"{keyword} has {len(data)} bytes for {count} entries of {bits} bits",
+        )
     # Entries of 8 bits may be stored as 8 in 16 (C.7.6.3.1.6).
     is_wide = bits == 16 or len(data) >= 2 * count
     entries = np.frombuffer(data, "<u2" if is_wide else "u1", count)

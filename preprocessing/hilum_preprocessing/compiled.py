@@ -1,10 +1,15 @@
-"""What is compiled for CPUs (resize.c): resizes, extremes and histograms of stored values, the pixel guard's statistics.
+"""What is compiled for CPUs (resize.c).
+
+Resizes, extremes and histograms of stored values, the pixel guard's statistics.
 
 None wherever torch or numpy must do it.
 
-torch's products (resample.py) multiply three times as much, most of it by zero, because a product has no bands; and MKL copies both
-factors into another order before. Reading each sample once, and adding it to the few sums that want it, takes a third of the time. Where
-the library is missing or does not say what a product says, torch does it as before; both are within rounding of each other. Torch-free.
+torch's products (resample.py) multiply three times as much, most of it by zero, because a product
+has no bands; and MKL copies both
+factors into another order before. Reading each sample once, and adding it to the few sums that want
+it, takes a third of the time. Where
+the library is missing or does not say what a product says, torch does it as before; both are within
+rounding of each other. Torch-free.
 """
 
 from __future__ import annotations
@@ -46,7 +51,11 @@ _TOLERANCE: Final = 0.01
 def resized(samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
     """In floats."""
     library, _ = loaded()
-    return library.resize(samples, rows, columns) if library is not None and samples.are_readable else None
+    return (
+        library.resize(samples, rows, columns)
+        if library is not None and samples.are_readable
+        else None
+    )
 
 
 def finish(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
@@ -57,12 +66,17 @@ def finish(made: Resized, line: tuple[float, float], limits: tuple[float, float]
 
 
 def has_halves() -> bool:
-    """Whether `into_halves` can be asked: the library is there, and this processor makes halves of floats."""
+    """Whether `into_halves` can be asked.
+
+    The library is there, and this processor makes halves of floats.
+    """
     library, _ = loaded()
     return library is not None and library.has_halves
 
 
-def into_halves(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> NDArray[np.float16]:
+def into_halves(
+    made: Resized, line: tuple[float, float], limits: tuple[float, float]
+) -> NDArray[np.float16]:
     """(height, width) `finish`, and its result in half precision, rounded to the nearest and to even as torch does it."""
     library, _ = loaded()
     assert library is not None, "it made this"
@@ -72,7 +86,11 @@ def into_halves(made: Resized, line: tuple[float, float], limits: tuple[float, f
 def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
     """(height, width) whole grey levels, to the bit as Pillow's 8-bit arithmetic makes them, columns first."""
     library, _ = loaded()
-    return library.resize_whole(samples, rows, columns) if library is not None and samples.have_grey_levels else None
+    return (
+        library.resize_whole(samples, rows, columns)
+        if library is not None and samples.have_grey_levels
+        else None
+    )
 
 
 def extremes(array: NDArray[Any]) -> tuple[int, int] | None:
@@ -84,19 +102,45 @@ def extremes(array: NDArray[Any]) -> tuple[int, int] | None:
 def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
     """(256,) or (65536,) how often each stored value is there, by its bits, seen as an unsigned number."""
     library, samples = loaded()[0], Samples(array)
-    return library.counts(samples) if library is not None and samples.are_stored and array.size < 1 << 32 else None
+    return (
+        library.counts(samples)
+        if library is not None and samples.are_stored and array.size < 1 << 32
+        else None
+    )
 
 
-def seen_in(grid: NDArray[Any], lowest: int, nominal: int, places: Sequence[tuple[int, int, float]], *, is_inverted: bool) -> Seen | None:
-    """What the pixel guard looks at, in stored values (rows, columns); the strides of `grid` may be any."""
+def seen_in(
+    grid: NDArray[Any],
+    lowest: int,
+    nominal: int,
+    places: Sequence[tuple[int, int, float]],
+    *,
+    is_inverted: bool,
+) -> Seen | None:
+    """What the pixel guard looks at, in stored values (rows, columns).
+
+    The strides of `grid` may be any.
+    """
     library, _ = loaded()
-    is_known = grid.dtype in _STORED and grid.flags.aligned and grid.size > 0 and not any(part % grid.itemsize for part in grid.strides)
-    return library.look(grid, lowest, nominal, places, is_inverted=is_inverted) if library is not None and is_known else None
+    is_known = (
+        grid.dtype in _STORED
+        and grid.flags.aligned
+        and grid.size > 0
+        and not any(part % grid.itemsize for part in grid.strides)
+    )
+    return (
+        library.look(grid, lowest, nominal, places, is_inverted=is_inverted)
+        if library is not None and is_known
+        else None
+    )
 
 
 @cache
 def loaded() -> tuple[Library | None, str]:
-    """The library, and how resizes are done in words. A library that is not of this version, or does not compute right, is not used."""
+    """The library, and how resizes are done in words.
+
+    A library that is not of this version, or does not compute right, is not used.
+    """
     name = resize_library.PATH.name
     try:
         library = Library(resize_library.PATH)
@@ -105,7 +149,11 @@ def loaded() -> tuple[Library | None, str]:
         problem = f"cannot be loaded ({error})"
     except ValueError as error:
         problem = f"is of {error}"
-    return (None, f"by torch, which takes three times as long: {name} {problem}") if problem else (library, f"compiled ({name})")
+    return (
+        (None, f"by torch, which takes three times as long: {name} {problem}")
+        if problem
+        else (library, f"compiled ({name})")
+    )
 
 
 def _problem(library: Library) -> str:
@@ -114,13 +162,19 @@ def _problem(library: Library) -> str:
     picture = (np.arange(61 * 1043).reshape(61, 1043) * 7919 % 4093).astype(np.uint16)
     if (apart := _error(library, picture, *axes)) > _TOLERANCE:
         return f"computes wrong (a known picture differs by {apart:g})"
-    if not np.array_equal(library.counts(Samples(picture)), np.bincount(picture.ravel(), minlength=65536)):
+    if not np.array_equal(
+        library.counts(Samples(picture)), np.bincount(picture.ravel(), minlength=65536)
+    ):
         return "computes wrong (counts)"
     if library.extremes(Samples(picture)) != (0, 4092):
         return "computes wrong (extremes)"
     if not _has_seen(library, picture):
         return "computes wrong (statistics)"
-    return "" if _is_whole(library, (picture % 251).astype(np.uint8), *axes) else "computes wrong (whole grey levels)"
+    return (
+        ""
+        if _is_whole(library, (picture % 251).astype(np.uint8), *axes)
+        else "computes wrong (whole grey levels)"
+    )
 
 
 def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: Axis) -> float:
@@ -128,7 +182,11 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     found = library.resize(Samples(picture, low=100.0, high=4000.0), rows, columns)
     assert found is not None, "the picture is small"
     how = (0.5, -300.0), (600.0, 720.0)
-    halves = library.into_halves(replace(found, image=found.image.copy()), *how) if library.has_halves else None
+    halves = (
+        library.into_halves(replace(found, image=found.image.copy()), *how)
+        if library.has_halves
+        else None
+    )
     library.finish(found, *how)
     if halves is not None and not np.array_equal(halves, found.image.astype(np.float16)):
         return np.inf
@@ -146,7 +204,12 @@ def _has_seen(library: Library, picture: NDArray[np.uint16]) -> bool:
     levels = np.clip((picture - low) / (high - low), 0, 1)
     centred = levels - levels.mean()
     wanted = (low, high, levels.var(), (centred * centred[:, ::-1]).mean(), picture.size)
-    return np.allclose((seen.low, seen.high, seen.variance, seen.mirrored, sum(seen.counts)), wanted, rtol=1e-9, atol=1e-9)
+    return np.allclose(
+        (seen.low, seen.high, seen.variance, seen.mirrored, sum(seen.counts)),
+        wanted,
+        rtol=1e-9,
+        atol=1e-9,
+    )
 
 
 def _is_whole(library: Library, levels: NDArray[np.uint8], rows: Axis, columns: Axis) -> bool:
@@ -160,4 +223,6 @@ def _is_whole(library: Library, levels: NDArray[np.uint8], rows: Axis, columns: 
 
 
 def _dense(exact: Taps, axis: Axis) -> NDArray[np.float64]:
-    return stretch(exact, np.arange(axis.n_out), np.zeros(axis.n_out, np.intp), axis.length, axis.length)
+    return stretch(
+        exact, np.arange(axis.n_out), np.zeros(axis.n_out, np.intp), axis.length, axis.length
+    )

@@ -1,4 +1,7 @@
-"""From a data set to stored values and the facts that the grayscale steps need. Torch-free; holds no lock while decoding."""
+"""From a data set to stored values and the facts that the grayscale steps need.
+
+Torch-free; holds no lock while decoding.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,12 @@ from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.colour import to_grey
 from hilum_preprocessing.elements import says
 from hilum_preprocessing.errors import Flag
-from hilum_preprocessing.frames import DEFAULT_MAXIMUM_PIXELS, decode_frame, reduce_frame, transfer_syntax_of
+from hilum_preprocessing.frames import (
+    DEFAULT_MAXIMUM_PIXELS,
+    decode_frame,
+    reduce_frame,
+    transfer_syntax_of,
+)
 from hilum_preprocessing.header import PixelHeader, require_pixel_data
 from hilum_preprocessing.luts import (
     NO_VOI,
@@ -73,10 +81,13 @@ def decode(
     reduce: int = 0,
     header: PixelHeader | None = None,
 ) -> StoredValues:
-    """One frame of a data set. Raises NotAnalysable; nothing of the frame's size is allocated before its size is checked.
+    """One frame of a data set.
+
+    Raises NotAnalysable; nothing of the frame's size is allocated before its size is checked.
 
     `frames`, `rgb`: what a specification's `source` says of several frames, and of colour and palettes. `reduce`: halve a wavelet picture
-    so many times, at most `frames.reducible(dataset)`; more is a ValueError. `header`: the data set's, where `guard.admitted` has read it.
+    so many times, at most `frames.reducible(dataset)`; more is a ValueError. `header`: the data
+    set's, where `guard.admitted` has read it.
     """
     if header is None:
         require_pixel_data(dataset)
@@ -89,7 +100,14 @@ def decode(
     if not header.is_monochrome and rgb != "reject":
         array, bits = to_grey(dataset, decoded, header, rgb)
         flags = _flags(dataset, decoded.flags)
-        return StoredValues(array, bits, is_signed=False, is_monochrome1=False, flags=flags, pixel_aspect=pixel_aspect_of(dataset))
+        return StoredValues(
+            array,
+            bits,
+            is_signed=False,
+            is_monochrome1=False,
+            flags=flags,
+            pixel_aspect=pixel_aspect_of(dataset),
+        )
     return _with_facts(dataset, header, decoded)
 
 
@@ -119,6 +137,10 @@ def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> Stor
 
 def _flags(dataset: Dataset, seen: Iterable[Flag]) -> tuple[str, ...]:
     uid = transfer_syntax_of(dataset)
-    is_lossy = says(dataset, "LossyImageCompression", "01") or (uid in CODECS and CODECS[uid].is_lossy)
+    is_lossy = says(dataset, "LossyImageCompression", "01") or (
+        uid in CODECS and CODECS[uid].is_lossy
+    )
     # A codestream may say so, too.
-    return tuple(dict.fromkeys(flag.value for flag in (*((Flag.LOSSY,) if is_lossy else ()), *seen)))
+    return tuple(
+        dict.fromkeys(flag.value for flag in (*((Flag.LOSSY,) if is_lossy else ()), *seen))
+    )

@@ -1,4 +1,7 @@
-"""How a specification wants a picture decoded, before a byte of its pixels is touched. Torch-free."""
+"""How a specification wants a picture decoded, before a byte of its pixels is touched.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +32,21 @@ class Decoding:
     reduce: int = 0
     turn: Turn | None = None
 
-    def of(self, dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS, header: PixelHeader | None = None) -> StoredValues:
+    def of(
+        self,
+        dataset: Dataset,
+        maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
+        header: PixelHeader | None = None,
+    ) -> StoredValues:
         """`header` as in `decode`. Raises NotAnalysable."""
-        stored = decode(dataset, maximum_pixels, frames=self.frames, rgb=self.rgb, reduce=self.reduce, header=header)
+        stored = decode(
+            dataset,
+            maximum_pixels,
+            frames=self.frames,
+            rgb=self.rgb,
+            reduce=self.reduce,
+            header=header,
+        )
         return stored if self.turn is None else self.turn.of(stored)
 
 
@@ -40,9 +55,14 @@ def decoding_for(dataset: Dataset, spec: InputSpec) -> Decoding:
     source = spec.source
     turn = turn_of(dataset, view_of(dataset)) if source.orientation == "patient" else None
     if turn is not None:
-        # Samples of a reduced picture lie on a grid from its first pixel, and would not after a turn.
+        # Samples of a reduced picture lie on a grid from its first pixel, and would not after a
+        # turn.
         return Decoding(source.frames, source.rgb, turn=turn)
     if source.allow_reduced_decode != "auto":
         return Decoding(source.frames, source.rgb)
     header = PixelHeader.of(dataset)
-    return Decoding(source.frames, source.rgb, choose_reduction(spec, (header.rows, header.columns), reducible(dataset)))
+    return Decoding(
+        source.frames,
+        source.rgb,
+        choose_reduction(spec, (header.rows, header.columns), reducible(dataset)),
+    )

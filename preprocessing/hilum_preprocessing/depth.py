@@ -1,8 +1,13 @@
-"""Words with more in them than the stored bits: do the bits beside them belong to the picture? Torch-free.
+"""Words with more in them than the stored bits.
 
-Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or the header understates the depth
-of the pixels: cleared, the picture wraps around, and is another one. What tells the two apart is where neighbouring pixels differ in
-those bits. An overlay has its edges anywhere, and the picture goes on beneath them; a picture that is deeper jumps by its whole range
+Do the bits beside them belong to the picture? Torch-free.
+
+Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or
+the header understates the depth
+of the pixels: cleared, the picture wraps around, and is another one. What tells the two apart is
+where neighbouring pixels differ in
+those bits. An overlay has its edges anywhere, and the picture goes on beneath them; a picture that
+is deeper jumps by its whole range
 there, and goes on without a jump where the bits are left in.
 """
 
@@ -19,8 +24,8 @@ from hilum_preprocessing.header import PixelHeader
 from hilum_preprocessing.representation import require_sign
 
 _DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
-# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little wherever a picture is white;
-# a picture of another depth exceeds far and in many.
+# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little
+# wherever a picture is white; a picture of another depth exceeds far and in many.
 OVERSHOOT_SHARE: Final = 1e-3
 OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
 
@@ -30,8 +35,10 @@ Settled = tuple[NDArray[Any], tuple[Flag, ...]]
 def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     """Stored values of unsigned words that have bits set outside of the stored ones, and what was seen.
 
-    Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where a few pixels exceed by a 64th of the
-    range; moved down where all words are left-justified although High Bit does not say so, and left where they are in the opposite
+    Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where
+    a few pixels exceed by a 64th of the
+    range; moved down where all words are left-justified although High Bit does not say so, and left
+    where they are in the opposite
     case. Raises NotAnalysable (depth_contradicted) elsewhere.
     """
     cleared = _field(container, header)
@@ -48,7 +55,11 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
         return cleared, (Flag.HIGH_BITS_CLEARED,) if is_touched else ()
     beside = words >> header.high_bit + 1
     if beside.min() == beside.max():
-        require_sign(_down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype), cleared, header)
+        require_sign(
+            _down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype),
+            cleared,
+            header,
+        )
         return cleared, (Flag.HIGH_BITS_CLEARED,)
     seen = crossings(whole, cleared, header)
     if seen.are_of_an_overlay and cleared.min() != cleared.max():
@@ -62,7 +73,9 @@ def _moved_or_clamped(container: NDArray[Any], words: NDArray[Any], header: Pixe
     if (moved := _left_justified(words, header)) is not None:
         return moved, (Flag.BITS_STORED_DOUBTFUL,)
     seen_header = f"Bits Stored {header.bits_stored}, High Bit {header.high_bit}"
-    raise NotAnalysable(Reason.DEPTH_CONTRADICTED, f"pixels use {_used_bits(words, header)} bits; {seen_header}")
+    raise NotAnalysable(
+        Reason.DEPTH_CONTRADICTED, f"pixels use {_used_bits(words, header)} bits; {seen_header}"
+    )
 
 
 def _used_bits(words: NDArray[Any], header: PixelHeader) -> int:
@@ -86,7 +99,9 @@ def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
         spare = 8 * container.itemsize - header.bits_stored
         # Up to the top, then down again: the arithmetic shift brings the sign along.
         return np.asarray((container << (spare - shift)).view(_signed(container)) >> spare)
-    return np.asarray((container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype))
+    return np.asarray(
+        (container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype)
+    )
 
 
 def _down(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
@@ -100,7 +115,10 @@ def _signed(container: NDArray[Any]) -> str:
 
 
 def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
-    """Announced overlays above the stored bits taken out, as if they had never been there; the same array where there are none."""
+    """Announced overlays above the stored bits taken out, as if they had never been there.
+
+    The same array where there are none.
+    """
     above = (1 << 8 * container.itemsize) - (1 << header.high_bit + 1)
     mask = np.array(header.overlay_bits & above, container.dtype)
     if not mask:
@@ -113,7 +131,10 @@ def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[
 
 
 def _may_lack_extension(whole: NDArray[Any], header: PixelHeader) -> bool:
-    """Whether all words fit with or without their sign extended; the standard demands neither (PS3.5 8.1.1)."""
+    """Whether all words fit with or without their sign extended.
+
+    The standard demands neither (PS3.5 8.1.1).
+    """
     low = value_range(header)[0]
     return int(whole.min()) >= low and int(whole.max()) < 1 << header.bits_stored
 
@@ -128,7 +149,11 @@ def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] 
     low, high = value_range(header)
     values = container.view(_signed(container))
     reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE
-    if header.high_bit != header.bits_stored - 1 or values.min() < low - reach or values.max() > high + reach:
+    if (
+        header.high_bit != header.bits_stored - 1
+        or values.min() < low - reach
+        or values.max() > high + reach
+    ):
         return None
     if np.count_nonzero((values < low) | (values > high)) > OVERSHOOT_SHARE * values.size:
         return None
@@ -142,7 +167,11 @@ def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | 
     top = 1 << 8 * words.itemsize - (2 if header.is_signed else 1)
     is_used = int(values.max()) >= top or int(values.min()) < -top
     is_empty_below = not int(np.bitwise_or.reduce(words, axis=None)) & ((1 << spare) - 1)
-    return values >> spare if header.high_bit == header.bits_stored - 1 and is_used and is_empty_below else None
+    return (
+        values >> spare
+        if header.high_bit == header.bits_stored - 1 and is_used and is_empty_below
+        else None
+    )
 
 
 def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:

@@ -10,7 +10,8 @@ from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 _UNKNOWN: Final = Flag.BODY_PART_UNKNOWN
 
 REFUSED_TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
-    # Nothing names the chest, and the shape is not a chest's: a dental panoramic is twice as wide as it is high.
+    # Nothing names the chest, and the shape is not a chest's: a dental panoramic is twice as wide
+    # as it is high.
     (_UNKNOWN.value, Flag.UNUSUAL_ASPECT.value),
     # Nothing names the chest or the view, and one thing about the pixels is unusual.
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.FEW_LEVELS.value),
@@ -18,7 +19,8 @@ REFUSED_TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOOKS_INVERTED.value),
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.ASYMMETRIC.value),
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOW_CONTRAST.value),
-    # Nothing names the chest, and two of what is typical for limbs and teeth: much air around them, and no lungs.
+    # Nothing names the chest, and two of what is typical for limbs and teeth: much air around them,
+    # and no lungs.
     (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.SATURATED.value),
     (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.LOOKS_INVERTED.value),
     (_UNKNOWN.value, Flag.SATURATED.value, Flag.LOOKS_INVERTED.value),
@@ -32,7 +34,9 @@ radiographs lack both often (docs/decisions/doubtful-images.md).
 """
 
 
-def require_no_doubt(flags: Collection[str], refused: Collection[str] = (), together: Iterable[Collection[str]] = ()) -> None:
+def require_no_doubt(
+    flags: Collection[str], refused: Collection[str] = (), together: Iterable[Collection[str]] = ()
+) -> None:
     """Raises NotAnalysable (implausible_pixels) for one of `refused`, or for all flags of a row of `together`."""
     seen = set(flags)
     against = seen & set(refused)

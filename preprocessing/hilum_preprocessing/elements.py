@@ -20,10 +20,11 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.plain_values import plain_value
 from hilum_preprocessing.structure import TooComplex, require_bounded_value
 
-# What pydicom 3 was seen to raise for malformed elements: ValueError (numbers, UIDs, character sets), TypeError (wrong kind of value),
-# AttributeError (an item that is no data set), KeyError and NotImplementedError (unknown VR), struct.error and EOFError (lengths),
-# OverflowError (numbers), RecursionError (nested sequences), BytesLengthException (US of three bytes),
-# OSError without an errno (a sequence that ends within a tag).
+# What pydicom 3 was seen to raise for malformed elements: ValueError (numbers, UIDs, character
+# sets), TypeError (wrong kind of value), AttributeError (an item that is no data set), KeyError and
+# NotImplementedError (unknown VR), struct.error and EOFError (lengths), OverflowError (numbers),
+# RecursionError (nested sequences), BytesLengthException (US of three bytes), OSError without an
+# errno (a sequence that ends within a tag).
 MALFORMED = (
     ValueError,
     TypeError,
@@ -38,7 +39,8 @@ MALFORMED = (
     OSError,
 )
 
-# In the order in which values are met: a question about Sequence, which is abstract, takes longer than the others together.
+# In the order in which values are met: a question about Sequence, which is abstract, takes longer
+# than the others together.
 _SINGLE: Final = (str, float, int, bytes)
 _SIZED: Final = (str, list, bytes, Sequence)
 
@@ -47,7 +49,10 @@ interned: Final = lru_cache(maxsize=4096)(BaseTag)
 
 
 def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
-    """The value of an attribute, None when it is absent or empty. Raises NotAnalysable (corrupt_header) when it is malformed."""
+    """The value of an attribute, None when it is absent or empty.
+
+    Raises NotAnalysable (corrupt_header) when it is malformed.
+    """
     tag = tag_of(keyword)
     held = dataset._dict.get(tag)  # noqa: SLF001 - what get_item gives, in a quarter of its time; fifty values of an object are read
     if held is None:
@@ -62,18 +67,25 @@ def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value'
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} has {error}") from None
     except MALFORMED as error:
         # "from None": pydicom's messages repeat the value, which may be a patient's.
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})") from None
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, f"{keyword} is unreadable ({type(error).__name__})"
+        ) from None
     return None if value is None or (isinstance(value, _SIZED) and len(value) == 0) else value
 
 
 def _require_bounded(raw: RawDataElement) -> None:
     order = "<" if raw.is_little_endian else ">"
-    require_bounded_value(raw.value or b"", raw.tag, raw.VR, is_implicit=raw.is_implicit_VR, order=order)
+    require_bounded_value(
+        raw.value or b"", raw.tag, raw.VR, is_implicit=raw.is_implicit_VR, order=order
+    )
 
 
 @cache
 def tag_of(keyword: str) -> BaseTag:
-    """Looked up once: each time, as pydicom does it, costs as much as the value. Only the library's own keywords come here."""
+    """Looked up once: each time, as pydicom does it, costs as much as the value.
+
+    Only the library's own keywords come here.
+    """
     return interned(int(Tag(keyword)))
 
 
@@ -110,13 +122,21 @@ def word(dataset: Dataset, keyword: str) -> str:
 
 
 def texts(dataset: Dataset, keyword: str) -> tuple[str, ...]:
-    """The values of a textual attribute as they are written; bytes of an unknown VR become Latin-1. None when it is absent."""
+    """The values of a textual attribute as they are written; bytes of an unknown VR become Latin-1.
+
+    None when it is absent.
+    """
     parts = _parts(element(dataset, keyword))
-    return tuple([part.decode("latin_1") if isinstance(part, bytes) else str(part) for part in parts])
+    return tuple(
+        [part.decode("latin_1") if isinstance(part, bytes) else str(part) for part in parts]
+    )
 
 
 def says(dataset: Dataset, keyword: str, wanted: str) -> bool:
-    """Whether the first value of a textual attribute is this word; one that is unreadable is not."""
+    """Whether the first value of a textual attribute is this word.
+
+    One that is unreadable is not.
+    """
     try:
         return word(dataset, keyword) == wanted
     except NotAnalysable:
@@ -128,7 +148,10 @@ def _word(value: Any) -> str:  # noqa: ANN401 - any value that an attribute can 
 
 
 def numbers(dataset: Dataset, keyword: str) -> tuple[float, ...]:
-    """The values of a decimal attribute, none when it is absent. Raises NotAnalysable when one is no finite number."""
+    """The values of a decimal attribute, none when it is absent.
+
+    Raises NotAnalysable when one is no finite number.
+    """
     if (value := element(dataset, keyword)) is None:
         return ()
     try:

@@ -1,4 +1,7 @@
-"""What can be wrong: with an image (`NotAnalysable`), or with a specification (`SpecError`). Torch-free."""
+"""What can be wrong: with an image (`NotAnalysable`), or with a specification (`SpecError`).
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,10 @@ from typing import Final
 
 
 class Reason(StrEnum):
-    """Why an image has no input tensor. The values are part of the interface: servers store and count them."""
+    """Why an image has no input tensor.
+
+    The values are part of the interface: servers store and count them.
+    """
 
     WRONG_MODALITY = "wrong_modality"
     NOT_FOR_PRESENTATION = "not_for_presentation"
@@ -106,10 +112,15 @@ def flag_meaning(flag: str) -> str:
 
 
 class NotAnalysable(Exception):
-    """The image gives no input tensor. `reason` is one of `Reason`; `detail` says what was seen, never a patient's data."""
+    """The image gives no input tensor.
+
+    `reason` is one of `Reason`; `detail` says what was seen, never a patient's data.
+    """
 
     def __init__(self, reason: Reason, detail: str = "") -> None:
-        super().__init__(reason, detail)  # both: exceptions cross process boundaries by their arguments
+        super().__init__(
+            reason, detail
+        )  # both: exceptions cross process boundaries by their arguments
         self.reason = reason
         self.detail = detail
 
@@ -119,4 +130,7 @@ class NotAnalysable(Exception):
 
 
 class SpecError(ValueError):
-    """An InputSpec that cannot be loaded: names the field and, for an unknown word, the nearest known one."""
+    """An InputSpec that cannot be loaded.
+
+    Names the field and, for an unknown word, the nearest known one.
+    """

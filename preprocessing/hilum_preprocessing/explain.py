@@ -1,4 +1,6 @@
-"""What each step did to one image, as one picture: stored values, levels, the part that is kept, the wire tensor, and the histograms.
+"""What each step did to one image, as one picture.
+
+Stored values, levels, the part that is kept, the wire tensor, and the histograms.
 
 For a person who brings a model and wonders whether it sees what it was trained on.
 """
@@ -45,13 +47,23 @@ class _Panel:
     notes: tuple[str, ...]
 
 
-def explain(dataset: Dataset, spec: InputSpec, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS, site: SiteWords = NO_WORDS) -> Image.Image:
-    """An RGB picture of four panels side by side, a histogram under each. Raises NotAnalysable as `prepare` does."""
+def explain(
+    dataset: Dataset,
+    spec: InputSpec,
+    maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
+    site: SiteWords = NO_WORDS,
+) -> Image.Image:
+    """An RGB picture of four panels side by side, a histogram under each.
+
+    Raises NotAnalysable as `prepare` does.
+    """
     view = check_tags(dataset, spec, site)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
     of_header = (*level_flags(stored, spec), *tag_flags(dataset, spec, view, site))
     flags = (*stored.flags, *of_header, *pixel_flags(look(stored), PixelLimits()))
-    headline = f"{spec.version}   view {view}   " + (f"flags: {', '.join(flags)}" if flags else "no flags")
+    headline = f"{spec.version}   view {view}   " + (
+        f"flags: {', '.join(flags)}" if flags else "no flags"
+    )
     return _drawn(headline, _panels(stored, spec))
 
 
@@ -64,7 +76,12 @@ def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
     return [
         _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
         _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
-        _Panel("3  geometry (inside the frame: read)", _framed(pixels, placement), kept, _geometry_notes(placement, spec)),
+        _Panel(
+            "3  geometry (inside the frame: read)",
+            _framed(pixels, placement),
+            kept,
+            _geometry_notes(placement, spec),
+        ),
         _Panel("4  wire tensor", _shown(tensor), tensor, _tensor_notes(tensor, spec)),
     ]
 
@@ -76,7 +93,9 @@ def _stored_notes(stored: StoredValues) -> tuple[str, ...]:
         f"{stored.array.shape[0]} x {stored.array.shape[1]}, {stored.bits_stored} bits {signed}",
         kind,
         f"{int(stored.array.min())} .. {int(stored.array.max())}",
-        f"padding {stored.padding[0]} .. {stored.padding[1]}" if stored.padding else "no padding value",
+        f"padding {stored.padding[0]} .. {stored.padding[1]}"
+        if stored.padding
+        else "no padding value",
     )
 
 
@@ -99,13 +118,18 @@ def _geometry_notes(placement: Placement, spec: InputSpec) -> tuple[str, ...]:
         " > ".join(op.op for op in spec.geometry),
         f"rows {top:.0f} .. {bottom:.0f}, columns {left:.0f} .. {right:.0f}",
         f"{100 * seen:.0f} % of the image is read",
-        "aspect ratio kept" if abs(stretch - 1) < 0.01 else f"aspect ratio changed: rows {stretch:.2f} x columns",
+        "aspect ratio kept"
+        if abs(stretch - 1) < 0.01
+        else f"aspect ratio changed: rows {stretch:.2f} x columns",
     )
 
 
 def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
     values = tensor.astype(np.float64)
-    mean, std = (", ".join(f"{value:.4g}" for value in part) for part in (spec.normalise.mean, spec.normalise.std))
+    mean, std = (
+        ", ".join(f"{value:.4g}" for value in part)
+        for part in (spec.normalise.mean, spec.normalise.std)
+    )
     return (
         f"(1, {tensor.shape[0]}, {tensor.shape[1]}) {spec.wire_dtype}",
         f"{values.min():.4g} .. {values.max():.4g}, mean {values.mean():.4g}",
@@ -117,11 +141,16 @@ def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
 def _shown(values: Array) -> Image.Image:
     """(H, W) of any type, its own range stretched to 0..255, as large as a panel."""
     low, high = float(values.min()), float(values.max())
-    grey = ((values.astype(np.float64) - low) / max(high - low, 1e-12) * 255).round().astype(np.uint8)
+    grey = (
+        ((values.astype(np.float64) - low) / max(high - low, 1e-12) * 255).round().astype(np.uint8)
+    )
     picture = Image.fromarray(grey).convert("RGB")
     picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
     scale = min(_SIDE / picture.width, _SIDE / picture.height)
-    return picture.resize((max(1, round(picture.width * scale)), max(1, round(picture.height * scale))), Image.Resampling.NEAREST)
+    return picture.resize(
+        (max(1, round(picture.width * scale)), max(1, round(picture.height * scale))),
+        Image.Resampling.NEAREST,
+    )
 
 
 def _kept(levels: Array, placement: Placement, step: int) -> Array:
@@ -137,7 +166,9 @@ def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
     box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
     framed = picture.point(lambda level: level // 3)
     framed.paste(picture.crop(box), box[:2])
-    ImageDraw.Draw(framed).rectangle((box[0], box[1], box[2] - 1, box[3] - 1), outline=_ACCENT, width=2)
+    ImageDraw.Draw(framed).rectangle(
+        (box[0], box[1], box[2] - 1, box[3] - 1), outline=_ACCENT, width=2
+    )
     return framed
 
 
@@ -153,11 +184,16 @@ def _drawn(headline: str, panels: list[_Panel]) -> Image.Image:
     return sheet
 
 
-def _draw_panel(sheet: Image.Image, draw: ImageDraw.ImageDraw, panel: _Panel, at: tuple[int, int], notes: int) -> None:
+def _draw_panel(
+    sheet: Image.Image, draw: ImageDraw.ImageDraw, panel: _Panel, at: tuple[int, int], notes: int
+) -> None:
     left, top = at
     draw.text((left, top), panel.title, _INK, font=ImageFont.load_default(14))
     top += _LINE
-    sheet.paste(panel.picture, (left + (_SIDE - panel.picture.width) // 2, top + (_SIDE - panel.picture.height) // 2))
+    sheet.paste(
+        panel.picture,
+        (left + (_SIDE - panel.picture.width) // 2, top + (_SIDE - panel.picture.height) // 2),
+    )
     top += _SIDE + _GAP // 2
     for line, note in enumerate(panel.notes):
         draw.text((left, top + line * _LINE), note, _INK, font=ImageFont.load_default(13))
@@ -172,7 +208,12 @@ def _draw_histogram(draw: ImageDraw.ImageDraw, values: Array, at: tuple[int, int
     step = _SIDE / _BINS
     for index, bar in enumerate(heights):
         if bar:
-            box = (left + index * step, top + _PLOT - bar, left + (index + 1) * step - 1, top + _PLOT)
+            box = (
+                left + index * step,
+                top + _PLOT - bar,
+                left + (index + 1) * step - 1,
+                top + _PLOT,
+            )
             draw.rectangle(box, fill=_INK)
     draw.line((left, top + _PLOT + 1, left + _SIDE, top + _PLOT + 1), fill=_FAINT)
     font = ImageFont.load_default(12)

@@ -1,4 +1,6 @@
-"""What the stored values of a picture (rows, columns) are: their extent without padding, and how often each is there. Torch-free.
+"""What the stored values of a picture (rows, columns) are.
+
+Their extent without padding, and how often each is there. Torch-free.
 
 Blocks of rows at a time: temporaries of a whole picture cost more in page faults than the counting.
 """
@@ -17,8 +19,12 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 _ROWS_AT_ONCE = 64
 
 
-def extent(array: NDArray[Any], padding: tuple[int, int] | None, ends: tuple[int, int] | None = None) -> tuple[int, int]:
-    """Of the pixels (rows, columns) outside of `padding`, both ends included. `ends`: of all pixels, where the caller knows them.
+def extent(
+    array: NDArray[Any], padding: tuple[int, int] | None, ends: tuple[int, int] | None = None
+) -> tuple[int, int]:
+    """Of the pixels (rows, columns) outside of `padding`, both ends included.
+
+    `ends`: of all pixels, where the caller knows them.
 
     Raises NotAnalysable when everything is padding.
     """
@@ -41,10 +47,15 @@ def covers(padding: tuple[int, int], ends: tuple[int, int]) -> bool:
 
 
 def _least(array: NDArray[Any], origin: int, sign: int) -> int:
-    """How far the nearest pixel is from `origin` in the direction of `sign`; what lies on the other side wraps around to the far end."""
+    """How far the nearest pixel is from `origin` in the direction of `sign`.
+
+    What lies on the other side wraps around to the far end.
+    """
     unsigned = np.dtype(f"u{array.itemsize}")
     words, start = array.view(unsigned), unsigned.type(origin % (1 << (8 * unsigned.itemsize)))
-    return min(int((block - start if sign > 0 else start - block).min()) for block in _blocks(words))
+    return min(
+        int((block - start if sign > 0 else start - block).min()) for block in _blocks(words)
+    )
 
 
 def counts(array: NDArray[Any], first: int, length: int) -> NDArray[np.int64]:
@@ -57,7 +68,9 @@ def counts(array: NDArray[Any], first: int, length: int) -> NDArray[np.int64]:
     return found
 
 
-def _by_value(by_bits: NDArray[np.int64], dtype: np.dtype[Any], first: int, length: int) -> NDArray[np.int64]:
+def _by_value(
+    by_bits: NDArray[np.int64], dtype: np.dtype[Any], first: int, length: int
+) -> NDArray[np.int64]:
     values = np.arange(first, min(first + length, int(np.iinfo(dtype).max) + 1))
     found = np.zeros(length, np.int64)
     found[: len(values)] = by_bits[values.astype(dtype).view(f"u{dtype.itemsize}")]

@@ -1,4 +1,6 @@
-"""Reads mappings (from TOML, JSON, YAML) into frozen dataclasses: an unknown name is refused, with the nearest known one.
+"""Reads mappings (from TOML, JSON, YAML) into frozen dataclasses.
+
+An unknown name is refused, with the nearest known one.
 
 A dataclass field made by `read_by` carries the function that checks its value. Torch-free.
 """
@@ -28,11 +30,15 @@ def read_by(
 
     `is_later`: the field came after the first release, with a default that changes no tensor. See `plain`.
     """
-    return dataclasses.field(default=default, metadata={"reader": reader, "meaning": meaning, "is_later": is_later})
+    return dataclasses.field(
+        default=default, metadata={"reader": reader, "meaning": meaning, "is_later": is_later}
+    )
 
 
 def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JSON
-    """A specification, or a part of it, as plain values that `build` reads back. An operation names itself by `op`.
+    """A specification, or a part of it, as plain values that `build` reads back.
+
+    An operation names itself by `op`.
 
     `for_version` leaves out later fields that have their default: a specification keeps its version when the vocabulary grows.
     """
@@ -44,13 +50,24 @@ def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JS
     kept = (
         field
         for field in dataclasses.fields(value)
-        if not (for_version and field.metadata["is_later"] and getattr(value, field.name) == field.default)
+        if not (
+            for_version
+            and field.metadata["is_later"]
+            and getattr(value, field.name) == field.default
+        )
     )
-    return {**named, **{field.name: plain(getattr(value, field.name), for_version=for_version) for field in kept}}
+    return {
+        **named,
+        **{
+            field.name: plain(getattr(value, field.name), for_version=for_version) for field in kept
+        },
+    }
 
 
 def build(cls: type[T], given: object, where: str, also: Iterable[str] = ()) -> T:
-    """An instance of the dataclass `cls` from a mapping. Raises SpecError for unknown, missing or wrong fields.
+    """An instance of the dataclass `cls` from a mapping.
+
+    Raises SpecError for unknown, missing or wrong fields.
 
     `also`: names that the caller would have taken, for who misspells one.
     """
@@ -59,10 +76,19 @@ def build(cls: type[T], given: object, where: str, also: Iterable[str] = ()) -> 
     for name in values:
         if name not in known:
             raise SpecError(f"{where}: unknown field {name!r}{nearest(name, (*known, *also))}")
-    missing = [name for name, field in known.items() if field.default is dataclasses.MISSING and name not in values]
+    missing = [
+        name
+        for name, field in known.items()
+        if field.default is dataclasses.MISSING and name not in values
+    ]
     if missing:
         raise SpecError(f"{where}: missing {', '.join(missing)}")
-    return cls(**{name: known[name].metadata["reader"](value, f"{where}.{name}") for name, value in values.items()})
+    return cls(
+        **{
+            name: known[name].metadata["reader"](value, f"{where}.{name}")
+            for name, value in values.items()
+        }
+    )
 
 
 def mapping(given: object, where: str) -> Mapping[str, Any]:
@@ -73,7 +99,10 @@ def mapping(given: object, where: str) -> Mapping[str, Any]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: what was perhaps meant, else all that would do."""
+    """The end of a message about an unknown name.
+
+    What was perhaps meant, else all that would do.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
@@ -104,8 +133,13 @@ def text(given: object, where: str) -> str:
 
 def number(given: object, where: str) -> float:
     """Reads a finite number."""
-    # A comparison, since math.isfinite raises for whole numbers of 400 digits; with NaN it is false.
-    if isinstance(given, bool) or not isinstance(given, int | float) or not abs(given) <= sys.float_info.max:
+    # A comparison, since math.isfinite raises for whole numbers of 400 digits; with NaN it is
+    # false.
+    if (
+        isinstance(given, bool)
+        or not isinstance(given, int | float)
+        or not abs(given) <= sys.float_info.max
+    ):
         raise SpecError(f"{where}: expected a finite number, found {given!r}")
     return float(given)
 
@@ -138,7 +172,9 @@ def number_of(*known: int) -> Reader:
 
     def read(given: object, where: str) -> int:
         if isinstance(given, bool) or not isinstance(given, int) or given not in known:
-            raise SpecError(f"{where}: expected one of {', '.join(map(str, known))}, found {given!r}")
+            raise SpecError(
+                f"{where}: expected one of {', '.join(map(str, known))}, found {given!r}"
+            )
         return given
 
     return read

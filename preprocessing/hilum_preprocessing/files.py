@@ -1,4 +1,7 @@
-"""DICOM files (PS3.10) without their pixels being read: the header is parsed, Pixel Data is a view of the mapped file. Torch-free."""
+"""DICOM files (PS3.10) without their pixels being read.
+
+The header is parsed, Pixel Data is a view of the mapped file. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,9 @@ DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 
 _UNDEFINED: Final = 0xFFFFFFFF
 _EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length
-_LONG_VRS: Final = {vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32}  # of any other one the length stands elsewhere
+_LONG_VRS: Final = {
+    vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32
+}  # of any other one the length stands elsewhere
 _IMPLICIT: Final = "HHI"  # PS3.5 7.1.3
 _PREFIX_BYTES: Final = 132
 _HEAD_BYTES: Final = 256 << 10  # a header that is longer is for pydicom
@@ -43,9 +48,15 @@ Wants = Callable[[Dataset], bool]
 
 
 def read_file(
-    path: str | os.PathLike[str], maximum_bytes: int = DEFAULT_MAXIMUM_BYTES, *, is_read_once: bool = False, wants: Wants | None = None
+    path: str | os.PathLike[str],
+    maximum_bytes: int = DEFAULT_MAXIMUM_BYTES,
+    *,
+    is_read_once: bool = False,
+    wants: Wants | None = None,
 ) -> Dataset:
-    """The data set of a DICOM file. Raises NotAnalysable when it is none, OSError when it cannot be opened.
+    """The data set of a DICOM file.
+
+    Raises NotAnalysable when it is none, OSError when it cannot be opened.
 
     `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
     `is_read_once`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
@@ -61,8 +72,12 @@ def read_file(
         raise NotAnalysable(Reason.CORRUPT_HEADER, str(error)) from None
     except MALFORMED as error:
         if isinstance(error, OSError) and error.errno is not None:
-            raise  # the file system's own: the file is gone or may not be read, which says nothing about its content
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"unreadable data set ({type(error).__name__})") from None
+            # the file system's own: the file is gone or may not be read, which says nothing about
+            # its content
+            raise
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, f"unreadable data set ({type(error).__name__})"
+        ) from None
 
 
 class _ReadWhole(Exception):
@@ -70,7 +85,10 @@ class _ReadWhole(Exception):
 
 
 class _Pieces(io.BufferedReader):
-    """A file that is read piece by piece, and not too many of them: a deflated data set is for `_inflated`, which has a limit."""
+    """A file that is read piece by piece, and not too many of them.
+
+    A deflated data set is for `_inflated`, which has a limit.
+    """
 
     def __init__(self, raw: io.RawIOBase) -> None:
         super().__init__(raw)
@@ -82,8 +100,11 @@ class _Pieces(io.BufferedReader):
         return counted(self._reads, super().read(size))
 
 
-def _read(file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool, wants: Wants | None) -> Dataset:
-    # A private mapping: nothing writes to it, but torch takes memory without a copy only where it could be written to.
+def _read(
+    file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool, wants: Wants | None
+) -> Dataset:
+    # A private mapping: nothing writes to it, but torch takes memory without a copy only where it
+    # could be written to.
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     whole = memoryview(mapped)
     if is_read_once:
@@ -105,16 +126,24 @@ def _read_past_cache(file: Uncached, wants: Wants | None) -> Dataset | None:
         return None
     dataset, position = plain
     is_to_ask = wants is not None and position + _LONGEST_PIXEL_HEAD < len(beginning)
-    if is_to_ask and wants is not None and not wants(_with_pixels(dataset, position, beginning, is_beginning=True)):
+    if (
+        is_to_ask
+        and wants is not None
+        and not wants(_with_pixels(dataset, position, beginning, is_beginning=True))
+    ):
         return dataset
-    return None if (whole := file.first(file.size)) is None else _with_pixels(dataset, position, whole)
+    return (
+        None if (whole := file.first(file.size)) is None else _with_pixels(dataset, position, whole)
+    )
 
 
 def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: int) -> Dataset:
     file.seek(0)
     try:
         dataset = dcmread(file, stop_before_pixels=True)
-        is_deflated = dataset.file_meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian  # and nothing follows
+        is_deflated = (
+            dataset.file_meta.get("TransferSyntaxUID") == DeflatedExplicitVRLittleEndian
+        )  # and nothing follows
     except _ReadWhole:
         is_deflated = True
     if is_deflated:
@@ -124,9 +153,16 @@ def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: 
 
 
 def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
-    inflated = _inflated(mapped[_PREFIX_BYTES + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :], maximum_bytes)
+    inflated = _inflated(
+        mapped[
+            _PREFIX_BYTES + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :
+        ],
+        maximum_bytes,
+    )
     stream = CountedBytes(inflated)
-    dataset = read_dataset(stream, is_implicit_VR=False, is_little_endian=True, stop_when=_at_pixels)
+    dataset = read_dataset(
+        stream, is_implicit_VR=False, is_little_endian=True, stop_when=_at_pixels
+    )
     dataset.file_meta = meta
     return _with_pixels(dataset, stream.tell(), memoryview(inflated))
 
@@ -139,7 +175,9 @@ def _inflated(deflated: memoryview, maximum_bytes: int) -> bytes:
     except zlib.error:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "the deflated data set is damaged") from None
     if not stream.eof and len(inflated) >= maximum_bytes:
-        raise NotAnalysable(Reason.TOO_LARGE, f"a deflated data set of more than {maximum_bytes} bytes")
+        raise NotAnalysable(
+            Reason.TOO_LARGE, f"a deflated data set of more than {maximum_bytes} bytes"
+        )
     if not stream.eof:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "the deflated data set is cut")
     return inflated
@@ -157,12 +195,23 @@ def _is_explicit(content: memoryview, position: int) -> bool:
     return bytes(content[position + 4 : position + 6]) in _LONG_VRS
 
 
-def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, order: str = "<", is_beginning: bool = False) -> Dataset:
+def _with_pixels(
+    dataset: Dataset,
+    position: int,
+    content: memoryview,
+    *,
+    order: str = "<",
+    is_beginning: bool = False,
+) -> Dataset:
     """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that.
 
     `order` of its bytes, as struct has it.
     """
-    head = _IMPLICIT if dataset.original_encoding[0] and not _is_explicit(content, position) else _EXPLICIT
+    head = (
+        _IMPLICIT
+        if dataset.original_encoding[0] and not _is_explicit(content, position)
+        else _EXPLICIT
+    )
     if position + struct.calcsize(order + head) > len(content):
         return dataset
     group, number, *vr, length = struct.unpack_from(order + head, content, position)
@@ -172,9 +221,16 @@ def _with_pixels(dataset: Dataset, position: int, content: memoryview, *, order:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data with a VR that no pixels have")
     start = position + struct.calcsize(order + head)
     is_undefined = length == _UNDEFINED
-    stop = start + (end_of_items(content[start:]) if is_undefined and not is_beginning else min(length, len(content) - start))
+    stop = start + (
+        end_of_items(content[start:])
+        if is_undefined and not is_beginning
+        else min(length, len(content) - start)
+    )
     element = DataElement(
-        (group << 16) + number, vr[0].decode("ascii", "replace") if vr else "OW", content[start:stop], already_converted=True
+        (group << 16) + number,
+        vr[0].decode("ascii", "replace") if vr else "OW",
+        content[start:stop],
+        already_converted=True,
     )
     element.is_undefined_length = is_undefined
     dataset[element.tag] = element

@@ -1,4 +1,7 @@
-"""Frames of a data set as they are stored, below any policy: which decoder, which bytes, which shape. Torch-free."""
+"""Frames of a data set as they are stored, below any policy.
+
+Which decoder, which bytes, which shape. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,22 @@ DEFAULT_MAXIMUM_PIXELS: Final = 100_000_000
 
 
 def decode_frames(dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS) -> NDArray[Any]:
-    """All frames as stored values, as pydicom's `Dataset.pixel_array` has them; colour as RGB, palettes as indices.
+    """All frames as stored values, as pydicom's `Dataset.pixel_array` has them.
+
+    Colour as RGB, palettes as indices.
 
     Words that do not fit into Bits Stored are masked; `decode` judges them.
 
-    ([frames,] rows, columns[, 3]) of uint8, int8, uint16, int16 or uint32; one frame has no axis of its own. `maximum_pixels` of all
+    ([frames,] rows, columns[, 3]) of uint8, int8, uint16, int16 or uint32; one frame has no axis of
+    its own. `maximum_pixels` of all
     frames together. Raises NotAnalysable.
     """
     require_pixel_data(dataset)
     header = replace(PixelHeader.of(dataset), is_judged=False)
     header.check_size(maximum_pixels, header.frames)
-    arrays = [to_rgb(decode_frame(dataset, header, frame), header) for frame in range(header.frames)]
+    arrays = [
+        to_rgb(decode_frame(dataset, header, frame), header) for frame in range(header.frames)
+    ]
     return arrays[0] if len(arrays) == 1 else np.stack(arrays)
 
 
@@ -46,7 +54,10 @@ def decode_frame(dataset: Dataset, header: PixelHeader, frame: int = 0) -> Decod
 
 
 def reduce_frame(dataset: Dataset, header: PixelHeader, reduce: int) -> NDArray[Any]:
-    """(ceil(rows / 2^r), ceil(columns / 2^r)) of the first frame. Raises ValueError where `reducible` says that it cannot be."""
+    """(ceil(rows / 2^r), ceil(columns / 2^r)) of the first frame.
+
+    Raises ValueError where `reducible` says that it cannot be.
+    """
     codec = codec_of(transfer_syntax_of(dataset), header)
     if codec.reduction is None:
         raise ValueError(f"reduce {reduce}: the Transfer Syntax has one resolution")
@@ -54,7 +65,10 @@ def reduce_frame(dataset: Dataset, header: PixelHeader, reduce: int) -> NDArray[
 
 
 def reducible(dataset: Dataset) -> int:
-    """How often the first frame can be halved while it is decoded: 0 but for wavelet codestreams. Raises NotAnalysable."""
+    """How often the first frame can be halved while it is decoded: 0 but for wavelet codestreams.
+
+    Raises NotAnalysable.
+    """
     codec = CODECS.get(transfer_syntax_of(dataset))
     if codec is None or codec.reduction is None:
         return 0
@@ -76,5 +90,8 @@ def codec_of(uid: str, header: PixelHeader) -> Codec:
     if uid not in CODECS:
         raise NotAnalysable(Reason.TRANSFER_SYNTAX_NOT_SUPPORTED, f"Transfer Syntax {uid}")
     if header.bits_allocated not in (8, 16):
-        raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, f"Bits Allocated {header.bits_allocated} in a compressed Transfer Syntax")
+        raise NotAnalysable(
+            Reason.UNSUPPORTED_PIXEL_FORMAT,
+            f"Bits Allocated {header.bits_allocated} in a compressed Transfer Syntax",
+        )
     return CODECS[uid]

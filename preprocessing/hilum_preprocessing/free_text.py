@@ -1,4 +1,7 @@
-"""Free text of headers as words: capitals, accents, lost characters, wrong character sets. Torch-free."""
+"""Free text of headers as words: capitals, accents, lost characters, wrong character sets.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,15 @@ from typing import Final
 LOST: Final = "?"
 """Stands for a character that was lost on the way: written as it is, as U+FFFD, or as a sign that is no letter."""
 
-_LETTERS: Final = str.maketrans({"Ł": "L", "Ø": "O", "Đ": "D", "Æ": "AE", "Œ": "OE", "İ": "I", "\ufffd": LOST, "¿": LOST})
+_LETTERS: Final = str.maketrans(
+    {"Ł": "L", "Ø": "O", "Đ": "D", "Æ": "AE", "Œ": "OE", "İ": "I", "\ufffd": LOST, "¿": LOST}
+)
 _ESCAPE: Final = re.compile(r"\x1b[$(),\-./]+[0-~]")  # ISO 2022 (PS3.5 6.1.2.5)
-_WITHIN_A_WORD: Final = re.compile(r"(?<=[^\W\d_])[*#_~.](?=[^\W\d_])")  # some senders write these for a lost letter
-# Of an attribute whose character set is missing or not what was declared. UTF-8 comes first: nothing else looks like it.
+_WITHIN_A_WORD: Final = re.compile(
+    r"(?<=[^\W\d_])[*#_~.](?=[^\W\d_])"
+)  # some senders write these for a lost letter
+# Of an attribute whose character set is missing or not what was declared. UTF-8 comes first:
+# nothing else looks like it.
 _CODECS: Final = (
     "utf_8",
     "iso2022_jp_2",
@@ -34,14 +42,20 @@ _CODECS: Final = (
 
 
 def tokens(text: str) -> tuple[str, ...]:
-    """The words of a text in capitals, without accents; what is no letter parts them, and a lost character is `LOST`."""
+    """The words of a text in capitals, without accents.
+
+    What is no letter parts them, and a lost character is `LOST`.
+    """
     return tuple(_plain(text).split())
 
 
 def readings(text: str) -> Iterator[str]:
-    """The text, then what else it may have been: its bytes in another character set, its odd letters as lost ones.
+    """The text, then what else it may have been.
 
-    pydicom decodes a code string as Latin-1, whatever bytes it holds, and some senders decode and encode once too often.
+    Its bytes in another character set, its odd letters as lost ones.
+
+    pydicom decodes a code string as Latin-1, whatever bytes it holds, and some senders decode and
+    encode once too often.
     """
     yield text
     if not text.isascii() or "\x1b" in text:
@@ -54,7 +68,9 @@ def readings(text: str) -> Iterator[str]:
 def _plain(text: str) -> str:
     parted = unicodedata.normalize("NFKD", text.upper()).upper()
     bare = "".join(letter for letter in parted if not unicodedata.category(letter).startswith("M"))
-    return "".join(_letter(letter) for letter in unicodedata.normalize("NFC", bare).translate(_LETTERS))
+    return "".join(
+        _letter(letter) for letter in unicodedata.normalize("NFC", bare).translate(_LETTERS)
+    )
 
 
 def _letter(letter: str) -> str:
@@ -74,7 +90,9 @@ def _bytes_of(text: str) -> Iterator[bytes]:
 
 
 def _decoded(raw: bytes) -> Iterator[str]:
-    bare = _ESCAPE.sub("", raw.decode("latin_1")).encode("latin_1")  # of ISO 2022 IR 58 and 149 the bytes are GB 2312 and EUC-KR
+    bare = _ESCAPE.sub("", raw.decode("latin_1")).encode(
+        "latin_1"
+    )  # of ISO 2022 IR 58 and 149 the bytes are GB 2312 and EUC-KR
     for codec in _CODECS:
         try:
             yield (raw if codec == "iso2022_jp_2" else bare).decode(codec)

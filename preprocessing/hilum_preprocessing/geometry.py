@@ -1,4 +1,7 @@
-"""Crop, pad, resize and blur of one picture (H, W) in torch, the same code on every device. How a resize is computed: resample.py."""
+"""Crop, pad, resize and blur of one picture (H, W) in torch, the same code on every device.
+
+How a resize is computed: resample.py.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from hilum_preprocessing.sizing import crop_slices, pad_margins, sized
 
 
 def apply(image: Tensor, operations: Sequence[GeometryOp]) -> Tensor:
-    """(H, W) float32 or uint8 to the size that the operations end with, on the same device. A resize in float makes float32 of uint8."""
+    """(H, W) float32 or uint8 to the size that the operations end with, on the same device.
+
+    A resize in float makes float32 of uint8.
+    """
     for op in sized(operations, (image.shape[0], image.shape[1])):
         match op:
             case CentreCrop():
@@ -29,10 +35,13 @@ def apply(image: Tensor, operations: Sequence[GeometryOp]) -> Tensor:
     return image
 
 
-def apply_to_pixels(pixels: Pixels, operations: Sequence[GeometryOp], arithmetic: Arithmetic = "float") -> Tensor:
+def apply_to_pixels(
+    pixels: Pixels, operations: Sequence[GeometryOp], arithmetic: Arithmetic = "float"
+) -> Tensor:
     """The same from a picture that is made block by block, its resizes having a height and a width.
 
-    A resize that comes first never sees the picture whole; `arithmetic` float or fp16 is for that one.
+    A resize that comes first never sees the picture whole; `arithmetic` float or fp16 is for that
+    one.
     """
     if operations and isinstance(operations[0], Resize):
         return apply(resize(pixels, operations[0], arithmetic), operations[1:])

@@ -1,6 +1,9 @@
-"""Operations that look at more than one pixel, as data: crop, resize, pad, blur. They follow the table of levels. Torch-free.
+"""Operations that look at more than one pixel, as data: crop, resize, pad, blur.
 
-Each maps a picture's size to another one; `Size` is (height, width), None while it depends on the image. What an operation does to a
+They follow the table of levels. Torch-free.
+
+Each maps a picture's size to another one; `Size` is (height, width), None while it depends on the
+image. What an operation does to a
 picture of known size: sizing.py, placement.py. What it does to pixels: geometry.py.
 """
 
@@ -22,10 +25,10 @@ KERNELS = (
 COMPUTES = ("float", "uint8_rounded", "uint8_once")
 
 _KERNEL_MEANING = "the resizer of training: " + ", ".join(f"`{name}`" for name in KERNELS)
-_COMPUTE_MEANING = (
-    "arithmetic: in float; whole grey levels after each of the two passes, as Pillow rounds; or once after both, as OpenCV does"
+_COMPUTE_MEANING = "arithmetic: in float; whole grey levels after each of the two passes, as Pillow rounds; or once after both, as OpenCV does"
+_CLIP_MEANING = (
+    "keep the result within the input's smallest and largest value, as scikit-image does"
 )
-_CLIP_MEANING = "keep the result within the input's smallest and largest value, as scikit-image does"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,9 @@ class CentreCrop:
     """Cuts a square out of the middle."""
 
     op: ClassVar[str] = "centre_crop"
-    size: Literal["min"] | int = read_by(fields.word_or(fields.length, "min"), "min", "side of the square; `min`: the shorter side")
+    size: Literal["min"] | int = read_by(
+        fields.word_or(fields.length, "min"), "min", "side of the square; `min`: the shorter side"
+    )
     offset: Literal["halves", "half_gap"] = read_by(
         fields.one_of("halves", "half_gap"),
         "halves",
@@ -56,7 +61,9 @@ class Resize:
     height: int = read_by(fields.length, meaning="rows of the result")
     width: int = read_by(fields.length, meaning="columns of the result")
     kernel: str = read_by(fields.one_of(*KERNELS), meaning=_KERNEL_MEANING)
-    compute: Literal["float", "uint8_rounded", "uint8_once"] = read_by(fields.one_of(*COMPUTES), "float", _COMPUTE_MEANING)
+    compute: Literal["float", "uint8_rounded", "uint8_once"] = read_by(
+        fields.one_of(*COMPUTES), "float", _COMPUTE_MEANING
+    )
     clip_to_input: bool = read_by(fields.truth, default=False, meaning=_CLIP_MEANING)
 
     def size_after(self, before: Size) -> Size:  # noqa: ARG002 - the same for every input
@@ -66,10 +73,15 @@ class Resize:
 
 @dataclass(frozen=True, slots=True)
 class ResizeSide:
-    """Resamples so that the shorter or the longer side gets this length; the aspect ratio is kept up to rounding."""
+    """Resamples so that the shorter or the longer side gets this length.
+
+    The aspect ratio is kept up to rounding.
+    """
 
     op: ClassVar[str] = "resize_side"
-    side: Literal["short", "long"] = read_by(fields.one_of("short", "long"), meaning="the side that `size` is for")
+    side: Literal["short", "long"] = read_by(
+        fields.one_of("short", "long"), meaning="the side that `size` is for"
+    )
     size: int = read_by(fields.length, meaning="its length")
     rounding: Literal["int", "int_of_ratio", "round"] = read_by(
         fields.one_of("int", "int_of_ratio", "round"),
@@ -77,7 +89,9 @@ class ResizeSide:
         "`round(size / (side / other))` as jfhealthcare",
     )
     kernel: str = read_by(fields.one_of(*KERNELS), meaning=_KERNEL_MEANING)
-    compute: Literal["float", "uint8_rounded", "uint8_once"] = read_by(fields.one_of(*COMPUTES), "float", _COMPUTE_MEANING)
+    compute: Literal["float", "uint8_rounded", "uint8_once"] = read_by(
+        fields.one_of(*COMPUTES), "float", _COMPUTE_MEANING
+    )
     clip_to_input: bool = read_by(fields.truth, default=False, meaning=_CLIP_MEANING)
 
     def size_after(self, before: Size) -> Size:
@@ -96,7 +110,11 @@ class ResizeSide:
             return int(length * (self.size / reference))
         if length == reference:
             return self.size
-        return int(self.size * length / reference) if self.rounding == "int" else round(self.size / (reference / length))
+        return (
+            int(self.size * length / reference)
+            if self.rounding == "int"
+            else round(self.size / (reference / length))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +122,19 @@ class Pad:
     """Extends a picture to a square, with one value."""
 
     op: ClassVar[str] = "pad"
-    value: float = read_by(fields.number, meaning="level of what is added, on the scale of the values that enter")
+    value: float = read_by(
+        fields.number, meaning="level of what is added, on the scale of the values that enter"
+    )
     place: Literal["centre", "bottom_right"] = read_by(
-        fields.one_of("centre", "bottom_right"), "centre", "on both sides, or at the bottom and the right only"
+        fields.one_of("centre", "bottom_right"),
+        "centre",
+        "on both sides, or at the bottom and the right only",
     )
     to: Literal["square"] | int = read_by(
-        fields.word_or(fields.length, "square"), "square", "side of the square; `square`: the longer side", is_later=True
+        fields.word_or(fields.length, "square"),
+        "square",
+        "side of the square; `square`: the longer side",
+        is_later=True,
     )
 
     def size_after(self, before: Size) -> Size:
@@ -121,10 +146,16 @@ class Pad:
 
 @dataclass(frozen=True, slots=True)
 class Blur:
-    """cv2.GaussianBlur with sigma 0; the picture is mirrored at its border. Whole grey levels stay whole."""
+    """cv2.GaussianBlur with sigma 0; the picture is mirrored at its border.
+
+    Whole grey levels stay whole.
+    """
 
     op: ClassVar[str] = "blur"
-    size: Literal[3, 5, 7] = read_by(fields.number_of(3, 5, 7), meaning="side of the kernel; its weights are exact binary fractions")
+    size: Literal[3, 5, 7] = read_by(
+        fields.number_of(3, 5, 7),
+        meaning="side of the kernel; its weights are exact binary fractions",
+    )
 
     def size_after(self, before: Size) -> Size:
         """Size of the result: the same."""

@@ -1,6 +1,9 @@
-"""From stored values to the values that a model was trained on, as one table: stored value in, level out. Torch-free.
+"""From stored values to the values that a model was trained on, as one table.
 
-Order of PS3.3 C.11: modality LUT, VOI LUT, polarity, then the recipe's own operations. All of them map each pixel by itself, so they
+Stored value in, level out. Torch-free.
+
+Order of PS3.3 C.11: modality LUT, VOI LUT, polarity, then the recipe's own operations. All of them
+map each pixel by itself, so they
 collapse to one table of at most 65536 entries, computed in float64 and applied once.
 """
 
@@ -31,11 +34,15 @@ from hilum_preprocessing.voi import apply_voi, look_up, windowed
 __all__ = ["LevelTable", "finished", "level_table", "windowed", "without_unusable"]
 
 _CACHE_BYTES: Final = 16 << 20  # a dozen tables; a device sends the same kind of object all day
-_LOOKUP_BYTES: Final = 2 * 65536 * (4 + 1)  # a table's lookups in floats and in grey levels, by two types of stored values
+_LOOKUP_BYTES: Final = (
+    2 * 65536 * (4 + 1)
+)  # a table's lookups in floats and in grey levels, by two types of stored values
 _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 
 
-def level_table(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None = None) -> LevelTable:
+def level_table(
+    stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None = None
+) -> LevelTable:
     """The table for one picture: all intensity steps, or with order resize_first those of `source` alone (see `finished`).
 
     `ends`: smallest and largest stored value, padding included, where the caller knows them. Raises NotAnalysable: a constant
@@ -44,7 +51,9 @@ def level_table(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | N
     key = _key_of(stored, spec)
     if key is not None:
         return _known(key, stored, spec, ends)
-    levels = _levels(_nominal(stored, _observed(stored, spec, ends), _counts(stored, spec)), stored, spec)
+    levels = _levels(
+        _nominal(stored, _observed(stored, spec, ends), _counts(stored, spec)), stored, spec
+    )
     _require_contrast(levels.picture)
     return LevelTable(_first(stored), levels.values, levels.observed)
 
@@ -55,14 +64,30 @@ def without_unusable(stored: StoredValues) -> StoredValues:
 
 
 def _key_of(stored: StoredValues, spec: InputSpec) -> Hashable | None:
-    """All that the levels depend on, where it is little: no statistics, no table and no window of the object."""
+    """All that the levels depend on, where it is little.
+
+    No statistics, no table and no window of the object.
+    """
     modality = stored.modality if spec.source.modality_lut == "apply" else None
-    if isinstance(modality, LookupTable) or spec.source.voi not in ("none", "fixed") or takes_statistics(spec):
+    if (
+        isinstance(modality, LookupTable)
+        or spec.source.voi not in ("none", "fixed")
+        or takes_statistics(spec)
+    ):
         return None
-    return spec, stored.bits_stored, stored.is_signed, stored.is_monochrome1, stored.presentation_lut_shape, modality
+    return (
+        spec,
+        stored.bits_stored,
+        stored.is_signed,
+        stored.is_monochrome1,
+        stored.presentation_lut_shape,
+        modality,
+    )
 
 
-def _known(key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> LevelTable:
+def _known(
+    key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None
+) -> LevelTable:
     """The table of this key with what this picture uses of it."""
     observed = _observed(stored, spec, ends)
     kept = _TABLES.get(key, lambda: _table_by_header(stored, spec))
@@ -76,10 +101,14 @@ def _known(key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int
 def _table_by_header(stored: StoredValues, spec: InputSpec) -> LevelTable:
     levels = _levels(_nominal(stored, slice(None)), stored, spec)
     levels.values.setflags(write=False)
-    return LevelTable(_first(stored), levels.values, levels.observed, slope_of(levels.values, _first(stored)), {})
+    return LevelTable(
+        _first(stored), levels.values, levels.observed, slope_of(levels.values, _first(stored)), {}
+    )
 
 
-_TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(_CACHE_BYTES, lambda table: table.values.nbytes + _LOOKUP_BYTES)
+_TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(
+    _CACHE_BYTES, lambda table: table.values.nbytes + _LOOKUP_BYTES
+)
 """Of all threads."""
 
 
@@ -87,7 +116,9 @@ def finished(resized: NDArray[Any], stored: StoredValues, spec: InputSpec) -> Va
     """With order resize_first: the intensity operations on the picture (H, W) that the geometry made; its statistics are its own."""
     nominal = _source_levels(_nominal(stored, _observed(stored, spec, None)), stored, spec)
     values = resized.astype(np.float64).ravel()
-    levels = replace(nominal, values=values, observed=slice(None), counts=np.ones(values.size, np.int64))
+    levels = replace(
+        nominal, values=values, observed=slice(None), counts=np.ones(values.size, np.int64)
+    )
     levels = _intensity(levels, stored, spec)
     _require_contrast(levels.picture)
     return levels.values.reshape(resized.shape)
@@ -103,7 +134,9 @@ def _source_levels(levels: Levels, stored: StoredValues, spec: InputSpec) -> Lev
     if source.modality_lut == "apply":
         levels = _modality(levels, stored)
     levels = apply_voi(levels, stored.voi, source, stored.bits_stored)
-    levels = replace(levels, two_to_bits=256.0 if levels.picture.max() < 256 else float(1 << stored.bits_stored))
+    levels = replace(
+        levels, two_to_bits=256.0 if levels.picture.max() < 256 else float(1 << stored.bits_stored)
+    )
     levels = with_polarity(levels, stored, source)
     return _darkened(levels, stored) if source.padding == "replace_min" else levels
 
@@ -121,14 +154,25 @@ def _first(stored: StoredValues) -> int:
     return -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
 
 
-def _nominal(stored: StoredValues, observed: slice, counted: NDArray[np.int64] | None = None) -> Levels:
+def _nominal(
+    stored: StoredValues, observed: slice, counted: NDArray[np.int64] | None = None
+) -> Levels:
     """The stored values themselves, of which the picture uses these, so often."""
     first, count = _first(stored), 1 << stored.bits_stored
-    return Levels(np.arange(first, first + count, dtype=np.float64), float(first), float(first + count - 1), observed, counted)
+    return Levels(
+        np.arange(first, first + count, dtype=np.float64),
+        float(first),
+        float(first + count - 1),
+        observed,
+        counted,
+    )
 
 
 def _observed(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> slice:
-    """Entries of the table between the picture's smallest and largest stored value. Raises NotAnalysable (constant_image)."""
+    """Entries of the table between the picture's smallest and largest stored value.
+
+    Raises NotAnalysable (constant_image).
+    """
     smallest, largest = _extent(stored, spec, ends)
     if smallest == largest:
         raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels have one stored value")
@@ -147,7 +191,9 @@ def _extent(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None)
 
 def _counts(stored: StoredValues, spec: InputSpec) -> NDArray[np.int64] | None:
     """Pixels of each possible stored value, without padding; None when no operation asks."""
-    if spec.order == "resize_first" or not any(isinstance(op, Percentile | EqualizeHist) for op in spec.intensity):
+    if spec.order == "resize_first" or not any(
+        isinstance(op, Percentile | EqualizeHist) for op in spec.intensity
+    ):
         return None
     found = counts(stored.array, _first(stored), 1 << stored.bits_stored)
     if spec.source.padding != "keep":
@@ -185,9 +231,14 @@ def _modality(levels: Levels, stored: StoredValues) -> Levels:
 def _require_representable(slope: float, intercept: float, levels: Levels) -> None:
     """Numbers of the header that make infinite levels would make NaN of their range, and a black picture of that."""
     if abs(slope) * max(abs(levels.low), abs(levels.high)) + abs(intercept) > _LARGEST_FLOAT32:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "Rescale Slope and Intercept give values that float32 cannot hold")
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER,
+            "Rescale Slope and Intercept give values that float32 cannot hold",
+        )
 
 
 def _require_contrast(used: Values) -> None:
     if used.min() == used.max():
-        raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels have one level after the intensity operations")
+        raise NotAnalysable(
+            Reason.CONSTANT_IMAGE, "all pixels have one level after the intensity operations"
+        )

@@ -21,17 +21,43 @@ from hilum_preprocessing.population import age_years
 from hilum_preprocessing.spec import InputSpec
 from hilum_preprocessing.views import View, view_of
 
-# An object of these classes is a projection radiograph whatever its Modality says: DR, RG, nothing, or a device's own word.
+# An object of these classes is a projection radiograph whatever its Modality says: DR, RG, nothing,
+# or a device's own word.
 _RADIOGRAPHS: Final = frozenset(
-    {ComputedRadiographyImageStorage, DigitalXRayImageStorageForPresentation, DigitalXRayImageStorageForProcessing}
+    {
+        ComputedRadiographyImageStorage,
+        DigitalXRayImageStorageForPresentation,
+        DigitalXRayImageStorageForProcessing,
+    }
 )
-# A Secondary Capture may hold anything, so its Modality has to say that it is a radiograph: the commonest public chest radiographs
-# (RSNA, NIH) are of that kind. DR and DRX are common words for DX, RG is film (PS3.3 C.7.3.1.1.1), XR is what HL7 orders say.
+# A Secondary Capture may hold anything, so its Modality has to say that it is a radiograph: the
+# commonest public chest radiographs (RSNA, NIH) are of that kind. DR and DRX are common words for
+# DX, RG is film (PS3.3 C.7.3.1.1.1), XR is what HL7 orders say.
 _MODALITIES: Final = frozenset({"CR", "DX", "DR", "DRX", "RG", "XR"})
-# Defined Terms of PS3.3 C.7.3.1.1.1 that name another kind of image; PX is a dental panoramic, IO a film in the mouth.
+# Defined Terms of PS3.3 C.7.3.1.1.1 that name another kind of image; PX is a dental panoramic, IO a
+# film in the mouth.
 _OTHER_MODALITIES: Final = frozenset(
     {
-        *("BMD", "CT", "ECG", "ES", "GM", "IO", "IVOCT", "IVUS", "LS", "MG", "MR", "NM", "OCT", "OP", "OPT", "PT", "PX", "RF"),
+        *(
+            "BMD",
+            "CT",
+            "ECG",
+            "ES",
+            "GM",
+            "IO",
+            "IVOCT",
+            "IVUS",
+            "LS",
+            "MG",
+            "MR",
+            "NM",
+            "OCT",
+            "OP",
+            "OPT",
+            "PT",
+            "PX",
+            "RF",
+        ),
         *("RTDOSE", "RTIMAGE", "SEG", "SM", "SR", "TG", "US", "VA", "XA", "XC"),
     }
 )
@@ -45,7 +71,10 @@ class Admitted(NamedTuple):
 
 
 def check_tags(dataset: Dataset, spec: InputSpec, site: SiteWords = NO_WORDS) -> View:
-    """The view of an image that may be analysed. Raises NotAnalysable with the first reason against it."""
+    """The view of an image that may be analysed.
+
+    Raises NotAnalysable with the first reason against it.
+    """
     return admitted(dataset, spec, site).view
 
 
@@ -64,15 +93,23 @@ def admitted(dataset: Dataset, spec: InputSpec, site: SiteWords = NO_WORDS) -> A
     return Admitted(view, header)
 
 
-def tag_flags(dataset: Dataset, spec: InputSpec, view: View, site: SiteWords = NO_WORDS) -> tuple[str, ...]:
-    """What the tags of an image that may be analysed leave in doubt. Never raises: a doubt is no refusal."""
+def tag_flags(
+    dataset: Dataset, spec: InputSpec, view: View, site: SiteWords = NO_WORDS
+) -> tuple[str, ...]:
+    """What the tags of an image that may be analysed leave in doubt.
+
+    Never raises: a doubt is no refusal.
+    """
     seen = {
         Flag.VIEW_UNKNOWN: view == "UNKNOWN",
         Flag.BODY_PART_UNKNOWN: body_part(dataset, site)[0] is None,
         Flag.AGE_UNKNOWN: spec.population.minimum_age_years > 0 and age_years(dataset) is None,
         Flag.BURNED_IN_TEXT: says(dataset, "BurnedInAnnotation", "YES"),
     }
-    found = (*(flag for flag, is_seen in seen.items() if is_seen), *orientation_flags(dataset, spec.source, view))
+    found = (
+        *(flag for flag, is_seen in seen.items() if is_seen),
+        *orientation_flags(dataset, spec.source, view),
+    )
     return tuple(flag.value for flag in found)
 
 
@@ -82,17 +119,30 @@ def _check_modality(dataset: Dataset) -> None:
         if modality in _OTHER_MODALITIES:
             raise NotAnalysable(Reason.WRONG_MODALITY, "Modality names another kind of image")
     elif sop_class != SecondaryCaptureImageStorage:
-        raise NotAnalysable(Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture")
+        raise NotAnalysable(
+            Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture"
+        )
     elif modality not in _MODALITIES:
-        said = "the Modality of a Secondary Capture names no radiograph" if modality else "the Modality of a Secondary Capture is missing"
+        said = (
+            "the Modality of a Secondary Capture names no radiograph"
+            if modality
+            else "the Modality of a Secondary Capture is missing"
+        )
         raise NotAnalysable(Reason.WRONG_MODALITY, said)
 
 
 def _check_presentation_intent(dataset: Dataset, spec: InputSpec) -> None:
-    """For Processing pixels are raw detector signal: no window or polarity makes them what a model was trained on (PS3.3 C.8.11.1.1.1)."""
+    """For Processing pixels are raw detector signal.
+
+    No window or polarity makes them what a model was trained on (PS3.3 C.8.11.1.1.1).
+    """
     is_raw = word(dataset, "SOPClassUID") == DigitalXRayImageStorageForProcessing
-    if spec.presentation_intent == "for_presentation" and (is_raw or word(dataset, "PresentationIntentType") == "FOR PROCESSING"):
-        raise NotAnalysable(Reason.NOT_FOR_PRESENTATION, "Presentation Intent Type is FOR PROCESSING")
+    if spec.presentation_intent == "for_presentation" and (
+        is_raw or word(dataset, "PresentationIntentType") == "FOR PROCESSING"
+    ):
+        raise NotAnalysable(
+            Reason.NOT_FOR_PRESENTATION, "Presentation Intent Type is FOR PROCESSING"
+        )
 
 
 def _check_body_part(dataset: Dataset, site: SiteWords) -> None:

@@ -19,7 +19,9 @@ _PALETTE: Final = "PALETTE COLOR"
 
 @dataclass(frozen=True, slots=True)
 class PixelHeader:
-    """What the data set says of its Pixel Data. `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel.
+    """What the data set says of its Pixel Data.
+
+    `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel.
 
     `overlay_bits`: a mask of the bits of a word in which, as it says, overlays are kept. `is_judged`: words that do not fit into Bits
     Stored are judged by `depth`; else they are masked, whatever they hold.
@@ -40,18 +42,25 @@ class PixelHeader:
 
     @classmethod
     def of(cls, dataset: Dataset) -> Self:
-        """Read and checked. Raises NotAnalysable: missing attributes, a pixel format that does not exist."""
+        """Read and checked.
+
+        Raises NotAnalysable: missing attributes, a pixel format that does not exist.
+        """
         photometric = word(dataset, "PhotometricInterpretation")
         if not photometric:
             required(dataset, "PhotometricInterpretation")
-        bits_allocated, bits_stored = integer(dataset, "BitsAllocated"), integer(dataset, "BitsStored")
+        bits_allocated, bits_stored = (
+            integer(dataset, "BitsAllocated"),
+            integer(dataset, "BitsStored"),
+        )
         samples = integer(dataset, "SamplesPerPixel")
         header = cls(
             rows=integer(dataset, "Rows"),
             columns=integer(dataset, "Columns"),
             bits_allocated=bits_allocated,
             bits_stored=bits_stored,
-            # PS3.5 8.1.1: High Bit is one less than Bits Stored; older objects put it higher, so it is read and not assumed.
+            # PS3.5 8.1.1: High Bit is one less than Bits Stored; older objects put it higher, so it
+            # is read and not assumed.
             high_bit=integer(dataset, "HighBit", default=bits_stored - 1),
             is_signed=integer(dataset, "PixelRepresentation") == 1,
             photometric=photometric,
@@ -87,7 +96,11 @@ class PixelHeader:
     @property
     def shape(self) -> tuple[int, ...]:
         """(rows, columns), or (rows, columns, samples)."""
-        return (self.rows, self.columns) if self.samples == 1 else (self.rows, self.columns, self.samples)
+        return (
+            (self.rows, self.columns)
+            if self.samples == 1
+            else (self.rows, self.columns, self.samples)
+        )
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -97,14 +110,23 @@ class PixelHeader:
     @property
     def size_bytes(self) -> int:
         """Length of one uncompressed frame."""
-        # PS3.3 C.7.6.3.1.2: YBR_FULL_422 stores two chrominance values for two pixels, so two samples a pixel and not three.
+        # PS3.3 C.7.6.3.1.2: YBR_FULL_422 stores two chrominance values for two pixels, so two
+        # samples a pixel and not three.
         stored = 2 if self.photometric == "YBR_FULL_422" else self.samples
         return (self.pixels * stored * self.bits_allocated + 7) // 8
 
-    def require(self, *, rgb: Literal["reject", "luma", "first_channel"] = "reject", frames: Literal["reject", "first"] = "reject") -> None:
+    def require(
+        self,
+        *,
+        rgb: Literal["reject", "luma", "first_channel"] = "reject",
+        frames: Literal["reject", "first"] = "reject",
+    ) -> None:
         """Raises NotAnalysable: colour or several frames that the specification refuses, or pixels that are no 8 or 16 bits."""
         if not self.is_monochrome and rgb == "reject":
-            raise NotAnalysable(Reason.NOT_MONOCHROME, f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2")
+            raise NotAnalysable(
+                Reason.NOT_MONOCHROME,
+                f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2",
+            )
         if self.frames > 1 and frames == "reject":
             raise NotAnalysable(Reason.MULTI_FRAME, f"{self.frames} frames")
         if self.bits_allocated not in (8, 16):
@@ -113,7 +135,9 @@ class PixelHeader:
     def check_size(self, maximum_pixels: int, frames: int = 1) -> None:
         """Raises NotAnalysable (too_large): asked before anything of that size is allocated."""
         if self.pixels * frames > maximum_pixels:
-            seen = f"{self.rows} x {self.columns} pixels" + (f", {frames} frames" if frames > 1 else "")
+            seen = f"{self.rows} x {self.columns} pixels" + (
+                f", {frames} frames" if frames > 1 else ""
+            )
             raise NotAnalysable(Reason.TOO_LARGE, f"{seen}, limit {maximum_pixels}")
 
     def _check(self) -> None:
@@ -122,9 +146,16 @@ class PixelHeader:
         is_possible = 1 <= self.bits_stored <= self.high_bit + 1 <= self.bits_allocated
         if self.bits_allocated not in (1, 8, 16, 32) or not is_possible:
             raise self._unsupported()
-        is_known = self.is_monochrome or (self.samples == 1 and self.is_palette) or (self.samples == 3 and self.photometric in _COLOUR)
+        is_known = (
+            self.is_monochrome
+            or (self.samples == 1 and self.is_palette)
+            or (self.samples == 3 and self.photometric in _COLOUR)
+        )
         if not is_known:
-            raise NotAnalysable(Reason.NOT_MONOCHROME, f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2")
+            raise NotAnalysable(
+                Reason.NOT_MONOCHROME,
+                f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2",
+            )
 
     def _unsupported(self) -> NotAnalysable:
         seen = f"Bits Allocated {self.bits_allocated}, Bits Stored {self.bits_stored}, High Bit {self.high_bit}"

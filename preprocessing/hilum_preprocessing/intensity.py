@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.operations import Clamp, EqualizeHist, IntensityOp, Invert, Maxval, MinMax, Percentile, Scale, ToUint8
+from hilum_preprocessing.operations import (
+    Clamp,
+    EqualizeHist,
+    IntensityOp,
+    Invert,
+    Maxval,
+    MinMax,
+    Percentile,
+    Scale,
+    ToUint8,
+)
 from hilum_preprocessing.tables import Levels, Values
 
 
@@ -25,15 +35,23 @@ def invert(levels: Levels) -> Levels:
 def stretch(levels: Levels, low: float, high: float) -> Levels:
     """`low` to 0, `high` to 1; what lies outside is clamped."""
     if low == high:
-        raise NotAnalysable(Reason.CONSTANT_IMAGE, "the picture has one level where the specification stretches its range")
+        raise NotAnalysable(
+            Reason.CONSTANT_IMAGE,
+            "the picture has one level where the specification stretches its range",
+        )
     return levels.with_range(np.clip((levels.values - low) / (high - low), 0.0, 1.0), 0.0, 1.0)
 
 
 def _maxval(levels: Levels, op: Maxval) -> Levels:
-    low, span = (levels.low, levels.high - levels.low) if op.of == "bits" else (0.0, _span(levels, op))
+    low, span = (
+        (levels.low, levels.high - levels.low) if op.of == "bits" else (0.0, _span(levels, op))
+    )
     scaled = levels.map(lambda value: (value - low) / span)
     if op.outside == "reject" and (scaled.picture.min() < 0.0 or scaled.picture.max() > 1.0):
-        raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "values below 0 or above the maximum that the specification names")
+        raise NotAnalysable(
+            Reason.UNSUPPORTED_PIXEL_FORMAT,
+            "values below 0 or above the maximum that the specification names",
+        )
     return scaled
 
 
@@ -50,11 +68,17 @@ def _percentile(levels: Levels, op: Percentile) -> Levels:
 
 
 def percentiles(levels: Levels, wanted: tuple[float, ...]) -> list[float]:
-    """What numpy.percentile gives for all pixels, from the count of each level: linear between the two nearest of them."""
+    """What numpy.percentile gives for all pixels, from the count of each level.
+
+    Linear between the two nearest of them.
+    """
     order = np.argsort(levels.picture, kind="stable")
     values, last = levels.picture[order], np.cumsum(levels.picture_counts[order])
     places = np.array(wanted) / 100.0 * (last[-1] - 1)
-    below, above = (values[np.searchsorted(last, whole, side="right")] for whole in (np.floor(places), np.ceil(places)))
+    below, above = (
+        values[np.searchsorted(last, whole, side="right")]
+        for whole in (np.floor(places), np.ceil(places))
+    )
     found: list[float] = (below + (above - below) * (places - np.floor(places))).tolist()
     return found
 
@@ -70,18 +94,27 @@ def _to_uint8(levels: Levels, op: ToUint8) -> Levels:
 
 
 def _equalize_hist(levels: Levels, _: EqualizeHist) -> Levels:
-    counts = np.bincount(levels.picture.astype(np.intp), weights=levels.picture_counts, minlength=256).astype(np.int64)
+    counts = np.bincount(
+        levels.picture.astype(np.intp), weights=levels.picture_counts, minlength=256
+    ).astype(np.int64)
     return levels.with_range(equalized(counts)[levels.values.astype(np.intp)], 0.0, 255.0)
 
 
 def equalized(counts: np.ndarray[Any, np.dtype[np.int64]]) -> Values:
-    """(256,) the level that each one becomes, in cv2.equalizeHist's float32: pixels of the darkest level do not count."""
+    """(256,) the level that each one becomes, in cv2.equalizeHist's float32.
+
+    Pixels of the darkest level do not count.
+    """
     darkest = int(np.flatnonzero(counts)[0])
     rest = counts.sum() - counts[darkest]
     if rest == 0:
-        raise NotAnalysable(Reason.CONSTANT_IMAGE, "all pixels have one grey level before equalize_hist")
+        raise NotAnalysable(
+            Reason.CONSTANT_IMAGE, "all pixels have one grey level before equalize_hist"
+        )
     sums = np.cumsum(np.where(np.arange(256) > darkest, counts, 0)).astype(np.float32)
-    table: Values = np.rint(sums * (np.float32(255) / np.float32(rest))).clip(0, 255).astype(np.float64)
+    table: Values = (
+        np.rint(sums * (np.float32(255) / np.float32(rest))).clip(0, 255).astype(np.float64)
+    )
     return table
 
 

@@ -1,6 +1,7 @@
 """Intensity operations as data: what to do to the value of a pixel, not how. Torch-free.
 
-Each maps values to values, one pixel at a time; some need a number that the whole picture gives (its smallest value, a percentile,
+Each maps values to values, one pixel at a time; some need a number that the whole picture gives
+(its smallest value, a percentile,
 its histogram). `Range` is the interval in which values can lie, None while it depends on the image.
 """
 
@@ -25,10 +26,15 @@ class Maxval:
 
     op: ClassVar[str] = "maxval"
     of: Literal["bits", "two_to_bits"] | float = read_by(
-        fields.word_or(fields.positive_number, "bits", "two_to_bits"), "bits", "the largest possible value: the nominal range, or a number"
+        fields.word_or(fields.positive_number, "bits", "two_to_bits"),
+        "bits",
+        "the largest possible value: the nominal range, or a number",
     )
     outside: Literal["keep", "reject"] = read_by(
-        fields.one_of("keep", "reject"), "keep", "a picture with values below 0 or above the maximum: read it, or refuse it", is_later=True
+        fields.one_of("keep", "reject"),
+        "keep",
+        "a picture with values below 0 or above the maximum: read it, or refuse it",
+        is_later=True,
     )
 
     def bounds(self, before: Range | None) -> Range | None:
@@ -42,7 +48,10 @@ class Maxval:
 
 @dataclass(frozen=True, slots=True)
 class MinMax:
-    """This image's smallest and largest value, padding excluded, to [0, 1]; values outside (padding) are clamped."""
+    """This image's smallest and largest value, padding excluded, to [0, 1].
+
+    Values outside (padding) are clamped.
+    """
 
     op: ClassVar[str] = "minmax"
 
@@ -53,7 +62,10 @@ class MinMax:
 
 @dataclass(frozen=True, slots=True)
 class Percentile:
-    """The picture's `low` and `high` percentile (as numpy interpolates them) to 0 and 1; what lies outside is clamped."""
+    """The picture's `low` and `high` percentile (as numpy interpolates them) to 0 and 1.
+
+    What lies outside is clamped.
+    """
 
     op: ClassVar[str] = "percentile"
     low: float = read_by(fields.percent, meaning="percentile that becomes 0")
@@ -79,10 +91,15 @@ class Clamp:
 
 @dataclass(frozen=True, slots=True)
 class ToUint8:
-    """[0, 1] times 255 to a whole number of 0..255. `truncate` darkens by half a level on average: state what training did."""
+    """[0, 1] times 255 to a whole number of 0..255.
+
+    `truncate` darkens by half a level on average: state what training did.
+    """
 
     op: ClassVar[str] = "to_uint8"
-    mode: Literal["truncate", "round"] = read_by(fields.one_of("truncate", "round"), meaning="how a value between two grey levels ends")
+    mode: Literal["truncate", "round"] = read_by(
+        fields.one_of("truncate", "round"), meaning="how a value between two grey levels ends"
+    )
 
     def bounds(self, before: Range | None) -> Range | None:  # noqa: ARG002 - the same for every input
         """Range of the result."""
@@ -91,7 +108,10 @@ class ToUint8:
 
 @dataclass(frozen=True, slots=True)
 class EqualizeHist:
-    """Whole grey levels through their own cumulative histogram, as cv2.equalizeHist: the darkest one becomes 0, the brightest 255."""
+    """Whole grey levels through their own cumulative histogram, as cv2.equalizeHist.
+
+    The darkest one becomes 0, the brightest 255.
+    """
 
     op: ClassVar[str] = "equalize_hist"
 

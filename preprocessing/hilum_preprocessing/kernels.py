@@ -1,6 +1,9 @@
-"""Weights of the resizers that models were trained with: each output sample is a weighted sum of input samples. Torch-free.
+"""Weights of the resizers that models were trained with.
 
-A resize along one axis is a matrix; a row of it is stored as the index of its first tap and its taps.
+Each output sample is a weighted sum of input samples. Torch-free.
+
+A resize along one axis is a matrix; a row of it is stored as the index of its first tap and its
+taps.
 """
 
 from __future__ import annotations
@@ -23,7 +26,10 @@ HALF = 1 << 11
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """Row i of the matrix: `weights[i, t]` stands in column `first[i] + t`; a zero weight may stand outside of the input."""
+    """Row i of the matrix: `weights[i, t]` stands in column `first[i] + t`.
+
+    A zero weight may stand outside of the input.
+    """
 
     first: NDArray[np.intp]
     weights: Array
@@ -40,9 +46,12 @@ def as_pillow_integers(exact: Taps) -> Taps:
 
 
 def _skimage(n_in: int, n_out: int) -> Taps:
-    """skimage.transform.resize(order=1, mode="constant", anti_aliasing): a Gaussian of sigma (s - 1) / 2, then linear interpolation.
+    """skimage.transform.resize(order=1, mode="constant", anti_aliasing).
 
-    Beyond the border both steps see 0, so mid grey of [-1024, 1024] bleeds in: weights of a row at the border sum to less than 1.
+    A Gaussian of sigma (s - 1) / 2, then linear interpolation.
+
+    Beyond the border both steps see 0, so mid grey of [-1024, 1024] bleeds in: weights of a row at
+    the border sum to less than 1.
     """
     scale = n_in / n_out
     sigma = max(0.0, (scale - 1) / 2)
@@ -82,7 +91,10 @@ def _lanczos(x: Array) -> Array:
 
 
 def _antialiased(function: Callable[[Array], Array], support: float) -> Callable[[int, int], Taps]:
-    """Pillow's and torch's antialiased resize: the function is stretched by the scale, cut at the border, and made to sum to 1."""
+    """Pillow's and torch's antialiased resize.
+
+    The function is stretched by the scale, cut at the border, and made to sum to 1.
+    """
 
     def make(n_in: int, n_out: int) -> Taps:
         scale = n_in / n_out
@@ -109,7 +121,10 @@ def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
 
 
 def _cv2_linear(n_in: int, n_out: int) -> Taps:
-    """cv2.INTER_LINEAR: two taps and no antialiasing, whatever the scale; places in float32, the scale being the inverse of an inverse."""
+    """cv2.INTER_LINEAR: two taps and no antialiasing, whatever the scale.
+
+    Places in float32, the scale being the inverse of an inverse.
+    """
     centre = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
     left = np.floor(centre)
     part = (centre - left).astype(np.float64)
@@ -117,7 +132,10 @@ def _cv2_linear(n_in: int, n_out: int) -> Taps:
 
 
 def _cv2_area(n_in: int, n_out: int) -> Taps:
-    """cv2.INTER_AREA where both axes shrink: the mean of the part of the input that a sample covers."""
+    """cv2.INTER_AREA where both axes shrink.
+
+    The mean of the part of the input that a sample covers.
+    """
     scale = n_in / n_out
     low = np.arange(n_out) * scale
     first = np.floor(low).astype(np.intp)
@@ -128,7 +146,10 @@ def _cv2_area(n_in: int, n_out: int) -> Taps:
 
 
 def _cv2_area_enlarging(n_in: int, n_out: int) -> Taps:
-    """cv2.INTER_AREA where an axis grows: two taps, blended only where a sample of the output lies across a border of the input."""
+    """cv2.INTER_AREA where an axis grows.
+
+    Two taps, blended only where a sample of the output lies across a border of the input.
+    """
     scale = n_in / n_out
     left = np.floor(np.arange(n_out) * scale)
     part = (np.arange(n_out) + 1) - (left + 1) / scale
@@ -137,7 +158,10 @@ def _cv2_area_enlarging(n_in: int, n_out: int) -> Taps:
 
 
 def _torch_bicubic(n_in: int, n_out: int) -> Taps:
-    """F.interpolate(mode="bicubic") without antialiasing: four taps of Keys' cubic with a = -0.75; places in float32."""
+    """F.interpolate(mode="bicubic") without antialiasing.
+
+    Four taps of Keys' cubic with a = -0.75; places in float32.
+    """
     scale = np.float32(n_in) / np.float32(n_out)
     centre = scale * (np.arange(n_out, dtype=np.float32) + np.float32(0.5)) - np.float32(0.5)
     left = np.floor(centre)
@@ -161,7 +185,9 @@ _KERNELS: dict[str, Callable[[int, int], Taps]] = {
     "pil_bilinear_aa": _antialiased(_triangle, 1.0),
     "pil_bicubic_aa": _antialiased(_cubic, 2.0),
     "pil_lanczos": _antialiased(_lanczos, 3.0),
-    "torch_aa": _antialiased(_triangle, 1.0),  # F.interpolate(mode="bilinear", antialias=True): the same weights in float
+    "torch_aa": _antialiased(
+        _triangle, 1.0
+    ),  # F.interpolate(mode="bilinear", antialias=True): the same weights in float
     "torch_bicubic": _torch_bicubic,
     "nearest": _nearest,
 }

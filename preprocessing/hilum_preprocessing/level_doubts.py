@@ -19,7 +19,9 @@ from hilum_preprocessing.voi import chosen, windowed
 _LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th of the range
 _LEAST_BETWEEN: Final = 1 / 10  # of the pixels; 8 bits over 12 leave a 16th of a ramp
 _SAMPLES: Final = 96  # along an axis, about
-_GREY: Final = 1 / 256  # as far as a display of 8 bits tells black and white from what is beside them
+_GREY: Final = (
+    1 / 256
+)  # as far as a display of 8 bits tells black and white from what is beside them
 
 Ends = tuple[float, float]
 
@@ -34,7 +36,9 @@ def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
         Flag.VOI_UNUSABLE: _is_voi_unusable(stored.voi, source),
         Flag.VOI_DOUBTFUL: _leaves_little(stored, source),
         **dict.fromkeys(_flags_of_tables(stored, source), True),
-        Flag.PADDING_UNUSABLE: stored.is_padding_unusable and source.padding != "keep" and takes_statistics(spec),
+        Flag.PADDING_UNUSABLE: stored.is_padding_unusable
+        and source.padding != "keep"
+        and takes_statistics(spec),
         Flag.POLARITY_DOUBTFUL: _is_polarity_doubtful(stored, source),
     }
     return tuple(flag.value for flag, is_seen in seen.items() if is_seen)
@@ -44,8 +48,13 @@ def _is_voi_unusable(voi: Voi, source: Source) -> bool:
     """The object offers a window or table against the rules, or the window that is meant is one."""
     if source.voi in ("none", "fixed"):
         return False
-    is_window_broken = source.voi == "window_index" and None in voi.windows[source.window_index : source.window_index + 1]
-    return voi.is_unusable or is_window_broken or (chosen(voi, source) is None and None in voi.windows)
+    is_window_broken = (
+        source.voi == "window_index"
+        and None in voi.windows[source.window_index : source.window_index + 1]
+    )
+    return (
+        voi.is_unusable or is_window_broken or (chosen(voi, source) is None and None in voi.windows)
+    )
 
 
 def _leaves_little(stored: StoredValues, source: Source) -> bool:
@@ -60,7 +69,10 @@ def _leaves_little(stored: StoredValues, source: Source) -> bool:
         return False
     ends = np.array(stored.ends or (stored.array.min(), stored.array.max()), np.float64)
     rows, columns = (max(1, length // _SAMPLES) for length in stored.array.shape)
-    shown = [windowed(_rescaled(part, modality), window) for part in (ends, stored.array[::rows, ::columns].astype(np.float64))]
+    shown = [
+        windowed(_rescaled(part, modality), window)
+        for part in (ends, stored.array[::rows, ::columns].astype(np.float64))
+    ]
     is_between = (shown[1] > _GREY) & (shown[1] < 1 - _GREY)
     return bool(np.ptp(shown[0]) < _LEAST_SHARE or is_between.mean() < _LEAST_BETWEEN)
 
@@ -73,7 +85,9 @@ def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
     """Of the tables that are applied. A depth counts where its range becomes that of the levels."""
     modality = stored.modality if source.modality_lut == "apply" else None
     voi = chosen(stored.voi, source)
-    has_range_of_modality = voi is None or (isinstance(voi, Window) and source.window_output == "modality_range")
+    has_range_of_modality = voi is None or (
+        isinstance(voi, Window) and source.window_output == "modality_range"
+    )
     inputs = _possible(stored)
     tables = ((modality, has_range_of_modality, inputs), (voi, True, _after(modality, inputs)))
     found = [
@@ -114,4 +128,8 @@ def _is_polarity_doubtful(stored: StoredValues, source: Source) -> bool:
     """
     is_acted_on = source.monochrome1 != "ignore" or source.presentation_lut == "honour"
     shape = stored.presentation_lut_shape
-    return is_acted_on and shape in ("IDENTITY", "INVERSE") and (shape == "INVERSE") != stored.is_monochrome1
+    return (
+        is_acted_on
+        and shape in ("IDENTITY", "INVERSE")
+        and (shape == "INVERSE") != stored.is_monochrome1
+    )

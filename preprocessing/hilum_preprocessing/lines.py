@@ -1,6 +1,7 @@
 """Levels that lie on a line, flat ends being clamps. Torch-free.
 
-A line with its clamps costs a conversion and at most two passes; looking up costs three times that. Which of the two it is, is read
+A line with its clamps costs a conversion and at most two passes; looking up costs three times that.
+Which of the two it is, is read
 from the table, so it cannot differ from it.
 """
 
@@ -19,7 +20,10 @@ _TOLERANCE = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """level = slope * x + offset, x being the stored value, not below `low` and not above `high`; None: no stored value is."""
+    """level = slope * x + offset, x being the stored value, not below `low` and not above `high`.
+
+    None: no stored value is.
+    """
 
     slope: float
     offset: float
@@ -56,11 +60,18 @@ def line_within(levels: Floats, first: int, slope: Slope, part: slice) -> Line |
     """What `line_of` says of a part of the levels whose slope is known, without looking at each of them."""
     used = levels[part]
     begin, end = max(slope.first - part.start, 0), min(slope.last - part.start, len(used) - 2)
-    return Line(0.0, float(used[0])) if begin > end else _line_through(used, first + part.start, begin, end)
+    return (
+        Line(0.0, float(used[0]))
+        if begin > end
+        else _line_through(used, first + part.start, begin, end)
+    )
 
 
 def _line_through(levels: Floats, first: int, first_step: int, last_step: int) -> Line | None:
-    """Of which these entries are the first and the last that differ from the next one. None: too few lie between the clamps."""
+    """Of which these entries are the first and the last that differ from the next one.
+
+    None: too few lie between the clamps.
+    """
     last = len(levels) - 1
     is_low, is_high = first_step > 0, last_step < last - 1
     begin, end = first_step + is_low, last_step + 1 - is_high
@@ -78,4 +89,7 @@ def _is_on(line: Line, levels: Floats, first: int) -> bool:
     stored = np.arange(first, first + len(levels), dtype=np.float64)
     if line.low is not None or line.high is not None:
         np.clip(stored, line.low, line.high, out=stored)
-    return bool(np.abs(line.slope * stored + line.offset - levels).max() <= _TOLERANCE * np.abs(levels).max())
+    return bool(
+        np.abs(line.slope * stored + line.offset - levels).max()
+        <= _TOLERANCE * np.abs(levels).max()
+    )

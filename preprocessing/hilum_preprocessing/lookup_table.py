@@ -21,9 +21,12 @@ _SHIFTED_BY: Final = 1 / 8  # of the table; some begin a little above the smalle
 
 @dataclass(frozen=True, slots=True)
 class LookupTable:
-    """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last. Output range 0..2^bits - 1.
+    """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last.
 
-    Where the descriptor contradicts the entries: `depth_flag` says what became of its number of bits,
+    Output range 0..2^bits - 1.
+
+    Where the descriptor contradicts the entries: `depth_flag` says what became of its number of
+    bits,
     `count_flag` of its number of entries, or of the order of their bytes.
     """
 
@@ -34,14 +37,21 @@ class LookupTable:
     count_flag: Flag | None = None
 
     def first_for(self, low: float, high: float) -> int:
-        """`first` among inputs from low to high. It has their sign (PS3.3 C.11.1.1.1 and C.11.2.1.1), which implicit VR does not tell.
+        """`first` among inputs from low to high.
 
-        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels' where a rescale changed the sign.
+        It has their sign (PS3.3 C.11.1.1.1 and C.11.2.1.1), which implicit VR does not tell.
+
+        So pydicom takes it for unsigned inside a sequence of undefined length, and for the pixels'
+        where a rescale changed the sign.
         """
         if low < 0 and self.first > high and self.first >= _WORDS // 2:
             return self.first - _WORDS
         # All of such a table would lie below its inputs.
-        return self.first + _WORDS if low >= 0 and self.first < 0 and self.first + len(self.entries) <= low else self.first
+        return (
+            self.first + _WORDS
+            if low >= 0 and self.first < 0 and self.first + len(self.entries) <= low
+            else self.first
+        )
 
     def is_shifted(self, low: float, high: float) -> bool:
         """Whether it leaves out one end of the possible inputs, and goes on beyond the other by as much.
@@ -50,23 +60,34 @@ class LookupTable:
         """
         first = self.first_for(low, high)
         beneath, beyond = first - low, first + len(self.entries) - 1 - high
-        return beneath * beyond > 0 and min(abs(beneath), abs(beyond)) >= _SHIFTED_BY * len(self.entries)
+        return beneath * beyond > 0 and min(abs(beneath), abs(beyond)) >= _SHIFTED_BY * len(
+            self.entries
+        )
 
 
 def lookup_table(item: Dataset) -> LookupTable:
-    """The table of an item of a LUT sequence. Raises NotAnalysable (corrupt_header): none is there."""
+    """The table of an item of a LUT sequence.
+
+    Raises NotAnalysable (corrupt_header): none is there.
+    """
     descriptor = numbers(item, "LUTDescriptor")
     if len(descriptor) != 3:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers")
     count, first, bits = (int(part) for part in descriptor)
-    count = count % _WORDS or _WORDS  # PS3.3 C.11.1.1: 0 means 65536; read as SS, large counts are negative
+    count = (
+        count % _WORDS or _WORDS
+    )  # PS3.3 C.11.1.1: 0 means 65536; read as SS, large counts are negative
     found = _entries(_bytes_of(required(item, "LUTData")), count, bits)
     if len(found) < count:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"LUT Data holds {len(found)} of {count} entries")
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, f"LUT Data holds {len(found)} of {count} entries"
+        )
     entries, count_flag = _counted(found, count)
     entries, order_flag = _in_order(entries)
     entries, depth, depth_flag = _of_depth(entries, bits)
-    return LookupTable(first, entries.astype(np.float64), depth, depth_flag, count_flag or order_flag)
+    return LookupTable(
+        first, entries.astype(np.float64), depth, depth_flag, count_flag or order_flag
+    )
 
 
 def _bytes_of(data: Any) -> bytes:  # noqa: ANN401 - US, SS or OW
@@ -76,14 +97,18 @@ def _bytes_of(data: Any) -> bytes:  # noqa: ANN401 - US, SS or OW
     try:
         found = [int(part) for part in (data if hasattr(data, "__len__") else [data])]
     except (ValueError, TypeError, OverflowError):  # the last for an infinite one
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers") from None
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, "LUT Data is not a list of whole numbers"
+        ) from None
     if found and not -_WORDS // 2 <= min(found) <= max(found) < _WORDS:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Data holds numbers of more than 16 bits")
     return (np.asarray(found, np.int64) % _WORDS).astype("<u2").tobytes()
 
 
 def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
-    """16-bit words, or 8-bit entries packed two to a word: the length of the data tells (C.11.1.1.1).
+    """16-bit words, or 8-bit entries packed two to a word.
+
+    The length of the data tells (C.11.1.1.1).
 
     Half of a table of words has that length, too. Where the descriptor says more than 8 bits,
     entries that rise or fall throughout are 8-bit ones: the bytes of words go up and down.
@@ -95,8 +120,15 @@ def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
 
 
 def _in_order(entries: NDArray[Any]) -> tuple[NDArray[Any], Flag | None]:
-    """Words whose bytes are in the other order are turned: as they stand they go up and down, and turned they do not."""
-    if entries.itemsize == 1 or _is_monotonic(entries) or not _is_monotonic(turned := entries.byteswap()):
+    """Words whose bytes are in the other order are turned.
+
+    As they stand they go up and down, and turned they do not.
+    """
+    if (
+        entries.itemsize == 1
+        or _is_monotonic(entries)
+        or not _is_monotonic(turned := entries.byteswap())
+    ):
         return entries, None
     return turned, Flag.LUT_CORRECTED
 
@@ -132,7 +164,10 @@ def _of_depth(entries: NDArray[Any], said: int) -> tuple[NDArray[Any], int, Flag
     if _shows(top, bits, said):
         return entries, bits, Flag.LUT_CORRECTED
     if not _LEAST_BITS <= said <= _MOST_BITS:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, f"LUT Descriptor says {said} bits, and the entries do not show how many")
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER,
+            f"LUT Descriptor says {said} bits, and the entries do not show how many",
+        )
     return entries, said, Flag.LUT_DOUBTFUL  # a dark curve, or another depth
 
 
@@ -150,7 +185,8 @@ def _of_deeper(entries: NDArray[Any], said: int, top: int) -> tuple[NDArray[Any]
 def _shows(top: int, bits: int, said: int) -> bool:
     """Whether the highest entry shows that the range is that of `bits`: it reaches the top.
 
-    Of a curve that takes half of the range that is said, the very top is asked: it may be a dark one.
+    Of a curve that takes half of the range that is said, the very top is asked: it may be a dark
+    one.
     """
     highest = (1 << bits) - 1
     return top == highest or (bits != said - 1 and top >= _REACHES_THE_TOP * highest)

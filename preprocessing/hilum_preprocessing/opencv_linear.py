@@ -1,4 +1,7 @@
-"""cv2.resize(INTER_LINEAR) of whole grey levels to the bit, in torch: OpenCV computes it in whole numbers and truncates twice."""
+"""cv2.resize(INTER_LINEAR) of whole grey levels to the bit, in torch.
+
+OpenCV computes it in whole numbers and truncates twice.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,10 @@ def _across(levels: Tensor, width: int) -> Tensor:
 
 def _on(device: torch.device, *taps: tuple[Indices, Indices]) -> list[tuple[Tensor, Tensor]]:
     """Pairs of indices (int64) and weights (int32)."""
-    return [(torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device, torch.int32)) for index, weight in taps]
+    return [
+        (torch.from_numpy(index).to(device), torch.from_numpy(weight).to(device, torch.int32))
+        for index, weight in taps
+    ]
 
 
 def _rows(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indices, Indices]]:
@@ -50,7 +56,10 @@ def _columns(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indi
 
 
 def _places(n_in: int, n_out: int) -> tuple[Indices, NDArray[np.float32]]:
-    """The sample before each place, and how far beyond it the place lies. In float32, the scale being the inverse of an inverse."""
+    """The sample before each place, and how far beyond it the place lies.
+
+    In float32, the scale being the inverse of an inverse.
+    """
     place = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
     left = np.floor(place)
     return left.astype(np.int64), place - left

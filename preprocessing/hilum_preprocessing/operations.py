@@ -1,10 +1,21 @@
-"""The operations that an InputSpec may list, by name. Intensity maps one pixel's value; geometry looks at several. Torch-free."""
+"""The operations that an InputSpec may list, by name.
+
+Intensity maps one pixel's value; geometry looks at several. Torch-free.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from hilum_preprocessing.geometry_operations import Blur, CentreCrop, GeometryOp, Pad, Resize, ResizeSide, Size
+from hilum_preprocessing.geometry_operations import (
+    Blur,
+    CentreCrop,
+    GeometryOp,
+    Pad,
+    Resize,
+    ResizeSide,
+    Size,
+)
 from hilum_preprocessing.intensity_operations import (
     Clamp,
     EqualizeHist,
@@ -43,4 +54,6 @@ __all__ = [
 INTENSITY: Final[dict[str, type[IntensityOp]]] = {
     op.op: op for op in (Maxval, MinMax, Percentile, Clamp, ToUint8, EqualizeHist, Invert, Scale)
 }
-GEOMETRY: Final[dict[str, type[GeometryOp]]] = {op.op: op for op in (CentreCrop, Resize, ResizeSide, Pad, Blur)}
+GEOMETRY: Final[dict[str, type[GeometryOp]]] = {
+    op.op: op for op in (CentreCrop, Resize, ResizeSide, Pad, Blur)
+}

@@ -1,8 +1,10 @@
 r"""Which way up a picture is, by Patient Orientation (PS3.3 C.7.6.1.1.1). Torch-free.
 
 The first value is the direction in which rows run, the second that of columns: letters of the
-patient's left, right, anterior, posterior, head and foot, the principal one first. A frontal view is
-shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean nothing.
+patient's left, right, anterior, posterior, head and foot, the principal one first. A frontal view
+is
+shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean
+nothing.
 
 Field of View Rotation and Horizontal Flip (PS3.3 C.8.11.4) tell how the stored picture came about,
 so Patient Orientation holds them already. Image Orientation (Patient) is no part of radiographs;
@@ -47,7 +49,10 @@ class Directions:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """From a stored picture to an upright one: rows and columns change places, then are reversed."""
+    """From a stored picture to an upright one.
+
+    Rows and columns change places, then are reversed.
+    """
 
     is_transposed: bool
     reverses_rows: bool
@@ -89,7 +94,9 @@ def _is_direction(value: str) -> bool:
 
 
 def turn_of(dataset: Dataset, view: View) -> Turn | None:
-    r"""What makes a frontal view L\F. None: it is so already, or nothing says for certain what it is.
+    r"""What makes a frontal view L\F. None.
+
+    It is so already, or nothing says for certain what it is.
 
     Of a picture from the side only head and foot would be certain: its rows run to A or to P.
     """

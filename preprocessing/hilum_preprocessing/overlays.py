@@ -1,4 +1,7 @@
-"""Overlay planes that older objects keep in unused bits of the pixels (PS3.5 8.1.2, PS3.3 C.9.2). Torch-free."""
+"""Overlay planes that older objects keep in unused bits of the pixels (PS3.5 8.1.2, PS3.3 C.9.2).
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ _DATA: Final = 0x3000
 
 
 def overlay_bits(dataset: Dataset, bits_allocated: int) -> int:
-    """A mask of the bits of a pixel that hold overlays by what the header says; 0 where it says nothing, or nothing readable.
+    """A mask of the bits of a pixel that hold overlays by what the header says.
+
+    0 where it says nothing, or nothing readable.
 
     An overlay with Overlay Data, or of other Bits Allocated than the pixels, is kept elsewhere.
     """
@@ -30,7 +35,10 @@ def overlay_bits(dataset: Dataset, bits_allocated: int) -> int:
 
 def _bit(dataset: Dataset, group: int, position: BaseTag, bits_allocated: int) -> int:
     try:
-        bit, allocated = dataset[position].value, dataset.get(interned(group << 16 | _BITS_ALLOCATED))
+        bit, allocated = (
+            dataset[position].value,
+            dataset.get(interned(group << 16 | _BITS_ALLOCATED)),
+        )
         is_in_pixels = allocated is None or allocated.value == bits_allocated
     except MALFORMED:
         return 0

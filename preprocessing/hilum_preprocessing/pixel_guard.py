@@ -1,8 +1,11 @@
 """The input guard by pixels: does this look like a frontal chest radiograph that was exposed and stored as usual? Torch-free.
 
-A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed, and nothing is inverted. What is seen
-is a doubt for the reader (a flag), or, where the limits say so, a refusal. The statistics follow those of a three-level gate that
-was published with 178 centres (Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough contrast?
+A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed,
+and nothing is inverted. What is seen
+is a doubt for the reader (a flag), or, where the limits say so, a refusal. The statistics follow
+those of a three-level gate that
+was published with 178 centres (Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough
+contrast?
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class PixelStatistics:
     """Of one picture, MONOCHROME1 turned round, its 1st to 99th percentile seen as [0, 1].
 
     `span`: that interval as a share of the nominal range. `entropy`: of the levels, bits (at most 6). `saturation`: share of samples
-    that stand at the end of the nominal range. `symmetry`: correlation with the mirror image. `spine_contrast`: how much brighter
+    that stand at the end of the nominal range. `symmetry`: correlation with the mirror image.
+    `spine_contrast`: how much brighter
     the middle of the chest is than the lungs beside it. `aspect`: rows over columns.
     """
 
@@ -44,7 +48,10 @@ class PixelStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PixelLimits:
-    """What is usual. Of 66 public chest radiographs (NIH ChestX-ray14) none lies outside of the defaults, of their negatives 63 do.
+    """What is usual.
+
+    Of 66 public chest radiographs (NIH ChestX-ray14) none lies outside of the defaults, of their
+    negatives 63 do.
 
     A site's own devices may differ: look at the flags for a while before anything is refused.
     """
@@ -60,7 +67,10 @@ class PixelLimits:
 
 def look(stored: StoredValues) -> PixelStatistics:
     """Statistics of a grid of samples."""
-    nominal, lowest = (1 << stored.bits_stored) - 1, -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
+    nominal, lowest = (
+        (1 << stored.bits_stored) - 1,
+        -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0,
+    )
     grid = _grid(stored)
     seen = seen_in(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
     return _look(stored) if seen is None else _from_seen(seen, stored, grid.size)
@@ -86,7 +96,10 @@ def _look(stored: StoredValues) -> PixelStatistics:
     rows, columns = stored.array.shape
     return PixelStatistics(
         span=float(high - low) / nominal,
-        entropy=_entropy(np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS), levels.size),
+        entropy=_entropy(
+            np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS),
+            levels.size,
+        ),
         saturation=float(max((samples <= 0.0).mean(), (samples >= nominal).mean())),
         symmetry=_symmetry(levels),
         spine_contrast=_spine_contrast(levels),
@@ -107,8 +120,13 @@ def pixel_flags(seen: PixelStatistics, limits: PixelLimits) -> tuple[str, ...]:
     return tuple(flag.value for flag, is_outside in outside.items() if is_outside)
 
 
-def check_pixels(stored: StoredValues, limits: PixelLimits, refused: Collection[str] = ()) -> tuple[str, ...]:
-    """The flags of a picture. Raises NotAnalysable (implausible_pixels) when one of them is among `refused`."""
+def check_pixels(
+    stored: StoredValues, limits: PixelLimits, refused: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The flags of a picture.
+
+    Raises NotAnalysable (implausible_pixels) when one of them is among `refused`.
+    """
     flags = pixel_flags(look(stored), limits)
     require_no_doubt(flags, refused)
     return flags
@@ -122,21 +140,33 @@ def _grid(stored: StoredValues) -> NDArray[Any]:
 
 def _samples(stored: StoredValues) -> Grid:
     """From 0 to the nominal maximum, bright as on a viewer."""
-    samples = _grid(stored).astype(np.float64) + (1 << (stored.bits_stored - 1) if stored.is_signed else 0)
+    samples = _grid(stored).astype(np.float64) + (
+        1 << (stored.bits_stored - 1) if stored.is_signed else 0
+    )
     return (1 << stored.bits_stored) - 1 - samples if stored.is_monochrome1 else samples
 
 
 def _places(size: int) -> list[tuple[int, int, float]]:
-    """Of each of `_PERCENTILES` among so many samples: the places on both sides of it, and how far it lies from the first to the second."""
+    """Of each of `_PERCENTILES` among so many samples.
+
+    The places on both sides of it, and how far it lies from the first to the second.
+    """
     places = [percent / 100 * (size - 1) for percent in _PERCENTILES]
     return [(int(place), min(int(place) + 1, size - 1), place % 1) for place in places]
 
 
 def _percentiles(samples: Grid) -> list[float]:
-    """What numpy.percentile gives, in a sixth of its time: half of a small picture's look went there."""
+    """What numpy.percentile gives, in a sixth of its time.
+
+    Half of a small picture's look went there.
+    """
     places = _places(samples.size)
-    ordered = np.partition(samples.ravel(), [index for low, high, _ in places for index in (low, high)])
-    return [float(ordered[low] + (ordered[high] - ordered[low]) * part) for low, high, part in places]
+    ordered = np.partition(
+        samples.ravel(), [index for low, high, _ in places for index in (low, high)]
+    )
+    return [
+        float(ordered[low] + (ordered[high] - ordered[low]) * part) for low, high, part in places
+    ]
 
 
 def _entropy(counts: NDArray[Any], size: int) -> float:
@@ -152,7 +182,10 @@ def _symmetry(levels: Grid) -> float:
 
 
 def _spine_contrast(levels: Grid) -> float:
-    """In the middle third of the rows: the middle fifth of the columns against a sixth on either side of it."""
+    """In the middle third of the rows.
+
+    The middle fifth of the columns against a sixth on either side of it.
+    """
     rows, columns = levels.shape
     middle = levels[rows // 3 : max(rows // 3 + 1, 2 * rows // 3)]
     spine = middle[:, 2 * columns // 5 : max(2 * columns // 5 + 1, 3 * columns // 5)]

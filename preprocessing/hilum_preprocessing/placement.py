@@ -1,6 +1,7 @@
 """Where the wire tensor lies in the image: the way back through crop, pad and resize. Torch-free.
 
-Coordinates are continuous, and sample i covers [i, i + 1): then a crop is a shift, a resize a factor, and no half pixel is lost.
+Coordinates are continuous, and sample i covers [i, i + 1): then a crop is a shift, a resize a
+factor, and no half pixel is lost.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ Box = tuple[float, float, float, float]
 class Axis:
     """Rows or columns: the place `t` of the `target` samples of the tensor is `offset + scale * t` in the source.
 
-    The model saw the source between `start` and `stop`: a crop takes margins away, and what a pad adds has no place in the source.
+    The model saw the source between `start` and `stop`: a crop takes margins away, and what a pad
+    adds has no place in the source.
     """
 
     source: int
@@ -36,11 +38,17 @@ class Axis:
         return self.offset + self.scale * place
 
     def to_target(self, place: float) -> float:
-        """From the source to the tensor; places outside of start..stop are on no tensor, or in its padding."""
+        """From the source to the tensor.
+
+        Places outside of start..stop are on no tensor, or in its padding.
+        """
         return (place - self.offset) / self.scale
 
     def cell(self, index: int, count: int) -> tuple[float, float] | None:
-        """The part of the source under cell `index` of `count` equal cells of the tensor; None: the cell is all padding."""
+        """The part of the source under cell `index` of `count` equal cells of the tensor.
+
+        None: the cell is all padding.
+        """
         width = self.target / count
         low = max(self.start, self.to_source(index * width))
         high = min(self.stop, self.to_source((index + 1) * width))
@@ -49,14 +57,21 @@ class Axis:
     def cropped(self, first: int, length: int) -> Axis:
         """After keeping `length` samples from `first` on."""
         moved = replace(self, target=length, offset=self.to_source(first))
-        return replace(moved, start=max(self.start, moved.to_source(0)), stop=min(self.stop, moved.to_source(length)))
+        return replace(
+            moved,
+            start=max(self.start, moved.to_source(0)),
+            stop=min(self.stop, moved.to_source(length)),
+        )
 
     def padded(self, before: int, after: int) -> Axis:
         """After adding samples on both sides."""
         return replace(self, target=before + self.target + after, offset=self.to_source(-before))
 
     def resized(self, length: int) -> Axis:
-        """After resampling to `length` samples. All our kernels keep the borders of the picture in place (align_corners=False)."""
+        """After resampling to `length` samples.
+
+        All our kernels keep the borders of the picture in place (align_corners=False).
+        """
         return replace(self, target=length, scale=self.scale * self.target / length)
 
 
@@ -73,27 +88,40 @@ class Placement:
         return (self.rows.start, self.columns.start, self.rows.stop, self.columns.stop)
 
     def box_of(self, cell: tuple[int, int], grid: tuple[int, int]) -> Box | None:
-        """The part of the source under one cell of a grid over the tensor; None: the cell shows padding only."""
+        """The part of the source under one cell of a grid over the tensor.
+
+        None: the cell shows padding only.
+        """
         rows, columns = self.rows.cell(cell[0], grid[0]), self.columns.cell(cell[1], grid[1])
-        return None if rows is None or columns is None else (rows[0], columns[0], rows[1], columns[1])
+        return (
+            None if rows is None or columns is None else (rows[0], columns[0], rows[1], columns[1])
+        )
 
     def cell_size(self, grid: tuple[int, int]) -> tuple[float, float]:
         """(height, width) of a whole cell in pixels of the source: how coarse the map is."""
-        return (self.rows.scale * self.rows.target / grid[0], self.columns.scale * self.columns.target / grid[1])
+        return (
+            self.rows.scale * self.rows.target / grid[0],
+            self.columns.scale * self.columns.target / grid[1],
+        )
 
 
 def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
     """Where the tensor that these operations make of an image of `size` (rows, columns) lies in that image.
 
-    Of an image whose pixels a specification makes square, give the operations that `sizing.geometry_of` answers.
+    Of an image whose pixels a specification makes square, give the operations that
+    `sizing.geometry_of` answers.
     """
-    rows, columns = (Axis(source=length, target=length, start=0.0, stop=float(length)) for length in size)
+    rows, columns = (
+        Axis(source=length, target=length, start=0.0, stop=float(length)) for length in size
+    )
     for op in sized(operations, size):
         now = (rows.target, columns.target)
         match op:
             case CentreCrop():
                 kept = crop_slices(op, now)
-                rows, columns = (_cropped(axis, part) for axis, part in zip((rows, columns), kept, strict=True))
+                rows, columns = (
+                    _cropped(axis, part) for axis, part in zip((rows, columns), kept, strict=True)
+                )
             case Pad():
                 margins = pad_margins(op, now)
                 rows, columns = rows.padded(*margins[0]), columns.padded(*margins[1])

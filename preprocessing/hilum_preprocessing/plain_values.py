@@ -1,6 +1,9 @@
-"""Values that are written as the standard wants them, converted in an eighth of pydicom's time. Torch-free.
+"""Values that are written as the standard wants them, converted in an eighth of pydicom's time.
 
-A value comes out as it would from pydicom: equal, and a number, a text or a list of them. Whatever is out of the ordinary is left to it.
+Torch-free.
+
+A value comes out as it would from pydicom: equal, and a number, a text or a list of them. Whatever
+is out of the ordinary is left to it.
 """
 
 from __future__ import annotations
@@ -13,7 +16,8 @@ from typing import Any, Final
 from pydicom.datadict import dictionary_VR, tag_for_keyword
 from pydicom.dataelem import RawDataElement
 
-# Printable ASCII without the tilde, which JIS X 0201 replaces (PS3.5 6.1.2.1); a reverse solidus parts values (PS3.5 6.2).
+# Printable ASCII without the tilde, which JIS X 0201 replaces (PS3.5 6.1.2.1); a reverse solidus
+# parts values (PS3.5 6.2).
 _TEXT: Final = re.compile(rb"[ -}]{1,128}")
 _UID: Final = re.compile(rb"[0-9.]{1,64}\0?")
 _DECIMAL: Final = re.compile(rb"-?\d{1,7}(\.\d{1,8})?(\\-?\d{1,7}(\.\d{1,8})?)* ?")
@@ -22,7 +26,10 @@ Reader = Callable[[bytes], Any]
 
 
 def plain_value(raw: RawDataElement, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's
-    """The value of an element that was read and not converted; None: it is empty, or pydicom's to convert."""
+    """The value of an element that was read and not converted.
+
+    None: it is empty, or pydicom's to convert.
+    """
     read = _READERS.get(raw.VR or _known_vr(keyword))
     return read(raw.value) if read and raw.value and raw.is_little_endian else None
 

@@ -1,4 +1,7 @@
-"""Whom a specification is for: the patient's age against the least age that it states. Torch-free."""
+"""Whom a specification is for: the patient's age against the least age that it states.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,19 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.fields import read_by
 
 _OLDEST_YEARS: Final = 125.0
-# Dates that anonymisers and worklists write for "unknown" lie before these. No digital radiograph is older than its file format.
+# Dates that anonymisers and worklists write for "unknown" lie before these. No digital radiograph
+# is older than its file format.
 _EARLIEST_BIRTH: Final = date(1900, 1, 2)
 _EARLIEST_STUDY: Final = date(1950, 1, 1)
-_STUDY_DATES: Final = ("StudyDate", "AcquisitionDate", "SeriesDate", "ContentDate", "AcquisitionDateTime")
-# PS3.5 6.2: AS is three digits and D, W, M or Y. Public chest radiographs hold "62", "62Y" and "62 YEARS" as well.
+_STUDY_DATES: Final = (
+    "StudyDate",
+    "AcquisitionDate",
+    "SeriesDate",
+    "ContentDate",
+    "AcquisitionDateTime",
+)
+# PS3.5 6.2: AS is three digits and D, W, M or Y. Public chest radiographs hold "62", "62Y" and "62
+# YEARS" as well.
 _AGE: Final = re.compile(r"(\d{1,3})\s*(?:([DWMY])[A-Z]*)?")
 _UNITS_A_YEAR: Final[Mapping[str, float]] = {"D": 365.25, "W": 52.18, "M": 12.0, "Y": 1.0}
 _DATE: Final = re.compile(r"(\d{4})([.\-/]?)(\d{2})\2(\d{2})(?:[ T]?\d{2}:?\d{2}.*)?")
@@ -28,20 +39,30 @@ _DATE: Final = re.compile(r"(\d{4})([.\-/]?)(\d{2})\2(\d{2})(?:[ T]?\d{2}:?\d{2}
 
 @dataclass(frozen=True, slots=True)
 class Population:
-    """The patients that a release may read. `minimum_age_years` 0: of any age. `cites` says where the least age comes from."""
+    """The patients that a release may read.
 
-    minimum_age_years: float = read_by(fields.number, 0.0, "patients known to be younger are not analysed; 0: of any age")
+    `minimum_age_years` 0: of any age. `cites` says where the least age comes from.
+    """
+
+    minimum_age_years: float = read_by(
+        fields.number, 0.0, "patients known to be younger are not analysed; 0: of any age"
+    )
     cites: str = read_by(fields.text, "", "where that age comes from: training data, intended use")
 
     def check(self, dataset: Dataset) -> None:
-        """Raises NotAnalysable (child) for a patient known to be younger. Who has no believable age is not refused: see the flags."""
+        """Raises NotAnalysable (child) for a patient known to be younger.
+
+        Who has no believable age is not refused: see the flags.
+        """
         age = age_years(dataset) if self.minimum_age_years else None
         if age is not None and age < self.minimum_age_years:
             raise NotAnalysable(Reason.CHILD, f"younger than {self.minimum_age_years:g} years")
 
 
 def age_years(dataset: Dataset) -> float | None:
-    """Patient's Age, else from the birth date to the day of the study; None when neither is there and believable.
+    """Patient's Age, else from the birth date to the day of the study.
+
+    None when neither is there and believable.
 
     An age of zero gives way to dates that are believable: anonymisers write 000Y for adults.
     """
@@ -53,7 +74,10 @@ def age_years(dataset: Dataset) -> float | None:
 
 
 def _text(dataset: Dataset, keyword: str) -> str:
-    """The first value; "" when it is absent or unreadable: an age that cannot be read says nothing about the pixels."""
+    """The first value; "" when it is absent or unreadable.
+
+    An age that cannot be read says nothing about the pixels.
+    """
     try:
         return word(dataset, keyword)
     except NotAnalysable:
@@ -80,7 +104,10 @@ def _between(dataset: Dataset) -> float | None:
 
 
 def _date(text: str) -> date | None:
-    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA); other marks between are as common. A time may follow."""
+    """YYYYMMDD, or the YYYY.MM.DD of ACR-NEMA (PS3.5 6.2, note to DA).
+
+    Other marks between are as common. A time may follow.
+    """
     found = _DATE.fullmatch(text)
     try:
         return date(*map(int, found.group(1, 3, 4))) if found else None

@@ -1,4 +1,7 @@
-"""The whole path: data set in, wire tensor out. The same code on the CPU and on a GPU; no autograd, nothing shared but the matrices."""
+"""The whole path: data set in, wire tensor out.
+
+The same code on the CPU and on a GPU; no autograd, nothing shared but the matrices.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,10 @@ from hilum_preprocessing.without_torch import prepared
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """`tensor` (1, height, width) fp16 or uint8 as the specification says, uint8 within 0..255; `flags` from `Flag`."""
+    """`tensor` (1, height, width) fp16 or uint8 as the specification says, uint8 within 0..255.
+
+    `flags` from `Flag`.
+    """
 
     tensor: Tensor
     view: View
@@ -42,11 +48,14 @@ def prepare(
     device: str | torch.device = "cpu",
     maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
 ) -> Prepared:
-    """What the model sees of one image: for `torchxrayvision_224` (1, 224, 224) fp16 within -1024 and 1024.
+    """What the model sees of one image.
+
+    For `torchxrayvision_224` (1, 224, 224) fp16 within -1024 and 1024.
 
     `image` is a data set, or the path of a DICOM file, which is then read by `read_file`.
 
-    Raises NotAnalysable with the reason why the model would see nothing: a file that is not DICOM is
+    Raises NotAnalysable with the reason why the model would see nothing: a file that is not DICOM
+    is
     such a reason. Raises OSError when the file cannot be opened, TypeError for any other `image`.
     """
     dataset = image if isinstance(image, Dataset) else _read(image)
@@ -58,17 +67,23 @@ def prepare(
 
 def _read(path: str | os.PathLike[str]) -> Dataset:
     if not isinstance(path, str | os.PathLike):  # an integer would be taken for a file descriptor
-        raise TypeError(f"image must be a pydicom Dataset or the path of a DICOM file, not {type(path).__name__}")
+        raise TypeError(
+            f"image must be a pydicom Dataset or the path of a DICOM file, not {type(path).__name__}"
+        )
     return read_file(path)
 
 
 def prepare_stored(
-    stored: StoredValues, spec: InputSpec, device: str | torch.device = "cpu", arithmetic: Literal["float", "fp16"] = "float"
+    stored: StoredValues,
+    spec: InputSpec,
+    device: str | torch.device = "cpu",
+    arithmetic: Literal["float", "fp16"] = "float",
 ) -> Tensor:
     """(1, height, width) fp16, or uint8 within 0..255, on `device`, for one of the releases that read this image. Raises NotAnalysable.
 
     `arithmetic` fp16 is for GPUs, and within a third of a grey level of float; whole grey levels are exact in both. The same stored
-    values give the same tensor whatever was prepared before or beside them. `stored` is not changed.
+    values give the same tensor whatever was prepared before or beside them. `stored` is not
+    changed.
     """
     require_full_float32(torch.device(device))
     if arithmetic == "float" and _is_here(device) and (made := prepared(stored, spec)) is not None:
@@ -76,11 +91,19 @@ def prepare_stored(
     return _by_torch(stored, spec, torch.device(device), arithmetic)
 
 
-def prepare_array(stored: StoredValues, spec: InputSpec, device: str | torch.device = "cpu") -> NDArray[np.float16] | NDArray[np.uint8]:
-    """The same in numpy's hands. On a CPU torch is not touched where compiled code does it all, nor asked how precise it would be."""
+def prepare_array(
+    stored: StoredValues, spec: InputSpec, device: str | torch.device = "cpu"
+) -> NDArray[np.float16] | NDArray[np.uint8]:
+    """The same in numpy's hands.
+
+    On a CPU torch is not touched where compiled code does it all, nor asked how precise it would
+    be.
+    """
     if _is_here(device) and (made := prepared(stored, spec)) is not None:
         return made
-    array: NDArray[np.float16] | NDArray[np.uint8] = _by_torch(stored, spec, torch.device(device), "float").cpu().numpy()
+    array: NDArray[np.float16] | NDArray[np.uint8] = (
+        _by_torch(stored, spec, torch.device(device), "float").cpu().numpy()
+    )
     return array
 
 
@@ -89,13 +112,24 @@ def _is_here(device: str | torch.device) -> bool:
 
 
 @torch.no_grad()
-def _by_torch(stored: StoredValues, spec: InputSpec, device: torch.device, arithmetic: Literal["float", "fp16"]) -> Tensor:
+def _by_torch(
+    stored: StoredValues,
+    spec: InputSpec,
+    device: torch.device,
+    arithmetic: Literal["float", "fp16"],
+) -> Tensor:
     part = visible(stored, spec)
-    return prepare_visible(stored, part, words_of(part.within(stored.array), device), spec, arithmetic)
+    return prepare_visible(
+        stored, part, words_of(part.within(stored.array), device), spec, arithmetic
+    )
 
 
 def prepare_visible(
-    stored: StoredValues, part: Visible, words: Tensor, spec: InputSpec, arithmetic: Literal["float", "fp16"] = "float"
+    stored: StoredValues,
+    part: Visible,
+    words: Tensor,
+    spec: InputSpec,
+    arithmetic: Literal["float", "fp16"] = "float",
 ) -> Tensor:
     """The same from `words`, the stored values of the visible part on their device."""
     array = part.within(stored.array)
@@ -103,7 +137,9 @@ def prepare_visible(
     ends = stored.ends or stored_extremes(stored.array)
     table = level_table(stored, spec, ends)
     pixels = pixels_of_stored(array, words, table, ends, arithmetic, is_uint8=spec.is_uint8)
-    image = apply_to_pixels(replace(pixels, size=part.size, grids=part.grids), part.operations, arithmetic)
+    image = apply_to_pixels(
+        replace(pixels, size=part.size, grids=part.grids), part.operations, arithmetic
+    )
     if spec.order == "resize_first":
         image = torch.from_numpy(finished(image.cpu().numpy(), stored, spec)).to(words.device)
     return image[None].to(torch.uint8 if spec.wire_dtype == "uint8" else torch.float16).contiguous()

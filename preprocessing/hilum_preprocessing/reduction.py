@@ -1,7 +1,11 @@
-"""Reduced-resolution decoding of wavelet codestreams: how far it may go, and where its samples lie. Torch-free.
+"""Reduced-resolution decoding of wavelet codestreams: how far it may go, and where its samples lie.
 
-After r levels the sample k of the low-pass band sits at pixel 2^r * k of the picture: on the even grid, and not in the middle of 2^r
-pixels (ISO/IEC 15444-1, annex F). A resize that takes it for a smaller picture shifts everything by half a pixel a level.
+Torch-free.
+
+After r levels the sample k of the low-pass band sits at pixel 2^r * k of the picture: on the even
+grid, and not in the middle of 2^r
+pixels (ISO/IEC 15444-1, annex F). A resize that takes it for a smaller picture shifts everything by
+half a pixel a level.
 """
 
 from __future__ import annotations
@@ -12,12 +16,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from hilum_preprocessing.kernels import Taps
-from hilum_preprocessing.operations import CentreCrop, EqualizeHist, GeometryOp, Maxval, MinMax, Percentile, Resize, ResizeSide
+from hilum_preprocessing.operations import (
+    CentreCrop,
+    EqualizeHist,
+    GeometryOp,
+    Maxval,
+    MinMax,
+    Percentile,
+    Resize,
+    ResizeSide,
+)
 from hilum_preprocessing.sizing import crop_slices
 from hilum_preprocessing.spec import InputSpec
 
 _STATISTICAL = (MinMax, Percentile, EqualizeHist)
-_ANTIALIASED = {"skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "torch_aa"}
+_ANTIALIASED = {
+    "skimage",
+    "cv2_area",
+    "pil_bilinear_aa",
+    "pil_bicubic_aa",
+    "pil_lanczos",
+    "torch_aa",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +77,15 @@ class Axis:
 
 def axes_of(op: Resize, size: tuple[int, int], grids: tuple[Grid, Grid]) -> tuple[Axis, Axis]:
     """Rows and columns of the resize of a picture of `size` (rows, columns), of which there are the samples on the grids."""
-    return Axis(op.kernel, size[0], op.height, grids[0]), Axis(op.kernel, size[1], op.width, grids[1])
+    return Axis(op.kernel, size[0], op.height, grids[0]), Axis(
+        op.kernel, size[1], op.width, grids[1]
+    )
 
 
 def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
-    """The same matrix for an input of which only the samples of the grid are known: between them the picture is a straight line.
+    """The same matrix for an input of which only the samples of the grid are known.
+
+    Between them the picture is a straight line.
 
     Sums of rows and their centres of gravity stay what they were.
     """
@@ -80,11 +104,17 @@ def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
 def choose_reduction(spec: InputSpec, size: tuple[int, int], levels: int) -> int:
     """How often a picture of `size` (rows, columns), coded with `levels` decompositions, may be halved for this specification.
 
-    The largest r that leaves at least twice the length of the first resize along both axes. 0 where the specification does not allow it
-    or takes its levels from the picture's own statistics (the low-pass band has others), where pixels are made square first, where
+    The largest r that leaves at least twice the length of the first resize along both axes. 0 where
+    the specification does not allow it
+    or takes its levels from the picture's own statistics (the low-pass band has others), where
+    pixels are made square first, where
     whole grey levels are resized to the bit, and where the resizer does not antialias.
     """
-    if spec.source.allow_reduced_decode != "auto" or spec.source.pixel_aspect == "resample" or takes_statistics(spec):
+    if (
+        spec.source.allow_reduced_decode != "auto"
+        or spec.source.pixel_aspect == "resample"
+        or takes_statistics(spec)
+    ):
         return 0
     ratio = _shrinking(spec.geometry, size)
     return max((r for r in range(levels + 1) if ratio >= 2 << r), default=0)
@@ -94,7 +124,10 @@ def takes_statistics(spec: InputSpec) -> bool:
     """Whether levels depend on more of a picture than the stored value that they stand for, and the header."""
     source = spec.source
     return (
-        any(isinstance(op, _STATISTICAL) or (isinstance(op, Maxval) and _looks_at_picture(op)) for op in spec.intensity)
+        any(
+            isinstance(op, _STATISTICAL) or (isinstance(op, Maxval) and _looks_at_picture(op))
+            for op in spec.intensity
+        )
         or (source.voi not in ("none", "fixed") and source.missing_voi == "minmax")
         or source.monochrome1_about != "nominal"
         or source.padding == "replace_min"
@@ -112,8 +145,15 @@ def _shrinking(operations: Sequence[GeometryOp], size: tuple[int, int]) -> float
             is_smooth = op.compute == "float" and op.kernel in _ANTIALIASED
             target = op.size_after(size)
             assert target is not None, "the size before it is known"
-            return min(before / after for before, after in zip(size, target, strict=True)) if is_smooth else 0.0
+            return (
+                min(before / after for before, after in zip(size, target, strict=True))
+                if is_smooth
+                else 0.0
+            )
         if not isinstance(op, CentreCrop):
             return 0.0
-        size = tuple(len(range(length)[part]) for length, part in zip(size, crop_slices(op, size), strict=True))  # type: ignore[assignment]  # two
+        size = tuple(
+            len(range(length)[part])
+            for length, part in zip(size, crop_slices(op, size), strict=True)
+        )  # type: ignore[assignment]  # two
     return 0.0

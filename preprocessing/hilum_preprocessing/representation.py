@@ -1,6 +1,7 @@
 """Pixels that contradict Pixel Representation, or the order of their bytes. Torch-free.
 
-Read by the header they would be another picture: below zero black turns into white, and bytes in the other order are noise.
+Read by the header they would be another picture: below zero black turns into white, and bytes in
+the other order are noise.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from hilum_preprocessing.crossings import crossings
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
-_ENOUGH: Final = 5000  # pairs, to know a sign; signed words without extension are no fault, and should not take long
+# pairs, to know a sign; signed words without extension are no fault, and should not take long
+_ENOUGH: Final = 5000
 _SAMPLED_ROWS: Final = 64
 _LEAST_LEAPS: Final = 1e-3  # of pairs; letters that are burned in have fewer
 _LEAST_UPPER: Final = 0.02  # of pixels that would be below zero
@@ -28,21 +30,31 @@ def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader)
 
     Then Pixel Representation 1 is said of a picture without a sign, or the sign is another bit.
     """
-    if header.is_signed and header.is_judged and crossings(words, values, header, _ENOUGH).are_of_the_picture:
-        raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 1, and the highest stored bit is no sign")
+    if (
+        header.is_signed
+        and header.is_judged
+        and crossings(words, values, header, _ENOUGH).are_of_the_picture
+    ):
+        raise NotAnalysable(
+            Reason.DEPTH_CONTRADICTED,
+            "Pixel Representation 1, and the highest stored bit is no sign",
+        )
 
 
 def require_no_sign(values: NDArray[Any], header: PixelHeader) -> None:
     """Raises NotAnalysable (depth_contradicted) where unsigned `values` wrap around, and their two's complement does not.
 
-    Then Pixel Representation 0 is said of a picture that has a sign. A few rows tell most pictures that cannot be one.
+    Then Pixel Representation 0 is said of a picture that has a sign. A few rows tell most pictures
+    that cannot be one.
     """
     if header.is_signed or not header.is_judged or values.ndim > 2 or not _may_wrap(values, header):
         return
     half = 1 << header.bits_stored - 1
     signed = (_exact(values) ^ half) - half
     if crossings(signed, values, header, _ENOUGH).are_of_the_picture:
-        raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "Pixel Representation 0, and the pixels go on below zero")
+        raise NotAnalysable(
+            Reason.DEPTH_CONTRADICTED, "Pixel Representation 0, and the pixels go on below zero"
+        )
 
 
 def require_byte_order(words: NDArray[Any]) -> None:
@@ -52,7 +64,10 @@ def require_byte_order(words: NDArray[Any]) -> None:
     rows = _sampled(words)
     high, low = (_mean_step(part) for part in (rows >> 8, rows & 0xFF))
     if low and high > max(_LEAST_NOISE, _LIKELIER * low):
-        raise NotAnalysable(Reason.DEPTH_CONTRADICTED, "the bytes of each pixel are in the other order than the Transfer Syntax says")
+        raise NotAnalysable(
+            Reason.DEPTH_CONTRADICTED,
+            "the bytes of each pixel are in the other order than the Transfer Syntax says",
+        )
 
 
 def _may_wrap(values: NDArray[Any], header: PixelHeader) -> bool:

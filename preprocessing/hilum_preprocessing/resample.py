@@ -1,9 +1,12 @@
 """A resize as two banded products, `Wv @ x @ Wh^T`, block of rows by block of rows, the same code on every device.
 
-On a CPU compiled.py takes a shorter way to the same sums, where it can; this one is what it is held against.
+On a CPU compiled.py takes a shorter way to the same sums, where it can; this one is what it is held
+against.
 
-Columns come first: a block of rows is written once as floats into memory that stays in the cache, whatever stored values, tables
-or clamps it comes from, and leaves it narrow. The narrow picture is kept lying on its side, so that the second pass is the first one again.
+Columns come first: a block of rows is written once as floats into memory that stays in the cache,
+whatever stored values, tables
+or clamps it comes from, and leaves it narrow. The narrow picture is kept lying on its side, so that
+the second pass is the first one again.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from hilum_preprocessing.operations import Resize
 from hilum_preprocessing.reduction import FULL, Axis, Grid, axes_of
 from hilum_preprocessing.scratch import scratch
 
-# Two megabytes of floats: measured from 2048 to 224 and to 512; smaller blocks pay per call, larger ones leave the caches.
+# Two megabytes of floats: measured from 2048 to 224 and to 512; smaller blocks pay per call, larger
+# ones leave the caches.
 _BLOCK_SAMPLES = 1 << 19
 _LEAST_ROWS = 8
 
@@ -36,9 +40,12 @@ class Pixels:
     """A picture that is made block by block.
 
     `fill(out, rows)` writes these rows, (rows, columns), into `out` of any float type. `extremes(ends)` are the smallest and the largest
-    level of the picture, `ends` its smallest and largest stored value where somebody knows them. `line` (slope, offset): what `fill`
-    leaves undone because it can be done to the result of a resize. `is_uint8`: the levels are whole grey levels. `size` (rows, columns)
-    in pixels; `grids` say which of them there are. `samples`: what `fill` makes, for the compiled resize; None: not on a CPU.
+    level of the picture, `ends` its smallest and largest stored value where somebody knows them.
+    `line` (slope, offset): what `fill`
+    leaves undone because it can be done to the result of a resize. `is_uint8`: the levels are whole
+    grey levels. `size` (rows, columns)
+    in pixels; `grids` say which of them there are. `samples`: what `fill` makes, for the compiled
+    resize; None: not on a CPU.
     """
 
     size: tuple[int, int]
@@ -71,7 +78,11 @@ def pixels_of(image: Tensor) -> Pixels:
 
 def _is_plain(image: Tensor) -> bool:
     """Whether numpy may see the same memory."""
-    return image.device.type == "cpu" and image.dtype in (torch.float32, torch.uint8) and not image.requires_grad
+    return (
+        image.device.type == "cpu"
+        and image.dtype in (torch.float32, torch.uint8)
+        and not image.requires_grad
+    )
 
 
 def whole(pixels: Pixels) -> Tensor:
@@ -98,7 +109,11 @@ def resize(pixels: Pixels, op: Resize, arithmetic: Arithmetic = "float") -> Tens
 
 def _resize_float(pixels: Pixels, op: Resize, arithmetic: Arithmetic) -> Tensor:
     rows, columns = _axes(pixels, op)
-    if pixels.samples is not None and arithmetic == "float" and (made := resized(pixels.samples, rows, columns)) is not None:
+    if (
+        pixels.samples is not None
+        and arithmetic == "float"
+        and (made := resized(pixels.samples, rows, columns)) is not None
+    ):
         limits = pixels.extremes(made.ends) if op.clip_to_input else (-math.inf, math.inf)
         finish(made, pixels.line, limits)
         return torch.from_numpy(made.image)
@@ -128,11 +143,16 @@ def _resize_uint8(pixels: Pixels, op: Resize) -> Tensor:
     """Pillow's 8-bit arithmetic to the bit, columns first, rounded to whole levels after each pass.
 
     `fill` must give whole levels of 0..255. Products of a level and half a 22-bit weight are whole numbers, so that float32 adds them
-    without error, in any order and on any device. Pillow 13 does rows first when the height shrinks much more than the width (its pull
-    request 9549): single pixels then differ, by a few levels beside hard edges. Models were trained with versions that never did.
+    without error, in any order and on any device. Pillow 13 does rows first when the height shrinks
+    much more than the width (its pull
+    request 9549): single pixels then differ, by a few levels beside hard edges. Models were trained
+    with versions that never did.
     """
     rows, columns = _axes(pixels, op)
-    if pixels.samples is not None and (image := resized_whole(pixels.samples, rows, columns)) is not None:
+    if (
+        pixels.samples is not None
+        and (image := resized_whole(pixels.samples, rows, columns)) is not None
+    ):
         return torch.from_numpy(image)
     down, across = (bands(axis, "pillow", pixels.device) for axis in (rows, columns))
     narrow = _narrow(pixels, across, down)
@@ -145,7 +165,9 @@ def _axes(pixels: Pixels, op: Resize) -> tuple[Axis, Axis]:
 
 def _narrow(pixels: Pixels, across: Bands, down: Bands) -> Tensor:
     """(columns of the result, rows of the picture), with zeros around the rows as the second pass needs them."""
-    length, columns = (grid.count(size) for grid, size in zip(pixels.grids, pixels.size, strict=True))
+    length, columns = (
+        grid.count(size) for grid, size in zip(pixels.grids, pixels.size, strict=True)
+    )
     narrow, lying = _margined("narrow", across.outputs, length, down, pixels.device)
     rows = _rows_at_once(length, columns, pixels.device)
     block, samples = _margined("block", rows, columns, across, pixels.device)
@@ -158,13 +180,18 @@ def _narrow(pixels: Pixels, across: Bands, down: Bands) -> Tensor:
 
 
 def _rows_at_once(length: int, columns: int, device: torch.device) -> int:
-    return length if device.type != "cpu" else min(length, max(_LEAST_ROWS, _BLOCK_SAMPLES // columns))
+    return (
+        length if device.type != "cpu" else min(length, max(_LEAST_ROWS, _BLOCK_SAMPLES // columns))
+    )
 
 
-def _margined(purpose: str, lines: int, length: int, across: Bands, device: torch.device) -> tuple[Tensor, Tensor]:
+def _margined(
+    purpose: str, lines: int, length: int, across: Bands, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """(lines, before + length + after) with zeros in the margins, and the part between them.
 
-    Lines that lie a power of two apart would share a few sets of the cache: products then take twice the time.
+    Lines that lie a power of two apart would share a few sets of the cache: products then take
+    twice the time.
     """
     width = across.before + length + across.after
     width += 8 if width % 64 == 0 else 0
@@ -181,9 +208,12 @@ def _product(matrix: Bands, samples: Tensor) -> Tensor:
 
 
 def _levels(sums: Tensor, matrix: Bands) -> Tensor:
-    """Sums of levels and whole weights, rounded to levels as Pillow does: one half added, then shifted down.
+    """Sums of levels and whole weights, rounded to levels as Pillow does.
 
-    Halves are shifted one after the other: every step is a whole number below 2^24, or one divided by a power of two.
+    One half added, then shifted down.
+
+    Halves are shifted one after the other: every step is a whole number below 2^24, or one divided
+    by a power of two.
     """
     if matrix.whole_parts == 1:
         return sums.add_(PILLOW_ONE // 2).div_(PILLOW_ONE).floor_().clamp_(0, 255)
@@ -192,7 +222,10 @@ def _levels(sums: Tensor, matrix: Bands) -> Tensor:
 
 
 def require_full_float32(device: torch.device) -> None:
-    """Raises RuntimeError when somebody allowed TF32 or bfloat16 for float32 products: pixels would lose a third of a grey level."""
+    """Raises RuntimeError when somebody allowed TF32 or bfloat16 for float32 products.
+
+    Pixels would lose a third of a grey level.
+    """
     backend = torch.backends.cuda.matmul if device.type == "cuda" else torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # absent from torch's types
     if backend.fp32_precision in ("tf32", "bf16"):
         raise RuntimeError(

@@ -1,4 +1,7 @@
-"""resize.c from Python: a picture, its tables and its axes as what C reads. Who may call it, and when: compiled.py. Torch-free."""
+"""resize.c from Python: a picture, its tables and its axes as what C reads.
+
+Who may call it, and when: compiled.py. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,21 @@ from hilum_preprocessing.resize_matrices import Floats
 
 PATH: Final = Path(__file__).with_name("resize.so")
 _INTERFACE: Final = 5
-_FUNCTIONS: Final = ("hilum_resize", "hilum_resize_whole", "hilum_finish", "hilum_halves", "hilum_extremes", "hilum_counts", "hilum_look")
+_FUNCTIONS: Final = (
+    "hilum_resize",
+    "hilum_resize_whole",
+    "hilum_finish",
+    "hilum_halves",
+    "hilum_extremes",
+    "hilum_counts",
+    "hilum_look",
+)
 _WIDEST: Final = 1 << 30
-_TYPES: Final = {np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))}
-# Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs all of them at once.
+_TYPES: Final = {
+    np.dtype(name): number for number, name in enumerate(("u1", "i1", "u2", "i2", "f4"))
+}
+# Of a picture that shrinks some 50 KB are used; one that grows to many more rows than it has needs
+# all of them at once.
 _MOST_BYTES: Final = 16 << 20
 
 
@@ -28,7 +42,8 @@ _MOST_BYTES: Final = 16 << 20
 class Samples:
     """(rows, columns) of stored values or levels, neighbours in a row being neighbours in memory.
 
-    They are clamped to `low`..`high`, or looked up in `lookup` (256 or 65536 entries, float32) by their bits; not both. `levels`: the
+    They are clamped to `low`..`high`, or looked up in `lookup` (256 or 65536 entries, float32) by
+    their bits; not both. `levels`: the
     same table for whole grey levels; None: values of uint8 are grey levels.
     """
 
@@ -43,7 +58,11 @@ class Samples:
         """Whether C reads this type and layout."""
         array = self.array
         is_known = array.dtype in _TYPES and array.flags.aligned and array.size > 0
-        return is_known and array.strides[1] == array.itemsize and array.strides[0] % array.itemsize == 0
+        return (
+            is_known
+            and array.strides[1] == array.itemsize
+            and array.strides[0] % array.itemsize == 0
+        )
 
     @property
     def are_stored(self) -> bool:
@@ -117,7 +136,8 @@ class Seen(ctypes.Structure):
     """What the pixel guard looks at, in a grid of n samples, which become levels from the 1st percentile, 0, to the 99th, 1.
 
     `low`, `high`: these percentiles. `counts` (64): levels. `dark`, `bright`: samples at the ends of the nominal range. `variance` of the
-    levels, and `mirrored`, their covariance with the mirror image. `spine` and `lungs`: mean levels of three parts.
+    levels, and `mirrored`, their covariance with the mirror image. `spine` and `lungs`: mean levels
+    of three parts.
     """
 
     _fields_ = (
@@ -134,7 +154,10 @@ class Seen(ctypes.Structure):
 
 
 class Library:
-    """For any number of threads. What it is given must be readable; the lock of the interpreter is not held meanwhile."""
+    """For any number of threads.
+
+    What it is given must be readable; the lock of the interpreter is not held meanwhile.
+    """
 
     def __init__(self, path: Path) -> None:
         """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
@@ -154,26 +177,50 @@ class Library:
         sums = np.empty((down.room, across.room), np.float32)
         image, ends = np.empty((rows.n_out, columns.n_out), np.float32), _no_ends()
         width = ctypes.c_int64(across.room)
-        self._c.hilum_resize(_source(samples), ctypes.byref(down.said), ctypes.byref(across.said), _at(sums), width, _at(image), ends)
-        return Resized(image, down.sums, across.sums, (ends[0], ends[1]) if samples.are_stored else None)
+        self._c.hilum_resize(
+            _source(samples),
+            ctypes.byref(down.said),
+            ctypes.byref(across.said),
+            _at(sums),
+            width,
+            _at(image),
+            ends,
+        )
+        return Resized(
+            image, down.sums, across.sums, (ends[0], ends[1]) if samples.are_stored else None
+        )
 
     def finish(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
-        """What was left undone before a resize, done to its result: slope and offset; then it is held within the limits."""
+        """What was left undone before a resize, done to its result.
+
+        Slope and offset; then it is held within the limits.
+        """
         self._c.hilum_finish(_finishing(made, line, limits), _at(made.image))
 
-    def into_halves(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> NDArray[np.float16]:
-        """(height, width) the same in half precision; the floats are finished, too. Only where it `has_halves`."""
+    def into_halves(
+        self, made: Resized, line: tuple[float, float], limits: tuple[float, float]
+    ) -> NDArray[np.float16]:
+        """(height, width) the same in half precision; the floats are finished, too.
+
+        Only where it `has_halves`.
+        """
         halves = np.empty(made.image.shape, np.float16)
         self._c.hilum_halves(_finishing(made, line, limits), _at(made.image), _at(halves))
         return halves
 
     def resize_whole(self, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
-        """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first. None as above, or where sums overflow."""
+        """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first.
+
+        None as above, or where sums overflow.
+        """
         _require_sizes(samples, rows, columns)
         down, across = matrices.whole_down(rows), matrices.whole_across(columns)
         if rows.length * columns.n_out > _MOST_BYTES or not (down.fits and across.fits):
             return None
-        line, narrow = np.zeros(across.room, np.int16), np.empty((rows.length, columns.n_out), np.uint8)
+        line, narrow = (
+            np.zeros(across.room, np.int16),
+            np.empty((rows.length, columns.n_out), np.uint8),
+        )
         image = np.empty((rows.n_out, columns.n_out), np.uint8)
         said = ctypes.byref(down.said), ctypes.byref(across.said)
         self._c.hilum_resize_whole(_source(samples), *said, _at(line), _at(narrow), _at(image))
@@ -192,22 +239,49 @@ class Library:
         found: NDArray[np.int64] = tables.sum(axis=0, dtype=np.int64)
         return found
 
-    def look(self, grid: NDArray[Any], lowest: int, nominal: int, places: Sequence[tuple[int, int, float]], *, is_inverted: bool) -> Seen:
-        """Of a grid of stored values, at least one, at most 2^31. `places`: two places in their order and the way between them, twice."""
+    def look(
+        self,
+        grid: NDArray[Any],
+        lowest: int,
+        nominal: int,
+        places: Sequence[tuple[int, int, float]],
+        *,
+        is_inverted: bool,
+    ) -> Seen:
+        """Of a grid of stored values, at least one, at most 2^31.
+
+        `places`: two places in their order and the way between them, twice.
+        """
         (a, b, first), (c, d, second) = places
         strides = (stride // grid.itemsize for stride in grid.strides)
         kind, seen = _TYPES[grid.dtype], Seen()
-        said = _Look(grid.ctypes.data, *strides, *grid.shape, kind, is_inverted, lowest, nominal, (first, second), (a, b, c, d))
+        said = _Look(
+            grid.ctypes.data,
+            *strides,
+            *grid.shape,
+            kind,
+            is_inverted,
+            lowest,
+            nominal,
+            (first, second),
+            (a, b, c, d),
+        )
         keys, numbers = np.empty(grid.size, np.uint16), np.empty((2, grid.size))
-        self._c.hilum_look(ctypes.byref(said), _at(keys), _at(numbers), _at(numbers[1]), ctypes.byref(seen))
+        self._c.hilum_look(
+            ctypes.byref(said), _at(keys), _at(numbers), _at(numbers[1]), ctypes.byref(seen)
+        )
         return seen
 
 
 def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
     """What C would not notice. Raises ValueError."""
     entries = {table.size for table in (samples.lookup, samples.levels) if table is not None}
-    if samples.array.shape != (rows.length, columns.length) or not entries <= {1 << 8 * samples.array.itemsize}:
-        raise ValueError(f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and {columns.length}")
+    if samples.array.shape != (rows.length, columns.length) or not entries <= {
+        1 << 8 * samples.array.itemsize
+    }:
+        raise ValueError(
+            f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and {columns.length}"
+        )
 
 
 def _source(samples: Samples) -> Any:  # noqa: ANN401 - what byref gives has no public name
@@ -229,7 +303,9 @@ def _source(samples: Samples) -> Any:  # noqa: ANN401 - what byref gives has no 
 
 
 def _finishing(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> Any:  # noqa: ANN401 - see above
-    return ctypes.byref(_Finish(*made.image.shape, *line, *limits, made.down.ctypes.data, made.across.ctypes.data))
+    return ctypes.byref(
+        _Finish(*made.image.shape, *line, *limits, made.down.ctypes.data, made.across.ctypes.data)
+    )
 
 
 def _at(array: NDArray[Any]) -> ctypes.c_void_p:

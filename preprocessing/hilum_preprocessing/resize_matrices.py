@@ -1,4 +1,7 @@
-"""The matrices of a resize as resize.c reads them: which samples each step or each output needs, and their weights. Torch-free."""
+"""The matrices of a resize as resize.c reads them.
+
+Which samples each step or each output needs, and their weights. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -37,11 +40,21 @@ class _Down(ctypes.Structure):
 
 
 class _Across(ctypes.Structure):
-    _fields_ = (("outputs", ctypes.c_int32), ("taps", ctypes.c_int32), ("first", ctypes.c_void_p), ("weights", ctypes.c_void_p))
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("taps", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    )
 
 
 class _WholeDown(ctypes.Structure):
-    _fields_ = (("outputs", ctypes.c_int32), ("taps", ctypes.c_int32), ("first", ctypes.c_void_p), ("weights", ctypes.c_void_p))
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("taps", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    )
 
 
 class _WholeAcross(ctypes.Structure):
@@ -59,7 +72,8 @@ class Matrix:
     """One axis. `arrays` keeps alive what `said` points to.
 
     `sums` (n_out,): of each row of the matrix, below 1 where a resizer sees 0 beyond the border. `room`: down, the rows of sums that are
-    held at once; across, the samples that a row must have room for. `fits`: no sum of grey levels and whole weights leaves 32 bits.
+    held at once; across, the samples that a row must have room for. `fits`: no sum of grey levels
+    and whole weights leaves 32 bits.
     """
 
     said: ctypes.Structure
@@ -106,8 +120,13 @@ def _matrix(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
     is_empty = ~is_used.any(axis=1)
     low = np.where(is_empty, 0, exact.first + is_used.argmax(axis=1))
     high = np.where(is_empty, 0, exact.first + is_used.shape[1] - is_used[:, ::-1].argmax(axis=1))
-    # From the last row backwards, so that a row that begins later than the next one begins with it; it has zeros there.
-    return exact, np.minimum.accumulate(np.where(is_empty, axis.length, low)[::-1])[::-1], np.maximum.accumulate(high)
+    # From the last row backwards, so that a row that begins later than the next one begins with it;
+    # it has zeros there.
+    return (
+        exact,
+        np.minimum.accumulate(np.where(is_empty, axis.length, low)[::-1])[::-1],
+        np.maximum.accumulate(high),
+    )
 
 
 def _down(axis: Axis) -> Matrix:
@@ -131,7 +150,10 @@ def _across(axis: Axis) -> Matrix:
     exact, low, high = _matrix(axis)
     low = np.minimum(low, axis.length - 1)
     length = max(_LANES, -(-int((high - low).max()) // _LANES) * _LANES)
-    arrays = (np.ascontiguousarray(low, np.int32), _weights(exact, np.arange(axis.n_out), low, length, axis.length))
+    arrays = (
+        np.ascontiguousarray(low, np.int32),
+        _weights(exact, np.arange(axis.n_out), low, length, axis.length),
+    )
     said = _Across(axis.n_out, length, *(array.ctypes.data for array in arrays))
     return Matrix(said, arrays, _sums(exact), max(axis.length, int(low.max()) + length))
 
@@ -141,9 +163,17 @@ def _whole_down(axis: Axis) -> Matrix:
     length = max(1, int((high - low).max()))
     arrays = (
         np.ascontiguousarray(low, np.int32),
-        np.ascontiguousarray(stretch(whole, np.arange(axis.n_out), low, length, axis.length), np.int32),
+        np.ascontiguousarray(
+            stretch(whole, np.arange(axis.n_out), low, length, axis.length), np.int32
+        ),
     )
-    return Matrix(_WholeDown(axis.n_out, length, *(array.ctypes.data for array in arrays)), arrays, _sums(whole), length, _fits(whole))
+    return Matrix(
+        _WholeDown(axis.n_out, length, *(array.ctypes.data for array in arrays)),
+        arrays,
+        _sums(whole),
+        length,
+        _fits(whole),
+    )
 
 
 def _whole_across(axis: Axis) -> Matrix:
@@ -154,7 +184,13 @@ def _whole_across(axis: Axis) -> Matrix:
     highs, lows = (np.ascontiguousarray(part, np.int16) for part in (halves, dense - halves * HALF))
     first = np.ascontiguousarray(low, np.int32)
     said = _WholeAcross(axis.n_out, length, first.ctypes.data, highs.ctypes.data, lows.ctypes.data)
-    return Matrix(said, (first, highs, lows), _sums(whole), max(axis.length, int(low.max()) + length), _fits(whole))
+    return Matrix(
+        said,
+        (first, highs, lows),
+        _sums(whole),
+        max(axis.length, int(low.max()) + length),
+        _fits(whole),
+    )
 
 
 def _whole(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
@@ -162,12 +198,19 @@ def _whole(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
     return as_pillow_integers(exact), np.minimum(low, axis.length - 1), high
 
 
-def _weights(exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int) -> Floats:
+def _weights(
+    exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int
+) -> Floats:
     return np.ascontiguousarray(stretch(exact, row, start, length, limit), np.float32)
 
 
-def stretch(exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int) -> NDArray[np.float64]:
-    """(len(row), length) of the matrix: of each row the samples from its start on, 0 where the matrix or the input (`limit`) ends."""
+def stretch(
+    exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int
+) -> NDArray[np.float64]:
+    """(len(row), length) of the matrix.
+
+    Of each row the samples from its start on, 0 where the matrix or the input (`limit`) ends.
+    """
     sample = start[:, None] + np.arange(length)
     tap = sample - exact.first[row][:, None]
     is_there = (tap >= 0) & (tap < exact.weights.shape[1]) & (sample < limit)
@@ -185,5 +228,7 @@ def _sums(exact: Taps) -> Floats:
     return sums
 
 
-_MATRICES: BoundedCache[tuple[Axis, str], Matrix] = BoundedCache(_CACHE_BYTES, lambda made: made.held_bytes)
+_MATRICES: BoundedCache[tuple[Axis, str], Matrix] = BoundedCache(
+    _CACHE_BYTES, lambda made: made.held_bytes
+)
 """Of all threads."""

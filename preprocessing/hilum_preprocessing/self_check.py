@@ -1,7 +1,9 @@
 """Two known pictures through a specification, on the device that will serve it, beside the tensors that were recorded for them.
 
-For a server that loads a release: wrong library versions, a driver that computes in another precision or a changed algorithm show
-before the first patient's image. What the recipes give beside their authors' code is another question: tests/golden.
+For a server that loads a release: wrong library versions, a driver that computes in another
+precision or a changed algorithm show
+before the first patient's image. What the recipes give beside their authors' code is another
+question: tests/golden.
 """
 
 from __future__ import annotations
@@ -27,10 +29,15 @@ _TOLERANCES: Final[Mapping[str, float]] = {"fp16": 0.5, "uint8": 0.0}
 """A step of fp16 at 1024. Whole grey levels are computed in whole numbers, so they are the same everywhere."""
 
 
-def self_check(spec: InputSpec, device: str | torch.device = "cpu", known: Mapping[str, list[Record]] | None = None) -> str | None:
+def self_check(
+    spec: InputSpec,
+    device: str | torch.device = "cpu",
+    known: Mapping[str, list[Record]] | None = None,
+) -> str | None:
     """None: the tensors on `device` are the recorded ones. Otherwise what is wrong, as a sentence.
 
-    A specification that is no named recipe has no record: then the device is compared with the CPU of this machine.
+    A specification that is no named recipe has no record: then the device is compared with the CPU
+    of this machine.
     """
     expected = (known_tensors() if known is None else known).get(spec.version)
     if expected is None:
@@ -42,25 +49,40 @@ def self_check(spec: InputSpec, device: str | torch.device = "cpu", known: Mappi
 
 
 def recorded(spec: InputSpec, device: str | torch.device) -> list[Record]:
-    """What is kept of the tensor of each known picture; None: the specification refuses that picture."""
+    """What is kept of the tensor of each known picture.
+
+    None: the specification refuses that picture.
+    """
     return [_record(stored, spec, device) for stored in known_pictures()]
 
 
 def known_pictures() -> tuple[StoredValues, StoredValues]:
     """12 bits, MONOCHROME1, with a rescale and a window; and 8 bits, MONOCHROME2. Of odd sizes."""
     voi = Voi(Window(2100.0, 3500.0), None, is_unusable=False)
-    deep = StoredValues(_drawn(611, 503, 12), 12, is_signed=False, is_monochrome1=True, modality=Rescale(1.0, 0.0), voi=voi)
+    deep = StoredValues(
+        _drawn(611, 503, 12),
+        12,
+        is_signed=False,
+        is_monochrome1=True,
+        modality=Rescale(1.0, 0.0),
+        voi=voi,
+    )
     return deep, StoredValues(_drawn(487, 601, 8), 8, is_signed=False, is_monochrome1=False)
 
 
 def known_tensors() -> Mapping[str, list[Record]]:
     """Version of a specification to the records of its tensors, from the package."""
-    known: Mapping[str, list[Record]] = json.loads((files("hilum_preprocessing") / "known_tensors.json").read_text(encoding="utf-8"))
+    known: Mapping[str, list[Record]] = json.loads(
+        (files("hilum_preprocessing") / "known_tensors.json").read_text(encoding="utf-8")
+    )
     return known
 
 
 def _drawn(rows: int, columns: int, bits: int) -> np.ndarray[Any, np.dtype[Any]]:
-    """By whole-number arithmetic alone, so that every machine draws the same one: waves, grain, a dark edge, a bright marker."""
+    """By whole-number arithmetic alone, so that every machine draws the same one.
+
+    Waves, grain, a dark edge, a bright marker.
+    """
     y, x = np.arange(rows, dtype=np.int64)[:, None], np.arange(columns, dtype=np.int64)[None, :]
     waves = np.abs((5 * x + 3 * y) % 700 - 350) + np.abs((7 * y - 2 * x) % 460 - 230)
     grain = ((x * 73856093) ^ (y * 19349663)) >> 9 & 63
@@ -91,4 +113,8 @@ def _problem(now: Record, then: Record, tolerance: float) -> str | None:
         return None if now is then else "refused by only one of now and then"
     apart = max(abs(left - right) for left, right in zip(now, then, strict=True))
     # Not the other way round: a comparison with NaN is false.
-    return None if apart <= tolerance else f"values differ by {apart:g} from the recorded ones, more than {tolerance:g}"
+    return (
+        None
+        if apart <= tolerance
+        else f"values differ by {apart:g} from the recorded ones, more than {tolerance:g}"
+    )

@@ -1,4 +1,7 @@
-"""From stored values to the values that a recipe's own operations see, as data: the steps of PS3.3 C.11, and who does which. Torch-free."""
+"""From stored values to the values that a recipe's own operations see, as data.
+
+The steps of PS3.3 C.11, and who does which. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -17,28 +20,48 @@ class FixedWindow:
 
     centre: float = read_by(fields.number, meaning="window centre, after the modality LUT")
     width: float = read_by(fields.positive_number, meaning="window width; LINEAR needs at least 1")
-    function: Function = read_by(one_of("LINEAR", "LINEAR_EXACT", "SIGMOID"), "LINEAR", "PS3.3 C.11.2.1.2 and C.11.2.1.3")  # noqa: RUF009 - read_by makes a dataclass field
+    function: Function = read_by(
+        one_of("LINEAR", "LINEAR_EXACT", "SIGMOID"), "LINEAR", "PS3.3 C.11.2.1.2 and C.11.2.1.3"
+    )  # noqa: RUF009 - read_by makes a dataclass field
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The order is PS3.3 C.11's: mask and sign, modality LUT, VOI, polarity; colour, frames and pixel aspect come before it.
+    """The order is PS3.3 C.11's: mask and sign, modality LUT, VOI, polarity.
 
-    Overlays are always dropped, and bits beyond Bits Stored judged (decoding.md). Presentation LUT Shape is not read unless
+    Colour, frames and pixel aspect come before it.
+
+    Overlays are always dropped, and bits beyond Bits Stored judged (decoding.md). Presentation LUT
+    Shape is not read unless
     `presentation_lut` says so: in
-    the DX IOD it only repeats Photometric Interpretation (PS3.3 C.8.11.3), and reading both would invert twice.
+    the DX IOD it only repeats Photometric Interpretation (PS3.3 C.8.11.3), and reading both would
+    invert twice.
     """
 
-    modality_lut: Literal["apply", "ignore"] = read_by(one_of("apply", "ignore"), "apply", "Rescale Slope and Intercept, or the table")
-    voi: Literal["none", "first_window", "window_index", "explanation", "lut_sequence", "fixed"] = read_by(
-        one_of("none", "first_window", "window_index", "explanation", "lut_sequence", "fixed"), "none", "which window or table is applied"
+    modality_lut: Literal["apply", "ignore"] = read_by(
+        one_of("apply", "ignore"), "apply", "Rescale Slope and Intercept, or the table"
     )
-    window_index: int = read_by(fields.index, 0, "with `voi` window_index: which of several windows, from 0", is_later=True)
+    voi: Literal["none", "first_window", "window_index", "explanation", "lut_sequence", "fixed"] = (
+        read_by(
+            one_of("none", "first_window", "window_index", "explanation", "lut_sequence", "fixed"),
+            "none",
+            "which window or table is applied",
+        )
+    )
+    window_index: int = read_by(
+        fields.index, 0, "with `voi` window_index: which of several windows, from 0", is_later=True
+    )
     window_explanation: str = read_by(
-        fields.text, "", "with `voi` explanation: the Window Center & Width Explanation, in any case", is_later=True
+        fields.text,
+        "",
+        "with `voi` explanation: the Window Center & Width Explanation, in any case",
+        is_later=True,
     )
     fixed_window: FixedWindow | None = read_by(  # noqa: RUF009 - as above
-        fields.optional(fields.section(FixedWindow)), None, "with `voi` fixed: the window", is_later=True
+        fields.optional(fields.section(FixedWindow)),
+        None,
+        "with `voi` fixed: the window",
+        is_later=True,
     )
     voi_prefer: Literal["lut", "window", "window_only"] = read_by(
         one_of("lut", "window", "window_only"),
@@ -57,7 +80,10 @@ class Source:
         is_later=True,
     )
     presentation_lut: Literal["ignore", "honour"] = read_by(
-        one_of("ignore", "honour"), "ignore", "whether Presentation LUT Shape decides the polarity where it stands", is_later=True
+        one_of("ignore", "honour"),
+        "ignore",
+        "whether Presentation LUT Shape decides the polarity where it stands",
+        is_later=True,
     )
     monochrome1: Literal["invert", "invert_after_uint8", "ignore", "reject"] = read_by(
         one_of("invert", "invert_after_uint8", "ignore", "reject"),
@@ -78,9 +104,14 @@ class Source:
     rgb: Literal["reject", "luma", "first_channel"] = read_by(
         one_of("reject", "luma", "first_channel"), "reject", "colour objects", is_later=True
     )
-    frames: Literal["reject", "first"] = read_by(one_of("reject", "first"), "reject", "objects of several frames", is_later=True)
+    frames: Literal["reject", "first"] = read_by(
+        one_of("reject", "first"), "reject", "objects of several frames", is_later=True
+    )
     pixel_aspect: Literal["ignore", "resample", "reject_if_not_square"] = read_by(
-        one_of("ignore", "resample", "reject_if_not_square"), "ignore", "pixels that are not square within half a percent", is_later=True
+        one_of("ignore", "resample", "reject_if_not_square"),
+        "ignore",
+        "pixels that are not square within half a percent",
+        is_later=True,
     )
     orientation: Literal["as_stored", "patient"] = read_by(
         one_of("as_stored", "patient"),
@@ -89,5 +120,8 @@ class Source:
         is_later=True,
     )
     allow_reduced_decode: Literal[0, "auto"] = read_by(
-        fields.word_or(fields.number_of(0), "auto"), 0, "whether wavelet codestreams may be decoded at a lower resolution", is_later=True
+        fields.word_or(fields.number_of(0), "auto"),
+        0,
+        "whether wavelet codestreams may be decoded at a lower resolution",
+        is_later=True,
     )

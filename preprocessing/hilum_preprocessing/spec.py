@@ -1,7 +1,11 @@
-"""InputSpec: what a release demands of pixels, as data that can be printed, compared and versioned. Torch-free.
+"""InputSpec: what a release demands of pixels, as data that can be printed, compared and versioned.
 
-It ends with the wire tensor, (1, height, width) fp16 or uint8. `normalise` says what the model's graph does after that; it
-stays here because the builder of the graph and a person who checks a release need it beside the rest.
+Torch-free.
+
+It ends with the wire tensor, (1, height, width) fp16 or uint8. `normalise` says what the model's
+graph does after that; it
+stays here because the builder of the graph and a person who checks a release need it beside the
+rest.
 """
 
 from __future__ import annotations
@@ -16,7 +20,14 @@ from hilum_preprocessing import fields
 from hilum_preprocessing.checks import check
 from hilum_preprocessing.errors import SpecError
 from hilum_preprocessing.fields import read_by
-from hilum_preprocessing.operations import GEOMETRY, INTENSITY, EqualizeHist, GeometryOp, IntensityOp, ToUint8
+from hilum_preprocessing.operations import (
+    GEOMETRY,
+    INTENSITY,
+    EqualizeHist,
+    GeometryOp,
+    IntensityOp,
+    ToUint8,
+)
 from hilum_preprocessing.population import Population
 from hilum_preprocessing.recipes import RECIPES
 from hilum_preprocessing.source import Source
@@ -27,7 +38,13 @@ ALGORITHM = "hp1"
 """Generation of the arithmetic. Raise it when the same specification would give other tensors."""
 
 
-_BESIDE_A_RECIPE = {"source.allow_reduced_decode", "source.frames", "source.orientation", "source.pixel_aspect", "source.rgb"}
+_BESIDE_A_RECIPE = {
+    "source.allow_reduced_decode",
+    "source.frames",
+    "source.orientation",
+    "source.pixel_aspect",
+    "source.rgb",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,18 +54,23 @@ class Target:
     height: int = read_by(fields.length, meaning="rows")
     width: int = read_by(fields.length, meaning="columns")
     dtype: Literal["fp16", "uint8"] = read_by(
-        fields.one_of("fp16", "uint8"), meaning="uint8 only where the last step yields whole grey levels"
+        fields.one_of("fp16", "uint8"),
+        meaning="uint8 only where the last step yields whole grey levels",
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """What the graph does with the wire tensor: (x - mean) / std on the wire's own scale, then `channels` equal channels.
+    """What the graph does with the wire tensor.
+
+    (x - mean) / std on the wire's own scale, then `channels` equal channels.
 
     `mean` and `std` hold one value, or one a channel.
     """
 
-    mean: tuple[float, ...] = read_by(fields.each(fields.number), (0.0,), "one value, or one a channel, on the wire's own scale")
+    mean: tuple[float, ...] = read_by(
+        fields.each(fields.number), (0.0,), "one value, or one a channel, on the wire's own scale"
+    )
     std: tuple[float, ...] = read_by(fields.each(fields.positive_number), (1.0,), "the same")
     channels: int = read_by(fields.length, 1, "how many equal channels the architecture takes")
 
@@ -58,21 +80,35 @@ class InputSpec:
     """A whole specification. Make one with `from_mapping`; the constructor checks nothing."""
 
     target: Target = read_by(fields.section(Target), meaning="the wire tensor")  # noqa: RUF009 - read_by makes a dataclass field
-    intensity: tuple[IntensityOp, ...] = read_by(fields.operations(INTENSITY), meaning="operations on the value of each pixel, in order")
-    geometry: tuple[GeometryOp, ...] = read_by(fields.operations(GEOMETRY), meaning="operations on the picture, in order")
-    views: Literal["any", "frontal_only"] = read_by(fields.one_of("any", "frontal_only"), meaning="whether lateral views are refused")
-    source: Source = read_by(fields.section(Source), Source(), "from stored values to those that `intensity` sees")  # noqa: RUF009 - as above, and the default is frozen
+    intensity: tuple[IntensityOp, ...] = read_by(
+        fields.operations(INTENSITY), meaning="operations on the value of each pixel, in order"
+    )
+    geometry: tuple[GeometryOp, ...] = read_by(
+        fields.operations(GEOMETRY), meaning="operations on the picture, in order"
+    )
+    views: Literal["any", "frontal_only"] = read_by(
+        fields.one_of("any", "frontal_only"), meaning="whether lateral views are refused"
+    )
+    source: Source = read_by(
+        fields.section(Source), Source(), "from stored values to those that `intensity` sees"
+    )  # noqa: RUF009 - as above, and the default is frozen
     order: Literal["intensity_first", "resize_first"] = read_by(
         fields.one_of("intensity_first", "resize_first"),
         "intensity_first",
         "whether `intensity` sees the picture before or after `geometry`: statistics and roundings differ",
         is_later=True,
     )
-    normalise: Normalise = read_by(fields.section(Normalise), Normalise(), "what the model's graph does with the wire tensor")  # noqa: RUF009 - as above
+    normalise: Normalise = read_by(
+        fields.section(Normalise), Normalise(), "what the model's graph does with the wire tensor"
+    )  # noqa: RUF009 - as above
     presentation_intent: Literal["for_presentation", "any"] = read_by(
-        fields.one_of("for_presentation", "any"), "for_presentation", "whether images FOR PROCESSING are refused"
+        fields.one_of("for_presentation", "any"),
+        "for_presentation",
+        "whether images FOR PROCESSING are refused",
     )
-    population: Population = read_by(fields.section(Population), Population(), "whom a release may read")  # noqa: RUF009 - as above
+    population: Population = read_by(
+        fields.section(Population), Population(), "whom a release may read"
+    )  # noqa: RUF009 - as above
     cites: str = read_by(fields.text, "", "where all this comes from")
 
     @classmethod
@@ -86,7 +122,10 @@ class InputSpec:
         return spec
 
     def to_mapping(self) -> dict[str, Any]:
-        """All fields, defaults included, as plain values: `from_mapping` gives an equal specification."""
+        """All fields, defaults included, as plain values.
+
+        `from_mapping` gives an equal specification.
+        """
         mapping: dict[str, Any] = fields.plain(self)
         return mapping
 
@@ -129,12 +168,22 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
     name = str(given["recipe"])
     if name not in RECIPES:
         raise SpecError(f"input_spec: unknown recipe {name!r}{fields.nearest(name, RECIPES)}")
-    # Which objects a release takes is its maker's to say; what is done to their pixels is the recipe's.
+    # Which objects a release takes is its maker's to say; what is done to their pixels is the
+    # recipe's.
     source = fields.mapping(given.get("source", {}), "input_spec.source")
-    others = {*given, *(f"source.{field}" for field in source)} - {"recipe", "population", "source", *_BESIDE_A_RECIPE}
+    others = {*given, *(f"source.{field}" for field in source)} - {
+        "recipe",
+        "population",
+        "source",
+        *_BESIDE_A_RECIPE,
+    }
     if others:
-        said = "a recipe stands alone, but for population and " + ", ".join(sorted(_BESIDE_A_RECIPE))
-        raise SpecError(f"input_spec: {said}; write out its fields to change {', '.join(sorted(others))}")
+        said = "a recipe stands alone, but for population and " + ", ".join(
+            sorted(_BESIDE_A_RECIPE)
+        )
+        raise SpecError(
+            f"input_spec: {said}; write out its fields to change {', '.join(sorted(others))}"
+        )
     recipe = RECIPES[name]
     population = {"population": given["population"]} if "population" in given else {}
     return {**recipe, **population, "source": {**recipe["source"], **source}}

@@ -1,4 +1,7 @@
-"""Stored values to levels, block by block: a line where the table is one, the table itself elsewhere."""
+"""Stored values to levels, block by block.
+
+A line where the table is one, the table itself elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -18,15 +21,23 @@ from hilum_preprocessing.scratch import scratch
 from hilum_preprocessing.stored_samples import level_extremes, line_for, samples_of
 from hilum_preprocessing.tables import LevelTable
 
-_UNSIGNED = {torch.int8: torch.uint8, torch.uint8: torch.uint8, torch.int16: torch.uint16, torch.uint16: torch.uint16}
+_UNSIGNED = {
+    torch.int8: torch.uint8,
+    torch.uint8: torch.uint8,
+    torch.int16: torch.uint16,
+    torch.uint16: torch.uint16,
+}
 
 
 def words_of(array: NDArray[Any], device: torch.device) -> Tensor:
     """(rows, columns) stored values on the device, not copied on a CPU, and never to be written to.
 
-    Files are mapped read-only, and torch warns about such memory: this shows it the same memory without the mark.
+    Files are mapped read-only, and torch warns about such memory: this shows it the same memory
+    without the mark.
     """
-    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Unmarked(array))).to(device)
+    return torch.from_numpy(array if array.flags.writeable else np.asarray(_Unmarked(array))).to(
+        device
+    )
 
 
 class _Unmarked:
@@ -54,13 +65,19 @@ def pixels_of_stored(
     """
     line = line_for(table, ends, is_uint8=is_uint8)
     limits = partial(_level_extremes, array, table)
-    make = partial(Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8)
-    samples = samples_of(array, table, line, is_uint8=is_uint8) if words.device.type == "cpu" else None
+    make = partial(
+        Pixels, (words.shape[0], words.shape[1]), words.device, extremes=limits, is_uint8=is_uint8
+    )
+    samples = (
+        samples_of(array, table, line, is_uint8=is_uint8) if words.device.type == "cpu" else None
+    )
     if line is None:
         lookup = torch.from_numpy(table.lookup(array.dtype, np.float32))
         return make(fill=partial(_look_up, words, lookup.to(words.device)), samples=samples)
     if arithmetic == "float" and not is_uint8:
-        return make(fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples)
+        return make(
+            fill=partial(_clamped, words, line), line=(line.slope, line.offset), samples=samples
+        )
     return make(fill=partial(_on_line, words, line), samples=samples)
 
 
@@ -69,14 +86,20 @@ def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
     if ends := extremes(array):
         return ends
     if array.flags.c_contiguous:
-        words = words_of(array.view(np.int16) if array.dtype == np.uint16 else array, torch.device("cpu"))
+        words = words_of(
+            array.view(np.int16) if array.dtype == np.uint16 else array, torch.device("cpu")
+        )
         smallest, largest = (int(end) for end in torch.aminmax(words))
-        if smallest >= 0 or array.dtype != np.uint16:  # else the upper half of the values is negative as int16
+        if (
+            smallest >= 0 or array.dtype != np.uint16
+        ):  # else the upper half of the values is negative as int16
             return smallest, largest
     return int(array.min()), int(array.max())
 
 
-def _level_extremes(array: NDArray[Any], table: LevelTable, ends: tuple[int, int] | None) -> tuple[float, float]:
+def _level_extremes(
+    array: NDArray[Any], table: LevelTable, ends: tuple[int, int] | None
+) -> tuple[float, float]:
     return level_extremes(array, table, ends or stored_extremes(array))
 
 
@@ -87,8 +110,15 @@ def _clamped(words: Tensor, line: Line, out: Tensor, rows: slice) -> None:
 
 
 def _on_line(words: Tensor, line: Line, out: Tensor, rows: slice) -> None:
-    """In float32, then to the type of `out`: raw counts of 16 bits are infinite in half precision, levels are not."""
-    exact = out if out.dtype == torch.float32 else scratch("exact", _size(out), torch.float32, out.device)
+    """In float32, then to the type of `out`.
+
+    Raw counts of 16 bits are infinite in half precision, levels are not.
+    """
+    exact = (
+        out
+        if out.dtype == torch.float32
+        else scratch("exact", _size(out), torch.float32, out.device)
+    )
     _clamped(words, line, exact, rows)
     exact.mul_(line.slope).add_(line.offset)
     if exact is not out:

@@ -1,7 +1,9 @@
 """How many elements and items a header may have, and how deep they may lie. Torch-free.
 
-An empty item takes 8 bytes of a file, and half a kilobyte and 10 µs of each reader: of 16 MiB two million, a gigabyte and minutes.
-So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of our real objects the largest has some
+An empty item takes 8 bytes of a file, and half a kilobyte and 10 µs of each reader: of 16 MiB two
+million, a gigabyte and minutes.
+So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of our
+real objects the largest has some
 300, the deepest five levels. A document that lists instances may have more: three for each.
 """
 
@@ -31,8 +33,12 @@ _CHARACTER_SET: Final = 0x00080005
 _ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
 _UNDEFINED: Final = 0xFFFFFFFF
 _LONG_VRS: Final = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
-_SHORT_VRS: Final = frozenset(b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split())
-_TEXTS: Final = frozenset(("AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "PN", "SH", "TM", "UC", "UI"))
+_SHORT_VRS: Final = frozenset(
+    b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split()
+)
+_TEXTS: Final = frozenset(
+    ("AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "PN", "SH", "TM", "UC", "UI")
+)
 _NUMBERS: Final = {"AT": 4, "FD": 8, "FL": 4, "SL": 4, "SS": 2, "SV": 8, "UL": 4, "US": 2, "UV": 8}
 _LONG_VALUE_BYTES: Final = 1 << 16  # what a VR with 16 bits of length holds (PS3.5 7.1.2)
 _EXPLICIT: Final = {order: Struct(f"{order}HH2sH") for order in "<>"}
@@ -40,7 +46,11 @@ _IMPLICIT: Final = {order: Struct(f"{order}HHL") for order in "<>"}
 _TAG: Final = {order: Struct(f"{order}HH") for order in "<>"}
 _LENGTH: Final = {order: Struct(f"{order}L") for order in "<>"}
 _DELIMITERS: Final = {
-    order: frozenset(Struct(f"{order}HH").pack(tag >> 16, tag & 0xFFFF) for tag in (_ITEM, _ITEM_END, _SEQUENCE_END)) for order in "<>"
+    order: frozenset(
+        Struct(f"{order}HH").pack(tag >> 16, tag & 0xFFFF)
+        for tag in (_ITEM, _ITEM_END, _SEQUENCE_END)
+    )
+    for order in "<>"
 }
 
 
@@ -76,14 +86,21 @@ def reads() -> Budget:
 
 
 def counted(reads: Budget, piece: bytes) -> bytes:
-    """A piece that was read. One that is a list of values counts for as many: character sets are looked up at once. Raises TooComplex."""
+    """A piece that was read.
+
+    One that is a list of values counts for as many: character sets are looked up at once. Raises
+    TooComplex.
+    """
     values = piece.count(b"\\")
     reads.spend(1 + (values if values * _DENSE > len(piece) else 0))
     return piece
 
 
 class CountedBytes(io.BytesIO):
-    """Bytes for a reader that makes an object of each element: it is stopped in time, whatever it takes the bytes for."""
+    """Bytes for a reader that makes an object of each element.
+
+    It is stopped in time, whatever it takes the bytes for.
+    """
 
     def __init__(self, content: bytes | bytearray | memoryview) -> None:
         super().__init__(content)
@@ -100,18 +117,31 @@ def too_many() -> str:
 
 
 def require_bounded(
-    data: bytes | bytearray | memoryview, *, is_implicit: bool = False, order: str = "<", most: int = MAXIMUM_ELEMENTS
+    data: bytes | bytearray | memoryview,
+    *,
+    is_implicit: bool = False,
+    order: str = "<",
+    most: int = MAXIMUM_ELEMENTS,
 ) -> None:
-    """Count what readers would make of an encoded data set, sequences of defined length included. Raises TooComplex.
+    """Count what readers would make of an encoded data set, sequences of defined length included.
+
+    Raises TooComplex.
 
     `order` of its bytes, as struct has it. What cannot be walked counts as if it were empty items.
     """
     if len(data) > most * _LEAST_BYTES:  # less cannot hold as many
-        _Walk(memoryview(data), order, Budget(most)).go(_Level(len(data), is_implicit=is_implicit, has_items=False))
+        _Walk(memoryview(data), order, Budget(most)).go(
+            _Level(len(data), is_implicit=is_implicit, has_items=False)
+        )
 
 
-def require_bounded_value(value: bytes, tag: int, vr: str | None, *, is_implicit: bool, order: str = "<") -> None:
-    """The same of one element's value, which a reader is about to convert. `vr` None: it does not say. Raises TooComplex."""
+def require_bounded_value(
+    value: bytes, tag: int, vr: str | None, *, is_implicit: bool, order: str = "<"
+) -> None:
+    """The same of one element's value, which a reader is about to convert.
+
+    `vr` None: it does not say. Raises TooComplex.
+    """
     if len(value) <= _LONG_VALUE_BYTES:
         return
     name = _known_vr(tag) if vr in (None, "UN") else vr
@@ -122,10 +152,17 @@ def require_bounded_value(value: bytes, tag: int, vr: str | None, *, is_implicit
         Budget().spend(_values(name, value))
 
 
-def top_level(data: bytes | memoryview, *, is_implicit: bool, order: str = "<") -> Iterator[tuple[int, int, int]]:
-    """Tag, beginning and end of each element of the top level. Raises TooComplex behind the last one that may be read."""
+def top_level(
+    data: bytes | memoryview, *, is_implicit: bool, order: str = "<"
+) -> Iterator[tuple[int, int, int]]:
+    """Tag, beginning and end of each element of the top level.
+
+    Raises TooComplex behind the last one that may be read.
+    """
     view = memoryview(data)
-    starts = _Walk(view, order, Budget()).starts(_Level(len(view), is_implicit=is_implicit, has_items=False))
+    starts = _Walk(view, order, Budget()).starts(
+        _Level(len(view), is_implicit=is_implicit, has_items=False)
+    )
     for start, end in pairwise(chain(starts, [len(view)])):
         group, number = _TAG[order].unpack_from(view[start : start + 4].tobytes().ljust(4, b"\0"))
         yield group << 16 | number, start, end
@@ -133,7 +170,10 @@ def top_level(data: bytes | memoryview, *, is_implicit: bool, order: str = "<") 
 
 @dataclass(slots=True)
 class _Level:
-    """A data set or an item; or a sequence, which `has_items`. Of fragments the items are opaque."""
+    """A data set or an item; or a sequence, which `has_items`.
+
+    Of fragments the items are opaque.
+    """
 
     end: int
     is_implicit: bool
@@ -189,12 +229,20 @@ class _Walk:
             if level.is_opaque:
                 self._position = end
             else:
-                self._levels.append(_Level(end, level.is_implicit or self._is_implicit_here(), has_items=False))
+                self._levels.append(
+                    _Level(end, level.is_implicit or self._is_implicit_here(), has_items=False)
+                )
 
     def _is_implicit_here(self) -> bool:
-        """Some devices write implicit VR inside the sequences of an explicit data set; the item's first element tells."""
+        """Some devices write implicit VR inside the sequences of an explicit data set.
+
+        The item's first element tells.
+        """
         beginning = bytes(self._data[self._position : self._position + _LEAST_BYTES])
-        return not (beginning[4:6].isalpha() and beginning[4:6].isupper()) and beginning[:4] not in _DELIMITERS[self._order]
+        return (
+            not (beginning[4:6].isalpha() and beginning[4:6].isupper())
+            and beginning[:4] not in _DELIMITERS[self._order]
+        )
 
     def _pass_element(self, level: _Level) -> None:
         start = self._position
@@ -224,7 +272,9 @@ class _Walk:
         if name == "SQ" or length == _UNDEFINED:
             # PS3.5 6.2.2, note 4: what is UN is implicit inside.
             is_implicit = level.is_implicit or vr == b"UN"
-            self._levels.append(_Level(end, is_implicit, has_items=True, is_opaque=name not in ("SQ", "UN")))
+            self._levels.append(
+                _Level(end, is_implicit, has_items=True, is_opaque=name not in ("SQ", "UN"))
+            )
             return
         self._position = end
         if end - value > _LONG_VALUE_BYTES or tag == _CHARACTER_SET:
@@ -240,7 +290,10 @@ def _values(name: str, value: bytes | memoryview) -> int:
 
 @lru_cache(4096)
 def _known_vr(tag: int) -> str:
-    """What a reader takes an element for that does not say (PS3.6); of several the first, but words where it may be words."""
+    """What a reader takes an element for that does not say (PS3.6).
+
+    Of several the first, but words where it may be words.
+    """
     try:
         vr = dictionary_VR(tag)
     except KeyError:

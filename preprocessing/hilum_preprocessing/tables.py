@@ -1,4 +1,7 @@
-"""What each possible stored value of a picture becomes, on its way through the grayscale steps. Torch-free."""
+"""What each possible stored value of a picture becomes, on its way through the grayscale steps.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,8 @@ class Levels:
     """The level of each possible stored value, the nominal range of levels, and which entries the picture uses.
 
     `observed` spans the stored values between the picture's smallest and largest one, padding excluded. `counts` are the pixels of each
-    stored value, padding excluded; None where no operation asks for them. `two_to_bits`: see the intensity operation maxval.
+    stored value, padding excluded; None where no operation asks for them. `two_to_bits`: see the
+    intensity operation maxval.
     """
 
     values: Values
@@ -32,7 +36,9 @@ class Levels:
     def map(self, function: Callable[[Values], Values]) -> Levels:
         """All levels, and the ends of the range, through a monotonic function."""
         ends = function(np.array([self.low, self.high]))
-        return replace(self, values=function(self.values), low=float(ends.min()), high=float(ends.max()))
+        return replace(
+            self, values=function(self.values), low=float(ends.min()), high=float(ends.max())
+        )
 
     def with_range(self, values: Values, low: float, high: float) -> Levels:
         """Other levels in another nominal range."""
@@ -55,7 +61,8 @@ class Levels:
 class LevelTable:
     """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`.
 
-    Of a table that is kept for other pictures: `slope`, where levels change, None where they lie on no line; `lookups` made of it.
+    Of a table that is kept for other pictures: `slope`, where levels change, None where they lie on
+    no line; `lookups` made of it.
     """
 
     first: int
@@ -72,12 +79,17 @@ class LevelTable:
         """The line on which their levels lie; None: they do not."""
         part = self.entries(ends)
         known = self.slope
-        return line_of(self.values[part], ends[0]) if known is None else line_within(self.values, self.first, known, part)
+        return (
+            line_of(self.values[part], ends[0])
+            if known is None
+            else line_within(self.values, self.first, known, part)
+        )
 
     def lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
         """The level of every word of the container (256 or 65536 entries), seen as an unsigned number.
 
-        Signed stored values index by their two's complement, and no index lies outside, whatever the pixels hold. Not to be written to.
+        Signed stored values index by their two's complement, and no index lies outside, whatever
+        the pixels hold. Not to be written to.
         """
         if self.lookups is None:
             return self._lookup(container, dtype)
@@ -88,5 +100,7 @@ class LevelTable:
     def _lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
         unsigned = f"u{container.itemsize}"
         lookup = np.zeros(1 << (8 * container.itemsize), dtype)
-        lookup[np.arange(self.first, self.first + len(self.values)).astype(container).view(unsigned)] = self.values
+        lookup[
+            np.arange(self.first, self.first + len(self.values)).astype(container).view(unsigned)
+        ] = self.values
         return lookup

@@ -1,7 +1,11 @@
-"""Files that are read once and lie in no cache: read past the page cache (O_DIRECT of open(2)). Torch-free.
+"""Files that are read once and lie in no cache: read past the page cache (O_DIRECT of open(2)).
 
-The page cache would take memory for them that nobody uses again, and find, fill, map and give back each page: for 10 MB that takes five
-times as much CPU as to have the disk write into memory that is there. A file that lies in the cache is better read where it is.
+Torch-free.
+
+The page cache would take memory for them that nobody uses again, and find, fill, map and give back
+each page: for 10 MB that takes five
+times as much CPU as to have the disk write into memory that is there. A file that lies in the cache
+is better read where it is.
 """
 
 from __future__ import annotations
@@ -20,13 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST_BYTES: Final = 1 << 20  # what is smaller costs nearly the same either way
-# A thread keeps as much for its next file. Files may be much larger, and nobody has looked yet whether a word of the header is true.
+# A thread keeps as much for its next file. Files may be much larger, and nobody has looked yet
+# whether a word of the header is true.
 _MOST_BYTES: Final = 64 << 20
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _O_DIRECT: Final = getattr(os, "O_DIRECT", 0)  # Linux
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
 _OWN = threading.local()
-_REFERENCES: Final = 3  # to a buffer that nobody uses: the thread's, that of `_buffer`, and of the call that counts them
+# to a buffer that nobody uses: the thread's, that of `_buffer`, and of the call that counts them
+_REFERENCES: Final = 3
 
 
 class Uncached:
@@ -38,11 +44,16 @@ class Uncached:
         self._count = 0  # are here
 
     def first(self, count: int) -> memoryview | None:
-        """So many bytes from the beginning on; those that are here are not read again. None: read the mapping, which may say why."""
+        """So many bytes from the beginning on; those that are here are not read again.
+
+        None: read the mapping, which may say why.
+        """
         end = _whole_pages(count)
         with contextlib.suppress(OSError):
             # A read that ends within a page was the file's last one.
-            while self._count < count and (read := os.preadv(self._file, [self._view[self._count : end]], self._count)):
+            while self._count < count and (
+                read := os.preadv(self._file, [self._view[self._count : end]], self._count)
+            ):
                 self._count += read
         return self._view[:count] if self._count >= count else None
 
@@ -51,10 +62,13 @@ class Uncached:
 def uncached(path: Path | str, mapped: mmap.mmap) -> Iterator[Uncached | None]:
     """The file that is mapped, to be read as long as this lasts.
 
-    None where it is better read from the mapping: it is small or very large, or in memory, or on a file system that has no other way.
+    None where it is better read from the mapping: it is small or very large, or in memory, or on a
+    file system that has no other way.
     """
     size = len(mapped)
-    is_meant = _O_DIRECT and _LEAST_BYTES <= size <= _MOST_BYTES and not _is_cached(mapped, size // 2)
+    is_meant = (
+        _O_DIRECT and _LEAST_BYTES <= size <= _MOST_BYTES and not _is_cached(mapped, size // 2)
+    )
     if (file := _opened(path) if is_meant else None) is None:
         yield None
         return
@@ -75,9 +89,13 @@ def _is_cached(mapped: mmap.mmap, position: int) -> bool:
     """Whether that page of the file is in memory (mincore(2)); True where nobody can say."""
     if _mincore is None:
         return True
-    page = ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + position // _PAGE_BYTES * _PAGE_BYTES
+    page = (
+        ctypes.addressof(ctypes.c_char.from_buffer(mapped)) + position // _PAGE_BYTES * _PAGE_BYTES
+    )
     seen = ctypes.c_ubyte()
-    return _mincore(ctypes.c_void_p(page), ctypes.c_size_t(1), ctypes.byref(seen)) != 0 or bool(seen.value & 1)
+    return _mincore(ctypes.c_void_p(page), ctypes.c_size_t(1), ctypes.byref(seen)) != 0 or bool(
+        seen.value & 1
+    )
 
 
 def _buffer(size: int) -> NDArray[np.uint8]:

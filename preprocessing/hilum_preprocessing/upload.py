@@ -17,7 +17,10 @@ _BUFFERS = 2
 
 
 def on_device(arrays: Iterable[NDArray[Any]], device: torch.device) -> Iterator[Tensor]:
-    """(rows, columns) each, in order; a GPU is sent the next one before this one is given out. Arrays may have any shapes."""
+    """(rows, columns) each, in order; a GPU is sent the next one before this one is given out.
+
+    Arrays may have any shapes.
+    """
     if device.type != "cuda":
         yield from (words_of(array, device) for array in arrays)
         return
@@ -38,7 +41,10 @@ class Sent(NamedTuple):
 
 
 class Upload:
-    """Two page-locked buffers and a stream. Arrays that lie in page-locked memory already (a shared slot) are sent from where they are."""
+    """Two page-locked buffers and a stream.
+
+    Arrays that lie in page-locked memory already (a shared slot) are sent from where they are.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -62,10 +68,15 @@ class Upload:
         return sent
 
     def received(self, sent: Sent) -> Tensor:
-        """The picture, for the current stream: what is computed from it waits for it, the caller does not."""
+        """The picture, for the current stream.
+
+        What is computed from it waits for it, the caller does not.
+        """
         current = torch.cuda.current_stream(self._device)
         current.wait_event(sent.arrival)
-        sent.words.record_stream(current)  # or its memory would be given to the next upload too early
+        sent.words.record_stream(
+            current
+        )  # or its memory would be given to the next upload too early
         return sent.words
 
     def _sent(self, locked: Tensor) -> Sent:

@@ -16,7 +16,9 @@ from hilum_preprocessing.spec import InputSpec
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """`kept` (rows, columns) of the stored values: all pixels of a picture of `size` (rows, columns), or those on its `grids`.
+    """`kept` (rows, columns) of the stored values.
+
+    All pixels of a picture of `size` (rows, columns), or those on its `grids`.
 
     `operations` come after the crops that led here; their resizes have a height and a width.
     """
@@ -32,10 +34,18 @@ class Visible:
 
 
 def visible(stored: StoredValues, spec: InputSpec) -> Visible:
-    """Crops that come first are cut from the stored values: nothing else then needs to be done to what is outside. Raises NotAnalysable."""
+    """Crops that come first are cut from the stored values.
+
+    Nothing else then needs to be done to what is outside. Raises NotAnalysable.
+    """
     grid = Grid(1 << stored.reduced)
     rows, columns = (slice(0, length) for length in stored.array.shape)
-    part = Visible((rows, columns), stored.size, (grid, grid), geometry_of(spec, stored.size, stored.pixel_aspect))
+    part = Visible(
+        (rows, columns),
+        stored.size,
+        (grid, grid),
+        geometry_of(spec, stored.size, stored.pixel_aspect),
+    )
     while part.operations and isinstance(part.operations[0], CentreCrop):
         part = _cropped(part, part.operations[0])
     return part
@@ -44,7 +54,9 @@ def visible(stored: StoredValues, spec: InputSpec) -> Visible:
 def _cropped(part: Visible, op: CentreCrop) -> Visible:
     cuts = zip(part.kept, part.size, part.grids, crop_slices(op, part.size), strict=True)
     rows, columns = (_cut(*cut) for cut in cuts)
-    return Visible((rows[0], columns[0]), (rows[1], columns[1]), (rows[2], columns[2]), part.operations[1:])
+    return Visible(
+        (rows[0], columns[0]), (rows[1], columns[1]), (rows[2], columns[2]), part.operations[1:]
+    )
 
 
 def _cut(kept: slice, length: int, grid: Grid, crop: slice) -> tuple[slice, int, Grid]:

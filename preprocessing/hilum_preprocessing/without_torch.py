@@ -1,4 +1,7 @@
-"""From stored values to the wire tensor on a CPU, by compiled code alone: the same to the bit as prepare.py through torch. Torch-free."""
+"""From stored values to the wire tensor on a CPU, by compiled code alone.
+
+The same to the bit as prepare.py through torch. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,9 @@ from hilum_preprocessing.stored_samples import level_extremes, line_for, samples
 from hilum_preprocessing.visible import Visible, visible
 
 
-def prepared(stored: StoredValues, spec: InputSpec) -> NDArray[np.float16] | NDArray[np.uint8] | None:
+def prepared(
+    stored: StoredValues, spec: InputSpec
+) -> NDArray[np.float16] | NDArray[np.uint8] | None:
     """(1, height, width) fp16 or uint8 as the specification says. Raises NotAnalysable.
 
     None where it takes more than a resize after the first crops, or what is not compiled here.
@@ -27,14 +32,19 @@ def prepared(stored: StoredValues, spec: InputSpec) -> NDArray[np.float16] | NDA
         return None
     part = visible(stored, spec)
     op = part.operations[0] if len(part.operations) == 1 else None
-    if not isinstance(op, Resize) or (op.compute, spec.wire_dtype) not in (("float", "fp16"), ("uint8_rounded", "uint8")):
+    if not isinstance(op, Resize) or (op.compute, spec.wire_dtype) not in (
+        ("float", "fp16"),
+        ("uint8_rounded", "uint8"),
+    ):
         return None
     ends = stored.ends or extremes(stored.array)
     image = None if ends is None else _resized(stored, spec, part, op, ends)
     return None if image is None else image[None]
 
 
-def _resized(stored: StoredValues, spec: InputSpec, part: Visible, op: Resize, ends: tuple[int, int]) -> NDArray[Any] | None:
+def _resized(
+    stored: StoredValues, spec: InputSpec, part: Visible, op: Resize, ends: tuple[int, int]
+) -> NDArray[Any] | None:
     array, table = part.within(stored.array), level_table(stored, spec, ends)
     line = line_for(table, ends, is_uint8=spec.is_uint8)
     samples = samples_of(array, table, line, is_uint8=spec.is_uint8)
@@ -45,4 +55,6 @@ def _resized(stored: StoredValues, spec: InputSpec, part: Visible, op: Resize, e
     if made is None or made.ends is None:
         return None
     limits = level_extremes(array, table, made.ends) if op.clip_to_input else (-math.inf, math.inf)
-    return into_halves(made, (1.0, 0.0) if line is None or spec.is_uint8 else (line.slope, line.offset), limits)
+    return into_halves(
+        made, (1.0, 0.0) if line is None or spec.is_uint8 else (line.slope, line.offset), limits
+    )

@@ -1,6 +1,9 @@
-"""Files and folders below one that is trusted. No link leads out of it, whatever another account puts there meanwhile.
+"""Files and folders below one that is trusted.
 
-Each folder on the way is opened by its name in the one before (openat, O_NOFOLLOW), and what follows is done in the folder that
+No link leads out of it, whatever another account puts there meanwhile.
+
+Each folder on the way is opened by its name in the one before (openat, O_NOFOLLOW), and what
+follows is done in the folder that
 is open.
 """
 
@@ -24,7 +27,9 @@ _PART: Final = ".hilum.part"
 
 @contextlib.contextmanager
 def open_folder(root: Path, *parts: str, make: bool = False) -> Iterator[int]:
-    """A descriptor of the folder `parts` below `root`; with `make` those that are missing are made. Raises OSError.
+    """A descriptor of the folder `parts` below `root`; with `make` those that are missing are made.
+
+    Raises OSError.
 
     `root` may be a link: it stands in the settings, or a person has named it.
     """
@@ -43,7 +48,10 @@ def open_folder(root: Path, *parts: str, make: bool = False) -> Iterator[int]:
 
 
 def open_file(root: Path, file: Path) -> BinaryIO:
-    """A file below `root`, for reading. Raises OSError with its path, ELOOP or ENOTDIR for a link."""
+    """A file below `root`, for reading.
+
+    Raises OSError with its path, ELOOP or ENOTDIR for a link.
+    """
     *folders, name = file.relative_to(root).parts
     try:
         with open_folder(root, *folders) as folder:
@@ -98,7 +106,9 @@ def _copy(source: int, name: str, target: int, new_name: str) -> None:
     remove(target, _PART)  # of a process that died
     with os.fdopen(os.open(name, _FILE, dir_fd=source), "rb") as stream:
         status = os.fstat(stream.fileno())
-        with os.fdopen(os.open(_PART, _NEW_FILE, stat.S_IMODE(status.st_mode) & 0o777, dir_fd=target), "wb") as copy:
+        with os.fdopen(
+            os.open(_PART, _NEW_FILE, stat.S_IMODE(status.st_mode) & 0o777, dir_fd=target), "wb"
+        ) as copy:
             shutil.copyfileobj(stream, copy, 1 << 20)
             copy.flush()
             os.utime(copy.fileno(), ns=(status.st_atime_ns, status.st_mtime_ns))

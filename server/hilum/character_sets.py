@@ -11,6 +11,7 @@ _ESCAPE_OF_GB2312: Final = "\x1b$)A"  # ISO 2022 IR 58 (PS3.3 Table C.12-4)
 def without_escapes(text: str, encodings: Collection[str]) -> str:
     """A text that pydicom has decoded by these encodings, without the escape sequences of ISO 2022 IR 58.
 
-    It removes those of other character sets; here it relies on Python's codec, which leaves them in.
+    It removes those of other character sets; here it relies on Python's codec, which leaves them
+    in.
     """
     return text.replace(_ESCAPE_OF_GB2312, "") if "iso_ir_58" in encodings else text

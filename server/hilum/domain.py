@@ -1,6 +1,7 @@
 """The words of Hilum as types: what travels between the rooms.
 
-Standard library only, so that every process may import it, and so that a room can be tested with plain lists.
+Standard library only, so that every process may import it, and so that a room can be tested with
+plain lists.
 Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
 """
 
@@ -24,7 +25,10 @@ class Lane(IntEnum):
 
 
 class Reason(StrEnum):
-    """Why an image or a study ended without a number. The list is closed; `docs/states.md` is generated from it."""
+    """Why an image or a study ended without a number.
+
+    The list is closed; `docs/states.md` is generated from it.
+    """
 
     WRONG_MODALITY = "wrong_modality"
     NOT_FOR_PRESENTATION = "not_for_presentation"
@@ -158,7 +162,10 @@ class WorkState(StrEnum):
 
 
 class ReadingState(StrEnum):
-    """One image, one release. ERASED: nothing of the patient is left, and nothing can be done again."""
+    """One image, one release.
+
+    ERASED: nothing of the patient is left, and nothing can be done again.
+    """
 
     DUE = "due"
     LEASED = "leased"
@@ -179,7 +186,10 @@ class StudyState(StrEnum):
 
 
 class ResultState(StrEnum):
-    """A result waits for its documents; a newer result of the same study and release supersedes it. SHADOW: it gets none."""
+    """A result waits for its documents; a newer result of the same study and release supersedes it.
+
+    SHADOW: it gets none.
+    """
 
     DUE = "due"
     LEASED = "leased"
@@ -201,9 +211,12 @@ class ComparisonState(StrEnum):
 
 
 class RolloutState(StrEnum):
-    """LOADING: a candidate is loaded and proved, and nothing else changes. RUNNING: it reads along, or reads a share of new studies.
+    """LOADING: a candidate is loaded and proved, and nothing else changes.
 
-    SWITCHED: it reads all new studies, and the release before is kept loaded. DONE: one release reads, alone. CLOSED: the settings
+    RUNNING: it reads along, or reads a share of new studies.
+
+    SWITCHED: it reads all new studies, and the release before is kept loaded. DONE: one release
+    reads, alone. CLOSED: the settings
     name another one than when it began.
     """
 
@@ -216,7 +229,10 @@ class RolloutState(StrEnum):
 
 
 class RolloutMode(StrEnum):
-    """What a proved candidate does. SHADOW: reads all, reports nothing; CANARY: a fraction of new studies; SWITCH: all of them."""
+    """What a proved candidate does.
+
+    SHADOW: reads all, reports nothing; CANARY: a fraction of new studies; SWITCH: all of them.
+    """
 
     SHADOW = "shadow"
     CANARY = "canary"
@@ -224,9 +240,12 @@ class RolloutMode(StrEnum):
 
 
 class DeliveryState(StrEnum):
-    """One document, one destination. CANCELLED: superseded, sent in another SOP Class, or given up with its destination.
+    """One document, one destination.
 
-    DEAD: needs a person. WITHHELD: the settings keep it from this destination; `requeue` releases it when they do not any more.
+    CANCELLED: superseded, sent in another SOP Class, or given up with its destination.
+
+    DEAD: needs a person. WITHHELD: the settings keep it from this destination; `requeue` releases
+    it when they do not any more.
     """
 
     DUE = "due"
@@ -238,10 +257,14 @@ class DeliveryState(StrEnum):
 
 
 class ReportState(StrEnum):
-    """Where the reports of a study are, of all its current results together. OPEN: on their way, or to be made.
+    """Where the reports of a study are, of all its current results together.
 
-    FAILED: something needs a person. WITHHELD: the settings keep a report from a destination. DELIVERED: each destination
-    has what it takes. NOT_DELIVERED: no destination takes any, so they are in REST only; or the study was erased.
+    OPEN: on their way, or to be made.
+
+    FAILED: something needs a person. WITHHELD: the settings keep a report from a destination.
+    DELIVERED: each destination
+    has what it takes. NOT_DELIVERED: no destination takes any, so they are in REST only; or the
+    study was erased.
     """
 
     OPEN = "open"
@@ -252,7 +275,10 @@ class ReportState(StrEnum):
 
 
 class CommitmentState(StrEnum):
-    """A request for storage commitment, until its report is answered. DEAD: the report reached nobody, and needs a person."""
+    """A request for storage commitment, until its report is answered.
+
+    DEAD: the report reached nobody, and needs a person.
+    """
 
     DUE = "due"
     LEASED = "leased"
@@ -269,7 +295,10 @@ class Decision(StrEnum):
 
 
 class RemovalReason(StrEnum):
-    """Why an image takes no part in results any more: the title of the rejection note (IHE IOCM), or a person's word."""
+    """Why an image takes no part in results any more.
+
+    The title of the rejection note (IHE IOCM), or a person's word.
+    """
 
     QUALITY = "rejected_for_quality_reasons"
     PATIENT_SAFETY = "rejected_for_patient_safety_reasons"
@@ -279,7 +308,10 @@ class RemovalReason(StrEnum):
 
 
 class ConflictState(StrEnum):
-    """What a person decided about other pixels under a known SOP Instance UID. HELD: nothing yet."""
+    """What a person decided about other pixels under a known SOP Instance UID. HELD.
+
+    Nothing yet.
+    """
 
     HELD = "held"
     KEPT = "kept"
@@ -307,14 +339,18 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SrClass:
-    """A SOP Class that a structured report may have: its name in settings, the kind of its document, its UID (PS3.4 B.5)."""
+    """A SOP Class that a structured report may have.
+
+    Its name in settings, the kind of its document, its UID (PS3.4 B.5).
+    """
 
     name: str
     kind: str
     sop_class_uid: str
 
 
-# The ladder: a receiver that refuses a class is offered the next one. The first is what every report is built as.
+# The ladder: a receiver that refuses a class is offered the next one. The first is what every
+# report is built as.
 SR_LADDER = (
     SrClass("comprehensive_3d", "sr", "1.2.840.10008.5.1.4.1.1.88.34"),
     SrClass("comprehensive", "sr_comprehensive", "1.2.840.10008.5.1.4.1.1.88.33"),
@@ -330,7 +366,8 @@ IMAGE_SOP_CLASSES: Mapping[str, str] = {
     "DigitalXRayImageStorageForProcessing": "1.2.840.10008.5.1.4.1.1.1.1.1",
     "SecondaryCaptureImageStorage": "1.2.840.10008.5.1.4.1.1.7",
 }
-# In order of preference: what is decoded cheapest first. The tail is stored too, and its images end with an honest reason.
+# In order of preference: what is decoded cheapest first. The tail is stored too, and its images end
+# with an honest reason.
 TRANSFER_SYNTAXES: Mapping[str, str] = {
     "ExplicitVRLittleEndian": "1.2.840.10008.1.2.1",
     "ImplicitVRLittleEndian": "1.2.840.10008.1.2",
@@ -362,7 +399,9 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One output of a release. `operating_point` is on the scale of the score; None: no decision is made.
+    """One output of a release.
+
+    `operating_point` is on the scale of the score; None: no decision is made.
 
     `rescaled_at`: the activation that is called 0.5 as a score; None: the score is the activation.
     """
@@ -378,13 +417,18 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A model as it may be used: a manifest's name@version. Read-only facts, parsed by the models room.
+    """A model as it may be used: a manifest's name@version.
+
+    Read-only facts, parsed by the models room.
 
     `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes. `activation` is sigmoid, softmax or
-    none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores are no probabilities.
+    none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores
+    are no probabilities.
     `build_key` digests all that the built tree depends on: a tree with another key is stale. `operating_points` says where they
-    come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the order of their numbers, and `rule`
-    says how they become one (mean_score, mean_logit); empty: one network. `digest` is that of all that the manifest says.
+    come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the
+    order of their numbers, and `rule`
+    says how they become one (mean_score, mean_logit); empty: one network. `digest` is that of all
+    that the manifest says.
     """
 
     name: str
@@ -426,7 +470,8 @@ class Instance:
     """A stored SOP Instance.
 
     `header` is the data set up to Pixel Data, in the byte order and VR encoding of `transfer_syntax_uid` (deflated data sets:
-    explicit little endian). `path` is relative to the archive. `digest` covers the data set, `pixel_digest` Pixel Data alone.
+    explicit little endian). `path` is relative to the archive. `digest` covers the data set,
+    `pixel_digest` Pixel Data alone.
     `removal_reason`: it was rejected and takes no part in results.
     `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the image (promise 4).
     """
@@ -453,7 +498,10 @@ class Instance:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose image it is, and of which order, as its header says; empty: it does not say, or cannot be read."""
+    """Whose image it is, and of which order, as its header says.
+
+    Empty: it does not say, or cannot be read.
+    """
 
     patient_id: str = ""
     issuer: str = ""
@@ -516,7 +564,10 @@ def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class ActivationMaps:
-    """What an analysed reading left: (L,) logits and the bytes of (L, h, w) float16, each map's mean and the bias being its logit."""
+    """What an analysed reading left.
+
+    (L,) logits and the bytes of (L, h, w) float16, each map's mean and the bias being its logit.
+    """
 
     logits: tuple[float, ...]
     cam: bytes
@@ -579,7 +630,9 @@ class StudyJob:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A decision on one label for the study. `score` is the activation, never called a probability unless calibrated.
+    """A decision on one label for the study.
+
+    `score` is the activation, never called a probability unless calibrated.
 
     `member_scores`: of an ensemble, by member.
     """
@@ -598,7 +651,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class SourceImage:
-    """One image of the study as a release saw it, numbers by finding; `member_scores` of an ensemble by member, then finding.
+    """One image of the study as a release saw it, numbers by finding.
+
+    `member_scores` of an ensemble by member, then finding.
 
     `flags`: see `Reading.flags`.
     """
@@ -677,7 +732,9 @@ class ReportJob:
 
 @dataclass(frozen=True, slots=True)
 class ComparisonJob:
-    """A claimed comparison. `shadow` is its study as the shadow alone saw it: its readings, and its result so far.
+    """A claimed comparison.
+
+    `shadow` is its study as the shadow alone saw it: its readings, and its result so far.
 
     `reported` None: the release that speaks for the study has not said anything yet.
     """
@@ -713,7 +770,9 @@ class Rollout:
     def releases(self) -> tuple[str, ...]:
         """All that must be loaded for it: what serves first."""
         held = () if self.state is RolloutState.REFUSED else (self.candidate,)
-        return tuple(dict.fromkeys(name for name in (self.serving, self.previous, *held) if name is not None))
+        return tuple(
+            dict.fromkeys(name for name in (self.serving, self.previous, *held) if name is not None)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -734,7 +793,8 @@ class DeliveryJob:
     """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know.
 
     `identifiers` are the result's: the UIDs under which a document of another SOP Class would go. `is_current`: the result was not
-    superseded while another try had the delivery. `delivered_at`: the destination has it since then, and it is sent again.
+    superseded while another try had the delivery. `delivered_at`: the destination has it since
+    then, and it is sent again.
     """
 
     lease: Lease
@@ -773,7 +833,10 @@ class CommitmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitmentJob:
-    """A claimed request. `is_duplicate`: another one with this Transaction UID was open when it came."""
+    """A claimed request.
+
+    `is_duplicate`: another one with this Transaction UID was open when it came.
+    """
 
     lease: Lease
     request: CommitmentRequest
@@ -863,7 +926,10 @@ _UUID_RANDOM: Final = (1 << 128) - 1 & ~(0xF << 76 | 0b11 << 62)
 
 
 def mint_uid(namespace: uuid.UUID, *parts: str) -> str:
-    """A UID that is the same for the same parts: 2.25 and the decimal form of a UUID (PS3.5 B.2), at most 44 characters."""
+    """A UID that is the same for the same parts.
+
+    2.25 and the decimal form of a UUID (PS3.5 B.2), at most 44 characters.
+    """
     name = "\x1f".join(parts)
     # That of uuid.uuid5, whose objects take longer than the digest; a study mints some thirty.
     digest = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).digest()
@@ -871,6 +937,9 @@ def mint_uid(namespace: uuid.UUID, *parts: str) -> str:
 
 
 def source_digest(sources: Sequence[tuple[str, int, str]], release: str) -> str:
-    """Digest of what a result was made from: (SOP Instance UID, header revision, pixel digest) of every image, in any order."""
+    """Digest of what a result was made from.
+
+    (SOP Instance UID, header revision, pixel digest) of every image, in any order.
+    """
     text = "\n".join(f"{uid} {revision} {pixels}" for uid, revision, pixels in sorted(sources))
     return hashlib.sha256(f"{release}\n{text}".encode()).hexdigest()[:32]

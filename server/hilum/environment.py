@@ -1,6 +1,7 @@
 """Settings from environment variables, `HILUM_<SECTION>__<NAME>`, laid over what the file says.
 
-Names of sections and settings may stand in any case. Names that people give (a destination's, an AE Title) keep theirs: a variable means
+Names of sections and settings may stand in any case. Names that people give (a destination's, an AE
+Title) keep theirs: a variable means
 the one that is there already and differs in case only, else a new one, as it is written.
 """
 
@@ -45,10 +46,19 @@ class Overlaid:
     """Sentences. They show no table: one may hold secrets."""
 
 
-def overlay(content: Mapping[str, Any], model: type[BaseModel], environment: Mapping[str, str]) -> Overlaid:
-    """`content` of a file for `model` under what the variables say; that of a single setting wins over that of its table."""
+def overlay(
+    content: Mapping[str, Any], model: type[BaseModel], environment: Mapping[str, str]
+) -> Overlaid:
+    """`content` of a file for `model` under what the variables say.
+
+    That of a single setting wins over that of its table.
+    """
     found = Overlaid(copy.deepcopy(dict(content)))
-    variables = [name for name, value in environment.items() if name.upper().startswith(_PREFIX) and not _is_no_setting(name, value)]
+    variables = [
+        name
+        for name, value in environment.items()
+        if name.upper().startswith(_PREFIX) and not _is_no_setting(name, value)
+    ]
     for variable in sorted(variables, key=lambda name: (name.count(_BETWEEN), name)):
         target = _target(variable, found.content, model)
         if isinstance(target, Unknown):
@@ -58,7 +68,9 @@ def overlay(content: Mapping[str, Any], model: type[BaseModel], environment: Map
         try:
             _put(found, place, _value(environment[variable], kind), variable)
         except ValueError:
-            found.unreadable.append(f"{variable}: {_as_json(variable, environment[variable], kind)}")
+            found.unreadable.append(
+                f"{variable}: {_as_json(variable, environment[variable], kind)}"
+            )
     return found
 
 
@@ -68,7 +80,9 @@ def _is_no_setting(name: str, value: str) -> bool:
     return name.upper() in _NO_SETTINGS or (_BETWEEN not in name and bool(is_link))
 
 
-def _target(variable: str, content: Mapping[str, Any], model: type[BaseModel]) -> tuple[Place, object] | Unknown:
+def _target(
+    variable: str, content: Mapping[str, Any], model: type[BaseModel]
+) -> tuple[Place, object] | Unknown:
     """The place of what a variable gives, and its type."""
     place: Place = ()
     kind: object = model
@@ -80,7 +94,9 @@ def _target(variable: str, content: Mapping[str, Any], model: type[BaseModel]) -
         elif _is_section(kind) and name in kind.model_fields:
             kind = kind.model_fields[name].annotation
         else:
-            return Unknown(variable, (*place, name), list(kind.model_fields) if _is_section(kind) else [])
+            return Unknown(
+                variable, (*place, name), list(kind.model_fields) if _is_section(kind) else []
+            )
         place, here = (*place, name), here.get(name) if isinstance(here, Mapping) else {}
     return place, kind
 
@@ -90,7 +106,10 @@ def _is_section(kind: object) -> TypeGuard[type[BaseModel]]:
 
 
 def _as_it_stands(name: str, here: object) -> str:
-    """The name that is there already: as HILUM_DESTINATIONS__PACS__… for [destinations.pacs]. Two such would send each report twice."""
+    """The name that is there already: as HILUM_DESTINATIONS__PACS__… for [destinations.pacs].
+
+    Two such would send each report twice.
+    """
     there = list(here) if isinstance(here, Mapping) else []
     alike = [other for other in there if other.casefold() == name.casefold()]
     return name if name in there or len(alike) != 1 else alike[0]
@@ -98,7 +117,13 @@ def _as_it_stands(name: str, here: object) -> str:
 
 def _value(text: str, kind: object) -> object:
     """Raises ValueError where a list or a table is not JSON of one."""
-    wanted = list if get_origin(kind) is tuple else dict if _is_section(kind) or get_origin(kind) is Mapping else None
+    wanted = (
+        list
+        if get_origin(kind) is tuple
+        else dict
+        if _is_section(kind) or get_origin(kind) is Mapping
+        else None
+    )
     if wanted is None:
         return text
     value = json.loads(text)
@@ -111,7 +136,9 @@ def _as_json(variable: str, text: str, kind: object) -> str:
     if get_origin(kind) is tuple:
         words = [word.strip(" []'\"") for word in text.split(",")]
         return f"a list is written as JSON, here perhaps '{json.dumps(words, ensure_ascii=False)}'"
-    return f"names a whole table, which is written as JSON; for one setting of it: {variable}__<NAME>"
+    return (
+        f"names a whole table, which is written as JSON; for one setting of it: {variable}__<NAME>"
+    )
 
 
 def _put(found: Overlaid, place: Place, value: object, variable: str) -> None:

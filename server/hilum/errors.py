@@ -1,4 +1,7 @@
-"""Errors as verbs: what the pipeline's loop shall do about them. Anything else is a bug and shows its traceback."""
+"""Errors as verbs: what the pipeline's loop shall do about them.
+
+Anything else is a bug and shows its traceback.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ class NotAnalysed(Exception):
         self.detail = detail
 
     def __reduce__(self) -> tuple[type[NotAnalysed], tuple[Reason, str]]:
-        """Comes back whole from a process pool; an exception that cannot be unpickled breaks the pool."""
+        """Comes back whole from a process pool.
+
+        An exception that cannot be unpickled breaks the pool.
+        """
         return type(self), (self.reason, self.detail)
 
 
@@ -28,7 +34,9 @@ class Retry(Exception):
     outage of a night must not turn a queue into dead letters.
     """
 
-    def __init__(self, detail: str, after_seconds: float | None = None, *, is_outage: bool = False) -> None:
+    def __init__(
+        self, detail: str, after_seconds: float | None = None, *, is_outage: bool = False
+    ) -> None:
         super().__init__(detail)
         self.detail = detail
         self.after_seconds = after_seconds

@@ -6,10 +6,16 @@ from datetime import UTC, datetime
 
 
 def is_moment(timing: str) -> bool:
-    """Of timings by name: those that end in `_at` or `_until` are seconds since the epoch; the others are durations and counts."""
+    """Of timings by name: those that end in `_at` or `_until` are seconds since the epoch.
+
+    The others are durations and counts.
+    """
     return timing.endswith(("_at", "_until"))
 
 
 def iso(moment: float, timespec: str = "milliseconds") -> str:
-    """Seconds since the epoch as ISO 8601 in UTC, to the millisecond unless told otherwise: `2026-11-20T08:31:02.120Z`."""
+    """Seconds since the epoch as ISO 8601 in UTC, to the millisecond unless told otherwise.
+
+    `2026-11-20T08:31:02.120Z`.
+    """
     return datetime.fromtimestamp(moment, UTC).isoformat(timespec=timespec).replace("+00:00", "Z")

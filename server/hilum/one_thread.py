@@ -1,4 +1,7 @@
-"""A thread that does what an event loop asks of it, one after the other. A ThreadPoolExecutor of one does the same for twice the CPU."""
+"""A thread that does what an event loop asks of it, one after the other.
+
+A ThreadPoolExecutor of one does the same for twice the CPU.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _Asked = tuple["asyncio.Future[Any]", Callable[[], Any]]
 
 
 class OneThread:
-    """Begins with the first call, and ends with `close`; a process that ends does not wait for it."""
+    """Begins with the first call, and ends with `close`.
+
+    A process that ends does not wait for it.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -26,7 +32,8 @@ class OneThread:
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             thread = threading.Thread(target=self._work, name=self._name, daemon=True)
-            thread.start()  # raises where the machine has no thread left; then the next call tries again
+            # raises where the machine has no thread left; then the next call tries again
+            thread.start()
             self._thread = thread
         self._asked.put((answer, function))
         return answer

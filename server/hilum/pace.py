@@ -1,12 +1,18 @@
-"""How slowly somebody may send: a byte now and then is never silence, and would keep a place and half an object for ever."""
+"""How slowly somebody may send.
+
+A byte now and then is never silence, and would keep a place and half an object for ever.
+"""
 
 from __future__ import annotations
 
 
 class Pace:
-    """Judges a sender from time to time: too slow is two windows one after the other with something in them, and too little.
+    """Judges a sender from time to time.
 
-    Two, because a sender may pause within one for nearly as long as silence is borne. A window with nothing is silence, or the time
+    Too slow is two windows one after the other with something in them, and too little.
+
+    Two, because a sender may pause within one for nearly as long as silence is borne. A window with
+    nothing is silence, or the time
     in which we answer: neither is judged here.
     """
 

@@ -2,10 +2,13 @@
 
     receive ═ analyse ═ assemble ═ report ═ deliver        ═ is a durable boundary: a committed row, safe to crash here
 
-A stage claims leased rows, works on a bounded number of them at once, and writes what it decided. It is not a barrier: each
-item completes alone, and commits are grouped. Every stage is idempotent: the same row done twice gives the same rows.
+A stage claims leased rows, works on a bounded number of them at once, and writes what it decided.
+It is not a barrier: each
+item completes alone, and commits are grouped. Every stage is idempotent: the same row done twice
+gives the same rows.
 
-Beside the street stand `compare`: what a release that reads along would have said (docs/rollouts.md), for which nobody waits; and
+Beside the street stand `compare`: what a release that reads along would have said
+(docs/rollouts.md), for which nobody waits; and
 `commit`: whoever asked whether his images are kept is answered.
 """
 
@@ -68,12 +71,40 @@ class Stage:
 
 
 STAGES: dict[str, Stage] = {
-    "analyse": Stage("analyse", "reading", ReadingState.NOT_ANALYSED, ReadingState.FAILED, 48, lease_seconds=120, is_due_at_ring=True),
-    "assemble": Stage("assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60),
-    "compare": Stage("compare", "comparison", ComparisonState.FAILED, ComparisonState.FAILED, batch=8, lease_seconds=60),
-    "report": Stage("report", "result", ResultState.FAILED, ResultState.FAILED, batch=8, lease_seconds=120),
-    "deliver": Stage("deliver", "delivery", DeliveryState.DEAD, DeliveryState.DEAD, batch=8, lease_seconds=180),
-    "commit": Stage("commit", "commitment", CommitmentState.DEAD, CommitmentState.DEAD, batch=8, lease_seconds=180),
+    "analyse": Stage(
+        "analyse",
+        "reading",
+        ReadingState.NOT_ANALYSED,
+        ReadingState.FAILED,
+        48,
+        lease_seconds=120,
+        is_due_at_ring=True,
+    ),
+    "assemble": Stage(
+        "assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60
+    ),
+    "compare": Stage(
+        "compare",
+        "comparison",
+        ComparisonState.FAILED,
+        ComparisonState.FAILED,
+        batch=8,
+        lease_seconds=60,
+    ),
+    "report": Stage(
+        "report", "result", ResultState.FAILED, ResultState.FAILED, batch=8, lease_seconds=120
+    ),
+    "deliver": Stage(
+        "deliver", "delivery", DeliveryState.DEAD, DeliveryState.DEAD, batch=8, lease_seconds=180
+    ),
+    "commit": Stage(
+        "commit",
+        "commitment",
+        CommitmentState.DEAD,
+        CommitmentState.DEAD,
+        batch=8,
+        lease_seconds=180,
+    ),
 }
 
 P = ParamSpec("P")
@@ -112,10 +143,12 @@ class StageLoop:
         self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Job, Advance]] = []
-        # What a bug, or a damaged ledger, keeps from being written: until something is, or until no more try has met the bug.
+        # What a bug, or a damaged ledger, keeps from being written: until something is, or until no
+        # more try has met the bug.
         self.problem, self._problem_ends = "", math.inf
         self._wake, self._stopping = asyncio.Event(), False
-        # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer anyway.
+        # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer
+        # anyway.
         self._ledger_thread = OneThread(f"{stage.name}-ledger")
 
     async def run(self) -> None:
@@ -130,7 +163,9 @@ class StageLoop:
                 for job in jobs:
                     self._start(job)
                 is_rung = await self._wait(pause)
-                is_due = self._stage.is_due_at_ring if is_rung else pause < self._settings.poll_seconds
+                is_due = (
+                    self._stage.is_due_at_ring if is_rung else pause < self._settings.poll_seconds
+                )
         while self._held or self._promised:
             self._wake.clear()
             await (asyncio.wait(self._held) if self._held else self._wake.wait())
@@ -143,18 +178,32 @@ class StageLoop:
         self._wake.set()
 
     async def _claim(self, *, is_due: bool) -> tuple[list[Job], float]:
-        """Jobs for the free places, and how long to wait for the next row that will be due. `is_due`: one should be by now."""
-        room, poll = self._stage.batch - len(self._held) - self._promised, self._settings.poll_seconds
+        """Jobs for the free places, and how long to wait for the next row that will be due.
+
+        `is_due`: one should be by now.
+        """
+        room, poll = (
+            self._stage.batch - len(self._held) - self._promised,
+            self._settings.poll_seconds,
+        )
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
             self._wants_room = True
-            return [], poll  # few free places: a claim for each completed item would be a transaction for each
+            return (
+                [],
+                poll,
+            )  # few free places: a claim for each completed item would be a transaction for each
         self._is_claiming = True
         try:
             return await self._in_ledger_thread(self._claim_now, room, is_due=is_due)
         except AWAY as error:
-            log.error("ledger_unavailable", stage=self._stage.name, error=words_of(error), advice="the stage waits and tries again")
+            log.error(
+                "ledger_unavailable",
+                stage=self._stage.name,
+                error=words_of(error),
+                advice="the stage waits and tries again",
+            )
             return [], poll
         finally:
             self._is_claiming = False
@@ -162,7 +211,15 @@ class StageLoop:
     def _claim_now(self, room: int, *, is_due: bool) -> tuple[list[Job], float]:
         """Unless `is_due` it looks first: a claim takes the write lock, for which others wait."""
         stage, poll, self._wants_room = self._stage, self._settings.poll_seconds, False
-        if not is_due and (pause := self._ledger.seconds_to_next(stage.name, poll, destination_name=self.destination)) > 0:
+        if (
+            not is_due
+            and (
+                pause := self._ledger.seconds_to_next(
+                    stage.name, poll, destination_name=self.destination
+                )
+            )
+            > 0
+        ):
             return [], pause
         if not self._holds_lane():
             return [], poll
@@ -175,17 +232,27 @@ class StageLoop:
             is_idle=not self._promised and not self._held,  # in this order: see `inherit`
             destination_name=self.destination,
         )
-        # None of what there is now: it has lapsed, and is claimed alone. As many as there is room for: there may be more.
-        self._wants_room = len(jobs) >= room or (not jobs and next_in == 0 and bool(self._held or self._promised))
+        # None of what there is now: it has lapsed, and is claimed alone. As many as there is room
+        # for: there may be more.
+        self._wants_room = len(jobs) >= room or (
+            not jobs and next_in == 0 and bool(self._held or self._promised)
+        )
         if not jobs and next_in == 0 and not self._wants_room:
-            return [], _IN_VAIN_SECONDS  # what was claimed ended at once, or another process is at it
+            return (
+                [],
+                _IN_VAIN_SECONDS,
+            )  # what was claimed ended at once, or another process is at it
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_lane(self) -> bool:
-        return self.destination is None or self._ledger.hold_lane(self.destination, self._owner, self._stage.lease_seconds)
+        return self.destination is None or self._ledger.hold_lane(
+            self.destination, self._owner, self._stage.lease_seconds
+        )
 
     def _start(self, job: Job) -> None:
-        telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(max(0.0, job.lease.waited_seconds))
+        telemetry.STAGE_WAIT_SECONDS.labels(self._stage.name).observe(
+            max(0.0, job.lease.waited_seconds)
+        )
         task = asyncio.create_task(self._complete(job))
         self._held.add(task)
         self._holds_lapsed = self._holds_lapsed or job.lease.has_lapsed
@@ -197,10 +264,17 @@ class StageLoop:
         if self._wants_room:
             self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
-            words = DAMAGED if (is_lasting := is_damaged(error)) else f"unexpected {type(error).__name__}; see the log"
+            words = (
+                DAMAGED
+                if (is_lasting := is_damaged(error))
+                else f"unexpected {type(error).__name__}; see the log"
+            )
             self.problem = f"{self._stage.name}: {words}"
-            # The next try comes when the lease has lapsed. A stage to which nothing comes for days writes nothing either.
-            self._problem_ends = math.inf if is_lasting else time.monotonic() + 2 * self._stage.lease_seconds
+            # The next try comes when the lease has lapsed. A stage to which nothing comes for days
+            # writes nothing either.
+            self._problem_ends = (
+                math.inf if is_lasting else time.monotonic() + 2 * self._stage.lease_seconds
+            )
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
     async def _wait(self, seconds: float) -> bool:
@@ -215,18 +289,29 @@ class StageLoop:
         if not tracing.is_on():
             await self._work_on(job, tracing.UNTRACED)
             return
-        attributes = {"attempt": job.lease.attempts, "waited_seconds": job.lease.waited_seconds, "destination": self.destination}
+        attributes = {
+            "attempt": job.lease.attempts,
+            "waited_seconds": job.lease.waited_seconds,
+            "destination": self.destination,
+        }
         kind: tracing.Kind = "internal" if self.destination is None else "client"
-        with tracing.work(self._stage.name, _study_of(job), {**attributes, "release": _release_of(job)}, kind) as work:
+        with tracing.work(
+            self._stage.name, _study_of(job), {**attributes, "release": _release_of(job)}, kind
+        ) as work:
             await self._work_on(job, work)
 
     async def _work_on(self, job: Job, work: tracing.Work) -> None:
-        """What its room decided, or the verb that its error stands for (design: decide, then act)."""
+        """What its room decided, or the verb that its error stands for (design.
+
+        Decide, then act).
+        """
         started = time.perf_counter()
         try:
             decided = await self._handle(job)
         except NotAnalysed as error:
-            decided = Advance(self._stage.not_analysed, {"reason": error.reason.value, "detail": error.detail})
+            decided = Advance(
+                self._stage.not_analysed, {"reason": error.reason.value, "detail": error.detail}
+            )
         except Refused as error:
             decided = Advance(self._stage.failed, {"reason": error.reason, "detail": error.detail})
         except Retry as error:
@@ -243,37 +328,65 @@ class StageLoop:
             await self._retry(job, Retry(f"unexpected {type(error).__name__}; see the log"))
             return
         telemetry.STAGE_SECONDS.labels(self._stage.name).observe(time.perf_counter() - started)
-        work.ends(decided.state.value, decided.values.get("reason"), is_error=decided.state is self._stage.failed)
+        work.ends(
+            decided.state.value,
+            decided.values.get("reason"),
+            is_error=decided.state is self._stage.failed,
+        )
         await self._advance(job, decided)
 
     async def _lapse(self, job: Job, error: WorkerDied) -> None:
-        """An item that is known to kill its workers is due behind the others; one that may have killed them comes again alone."""
+        """An item that is known to kill its workers is due behind the others.
+
+        One that may have killed them comes again alone.
+        """
         if not error.is_named:
-            await self._in_ledger_thread(self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease))
+            await self._in_ledger_thread(
+                self._insist, lambda: self._ledger.lapse(self._stage.name, job.lease)
+            )
             self._wants_room = True  # it can be claimed, alone
             return
         if (lapses := job.lease.lapses + 1) >= self._settings.maximum_lapses:
-            values = {"reason": Reason.WORKER_CRASHED.value, "detail": f"{lapses} leases lapsed", "lapses": lapses}
+            values = {
+                "reason": Reason.WORKER_CRASHED.value,
+                "detail": f"{lapses} leases lapsed",
+                "lapses": lapses,
+            }
             await self._advance(job, Advance(self._stage.failed, values))
             return
         name, pause = self._stage.name, back_off(lapses, self._settings)
-        await self._in_ledger_thread(self._insist, lambda: self._ledger.set_aside(name, job.lease, "its worker died", pause))
+        await self._in_ledger_thread(
+            self._insist, lambda: self._ledger.set_aside(name, job.lease, "its worker died", pause)
+        )
         self._wake.set()
 
     async def _retry(self, job: Job, error: Retry) -> None:
         lease, settings = job.lease, self._settings
         if not error.is_outage and lease.attempts >= settings.maximum_attempts:
-            values = {"reason": Reason.ATTEMPTS_EXHAUSTED.value, "detail": f"{lease.attempts} tries; the last: {error.detail}"}
+            values = {
+                "reason": Reason.ATTEMPTS_EXHAUSTED.value,
+                "detail": f"{lease.attempts} tries; the last: {error.detail}",
+            }
             await self._advance(job, Advance(self._stage.failed, values))
             return
         telemetry.STAGE_RETRIES.labels(self._stage.name).inc()
-        pause = error.after_seconds if error.after_seconds is not None else back_off(lease.attempts, settings)
+        pause = (
+            error.after_seconds
+            if error.after_seconds is not None
+            else back_off(lease.attempts, settings)
+        )
         name, counts = self._stage.name, not error.is_outage
-        await self._in_ledger_thread(self._insist, lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts))
+        await self._in_ledger_thread(
+            self._insist,
+            lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts),
+        )
         self._wake.set()  # it is due sooner, perhaps, than what the loop waits for
 
     async def _advance(self, job: Job, decided: Advance) -> None:
-        """Queue a decision for the next commit; whoever comes first commits for all that come within the group's time."""
+        """Queue a decision for the next commit.
+
+        Whoever comes first commits for all that come within the group's time.
+        """
         self._decided.append((job, decided))
         if len(self._decided) > 1:
             return
@@ -285,12 +398,21 @@ class StageLoop:
         group, self._decided = self._decided, []
         if group:
             written = await self._write(group)
-            for (_, decided), is_written in zip(group, written or [False] * len(group), strict=True):
+            for (_, decided), is_written in zip(
+                group, written or [False] * len(group), strict=True
+            ):
                 self._count(decided, is_written)
 
     async def _write(self, group: Sequence[tuple[Job, Advance]]) -> list[bool]:
-        """What follows from it goes on in this process, as far as there are places; empty: nothing could be written."""
-        heirs = {name: self._heirs[name].promise(count) for name, count in _followers(group).items() if name in self._heirs}
+        """What follows from it goes on in this process, as far as there are places.
+
+        Empty: nothing could be written.
+        """
+        heirs = {
+            name: self._heirs[name].promise(count)
+            for name, count in _followers(group).items()
+            if name in self._heirs
+        }
         jobs: list[Job] = []
 
         def write() -> tuple[list[bool], list[Job]]:
@@ -302,21 +424,31 @@ class StageLoop:
             self.problem = ""
         finally:
             for name, heir in heirs.items():
-                self._heirs[name].inherit([job for job in jobs if _destination_of(job) == name], heir)
+                self._heirs[name].inherit(
+                    [job for job in jobs if _destination_of(job) == name], heir
+                )
         return written
 
     def promise(self, count: int) -> Heir:
-        """Places for items that another loop may hand on; `inherit` gives back what is not used. In the event loop's thread.
+        """Places for items that another loop may hand on; `inherit` gives back what is not used.
+
+        In the event loop's thread.
 
         None while more is due than there was room for: what waits there may be more urgent.
         """
-        is_open = not (self._stopping or self._is_claiming or self._wants_room or self._holds_lapsed) and self._has_room()
+        is_open = (
+            not (self._stopping or self._is_claiming or self._wants_room or self._holds_lapsed)
+            and self._has_room()
+        )
         places = min(count, self._stage.batch - len(self._held) - self._promised) if is_open else 0
         self._promised += places
         return Heir(self._owner, places, self._stage.lease_seconds)
 
     def inherit(self, jobs: Iterable[Job], heir: Heir) -> None:
-        """Work on what was handed on, and then forget the promise: at no moment does a loop that gets something look idle."""
+        """Work on what was handed on, and then forget the promise.
+
+        At no moment does a loop that gets something look idle.
+        """
         for job in jobs:
             self._start(job)
         self._promised -= heir.places
@@ -324,7 +456,9 @@ class StageLoop:
             self._wake.set()
 
     def _insist(self, write: Callable[[], T]) -> T | None:
-        """Write what was decided even if the database is away for a while: the work is done, and the leases still hold.
+        """Write what was decided even if the database is away for a while.
+
+        The work is done, and the leases still hold.
 
         None: it was away for too long. The leases lapse, and then the work is done again.
         """
@@ -334,17 +468,26 @@ class StageLoop:
                 return write()
             except AWAY as error:
                 if time.monotonic() > give_up:
-                    log.error("not_written", stage=self._stage.name, error=words_of(error), advice="done again when the lease has lapsed")
+                    log.error(
+                        "not_written",
+                        stage=self._stage.name,
+                        error=words_of(error),
+                        advice="done again when the lease has lapsed",
+                    )
                     return None
                 time.sleep(0.5)
 
     def _count(self, decided: Advance, is_written: bool) -> None:
         if is_written:
-            telemetry.STAGE_OUTCOMES.labels(self._stage.name, decided.state.value, decided.values.get("reason") or "").inc()
+            telemetry.STAGE_OUTCOMES.labels(
+                self._stage.name, decided.state.value, decided.values.get("reason") or ""
+            ).inc()
         else:
             telemetry.LEASES_LOST.labels(self._stage.name).inc()
 
-    async def _in_ledger_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def _in_ledger_thread(
+        self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
         def run() -> T:
             with telemetry.cpu(f"{self._stage.name}_ledger"):
                 return function(*args, **kwargs)
@@ -356,7 +499,12 @@ def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
     """How many items of the next stage may follow, by destination; None: that stage has none."""
     decided = [item for _, item in group]
     results = [None for item in decided for _ in item.results]
-    return Counter([*results, *(name for item in decided for new in item.documents for name in new.destinations)])
+    return Counter(
+        [
+            *results,
+            *(name for item in decided for new in item.documents for name in new.destinations),
+        ]
+    )
 
 
 def _study_of(job: Job) -> str | None:
@@ -387,8 +535,13 @@ def _destination_of(job: Job) -> str | None:
 
 
 def back_off(attempts: int, settings: Pipeline) -> float:
-    """Pause before the next try, seconds: doubling, capped, with a quarter of jitter so that a queue does not knock all at once."""
-    pause = min(settings.maximum_backoff_seconds, settings.backoff_seconds * 2.0 ** min(attempts - 1, 30))
+    """Pause before the next try, seconds.
+
+    Doubling, capped, with a quarter of jitter so that a queue does not knock all at once.
+    """
+    pause = min(
+        settings.maximum_backoff_seconds, settings.backoff_seconds * 2.0 ** min(attempts - 1, 30)
+    )
     return pause * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not a secret
 
 
@@ -396,7 +549,11 @@ def back_off(attempts: int, settings: Pipeline) -> float:
 def _bell(ledger: Ledger, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
     """Set `wake` in this thread's loop whenever the stage's bell rings."""
     bell = ledger.listen(stage)
-    hearing = _heard_by_thread(bell, stage, wake, poll_seconds) if bell.descriptor is None else _heard_by_loop(bell, bell.descriptor, wake)
+    hearing = (
+        _heard_by_thread(bell, stage, wake, poll_seconds)
+        if bell.descriptor is None
+        else _heard_by_loop(bell, bell.descriptor, wake)
+    )
     with hearing:
         yield
 
@@ -419,7 +576,9 @@ def _heard_by_loop(bell: Bell, descriptor: int, wake: asyncio.Event) -> Iterator
 
 
 @contextlib.contextmanager
-def _heard_by_thread(bell: Bell, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
+def _heard_by_thread(
+    bell: Bell, stage: str, wake: asyncio.Event, poll_seconds: float
+) -> Iterator[None]:
     loop, is_over = asyncio.get_running_loop(), threading.Event()
 
     def hear() -> None:

@@ -1,4 +1,7 @@
-"""What a process of ours may take at most: address space for a picture, and no core file. Standard library only."""
+"""What a process of ours may take at most: address space for a picture, and no core file.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -7,24 +10,37 @@ import resource
 from pathlib import Path
 from typing import Final
 
-_LEAST_BYTES: Final = 4 << 30  # of a picture of any size; hostile codestreams were seen to take 1.4 GB
-_BYTES_PER_PIXEL: Final = 24  # file, codestream, stored values, levels and their mean, with room for what codecs keep
+_LEAST_BYTES: Final = (
+    4 << 30
+)  # of a picture of any size; hostile codestreams were seen to take 1.4 GB
+_BYTES_PER_PIXEL: Final = (
+    24  # file, codestream, stored values, levels and their mean, with room for what codecs keep
+)
 
 
 def limit_memory(maximum_pixels: int) -> None:
-    """From now on at most what a picture of so many pixels takes, beyond what is mapped by now. The kernel refuses more (RLIMIT_AS).
+    """From now on at most what a picture of so many pixels takes, beyond what is mapped by now.
 
-    Libraries reserve address space that they never use, and each another amount: torch half a gigabyte or ten. So call it when all is
+    The kernel refuses more (RLIMIT_AS).
+
+    Libraries reserve address space that they never use, and each another amount: torch half a
+    gigabyte or ten. So call it when all is
     loaded. 0: no limit, where a driver reserves more later, as CUDA does.
     """
     if maximum_pixels:
         limit = _mapped_bytes() + max(_LEAST_BYTES, maximum_pixels * _BYTES_PER_PIXEL)
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        resource.setrlimit(
+            resource.RLIMIT_AS,
+            (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard),
+        )
 
 
 def forbid_core_files() -> None:
-    """Of this process and of those that it starts: a core file would hold pixels, and whose they are."""
+    """Of this process and of those that it starts.
+
+    A core file would hold pixels, and whose they are.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 

@@ -1,4 +1,7 @@
-"""From logits to scores and probabilities: one image, one release. Floats in, floats out; standard library only."""
+"""From logits to scores and probabilities: one image, one release.
+
+Floats in, floats out; standard library only.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,10 @@ def sigmoid(value: float) -> float:
 
 
 def softmax(logits: Sequence[float]) -> Numbers:
-    """Shares of all classes; they sum to 1. The largest is subtracted first, so nothing overflows."""
+    """Shares of all classes; they sum to 1.
+
+    The largest is subtracted first, so nothing overflows.
+    """
     largest = max(logits)
     grown = [math.exp(value - largest) for value in logits]
     total = sum(grown)
@@ -30,7 +36,10 @@ def softmax(logits: Sequence[float]) -> Numbers:
 
 
 def activate(logits: Sequence[float], activation: str) -> Numbers:
-    """Activations of one image, in the order of the labels. Raises ValueError for an unknown one or a logit that is no number."""
+    """Activations of one image, in the order of the labels.
+
+    Raises ValueError for an unknown one or a logit that is no number.
+    """
     if not all(map(math.isfinite, logits)):
         raise ValueError("a logit is infinite or not a number")
     if activation not in ACTIVATIONS:
@@ -39,22 +48,34 @@ def activate(logits: Sequence[float], activation: str) -> Numbers:
 
 
 def rescale(value: float, at: float | None) -> float:
-    """[0, 1] → [0, 1], `at` becomes 0.5 in two straight lines: `op_norm` of torchxrayvision 1.5.7, models.py. None: as it is."""
+    """[0, 1] → [0, 1], `at` becomes 0.5 in two straight lines.
+
+    `op_norm` of torchxrayvision 1.5.7, models.py. None: as it is.
+    """
     if at is None:
         return value
     return value / (2 * at) if value < at else 1 - (1 - value) / (2 * (1 - at))
 
 
 def scores_of(logits: Sequence[float], release: Release) -> Numbers:
-    """Scores of one image, in the order of the release's labels. Raises ValueError as `activate`."""
+    """Scores of one image, in the order of the release's labels.
+
+    Raises ValueError as `activate`.
+    """
     activated = activate(logits, release.activation)
-    return tuple(rescale(value, label.rescaled_at) for value, label in zip(activated, release.labels, strict=True))
+    return tuple(
+        rescale(value, label.rescaled_at)
+        for value, label in zip(activated, release.labels, strict=True)
+    )
 
 
 def probabilities_of(logits: Sequence[float], release: Release) -> Numbers | None:
-    """Probabilities of one image, NaN for a masked label; or None without a calibration (promise 8).
+    """Probabilities of one image, NaN for a masked label.
 
-    Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no probabilities. Raises ValueError for a
+    Or None without a calibration (promise 8).
+
+    Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no
+    probabilities. Raises ValueError for a
     calibration that makes no sense.
     """
     if release.calibration is None or not release.is_trained:
@@ -66,7 +87,9 @@ def probabilities_of(logits: Sequence[float], release: Release) -> Numbers | Non
     return calibrate(logits, release, release.calibration)
 
 
-def _temperature(logits: Sequence[float], release: Release, calibration: Mapping[str, Any]) -> Numbers:
+def _temperature(
+    logits: Sequence[float], release: Release, calibration: Mapping[str, Any]
+) -> Numbers:
     """activation(logit / T), one T for all labels (Guo et al. 2017)."""
     temperature = float(calibration["temperature"])
     if not temperature > 0:
@@ -100,7 +123,9 @@ def _isotonic(logits: Sequence[float], release: Release, calibration: Mapping[st
     return _shown(scores_of(logits, release), release, one)
 
 
-def _shown(values: Sequence[float], release: Release, one: Callable[[float, Label], float]) -> Numbers:
+def _shown(
+    values: Sequence[float], release: Release, one: Callable[[float, Label], float]
+) -> Numbers:
     pairs = zip(values, release.labels, strict=True)
     return tuple(_NOT_SHOWN if label.is_masked else one(value, label) for value, label in pairs)
 
@@ -122,8 +147,14 @@ def _each_sigmoid(logits: Sequence[float]) -> Numbers:
     return tuple(map(sigmoid, logits))
 
 
-ACTIVATIONS: Final[Mapping[str, Callable[[Sequence[float]], Numbers]]] = {"sigmoid": _each_sigmoid, "softmax": softmax, "none": _identity}
-CALIBRATIONS: Final[Mapping[str, Callable[[Sequence[float], Release, Mapping[str, Any]], Numbers]]] = {
+ACTIVATIONS: Final[Mapping[str, Callable[[Sequence[float]], Numbers]]] = {
+    "sigmoid": _each_sigmoid,
+    "softmax": softmax,
+    "none": _identity,
+}
+CALIBRATIONS: Final[
+    Mapping[str, Callable[[Sequence[float], Release, Mapping[str, Any]], Numbers]]
+] = {
     "temperature": _temperature,
     "platt": _platt,
     "isotonic": _isotonic,

@@ -25,19 +25,36 @@ _BATCH_SPANS: Final = 512
 _DELAY_SECONDS: Final = 5.0
 _ANSWER_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 2.0
-_KINDS: Final = {"internal": SpanKind.INTERNAL, "server": SpanKind.SERVER, "client": SpanKind.CLIENT}
+_KINDS: Final = {
+    "internal": SpanKind.INTERNAL,
+    "server": SpanKind.SERVER,
+    "client": SpanKind.CLIENT,
+}
 _log = telemetry.logger("tracing")
 
 
 class SpanWriter:
-    """Spans of this process. What a collector does not take in time is dropped: reports come first."""
+    """Spans of this process.
+
+    What a collector does not take in time is dropped: reports come first.
+    """
 
     def __init__(self, endpoint: str, process: str) -> None:
-        """`endpoint`: where spans are posted, path included. The exporter's own variables (OTEL_EXPORTER_OTLP_HEADERS …) hold."""
+        """`endpoint`: where spans are posted, path included.
+
+        The exporter's own variables (OTEL_EXPORTER_OTLP_HEADERS …) hold.
+        """
         # Its own words name the collector's answer again and again; `_Watched` says it once.
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
-        said = {"service.name": "hilum", "service.version": __version__, "service.instance.id": f"{socket.gethostname()}/{os.getpid()}"}
-        self._resource, self._scope = Resource({**said, "hilum.process": process}), InstrumentationScope("hilum", __version__)
+        said = {
+            "service.name": "hilum",
+            "service.version": __version__,
+            "service.instance.id": f"{socket.gethostname()}/{os.getpid()}",
+        }
+        self._resource, self._scope = (
+            Resource({**said, "hilum.process": process}),
+            InstrumentationScope("hilum", __version__),
+        )
         self._watched = _Watched(OTLPSpanExporter(endpoint=endpoint, timeout=_ANSWER_SECONDS))
         self._lock, self._queued = threading.Lock(), 0  # of which the exporter has seen some
         self._processor = BatchSpanProcessor(
@@ -51,7 +68,9 @@ class SpanWriter:
         """In any thread; it does not wait."""
         self._count()
         trace = span.place.trace
-        attributes = {f"hilum.{name}": value for name, value in span.attributes.items() if value is not None}
+        attributes = {
+            f"hilum.{name}": value for name, value in span.attributes.items() if value is not None
+        }
         self._processor.on_end(
             ReadableSpan(
                 span.name,
@@ -61,7 +80,9 @@ class SpanWriter:
                 attributes={"hilum.study_instance_uid": trace.study_instance_uid, **attributes},
                 links=[Link(_context(place)) for place in span.links],
                 kind=_KINDS[span.kind],
-                status=Status(StatusCode.UNSET) if span.error is None else Status(StatusCode.ERROR, span.error),
+                status=Status(StatusCode.UNSET)
+                if span.error is None
+                else Status(StatusCode.ERROR, span.error),
                 start_time=round(span.began * 1e9),
                 end_time=round(max(span.began, span.ended) * 1e9),
                 instrumentation_scope=self._scope,
@@ -97,7 +118,10 @@ class _Watched(SpanExporter):
         is_lost = result is not SpanExportResult.SUCCESS
         telemetry.TRACE_SPANS.labels("lost" if is_lost else "sent").inc(len(spans))
         if is_lost and not self._is_away:
-            _log.warning("spans_not_taken", advice="is the collector of tracing.endpoint there, and does it speak OTLP over HTTP?")
+            _log.warning(
+                "spans_not_taken",
+                advice="is the collector of tracing.endpoint there, and does it speak OTLP over HTTP?",
+            )
         if self._is_away and not is_lost:
             _log.info("spans_taken_again")
         self._is_away = is_lost
@@ -113,4 +137,6 @@ class _Watched(SpanExporter):
 
 
 def _context(place: Place) -> SpanContext:
-    return SpanContext(place.trace.id, place.span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED))
+    return SpanContext(
+        place.trace.id, place.span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
+    )

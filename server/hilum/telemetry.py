@@ -1,7 +1,9 @@
 """The only place that creates metrics and configures logging.
 
-Metrics are Prometheus multi-process files in `PROMETHEUS_MULTIPROC_DIR` (set by the supervisor before a child starts), so that
-one scrape shows all processes. Labels are few and bounded: no UID, no name, no AE Title that is not configured (promise 10).
+Metrics are Prometheus multi-process files in `PROMETHEUS_MULTIPROC_DIR` (set by the supervisor
+before a child starts), so that
+one scrape shows all processes. Labels are few and bounded: no UID, no name, no AE Title that is not
+configured (promise 10).
 """
 
 from __future__ import annotations
@@ -18,19 +20,68 @@ from types import TracebackType
 from typing import Final
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest, multiprocess
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    generate_latest,
+    multiprocess,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from hilum.libraries import silence_libraries
 
 # Seconds. Stages take milliseconds, a study its quiet period, a PACS that is down hours.
-_STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-_STUDY_BUCKETS: Final = (0.05, 0.1, 0.15, 0.25, 0.4, 0.6, 1, 2.5, 5, 10, 15, 20, 30, 45, 60, 120, 300, 900, 3600)
+_STAGE_BUCKETS: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1,
+    2.5,
+    5,
+    10,
+    30,
+    60,
+)
+_STUDY_BUCKETS: Final = (
+    0.05,
+    0.1,
+    0.15,
+    0.25,
+    0.4,
+    0.6,
+    1,
+    2.5,
+    5,
+    10,
+    15,
+    20,
+    30,
+    45,
+    60,
+    120,
+    300,
+    900,
+    3600,
+)
 
-INSTANCES_RECEIVED = Counter("hilum_instances_received_total", "SOP Instances answered with Success, by what became of them.", ["outcome"])
+INSTANCES_RECEIVED = Counter(
+    "hilum_instances_received_total",
+    "SOP Instances answered with Success, by what became of them.",
+    ["outcome"],
+)
 INSTANCES_REFUSED = Counter(
-    "hilum_instances_refused_total", "C-STORE requests, and parts of STOW-RS, answered with a failure status.", ["status"]
+    "hilum_instances_refused_total",
+    "C-STORE requests, and parts of STOW-RS, answered with a failure status.",
+    ["status"],
 )
 RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
 ASSOCIATIONS = Counter(
@@ -42,33 +93,76 @@ ASSOCIATION_ROWS_LOST = Counter(
     "hilum_association_rows_lost_total",
     "Associations that no row tells of, because the ledger did not take it while there was room to wait.",
 )
-ASSOCIATIONS_OPEN = Gauge("hilum_associations_open", "Associations open now.", multiprocess_mode="livesum")
-RECEIVE_SECONDS = Histogram("hilum_receive_seconds", "First byte of a data set to its C-STORE response.", buckets=_STAGE_BUCKETS)
-INDEX_SECONDS = Histogram("hilum_index_seconds", "C-STORE response to the instance's row in the ledger.", buckets=_STAGE_BUCKETS)
+ASSOCIATIONS_OPEN = Gauge(
+    "hilum_associations_open", "Associations open now.", multiprocess_mode="livesum"
+)
+RECEIVE_SECONDS = Histogram(
+    "hilum_receive_seconds",
+    "First byte of a data set to its C-STORE response.",
+    buckets=_STAGE_BUCKETS,
+)
+INDEX_SECONDS = Histogram(
+    "hilum_index_seconds",
+    "C-STORE response to the instance's row in the ledger.",
+    buckets=_STAGE_BUCKETS,
+)
 COMMITMENT_REQUESTS = Counter(
-    "hilum_commitment_requests_total", "Requests for storage commitment (N-ACTION), by the status that answered them.", ["status"]
+    "hilum_commitment_requests_total",
+    "Requests for storage commitment (N-ACTION), by the status that answered them.",
+    ["status"],
 )
 COMMITMENT_INSTANCES = Counter(
     "hilum_commitment_instances_total",
     "SOP Instances in reports of storage commitment: committed, or the Failure Reason.",
     ["outcome"],
 )
-STAGE_SECONDS = Histogram("hilum_stage_seconds", "Work on one item of a stage, claim to decision.", ["stage"], buckets=_STAGE_BUCKETS)
-STAGE_WAIT_SECONDS = Histogram(
-    "hilum_stage_wait_seconds", "Time from due to claim of one item of a stage.", ["stage"], buckets=_STUDY_BUCKETS
+STAGE_SECONDS = Histogram(
+    "hilum_stage_seconds",
+    "Work on one item of a stage, claim to decision.",
+    ["stage"],
+    buckets=_STAGE_BUCKETS,
 )
-STAGE_OUTCOMES = Counter("hilum_stage_outcomes_total", "Ends of a stage's items, by state and reason.", ["stage", "state", "reason"])
+STAGE_WAIT_SECONDS = Histogram(
+    "hilum_stage_wait_seconds",
+    "Time from due to claim of one item of a stage.",
+    ["stage"],
+    buckets=_STUDY_BUCKETS,
+)
+STAGE_OUTCOMES = Counter(
+    "hilum_stage_outcomes_total",
+    "Ends of a stage's items, by state and reason.",
+    ["stage", "state", "reason"],
+)
 STAGE_RETRIES = Counter("hilum_stage_retries_total", "Items given back for a later try.", ["stage"])
-LEASES_LOST = Counter("hilum_leases_lost_total", "Work thrown away because the lease had lapsed.", ["stage"])
-DECODE_SECONDS = Histogram("hilum_decode_seconds", "Stored object to stored values.", buckets=_STAGE_BUCKETS)
-PREPARE_SECONDS = Histogram("hilum_prepare_seconds", "Stored values to the release's tensor.", ["release"], buckets=_STAGE_BUCKETS)
-INFER_SECONDS = Histogram("hilum_infer_seconds", "One batch through Triton.", ["release"], buckets=_STAGE_BUCKETS)
-BATCH_SIZE = Histogram("hilum_batch_size", "Images in one batch.", ["release"], buckets=(1, 2, 4, 8, 16, 32, 64))
+LEASES_LOST = Counter(
+    "hilum_leases_lost_total", "Work thrown away because the lease had lapsed.", ["stage"]
+)
+DECODE_SECONDS = Histogram(
+    "hilum_decode_seconds", "Stored object to stored values.", buckets=_STAGE_BUCKETS
+)
+PREPARE_SECONDS = Histogram(
+    "hilum_prepare_seconds",
+    "Stored values to the release's tensor.",
+    ["release"],
+    buckets=_STAGE_BUCKETS,
+)
+INFER_SECONDS = Histogram(
+    "hilum_infer_seconds", "One batch through Triton.", ["release"], buckets=_STAGE_BUCKETS
+)
+BATCH_SIZE = Histogram(
+    "hilum_batch_size", "Images in one batch.", ["release"], buckets=(1, 2, 4, 8, 16, 32, 64)
+)
 TRITON_IN_FLIGHT = Gauge(
-    "hilum_triton_in_flight", "Batches on their way to an endpoint of Triton.", ["endpoint"], multiprocess_mode="livesum"
+    "hilum_triton_in_flight",
+    "Batches on their way to an endpoint of Triton.",
+    ["endpoint"],
+    multiprocess_mode="livesum",
 )
 TRITON_HEALTHY = Gauge(
-    "hilum_triton_healthy", "1 if an endpoint answers and gives every known answer.", ["endpoint"], multiprocess_mode="livemin"
+    "hilum_triton_healthy",
+    "1 if an endpoint answers and gives every known answer.",
+    ["endpoint"],
+    multiprocess_mode="livemin",
 )
 TRITON_FOREIGN_MODELS = Gauge(
     "hilum_triton_foreign_models",
@@ -81,7 +175,11 @@ TRITON_REQUESTS = Counter(
     "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed (its process had died) or wrong_answer.",
     ["endpoint", "outcome"],
 )
-MODEL_HEALS = Counter("hilum_model_heals_total", "Models that were unloaded and loaded again because they stopped answering.", ["release"])
+MODEL_HEALS = Counter(
+    "hilum_model_heals_total",
+    "Models that were unloaded and loaded again because they stopped answering.",
+    ["release"],
+)
 CANARY_READY = Gauge(
     "hilum_release_ready",
     "1 if the last canary inference gave the known answer, or no image waits for the release.",
@@ -89,10 +187,14 @@ CANARY_READY = Gauge(
     multiprocess_mode="livemin",
 )
 SHADOW_STUDIES = Counter(
-    "hilum_shadow_studies_total", "Studies that a shadow read along, compared with what was reported.", ["release", "shadow"]
+    "hilum_shadow_studies_total",
+    "Studies that a shadow read along, compared with what was reported.",
+    ["release", "shadow"],
 )
 SHADOW_FLIPS = Counter(
-    "hilum_shadow_flips_total", "Findings of which one of the two says present and the other absent.", ["release", "shadow", "finding"]
+    "hilum_shadow_flips_total",
+    "Findings of which one of the two says present and the other absent.",
+    ["release", "shadow", "finding"],
 )
 SHADOW_DIFFERENCE = Histogram(
     "hilum_shadow_score_difference",
@@ -100,13 +202,20 @@ SHADOW_DIFFERENCE = Histogram(
     ["release", "shadow"],
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1),
 )
-REPORT_SECONDS = Histogram("hilum_report_seconds", "Result to encoded document.", ["kind"], buckets=_STAGE_BUCKETS)
+REPORT_SECONDS = Histogram(
+    "hilum_report_seconds", "Result to encoded document.", ["kind"], buckets=_STAGE_BUCKETS
+)
 REPORT_FALLBACKS = Counter(
     "hilum_report_fallbacks_total",
     "Reports built by highdicom in 0.2 s instead of from a template; reasons: decisions/sr-template.md.",
     ["reason"],
 )
-DELIVER_SECONDS = Histogram("hilum_deliver_seconds", "One document to one destination.", ["destination"], buckets=_STAGE_BUCKETS)
+DELIVER_SECONDS = Histogram(
+    "hilum_deliver_seconds",
+    "One document to one destination.",
+    ["destination"],
+    buckets=_STAGE_BUCKETS,
+)
 LAST_IMAGE_TO_ACCEPTED_SECONDS = Histogram(
     "hilum_last_image_to_accepted_seconds",
     "Last image received to SR accepted, quiet period included.",
@@ -114,23 +223,45 @@ LAST_IMAGE_TO_ACCEPTED_SECONDS = Histogram(
     buckets=_STUDY_BUCKETS,
 )
 QUIET_END_TO_ACCEPTED_SECONDS = Histogram(
-    "hilum_quiet_end_to_accepted_seconds", "End of the quiet period to SR accepted.", ["destination"], buckets=_STUDY_BUCKETS
+    "hilum_quiet_end_to_accepted_seconds",
+    "End of the quiet period to SR accepted.",
+    ["destination"],
+    buckets=_STUDY_BUCKETS,
 )
 FILES_REMOVED = Counter(
-    "hilum_files_removed_total", "Files deleted from the archive: age, pressure, superseded (older header, damaged) or erased.", ["cause"]
+    "hilum_files_removed_total",
+    "Files deleted from the archive: age, pressure, superseded (older header, damaged) or erased.",
+    ["cause"],
 )
-REMOVED_BYTES = Counter("hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"])
-PROCESS_RESTARTS = Counter("hilum_process_restarts_total", "Child processes that ended unasked and were started again.", ["role"])
-CPU_SECONDS = Counter("hilum_cpu_seconds_total", "CPU of the threads that work on a stage; see docs/cpu.md.", ["stage"])
+REMOVED_BYTES = Counter(
+    "hilum_removed_bytes_total", "Bytes of files deleted from the archive.", ["cause"]
+)
+PROCESS_RESTARTS = Counter(
+    "hilum_process_restarts_total",
+    "Child processes that ended unasked and were started again.",
+    ["role"],
+)
+CPU_SECONDS = Counter(
+    "hilum_cpu_seconds_total",
+    "CPU of the threads that work on a stage; see docs/cpu.md.",
+    ["stage"],
+)
 TRACE_SPANS = Counter(
-    "hilum_trace_spans_total", "OpenTelemetry spans, sent or lost: the collector of tracing.endpoint did not take them.", ["outcome"]
+    "hilum_trace_spans_total",
+    "OpenTelemetry spans, sent or lost: the collector of tracing.endpoint did not take them.",
+    ["outcome"],
 )
 REQUESTS_NOT_ADMITTED = Counter(
     "hilum_http_not_admitted_total",
     "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host or other_site.",
     ["reason"],
 )
-REQUEST_SECONDS = Histogram("hilum_http_request_seconds", "REST requests.", ["route", "method", "status"], buckets=_STAGE_BUCKETS)
+REQUEST_SECONDS = Histogram(
+    "hilum_http_request_seconds",
+    "REST requests.",
+    ["route", "method", "status"],
+    buckets=_STAGE_BUCKETS,
+)
 
 STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_ledger_up": ("1 if the ledger answered this scrape.", ()),
@@ -142,9 +273,18 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         "How long the oldest item of a stage has been due; of `deliver`, how long its document has been there.",
         ("stage", "lane", "destination"),
     ),
-    "hilum_stuck_items": ("Items that failed or are dead and need a person.", ("stage", "destination")),
-    "hilum_withheld_documents": ("Documents that the settings keep from this destination, by reason.", ("destination", "reason")),
-    "hilum_destination_paused": ("1 if a person paused deliveries to this destination.", ("destination",)),
+    "hilum_stuck_items": (
+        "Items that failed or are dead and need a person.",
+        ("stage", "destination"),
+    ),
+    "hilum_withheld_documents": (
+        "Documents that the settings keep from this destination, by reason.",
+        ("destination", "reason"),
+    ),
+    "hilum_destination_paused": (
+        "1 if a person paused deliveries to this destination.",
+        ("destination",),
+    ),
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
     "hilum_role_ready": (
@@ -160,17 +300,35 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         ("reason",),
     ),
     "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
-    "hilum_instances_recorded": ("SOP Instances recorded since the installation (highest row number).", ()),
+    "hilum_instances_recorded": (
+        "SOP Instances recorded since the installation (highest row number).",
+        (),
+    ),
     "hilum_certificate_expiry_timestamp_seconds": (
         "When a certificate of ours expires, since the epoch. `section`: receive, destinations.<name> or commitment.<AE Title>.",
         ("section",),
     ),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),
-    "hilum_archive_reserve_bytes": ("Free space below which nothing more is accepted (receive.reserve_bytes).", ()),
-    "hilum_archive_reject_bytes": ("Free space below which new associations are rejected (receive.reject_bytes).", ()),
-    "hilum_archive_free_files": ("Free inodes in the file system of the archive; not there where it counts none.", ()),
-    "hilum_archive_reserve_files": ("Free inodes below which nothing more is accepted (receive.reserve_files).", ()),
-    "hilum_archive_pressure_bytes": ("Free space below which delivered pixels leave early (retention.pressure_free_bytes).", ()),
+    "hilum_archive_reserve_bytes": (
+        "Free space below which nothing more is accepted (receive.reserve_bytes).",
+        (),
+    ),
+    "hilum_archive_reject_bytes": (
+        "Free space below which new associations are rejected (receive.reject_bytes).",
+        (),
+    ),
+    "hilum_archive_free_files": (
+        "Free inodes in the file system of the archive; not there where it counts none.",
+        (),
+    ),
+    "hilum_archive_reserve_files": (
+        "Free inodes below which nothing more is accepted (receive.reserve_files).",
+        (),
+    ),
+    "hilum_archive_pressure_bytes": (
+        "Free space below which delivered pixels leave early (retention.pressure_free_bytes).",
+        (),
+    ),
 }
 """Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""
 
@@ -213,7 +371,10 @@ def _cpu_seconds(stage: str) -> Counter:
 
 
 def cpu(stage: str) -> _Section:
-    """Charge this thread's CPU to a stage, less what sections inside have charged. Never across an await: other tasks would be in it."""
+    """Charge this thread's CPU to a stage, less what sections inside have charged.
+
+    Never across an await: other tasks would be in it.
+    """
     return _Section(_cpu_seconds(stage))
 
 
@@ -221,9 +382,14 @@ _HANDLER: Final = "hilum"
 
 
 def configure_logging(level: str, style: str, process: str) -> None:
-    """Structured logs on standard error, of libraries, too. No library's debug output is let through: theirs may hold patient data."""
+    """Structured logs on standard error, of libraries, too.
+
+    No library's debug output is let through: theirs may hold patient data.
+    """
     renderer: structlog.typing.Processor = (
-        structlog.processors.JSONRenderer() if style == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )
     processors: list[structlog.typing.Processor] = [
         _naming(process),
@@ -247,14 +413,18 @@ def _log_libraries(processors: Sequence[structlog.typing.Processor]) -> None:
     """As ours. In place of what an earlier call has set: a process logs before it has read how."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name(_HANDLER)
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(processors=[_naming_library, *processors]))
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(processors=[_naming_library, *processors])
+    )
     root = logging.getLogger()
     for earlier in [item for item in root.handlers if item.name == _HANDLER]:
         root.removeHandler(earlier)
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
 
 
-def _naming_library(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _naming_library(
+    _logger: object, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
     """In place of what ProcessorFormatter adds. `stack_info` is text of frames, without values."""
     record = event.pop("_record")
     del event["_from_structlog"]
@@ -264,23 +434,35 @@ def _naming_library(_logger: object, _method: str, event: structlog.typing.Event
 def _naming(process: str) -> structlog.typing.Processor:
     """Adds the process's name to every line, whichever thread writes it."""
 
-    def add(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+    def add(
+        _logger: object, _method: str, event: structlog.typing.EventDict
+    ) -> structlog.typing.EventDict:
         return {"process": process, **event}
 
     return add
 
 
 _OURS: Final = ("hilum.", "hilum_preprocessing.")
-# A frame's line in a traceback that came as text from another process; the rest may belong to a message.
+# A frame's line in a traceback that came as text from another process; the rest may belong to a
+# message.
 _FRAME: Final = re.compile(r'^ +File "[^"\n]+", line \d+, in \S+$', re.MULTILINE)
 
 
 def traceback_without_messages(error: BaseException) -> str:
-    """Where an error comes from, with all causes. Of foreign exceptions the type only: their messages quote what they failed on."""
+    """Where an error comes from, with all causes.
+
+    Of foreign exceptions the type only: their messages quote what they failed on.
+    """
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{traceback_without_messages(cause)}\nwhich led to:\n" if cause is not None else ""
-    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip() or "\n".join(_FRAME.findall(str(error)))
-    inside = [traceback_without_messages(item) for item in error.exceptions] if isinstance(error, BaseExceptionGroup) else []
+    frames = "".join(traceback.format_tb(error.__traceback__)).rstrip() or "\n".join(
+        _FRAME.findall(str(error))
+    )
+    inside = (
+        [traceback_without_messages(item) for item in error.exceptions]
+        if isinstance(error, BaseExceptionGroup)
+        else []
+    )
     return "\n".join([f"{before}{frames}\n{_named(error)}".lstrip("\n"), *inside])
 
 
@@ -299,17 +481,26 @@ def _without_messages(exc_info: structlog.typing.ExcInfo) -> str:
 def _log_uncaught() -> None:
     """What nobody catches ends a process or a thread with a line of the log, and not with a message on standard error."""
 
-    def in_process(_kind: type[BaseException], error: BaseException, _traceback: TracebackType | None) -> None:
+    def in_process(
+        _kind: type[BaseException], error: BaseException, _traceback: TracebackType | None
+    ) -> None:
         logger("process").critical("uncaught", exc_info=error)
 
     def in_thread(arguments: threading.ExceptHookArgs) -> None:
-        logger("process").critical("uncaught", thread=arguments.thread.name if arguments.thread else "", exc_info=arguments.exc_value)
+        logger("process").critical(
+            "uncaught",
+            thread=arguments.thread.name if arguments.thread else "",
+            exc_info=arguments.exc_value,
+        )
 
     sys.excepthook, threading.excepthook = in_process, in_thread
 
 
 def logger(room: str) -> structlog.stdlib.BoundLogger:
-    """A room's logger: `log.info("event_in_snake_case", key=value)`; study UIDs may appear as values, patient data never."""
+    """A room's logger: `log.info("event_in_snake_case", key=value)`.
+
+    Study UIDs may appear as values, patient data never.
+    """
     bound: structlog.stdlib.BoundLogger = structlog.get_logger(room=room)
     return bound
 
@@ -322,7 +513,10 @@ def scrape(directory: str) -> bytes:
 
 
 def scrape_state(samples: Iterable[Sample]) -> bytes:
-    """Prometheus text of `STATE_GAUGES`: (name, label values, value) each. Gauges of this moment, so no multi-process file holds them."""
+    """Prometheus text of `STATE_GAUGES`: (name, label values, value) each.
+
+    Gauges of this moment, so no multi-process file holds them.
+    """
     registry = CollectorRegistry()
     registry.register(_StateCollector(list(samples)))
     return generate_latest(registry)
@@ -334,7 +528,10 @@ class _StateCollector(Collector):
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         """All gauges that have a value."""
-        families = {name: GaugeMetricFamily(name, text, labels=labels) for name, (text, labels) in STATE_GAUGES.items()}
+        families = {
+            name: GaugeMetricFamily(name, text, labels=labels)
+            for name, (text, labels) in STATE_GAUGES.items()
+        }
         for name, labels, value in self._samples:
             families[name].add_metric(labels, value)
         yield from (family for family in families.values() if family.samples)

@@ -44,5 +44,7 @@ Named = Annotated[LongString, AfterValidator(_worded)]
 """LO."""
 Line = Annotated[str, Field(max_length=64), AfterValidator(_line), AfterValidator(_worded)]
 """One line of UT."""
-Paragraph = Annotated[str, Field(max_length=1024), AfterValidator(_paragraph), AfterValidator(_worded)]
+Paragraph = Annotated[
+    str, Field(max_length=1024), AfterValidator(_paragraph), AfterValidator(_worded)
+]
 """UT."""

@@ -1,7 +1,11 @@
-"""OpenTelemetry spans, from the association to the SR that its PACS has accepted: one trace a study (docs/tracing.md). Off by default.
+"""OpenTelemetry spans, from the association to the SR that its PACS has accepted.
 
-The ids of a study's trace and of its root follow from its UID, so processes that meet only in the ledger write into one trace, and
-nothing is stored for it (docs/decisions/traces-without-columns.md). A span is written when it has ended, from its two times.
+One trace a study (docs/tracing.md). Off by default.
+
+The ids of a study's trace and of its root follow from its UID, so processes that meet only in the
+ledger write into one trace, and
+nothing is stored for it (docs/decisions/traces-without-columns.md). A span is written when it has
+ended, from its two times.
 """
 
 from __future__ import annotations
@@ -86,7 +90,10 @@ _here: ContextVar[Place | None] = ContextVar("hilum_place", default=None)
 
 
 def begin(writer: Writer, share: float, namespace: uuid.UUID) -> None:
-    """Write spans of this share of studies there. `namespace`: the installation's, so that no two of them share a trace."""
+    """Write spans of this share of studies there.
+
+    `namespace`: the installation's, so that no two of them share a trace.
+    """
     close()
     _Process.writer, _Process.share, _Process.key = writer, share, namespace.bytes
 
@@ -105,7 +112,10 @@ def is_on() -> bool:
 
 
 def of_study(study_instance_uid: str) -> Trace | None:
-    """None: tracing is off, or this study is not of the share. All processes, of all hosts, agree."""
+    """None: tracing is off, or this study is not of the share.
+
+    All processes, of all hosts, agree.
+    """
     return None if _Process.writer is None else _sampled(study_instance_uid)
 
 
@@ -114,7 +124,9 @@ def _sampled(study_instance_uid: str) -> Trace | None:
     found = hashlib.blake2b(study_instance_uid.encode(), key=_Process.key, digest_size=24).digest()
     if int.from_bytes(found[:8]) >= _Process.share * 2**64:
         return None
-    return Trace(int.from_bytes(found[:16]) or 1, int.from_bytes(found[16:]) or 1, study_instance_uid)
+    return Trace(
+        int.from_bytes(found[:16]) or 1, int.from_bytes(found[16:]) or 1, study_instance_uid
+    )
 
 
 def here() -> Place | None:
@@ -144,11 +156,25 @@ def new_place(trace: Trace) -> Place:
     return Place(trace, random.getrandbits(64) or 1)
 
 
-def study(study_instance_uid: str, began: float, ended: float, attributes: Attributes, *, is_first: bool) -> None:
-    """The root of a study's trace: first image to decision. That of a late image hangs below the first one's."""
+def study(
+    study_instance_uid: str, began: float, ended: float, attributes: Attributes, *, is_first: bool
+) -> None:
+    """The root of a study's trace: first image to decision.
+
+    That of a late image hangs below the first one's.
+    """
     if (trace := of_study(study_instance_uid)) is not None:
         place = Place(trace, trace.root) if is_first else new_place(trace)
-        write(Ended(place, None if is_first else trace.root, "study", began, ended, attributes=attributes))
+        write(
+            Ended(
+                place,
+                None if is_first else trace.root,
+                "study",
+                began,
+                ended,
+                attributes=attributes,
+            )
+        )
 
 
 class Work:
@@ -184,11 +210,18 @@ def work(
 ) -> contextlib.AbstractContextManager[Work]:
     """A stretch of this task's work on a study, below its root."""
     trace = None if study_instance_uid is None else of_study(study_instance_uid)
-    return contextlib.nullcontext(UNTRACED) if trace is None else _traced(new_place(trace), name, kind, attributes)
+    return (
+        contextlib.nullcontext(UNTRACED)
+        if trace is None
+        else _traced(new_place(trace), name, kind, attributes)
+    )
 
 
 class Association:
-    """Shown in the trace of each study of which it has brought something. Used from the one thread that takes its objects."""
+    """Shown in the trace of each study of which it has brought something.
+
+    Used from the one thread that takes its objects.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -206,4 +239,14 @@ class Association:
     def end(self, attributes: Attributes) -> None:
         """Once."""
         for trace in self._traces.values():
-            write(Ended(Place(trace, self._span), trace.root, self._name, self._began, time.time(), "server", attributes))
+            write(
+                Ended(
+                    Place(trace, self._span),
+                    trace.root,
+                    self._name,
+                    self._began,
+                    time.time(),
+                    "server",
+                    attributes,
+                )
+            )

@@ -1,7 +1,8 @@
 """Every verb that the audit knows: what it is called, and which DICOM event it is.
 
 A route of the web or a command of the command line declares its verb with `performs`. What shows no
-study and changes nothing declares a `NoVerb` with a reason, so that a test can tell it from one that
+study and changes nothing declares a `NoVerb` with a reason, so that a test can tell it from one
+that
 was forgotten. The events are those of PS3.15 A.5.3.
 """
 
@@ -103,7 +104,8 @@ class Outcome(StrEnum):
 class Thing(StrEnum):
     """What a verb is about, beside a study of the ledger.
 
-    A patient and an accession number are named by a keyed digest, and so is a study or an image that
+    A patient and an accession number are named by a keyed digest, and so is a study or an image
+    that
     the ledger does not know (any more).
     """
 
@@ -153,36 +155,56 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.START: Meaning("A server started.", APPLICATION_ACTIVITY, "E", (_START,)),
     Verb.STOP: Meaning("A server stopped.", APPLICATION_ACTIVITY, "E", (_STOP,)),
     Verb.MIGRATE: _alert("The ledger was brought to another revision.", _CONFIGURATION),
-    Verb.LOGIN: Meaning("Somebody logged in, or showed a wrong token.", USER_AUTHENTICATION, "E", (_LOGIN,)),
+    Verb.LOGIN: Meaning(
+        "Somebody logged in, or showed a wrong token.", USER_AUTHENTICATION, "E", (_LOGIN,)
+    ),
     Verb.LOGOUT: Meaning("Somebody logged out.", USER_AUTHENTICATION, "E", (_LOGOUT,)),
-    Verb.LOCK_OUT: Meaning("An address was locked out after wrong tokens.", USER_AUTHENTICATION, "E", (_LOGIN,)),
+    Verb.LOCK_OUT: Meaning(
+        "An address was locked out after wrong tokens.", USER_AUTHENTICATION, "E", (_LOGIN,)
+    ),
     Verb.CREATE_TOKEN: _alert("A token was made.", _USER_CHANGED),
     Verb.REVOKE_TOKEN: _alert("A token was revoked.", _USER_CHANGED),
     Verb.READ_AUDIT: Meaning("The audit was read or exported.", AUDIT_LOG_USED, "R"),
     Verb.LIST_STUDIES: _look("Studies were listed.", QUERY, "E"),
-    Verb.FIND_STUDY: Meaning("Studies were looked for by Patient ID, Accession Number or Study Date.", QUERY, "E"),
+    Verb.FIND_STUDY: Meaning(
+        "Studies were looked for by Patient ID, Accession Number or Study Date.", QUERY, "E"
+    ),
     Verb.LIST_CONFLICTS: _look("Conflicts were listed.", QUERY, "E"),
     Verb.LIST_NOTES: _look("Rejection notes without effect were listed.", QUERY, "E"),
-    Verb.READ_STUDY: _look("A study was read: its images, findings and deliveries.", INSTANCES_ACCESSED),
+    Verb.READ_STUDY: _look(
+        "A study was read: its images, findings and deliveries.", INSTANCES_ACCESSED
+    ),
     Verb.READ_REPORT: _look("A report or heat map was read.", INSTANCES_ACCESSED),
     Verb.READ_IMAGE: _look("A picture of an image was looked at.", INSTANCES_ACCESSED),
     Verb.REQUEUE: _alert("Ended items became due again.", _RESTRICTED),
     Verb.RESEND: _alert("Delivered documents were told to be sent again.", _RESTRICTED),
     Verb.COMPLETE: _alert("A study's quiet period was ended.", _RESTRICTED),
-    Verb.REANALYSE: _long("A release was told to read closed studies.", SECURITY_ALERT, "E", _RESTRICTED),
+    Verb.REANALYSE: _long(
+        "A release was told to read closed studies.", SECURITY_ALERT, "E", _RESTRICTED
+    ),
     Verb.REJECT_IMAGE: Meaning("An image was taken out of results.", INSTANCES_ACCESSED, "D"),
-    Verb.KEEP_CONFLICT: Meaning("Other pixels were kept out of everything.", INSTANCES_ACCESSED, "U"),
-    Verb.REPLACE_CONFLICT: Meaning("Other pixels were taken as the image.", INSTANCES_ACCESSED, "U"),
+    Verb.KEEP_CONFLICT: Meaning(
+        "Other pixels were kept out of everything.", INSTANCES_ACCESSED, "U"
+    ),
+    Verb.REPLACE_CONFLICT: Meaning(
+        "Other pixels were taken as the image.", INSTANCES_ACCESSED, "U"
+    ),
     Verb.DISCARD_CONFLICT: Meaning("Other pixels were deleted.", INSTANCES_ACCESSED, "D"),
-    Verb.ERASE: _long("A patient or a study was erased, or it was counted what would be.", STUDY_DELETED, "D"),
+    Verb.ERASE: _long(
+        "A patient or a study was erased, or it was counted what would be.", STUDY_DELETED, "D"
+    ),
     Verb.INGEST: _long("Files were taken into the archive.", IMPORT, "C"),
     Verb.RECOVER: _long("Objects without a row were taken, or counted.", IMPORT, "C"),
     Verb.BACK_UP: Meaning("The installation was copied.", EXPORT, "R"),
-    Verb.CONFIRM_CLOCK: _alert("The clock was confirmed, so that deletion by age goes on from it.", _RESTRICTED),
+    Verb.CONFIRM_CLOCK: _alert(
+        "The clock was confirmed, so that deletion by age goes on from it.", _RESTRICTED
+    ),
     Verb.PAUSE: _alert("Deliveries to a destination were stopped.", _RESTRICTED),
     Verb.RESUME: _alert("Deliveries to a destination were resumed.", _RESTRICTED),
     Verb.FORGET_DESTINATION: _alert("What waited for a destination was given up.", _RESTRICTED),
-    Verb.FORGET_COMMITMENTS: _alert("Dead reports of storage commitment were given up.", _RESTRICTED),
+    Verb.FORGET_COMMITMENTS: _alert(
+        "Dead reports of storage commitment were given up.", _RESTRICTED
+    ),
     Verb.PROBE: _alert("A destination was asked what it would accept.", _RESTRICTED),
     Verb.START_ROLLOUT: _alert("A rollout was started.", _CONFIGURATION),
     Verb.PROMOTE: _alert("A rollout went one step further.", _CONFIGURATION),
@@ -198,7 +220,9 @@ class NoVerb:
     why: str
 
 
-OF_FILES: Final = NoVerb("it is about files and releases of the person who runs it, and touches no study of the installation")
+OF_FILES: Final = NoVerb(
+    "it is about files and releases of the person who runs it, and touches no study of the installation"
+)
 
 F = TypeVar("F", bound=Callable[..., object])
 _DECLARED: Final = "hilum_verb"

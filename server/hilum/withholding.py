@@ -1,6 +1,9 @@
-"""Why the settings keep a report from a destination: one table for those who send, requeue, check and show.
+"""Why the settings keep a report from a destination.
 
-A destination that would not get the reports of a release is named before the first study comes: see `refusals`.
+One table for those who send, requeue, check and show.
+
+A destination that would not get the reports of a release is named before the first study comes: see
+`refusals`.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ _NO_HEAT_MAP: Final = "no_heat_map"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What decides about a report: whether its release is trained, and where its study came from."""
+    """What decides about a report.
+
+    Whether its release is trained, and where its study came from.
+    """
 
     is_trained: bool
     calling_ae_title: str
@@ -54,7 +60,8 @@ CAUSES: Final = (
     Cause(
         "sender_unknown",
         lambda destination, subject: (
-            destination.kind == "sender" and not knows_sender(destination, subject.peer_address, subject.calling_ae_title)
+            destination.kind == "sender"
+            and not knows_sender(destination, subject.peer_address, subject.calling_ae_title)
         ),
         lambda destination: destination.kind != "sender" or bool(destination.ports),
         "reports go back to the sender, and destinations.{name}.ports names no port for it",
@@ -65,7 +72,10 @@ BY_REASON: Final[Mapping[str, Cause]] = {cause.reason: cause for cause in CAUSES
 
 
 def cause_of(destination: Destination, subject: Subject) -> Cause | None:
-    """Why a report is withheld from a destination that would take it; None: it is not. The first cause of the table wins."""
+    """Why a report is withheld from a destination that would take it; None: it is not.
+
+    The first cause of the table wins.
+    """
     return next((cause for cause in CAUSES if cause.holds(destination, subject)), None)
 
 
@@ -92,13 +102,22 @@ class Refusal:
     def words(self) -> str:
         """One sentence for people."""
         whose = f" of {', '.join(self.of)}" if self.of else ""
-        what = "nothing" if self.is_all else "no heat maps" if self.reason == _NO_HEAT_MAP else "no reports"
+        what = (
+            "nothing"
+            if self.is_all
+            else "no heat maps"
+            if self.reason == _NO_HEAT_MAP
+            else "no reports"
+        )
         return f"gets {what}{whose}: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Studies of this sender, read by this release, lead to a destination. An empty title stands for any other sender."""
+    """Studies of this sender, read by this release, lead to a destination.
+
+    An empty title stands for any other sender.
+    """
 
     calling_ae_title: str
     release: Release
@@ -114,38 +133,77 @@ def refusals(settings: Settings, releases: Mapping[str, Sequence[Release]]) -> l
     `releases`: for each release of the settings those that read in its place: itself, or what a rollout has put there or shall put.
     """
     paths = {name: list(_paths(settings, name, releases)) for name in settings.destinations}
-    return [found for name, item in settings.destinations.items() for found in _of(settings, name, item, paths[name])]
+    return [
+        found
+        for name, item in settings.destinations.items()
+        for found in _of(settings, name, item, paths[name])
+    ]
 
 
-def in_place(settings: Settings, releases: Mapping[str, Release], rollouts: Iterable[Mapping[str, Any]]) -> dict[str, list[Release]]:
+def in_place(
+    settings: Settings, releases: Mapping[str, Release], rollouts: Iterable[Mapping[str, Any]]
+) -> dict[str, list[Release]]:
     """For each release of the settings those that read in its place, as `refusals` wants them.
 
     `rollouts`: rows of the ledger. A candidate counts from its beginning, also as a shadow: once promoted, its reports shall arrive.
     """
-    named = {row["configured"]: (row["serving"], row["candidate"]) for row in rollouts if row["state"] != RolloutState.CLOSED}
+    named = {
+        row["configured"]: (row["serving"], row["candidate"])
+        for row in rollouts
+        if row["state"] != RolloutState.CLOSED
+    }
     reading = {name: named.get(name, (name,)) for name in settings.active_releases}
-    return {name: [releases[item] for item in dict.fromkeys(read) if item in releases] for name, read in reading.items()}
+    return {
+        name: [releases[item] for item in dict.fromkeys(read) if item in releases]
+        for name, read in reading.items()
+    }
 
 
-def _paths(settings: Settings, name: str, releases: Mapping[str, Sequence[Release]]) -> Iterator[_Path]:
+def _paths(
+    settings: Settings, name: str, releases: Mapping[str, Sequence[Release]]
+) -> Iterator[_Path]:
     for calling in dict.fromkeys(["", *settings.receive.calling_ae_titles, *settings.senders]):
         for called in settings.receive.ae_titles:
             handling = settings.handling_of(calling, called)
             if name in handling.destinations:
-                yield from (_Path(calling, item) for read in handling.releases for item in releases.get(read, ()))
+                yield from (
+                    _Path(calling, item)
+                    for read in handling.releases
+                    for item in releases.get(read, ())
+                )
 
 
-def _of(settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]) -> Iterator[Refusal]:
+def _of(
+    settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]
+) -> Iterator[Refusal]:
     if not paths:
         why = "no sender's and no route's destinations name it, and all studies have one of those"
-        yield Refusal(name, "no_study", (), is_all=True, why=why, advice=f"name {name} there, or take [destinations.{name}] out")
+        yield Refusal(
+            name,
+            "no_study",
+            (),
+            is_all=True,
+            why=why,
+            advice=f"name {name} there, or take [destinations.{name}] out",
+        )
         return
     for cause in CAUSES:
-        kept = [path for path in paths if cause.holds(destination, path.subject) and _is_certain(cause, path)]
+        kept = [
+            path
+            for path in paths
+            if cause.holds(destination, path.subject) and _is_certain(cause, path)
+        ]
         if kept:
             of = tuple(dict.fromkeys(_whose(cause, path) for path in kept))
             is_all = len(kept) == len([path for path in paths if _is_certain(cause, path)])
-            yield Refusal(name, cause.reason, of, is_all, cause.why.format(name=name), cause.advice.format(name=name))
+            yield Refusal(
+                name,
+                cause.reason,
+                of,
+                is_all,
+                cause.why.format(name=name),
+                cause.advice.format(name=name),
+            )
     yield from _heat_maps(settings, name, destination, paths)
 
 
@@ -158,17 +216,36 @@ def _whose(cause: Cause, path: _Path) -> str:
     return path.calling_ae_title if cause.reason == "sender_unknown" else path.release.id
 
 
-def _heat_maps(settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]) -> Iterator[Refusal]:
-    """A heat map that is asked for and never drawn. It matters most where nothing else is asked for."""
+def _heat_maps(
+    settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]
+) -> Iterator[Refusal]:
+    """A heat map that is asked for and never drawn.
+
+    It matters most where nothing else is asked for.
+    """
     if "heatmap" not in destination.documents:
         return
     is_all = destination.documents == ("heatmap",)
     if settings.report.intended_use == "triage":
         why = "it asks for heat maps, and report.intended_use is triage"
-        yield Refusal(name, _NO_HEAT_MAP, (), is_all, why, 'set documents = ["sr"] there, or another report.intended_use')
+        yield Refusal(
+            name,
+            _NO_HEAT_MAP,
+            (),
+            is_all,
+            why,
+            'set documents = ["sr"] there, or another report.intended_use',
+        )
         return
     without = tuple(dict.fromkeys(path.release.id for path in paths if not path.release.has_cam))
     if without:
         every = is_all and all(not path.release.has_cam for path in paths)
         why = "it asks for heat maps, and these releases have no class activation maps"
-        yield Refusal(name, _NO_HEAT_MAP, without, every, why, 'set documents = ["sr"] there, or have a release with maps read')
+        yield Refusal(
+            name,
+            _NO_HEAT_MAP,
+            without,
+            every,
+            why,
+            'set documents = ["sr"] there, or have a release with maps read',
+        )

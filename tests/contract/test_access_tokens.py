@@ -24,9 +24,13 @@ def tokens(ledger_url: str, clock: Clock) -> Iterator[AccessTokens]:
         yield opened
 
 
-def test_a_token_is_found_by_its_digest_and_by_its_name(tokens: AccessTokens, views: LedgerViews, clock: Clock) -> None:
+def test_a_token_is_found_by_its_digest_and_by_its_name(
+    tokens: AccessTokens, views: LedgerViews, clock: Clock
+) -> None:
     secret = tokens.create("night", Scope.OPERATE, 2)
-    made = AccessToken("night", Scope.OPERATE, digest_of(secret), clock.now, expires_at=clock.now + 2 * 86400)
+    made = AccessToken(
+        "night", Scope.OPERATE, digest_of(secret), clock.now, expires_at=clock.now + 2 * 86400
+    )
     assert views.access_token(digest=digest_of(secret)) == views.access_token(name="night") == made
     assert views.access_token(digest=digest_of("another")) is None
     assert views.access_tokens() == [made]
@@ -53,7 +57,9 @@ def test_only_a_valid_token_is_revoked(tokens: AccessTokens, clock: Clock) -> No
     assert not tokens.revoke("night"), "it has ended by itself"
 
 
-def test_its_use_is_written_at_most_once_an_hour(tokens: AccessTokens, views: LedgerViews, clock: Clock) -> None:
+def test_its_use_is_written_at_most_once_an_hour(
+    tokens: AccessTokens, views: LedgerViews, clock: Clock
+) -> None:
     """Also by hosts that do not know of each other."""
     tokens.create("night", Scope.READ, None)
     (stale,) = views.access_tokens()

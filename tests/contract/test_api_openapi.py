@@ -66,7 +66,9 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture(scope="module")
 def operations(rig: Rig) -> dict[str, Any]:
-    schema = schemathesis.openapi.from_asgi("/openapi.json", rig.client.app, headers={"Authorization": f"Bearer {TOKEN}"})
+    schema = schemathesis.openapi.from_asgi(
+        "/openapi.json", rig.client.app, headers={"Authorization": f"Bearer {TOKEN}"}
+    )
     return {found.ok().label: found.ok() for found in schema.get_all_operations()}
 
 
@@ -76,8 +78,15 @@ def test_every_operation_is_tried(operations: dict[str, Any]) -> None:
 
 def test_the_document_on_rest_lists_these_operations_and_no_others() -> None:
     text = (Path(__file__).parents[2] / "docs" / "rest.md").read_text(encoding="utf-8")
-    documented = {f"{method} {path}" for method, path in re.findall(r"^\| `(GET|POST) (\S+)`", text, flags=re.MULTILINE)}
-    assert {label for label in documented if "/api/" in label or "/health" in label or label.endswith("/metrics")} == set(OPERATIONS)
+    documented = {
+        f"{method} {path}"
+        for method, path in re.findall(r"^\| `(GET|POST) (\S+)`", text, flags=re.MULTILINE)
+    }
+    assert {
+        label
+        for label in documented
+        if "/api/" in label or "/health" in label or label.endswith("/metrics")
+    } == set(OPERATIONS)
 
 
 _WITHOUT = ("live", "metrics", "queues", "releases", "result.json", "destinations")
@@ -85,15 +94,25 @@ WITH_PARAMETERS = [label for label in OPERATIONS if label.split("/")[-1] not in 
 
 
 def keep_what_no_schema_says(case: schemathesis.Case) -> None:
-    case.query.pop("cursor", None)  # any text is of the right type, but only the server can make one
+    case.query.pop(
+        "cursor", None
+    )  # any text is of the right type, but only the server can make one
     if case.query.get("order") == "changed":  # which takes no filters
-        case.query = {name: value for name, value in case.query.items() if name in ("order", "limit")}
+        case.query = {
+            name: value for name, value in case.query.items() if name in ("order", "limit")
+        }
     if isinstance(case.body, dict) and case.body.get("study_date_from"):
         case.body.pop("study_date_to", None)  # must not lie before it
 
 
 def try_all(operation: Any, mode: schemathesis.GenerationMode) -> None:
-    @settings(max_examples=20, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+    @settings(
+        max_examples=20,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def try_one(case: schemathesis.Case) -> None:
         if mode is schemathesis.GenerationMode.POSITIVE:
@@ -109,5 +128,7 @@ def test_a_valid_request_gets_a_documented_answer(operations: dict[str, Any], la
 
 
 @pytest.mark.parametrize("label", WITH_PARAMETERS)
-def test_an_invalid_request_is_refused_as_documented(operations: dict[str, Any], label: str) -> None:
+def test_an_invalid_request_is_refused_as_documented(
+    operations: dict[str, Any], label: str
+) -> None:
     try_all(operations[label], schemathesis.GenerationMode.NEGATIVE)

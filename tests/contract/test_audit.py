@@ -1,4 +1,7 @@
-"""The audit on both databases: added in the verb's transaction, never changed, read without a gap."""
+"""The audit on both databases.
+
+Added in the verb's transaction, never changed, read without a gap.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,9 @@ def rows(log: AuditLog, chosen: AuditFilter = EVERYTHING) -> list[dict[str, obje
     return list(log.all(chosen))
 
 
-@pytest.mark.parametrize("statement", [update(audit).values(actor="bob"), delete(audit)], ids=["update", "delete"])
+@pytest.mark.parametrize(
+    "statement", [update(audit).values(actor="bob"), delete(audit)], ids=["update", "delete"]
+)
 def test_no_row_is_changed_or_deleted(ledger_url: str, log: AuditLog, statement: object) -> None:
     log.note(Verb.LOGIN, ALICE)
     engine = open_engine(ledger_url)
@@ -60,7 +65,9 @@ def test_the_table_is_not_emptied(ledger_url: str, log: AuditLog) -> None:
     assert len(rows(log)) == 1
 
 
-def test_a_verb_and_its_row_are_one_transaction(ledger_url: str, ledger: Ledger, street: Street) -> None:
+def test_a_verb_and_its_row_are_one_transaction(
+    ledger_url: str, ledger: Ledger, street: Street
+) -> None:
     street.receive("1.2.3", 1)
     street.read()
     engine = open_engine(ledger_url)
@@ -81,14 +88,21 @@ def test_a_verb_that_fails_has_a_row_that_says_so(log: AuditLog) -> None:
     assert [row["outcome"] for row in rows(log)] == ["failed"]
 
 
-def test_a_verb_that_is_written_is_not_written_again(ledger: Ledger, log: AuditLog, street: Street) -> None:
+def test_a_verb_that_is_written_is_not_written_again(
+    ledger: Ledger, log: AuditLog, street: Street
+) -> None:
     street.receive("1.2.3", 1)
     deed = Deed(Verb.COMPLETE, ALICE, "1.2.3")
     ledger.complete("1.2.3", deed=deed)
     log.end(deed, Outcome.DONE)
     log.end(deed, Outcome.FAILED)  # what came after the commit
     (row,) = rows(log)
-    assert (row["outcome"], row["actor"], row["channel"], row["address"]) == ("done", "alice", "page", "10.0.0.7")
+    assert (row["outcome"], row["actor"], row["channel"], row["address"]) == (
+        "done",
+        "alice",
+        "page",
+        "10.0.0.7",
+    )
 
 
 def test_a_verb_of_several_transactions_leaves_its_beginning(log: AuditLog) -> None:
@@ -101,20 +115,31 @@ def test_a_verb_of_several_transactions_leaves_its_beginning(log: AuditLog) -> N
     assert (end["outcome"], end["count"], end["deed"]) == ("done", 3, begun["deed"])
 
 
-def test_a_requeue_of_many_rows_leaves_its_beginning_and_counts_them_all(ledger: Ledger, log: AuditLog, street: Street) -> None:
+def test_a_requeue_of_many_rows_leaves_its_beginning_and_counts_them_all(
+    ledger: Ledger, log: AuditLog, street: Street
+) -> None:
     for number in range(251):  # one more than fit into a transaction
         street.receive(f"1.2.{number}", 1)
     for _ in range(3):
         street.read(ReadingState.FAILED, "worker_crashed")
-    ledger.requeue("analyse", reason="worker_crashed", deed=Deed(Verb.REQUEUE, ALICE).about(Thing.STAGE, "analyse"))
+    ledger.requeue(
+        "analyse",
+        reason="worker_crashed",
+        deed=Deed(Verb.REQUEUE, ALICE).about(Thing.STAGE, "analyse"),
+    )
     assert [(row["outcome"], row["count"]) for row in rows(log)] == [("done", 251), ("begun", 0)]
 
 
-def test_looks_of_one_actor_at_one_study_within_minutes_are_two_rows(log: AuditLog, clock: Clock) -> None:
+def test_looks_of_one_actor_at_one_study_within_minutes_are_two_rows(
+    log: AuditLog, clock: Clock
+) -> None:
     for _ in range(5):
         log.looks.note(Deed(Verb.READ_STUDY, ALICE, "1.2.3"))
         clock.now += 10
-    wait_for(lambda: [row["count"] for row in rows(log)] == [1], what="the first look, which is there at once")
+    wait_for(
+        lambda: [row["count"] for row in rows(log)] == [1],
+        what="the first look, which is there at once",
+    )
     clock.now += 300
     log.looks.note(Deed(Verb.READ_STUDY, ALICE, "1.2.3"))
     wait_for(lambda: [row["count"] for row in rows(log)] == [1, 4, 1])
@@ -132,12 +157,18 @@ def test_who_looks_does_not_wait_for_who_writes(ledger_url: str, log: AuditLog) 
 
 def test_looks_of_others_or_at_other_studies_are_rows_of_their_own(log: AuditLog) -> None:
     bob = Actor("bob", Channel.PAGE, "10.0.0.7")
-    for deed in (Deed(Verb.READ_STUDY, ALICE, "1.2.3"), Deed(Verb.READ_STUDY, bob, "1.2.3"), Deed(Verb.READ_STUDY, ALICE, "1.2.4")):
+    for deed in (
+        Deed(Verb.READ_STUDY, ALICE, "1.2.3"),
+        Deed(Verb.READ_STUDY, bob, "1.2.3"),
+        Deed(Verb.READ_STUDY, ALICE, "1.2.4"),
+    ):
         log.looks.note(deed)
     wait_for(lambda: len(rows(log)) == 3)
 
 
-def test_looks_that_are_counted_are_written_when_the_server_stops(ledger_url: str, clock: Clock, log: AuditLog) -> None:
+def test_looks_that_are_counted_are_written_when_the_server_stops(
+    ledger_url: str, clock: Clock, log: AuditLog
+) -> None:
     other = AuditLog(ledger_url, clock, look_seconds=300.0)
     other.looks.note(Deed(Verb.READ_STUDY, ALICE, "1.2.3"))
     other.looks.note(Deed(Verb.READ_STUDY, ALICE, "1.2.3"))
@@ -148,7 +179,9 @@ def test_looks_that_are_counted_are_written_when_the_server_stops(ledger_url: st
 def test_rows_are_found_by_moment_actor_verb_and_study(log: AuditLog, clock: Clock) -> None:
     log.end(Deed(Verb.READ_STUDY, ALICE, "1.2.3"), Outcome.DONE)
     clock.now += 100
-    log.end(Deed(Verb.PAUSE, Actor("bob", Channel.CLI)).about(Thing.DESTINATION, "pacs"), Outcome.DONE)
+    log.end(
+        Deed(Verb.PAUSE, Actor("bob", Channel.CLI)).about(Thing.DESTINATION, "pacs"), Outcome.DONE
+    )
     for chosen, verb in (
         (AuditFilter(since=clock.now), "pause"),
         (AuditFilter(until=clock.now), "read_study"),
@@ -176,7 +209,9 @@ def test_looks_at_a_study_that_is_erased_are_found_by_its_uid_which_is_in_no_row
     erasure = Erasure(ledger_url, Archive(tmp_path / "archive"), clock)
     erasure.erase_study("1.2.3")
     erasure.close()
-    log.end(Deed(Verb.READ_AUDIT, ALICE, "1.2.3"), Outcome.DONE)  # who asks for it writes it down nowhere
+    log.end(
+        Deed(Verb.READ_AUDIT, ALICE, "1.2.3"), Outcome.DONE
+    )  # who asks for it writes it down nowhere
     found = rows(log, AuditFilter(study_instance_uid="1.2.3"))
     assert [row["verb"] for row in found] == ["read_audit", "reject_image", "read_study"]
     assert "1.2.3" not in str(found)
@@ -195,8 +230,13 @@ def test_pages_follow_each_other_without_a_gap(log: AuditLog) -> None:
         log.list(EVERYTHING, cursor="x")
 
 
-def test_only_retention_deletes_and_only_what_was_handed_on(ledger_url: str, log: AuditLog, clock: Clock, tmp_path: Path) -> None:
-    cursors, retention = AuditCursors(ledger_url, clock), Retention(ledger_url, Archive(tmp_path / "archive"), clock)
+def test_only_retention_deletes_and_only_what_was_handed_on(
+    ledger_url: str, log: AuditLog, clock: Clock, tmp_path: Path
+) -> None:
+    cursors, retention = (
+        AuditCursors(ledger_url, clock),
+        Retention(ledger_url, Archive(tmp_path / "archive"), clock),
+    )
     cursors.set_up(["log"])
     log.note(Verb.LOGIN, ALICE)
     clock.now += 10 * DAY
@@ -211,7 +251,9 @@ def test_only_retention_deletes_and_only_what_was_handed_on(ledger_url: str, log
     cursors.close()
 
 
-def test_one_process_reads_at_a_time_and_goes_on_where_the_last_one_stopped(ledger_url: str, log: AuditLog, clock: Clock) -> None:
+def test_one_process_reads_at_a_time_and_goes_on_where_the_last_one_stopped(
+    ledger_url: str, log: AuditLog, clock: Clock
+) -> None:
     log.note(Verb.START, ALICE)
     cursors = AuditCursors(ledger_url, clock)
     cursors.set_up(["syslog"])
@@ -224,20 +266,27 @@ def test_one_process_reads_at_a_time_and_goes_on_where_the_last_one_stopped(ledg
     assert [row["verb"] for row in found] == ["login", "logout"], "a new reader begins at the end"
     assert cursors.move("syslog", "one", found[0]["id"])
     clock.now += 61  # `one` has died
-    assert [row["verb"] for row in cursors.after(cursors.take("syslog", "two", 60) or 0)] == ["logout"]
+    assert [row["verb"] for row in cursors.after(cursors.take("syslog", "two", 60) or 0)] == [
+        "logout"
+    ]
     assert not cursors.move("syslog", "one", found[1]["id"])
     cursors.set_up([])
     assert cursors.take("syslog", "two", 60) is None
     cursors.close()
 
 
-def test_a_rejection_by_hand_names_the_person(ledger_url: str, street: Street, clock: Clock, tmp_path: Path) -> None:
+def test_a_rejection_by_hand_names_the_person(
+    ledger_url: str, street: Street, clock: Clock, tmp_path: Path
+) -> None:
     from hilum.receive.describe import describe
     from hilum.receive.same_bytes import sha256_of
     from hilum.store.decisions import Decisions
 
     street.receive("1.2.3", 1)
-    engine, decisions = open_engine(ledger_url), Decisions(ledger_url, Archive(tmp_path / "archive"), describe, sha256_of, clock)
+    engine, decisions = (
+        open_engine(ledger_url),
+        Decisions(ledger_url, Archive(tmp_path / "archive"), describe, sha256_of, clock),
+    )
     with engine.begin() as connection:
         uid = connection.execute(text("SELECT sop_instance_uid FROM instance")).scalar_one()
     decisions.reject(uid, Deed(Verb.REJECT_IMAGE, ALICE))

@@ -55,7 +55,9 @@ def copied(folder: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*.dcm")}
 
 
-def test_the_copy_holds_what_the_ledger_names_and_what_was_acknowledged(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_the_copy_holds_what_the_ledger_names_and_what_was_acknowledged(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     store(archive, "studies/1.2.3.1.dcm", b"one")
     street.walk("1.2.3", 1)
     store(archive, "quarantine/ab/cd/other.dcm", b"conflict")
@@ -80,7 +82,9 @@ def test_the_copy_holds_what_the_ledger_names_and_what_was_acknowledged(street: 
     original.close()
 
 
-def test_again_into_the_same_folder_costs_only_what_is_new(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_again_into_the_same_folder_costs_only_what_is_new(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     store(archive, "studies/1.2.3.1.dcm")
     street.walk("1.2.3", 1)
     back_up(street.ledger.url, archive, tmp_path / "copy")
@@ -99,11 +103,24 @@ def arrive(archive: Archive, content: bytes) -> Path:
 def give_row(street: Street, archive: Archive, file: Path, digest: str) -> None:
     """To a file that has arrived, as an image of a study."""
     archive.place(file)
-    street.ledger.record([arrival_of("1.2.3.1", "1.2.3", ("r@1",), path=place_of(file), digest=digest, pixel_digest="same")])
+    street.ledger.record(
+        [
+            arrival_of(
+                "1.2.3.1",
+                "1.2.3",
+                ("r@1",),
+                path=place_of(file),
+                digest=digest,
+                pixel_digest="same",
+            )
+        ]
+    )
     archive.settle(file)
 
 
-def test_what_an_earlier_backup_found_arriving_is_recorded_once(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_what_an_earlier_backup_found_arriving_is_recorded_once(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     """Else a restored server would take it for the newest header of its image."""
     first = arrive(archive, b"old header")
     back_up(street.ledger.url, archive, tmp_path / "copy")
@@ -112,11 +129,15 @@ def test_what_an_earlier_backup_found_arriving_is_recorded_once(street: Street, 
     give_row(street, archive, second, "new")
     third = arrive(archive, b"arrives just now")
     back_up(street.ledger.url, archive, tmp_path / "copy")
-    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [third.name]
+    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [
+        third.name
+    ]
     assert copied(tmp_path / "copy")[place_of(second)] == b"new header"
 
 
-def test_a_backup_that_is_cut_off_leaves_the_one_before(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_a_backup_that_is_cut_off_leaves_the_one_before(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     first = arrive(archive, b"acknowledged")
     back_up(street.ledger.url, archive, tmp_path / "copy")
     before = (tmp_path / "copy" / "ledger.sqlite").read_bytes()
@@ -127,10 +148,14 @@ def test_a_backup_that_is_cut_off_leaves_the_one_before(street: Street, archive:
     with pytest.raises(OSError):  # noqa: PT011 - what it says is the file system's
         back_up(street.ledger.url, archive, tmp_path / "copy")
     assert (tmp_path / "copy" / "ledger.sqlite").read_bytes() == before
-    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [first.name]
+    assert [file.name for file in Archive(tmp_path / "copy" / "archive").unindexed()] == [
+        first.name
+    ]
 
 
-def test_a_header_that_is_corrected_between_the_dump_and_the_backup(postgres_url: str, tmp_path: Path) -> None:
+def test_a_header_that_is_corrected_between_the_dump_and_the_backup(
+    postgres_url: str, tmp_path: Path
+) -> None:
     archive, clock = Archive(tmp_path / "state" / "archive", "listener-0"), Clock()
     with closing(Ledger(migrated_postgres(postgres_url), clock)) as ledger:
         street = Street(ledger, clock)
@@ -138,15 +163,24 @@ def test_a_header_that_is_corrected_between_the_dump_and_the_backup(postgres_url
         for file in files:
             give_row(street, archive, file, file.name)
         with ledger._engine.begin() as connection:
-            connection.execute(insert(expired_file).values(path="ab/cd/erased.dcm", cause="erased", due_at=0.0))
-            connection.execute(insert(expired_file).values(path="ab/cd/gone.dcm", cause="age", due_at=0.0))
+            connection.execute(
+                insert(expired_file).values(path="ab/cd/erased.dcm", cause="erased", due_at=0.0)
+            )
+            connection.execute(
+                insert(expired_file).values(path="ab/cd/gone.dcm", cause="age", due_at=0.0)
+            )
         store(archive, "ab/cd/erased.dcm")
         put = back_up(ledger.url, archive, tmp_path / "copy")
-    assert copied(tmp_path / "copy") == {place_of(files[0]): b"in the dump", place_of(files[1]): b"corrected"}
+    assert copied(tmp_path / "copy") == {
+        place_of(files[0]): b"in the dump",
+        place_of(files[1]): b"corrected",
+    }
     assert put["missing"] == 0
 
 
-def test_a_copy_that_was_cut_off_is_made_whole(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_a_copy_that_was_cut_off_is_made_whole(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     store(archive, "studies/1.2.3.1.dcm", b"whole")
     street.walk("1.2.3", 1)
     half = tmp_path / "copy" / "archive" / "studies"
@@ -158,7 +192,9 @@ def test_a_copy_that_was_cut_off_is_made_whole(street: Street, archive: Archive,
     assert copied(tmp_path / "copy") == {"studies/1.2.3.1.dcm": b"whole"}
 
 
-def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     street.walk("1.2.3", 1)
     assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 1
     retention = Retention(street.ledger.url, archive, street.clock)
@@ -186,7 +222,9 @@ def test_nobody_is_at_work_on_a_copy(street: Street, archive: Archive, tmp_path:
 
 
 @pytest.mark.parametrize("revision", ["0001", "0003"])
-def test_what_an_earlier_version_has_left_is_copied_for_that_version(revision: str, archive: Archive, tmp_path: Path) -> None:
+def test_what_an_earlier_version_has_left_is_copied_for_that_version(
+    revision: str, archive: Archive, tmp_path: Path
+) -> None:
     """An upgrade begins with a backup, and who notices late has installed the new version already."""
     (tmp_path / "state").mkdir()
     url, arrival = older_sqlite(tmp_path / "state", revision), arrival_of("1.2.3.1", "1.2.3", ())
@@ -194,9 +232,17 @@ def test_what_an_earlier_version_has_left_is_copied_for_that_version(revision: s
     engine = open_engine(url)
     with engine.begin() as connection:
         values = dataclasses.asdict(arrival.instance) | {"id": 1}
-        connection.execute(insert(instance).values({name: values[name] for name in values if name in instance.c}))
-        columns = "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
-        connection.execute(text(f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1, 'token')"))
+        connection.execute(
+            insert(instance).values({name: values[name] for name in values if name in instance.c})
+        )
+        columns = (
+            "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
+        )
+        connection.execute(
+            text(
+                f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1, 'token')"
+            )
+        )
     engine.dispose()
     assert back_up(url, archive, tmp_path / "copy").total() == 1
     assert copied(tmp_path / "copy") == {arrival.instance.path: b"one"}
@@ -205,7 +251,9 @@ def test_what_an_earlier_version_has_left_is_copied_for_that_version(revision: s
     migrate(again)
     engine = open_engine(again)
     with engine.connect() as connection:
-        assert connection.execute(text("SELECT state, attempts, lease_token FROM reading")).one() == ("due", 0, None)
+        assert connection.execute(
+            text("SELECT state, attempts, lease_token FROM reading")
+        ).one() == ("due", 0, None)
     engine.dispose()
 
 
@@ -215,19 +263,28 @@ def test_no_backup_into_itself(street: Street, archive: Archive, tmp_path: Path)
             back_up(street.ledger.url, archive, folder)
 
 
-def test_no_backup_into_a_folder_that_a_link_makes_the_state_folder(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_no_backup_into_a_folder_that_a_link_makes_the_state_folder(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     store(archive, "studies/1.2.3.1.dcm")
     (tmp_path / "disk").mkdir()
     archive.root.rename(tmp_path / "disk" / "archive")
     archive.root.symlink_to(tmp_path / "disk" / "archive")
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "archive").symlink_to(tmp_path / "disk" / "archive")
-    for folder in (tmp_path / "state", tmp_path / "state" / "copy", tmp_path / "disk" / "archive" / "copy", tmp_path / "linked"):
+    for folder in (
+        tmp_path / "state",
+        tmp_path / "state" / "copy",
+        tmp_path / "disk" / "archive" / "copy",
+        tmp_path / "linked",
+    ):
         with pytest.raises(ConfigurationError, match="lies in the state folder"):
             back_up(street.ledger.url, archive, folder)
 
 
-def test_no_backup_over_the_ledger_that_is_in_use(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_no_backup_over_the_ledger_that_is_in_use(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     elsewhere = Archive(tmp_path / "other" / "archive")
     with pytest.raises(ConfigurationError, match="ledger that is in use"):
         back_up(street.ledger.url, elsewhere, tmp_path / "state")
@@ -245,17 +302,28 @@ def epoch_of(folder: Path) -> str:
 def identifiers_of(url: str) -> list[dict[str, str]]:
     engine = open_engine(url)
     with engine.connect() as connection:
-        found = [dict(row) for row in connection.execute(select(result.c.identifiers).order_by(result.c.id)).scalars()]
+        found = [
+            dict(row)
+            for row in connection.execute(
+                select(result.c.identifiers).order_by(result.c.id)
+            ).scalars()
+        ]
     engine.dispose()
     return found
 
 
-def test_each_server_that_begins_on_a_backup_mints_in_an_epoch_of_its_own(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_each_server_that_begins_on_a_backup_mints_in_an_epoch_of_its_own(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     street.walk("1.2.3", 1)
     before = street.ledger.begin_epoch()
     back_up(street.ledger.url, archive, tmp_path / "copy")
     shutil.copytree(tmp_path / "copy", tmp_path / "again")
-    epochs = [epoch_of(tmp_path / "copy"), epoch_of(tmp_path / "again"), street.ledger.begin_epoch()]
+    epochs = [
+        epoch_of(tmp_path / "copy"),
+        epoch_of(tmp_path / "again"),
+        street.ledger.begin_epoch(),
+    ]
     assert epochs[2] == before, "the one that goes on keeps its own"
     assert len(set(epochs)) == 3
     assert epoch_of(tmp_path / "copy") == epochs[0], "a restart begins nothing"
@@ -269,7 +337,9 @@ def test_a_copy_of_the_ledgers_file_begins_an_epoch_too(street: Street, tmp_path
     assert epoch_of(tmp_path / "copy") != before
 
 
-def test_a_result_without_document_gets_other_uids_where_the_backup_is_started(street: Street, archive: Archive, tmp_path: Path) -> None:
+def test_a_result_without_document_gets_other_uids_where_the_backup_is_started(
+    street: Street, archive: Archive, tmp_path: Path
+) -> None:
     """The server that went on has made its document, and sent it."""
     street.walk("1.2.3", 1)
     street.receive("1.2.4", 1)
@@ -283,7 +353,9 @@ def test_a_result_without_document_gets_other_uids_where_the_backup_is_started(s
     reported, due = identifiers_of(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}")
     assert reported == before[0], "its document is there and bears them"
     assert due.keys() == before[1].keys()
-    assert {kind for kind in due if due[kind] == before[1][kind]} == {kind for kind in due if kind.endswith("_series")}
+    assert {kind for kind in due if due[kind] == before[1][kind]} == {
+        kind for kind in due if kind.endswith("_series")
+    }
 
 
 def test_a_dump_that_was_restored_begins_an_epoch(postgres_url: str) -> None:
@@ -315,7 +387,9 @@ def test_a_folder_of_another_account_takes_no_backup(street: Street, archive: Ar
         back_up(street.ledger.url, archive, shared)
 
 
-def test_a_restored_server_never_sends_other_bytes_under_a_uid_that_was_sent(tmp_path: Path) -> None:
+def test_a_restored_server_never_sends_other_bytes_under_a_uid_that_was_sent(
+    tmp_path: Path,
+) -> None:
     """Both make the report of a study that came after the backup, at another time and so with other bytes."""
     (tmp_path / "state").mkdir()
     site = Site(tmp_path / "state", migrated_sqlite(tmp_path / "state"))
@@ -330,5 +404,8 @@ def test_a_restored_server_never_sends_other_bytes_under_a_uid_that_was_sent(tmp
         minted.append(job.result.identifiers)
         each.close()
     former, since = minted
-    assert {kind for kind in former if former[kind] == since[kind]} == {"sr_series", "heatmap_series"}
+    assert {kind for kind in former if former[kind] == since[kind]} == {
+        "sr_series",
+        "heatmap_series",
+    }
     assert known.result.identifiers["sr"] not in (former["sr"], since["sr"])

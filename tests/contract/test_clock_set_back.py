@@ -13,16 +13,23 @@ from hilum.supervisor.stranded_watch import StrandedWatch
 from tests.support.arrivals import QUIET_SECONDS, arrival_of
 from tests.support.street import RELEASE, Clock, Street
 
-SETTINGS = Settings(senders={"MOBILE_DR": Sender(quiet_seconds=86400.0)})  # no study of its own; the others must not wait a day for that
+SETTINGS = Settings(
+    senders={"MOBILE_DR": Sender(quiet_seconds=86400.0)}
+)  # no study of its own; the others must not wait a day for that
 HOUR = 3600.0
 
 
 def waits(street: Street) -> list[tuple[str, float]]:
     """Studies and seconds until they are due."""
-    return [(row.study_instance_uid, round(row.due_at - street.clock.now)) for row in street.rows(schema.study)]
+    return [
+        (row.study_instance_uid, round(row.due_at - street.clock.now))
+        for row in street.rows(schema.study)
+    ]
 
 
-def test_what_came_in_the_later_time_is_read_and_closed_in_time(street: Street, ledger: Ledger, clock: Clock) -> None:
+def test_what_came_in_the_later_time_is_read_and_closed_in_time(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
     clock.now = time.time() + HOUR
     street.receive("1.2.1", 1)
     street.read()
@@ -31,13 +38,17 @@ def test_what_came_in_the_later_time_is_read_and_closed_in_time(street: Street, 
     assert street.claim("analyse") == [], "its reading would wait for an hour, too"
     watch = StrandedWatch(SETTINGS, clock, lambda: 0.0)
     watch.look(ledger)
-    assert waits(street) == [("1.2.1", QUIET_SECONDS), ("1.2.2", QUIET_SECONDS)], "more images may come"
+    assert waits(street) == [("1.2.1", QUIET_SECONDS), ("1.2.2", QUIET_SECONDS)], (
+        "more images may come"
+    )
     street.read()
     clock.now += QUIET_SECONDS
     assert len(street.claim("assemble")) == 2
 
 
-def test_a_step_is_seen_while_the_server_runs_and_what_waits_rightly_goes_on(street: Street, ledger: Ledger, clock: Clock) -> None:
+def test_a_step_is_seen_while_the_server_runs_and_what_waits_rightly_goes_on(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
     clock.now, steady = time.time() + HOUR, Clock(0.0)
     watch = StrandedWatch(SETTINGS, clock, steady)
     watch.look(ledger)
@@ -55,17 +66,23 @@ def test_a_step_is_seen_while_the_server_runs_and_what_waits_rightly_goes_on(str
     assert waits(street) == [("1.2.1", QUIET_SECONDS)]
 
 
-def test_a_study_waits_as_long_as_the_settings_said_with_which_it_came(street: Street, ledger: Ledger, clock: Clock) -> None:
+def test_a_study_waits_as_long_as_the_settings_said_with_which_it_came(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
     """They may be those of another host, or those before a restart."""
     clock.now = time.time()
-    arrival = arrival_of("1.2.1.1", "1.2.1", (RELEASE,), maximum_wait_seconds=86400.0, received_at=clock.now)
+    arrival = arrival_of(
+        "1.2.1.1", "1.2.1", (RELEASE,), maximum_wait_seconds=86400.0, received_at=clock.now
+    )
     ledger.record([dataclasses.replace(arrival, quiet_seconds=2 * HOUR)])
     street.read()
     StrandedWatch(Settings(), clock, lambda: 0.0).look(ledger)
     assert waits(street) == [("1.2.1", 2 * HOUR)]
 
 
-def test_a_host_that_is_behind_its_database_frees_nothing(street: Street, ledger: Ledger, clock: Clock) -> None:
+def test_a_host_that_is_behind_its_database_frees_nothing(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
     """SQLite has no other clock: there the same host wrote it."""
     clock.now = time.time()
     street.receive("1.2.1", 1)
@@ -81,8 +98,13 @@ def test_a_beat_of_a_time_that_will_come_again_is_none(ledger: Ledger, clock: Cl
     assert ledger.silent(10) == [("before", 1)]
 
 
-def test_what_a_host_that_is_gone_held_in_the_later_time_is_free(street: Street, ledger: Ledger, clock: Clock) -> None:
-    """A container that is made anew has another host name: nobody knows the processes of the one before, or ends their leases."""
+def test_what_a_host_that_is_gone_held_in_the_later_time_is_free(
+    street: Street, ledger: Ledger, clock: Clock
+) -> None:
+    """A container that is made anew has another host name.
+
+    Nobody knows the processes of the one before, or ends their leases.
+    """
     clock.now = time.time() + HOUR
     street.receive("1.2.1", 1)
     (held,) = street.claim("analyse")

@@ -1,4 +1,7 @@
-"""Clocks of hosts that differ are said, by the supervisor and by `hilum check`; a ledger in SQLite has but one host."""
+"""Clocks of hosts that differ are said, by the supervisor and by `hilum check`.
+
+A ledger in SQLite has but one host.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,9 @@ from hilum.supervisor.clock_watch import ClockWatch
 
 
 @pytest.mark.parametrize("error_seconds", [130.0, 0.0, -130.0])
-def test_a_clock_that_differs_is_a_problem_and_one_that_agrees_is_none(ledger_url: str, tmp_path: Path, error_seconds: float) -> None:
+def test_a_clock_that_differs_is_a_problem_and_one_that_agrees_is_none(
+    ledger_url: str, tmp_path: Path, error_seconds: float
+) -> None:
     settings = Settings(site=Site(state_dir=tmp_path), ledger=LedgerSettings(url=ledger_url))
     checks = list(clock(settings, lambda: time.time() + error_seconds))
     if ledger_url.startswith("sqlite"):
@@ -26,7 +31,10 @@ def test_a_clock_that_differs_is_a_problem_and_one_that_agrees_is_none(ledger_ur
     (check,) = checks
     assert check.ok is (error_seconds == 0.0)
     if error_seconds:
-        assert check.detail == f"this host's clock is 130 s {'ahead of' if error_seconds > 0 else 'behind'} the ledger's"
+        assert (
+            check.detail
+            == f"this host's clock is 130 s {'ahead of' if error_seconds > 0 else 'behind'} the ledger's"
+        )
 
 
 def test_how_long_the_question_takes_is_no_difference(ledger_url: str) -> None:
@@ -36,8 +44,14 @@ def test_how_long_the_question_takes_is_no_difference(ledger_url: str) -> None:
     engine.dispose()
 
 
-def test_the_supervisor_says_it_once_and_once_that_it_is_over(ledger_url: str, capsys: pytest.CaptureFixture[str]) -> None:
-    wrong, right, watch = Ledger(ledger_url, lambda: time.time() - 30), Ledger(ledger_url), ClockWatch()
+def test_the_supervisor_says_it_once_and_once_that_it_is_over(
+    ledger_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong, right, watch = (
+        Ledger(ledger_url, lambda: time.time() - 30),
+        Ledger(ledger_url),
+        ClockWatch(),
+    )
     for ledger in (wrong, wrong, right, right):
         watch._next_look = 0.0
         watch.look(ledger)

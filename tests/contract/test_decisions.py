@@ -41,7 +41,9 @@ def conflicted(site: Site, **content: object) -> int:
     return int(site.rows(schema.conflict)[-1].id)
 
 
-def note(*uids: str, study: str = "1.2.3", reason: RemovalReason = RemovalReason.QUALITY) -> list[Rejection]:
+def note(
+    *uids: str, study: str = "1.2.3", reason: RemovalReason = RemovalReason.QUALITY
+) -> list[Rejection]:
     return [Rejection(uid, study, reason, "1.2.9", "PACS", holds_for_all=True) for uid in uids]
 
 
@@ -60,13 +62,25 @@ def test_kept_out_the_file_stays_in_quarantine_and_the_image_as_it_was(site: Sit
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
-def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone(site: Site, *, is_decided: bool) -> None:
+def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone(
+    site: Site, *, is_decided: bool
+) -> None:
     number = conflicted(site)
     if is_decided:
         site.decisions.keep(number)
     (before,) = site.rows(schema.conflict)
-    came = dataclasses.replace(describe(site.archive.locate(before.path)), path="ab/cd/again.dcm", size_bytes=7)
-    assert site.ledger.quarantined([dataclasses.replace(came, digest="other"), dataclasses.replace(came, sop_instance_uid="1.9")]) == []
+    came = dataclasses.replace(
+        describe(site.archive.locate(before.path)), path="ab/cd/again.dcm", size_bytes=7
+    )
+    assert (
+        site.ledger.quarantined(
+            [
+                dataclasses.replace(came, digest="other"),
+                dataclasses.replace(came, sop_instance_uid="1.9"),
+            ]
+        )
+        == []
+    )
     (found,) = site.ledger.quarantined([came, dataclasses.replace(came, path="ab/cd/later.dcm")])
     assert found == Quarantined(number, before.path, came)
     others = dataclasses.replace(found, path="another/by/now.dcm")
@@ -76,7 +90,10 @@ def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone
     assert [row._asdict() for row in site.rows(schema.conflict)] == [
         {**before._asdict(), "path": "quarantine/ab/cd/again.dcm", "size_bytes": 7}
     ]
-    arrivals = [Arrival(dataclasses.replace(came, path=path), Lane.LIVE, (), 10.0, 60.0) for path in (came.path, "ab/cd/later.dcm")]
+    arrivals = [
+        Arrival(dataclasses.replace(came, path=path), Lane.LIVE, (), 10.0, 60.0)
+        for path in (came.path, "ab/cd/later.dcm")
+    ]
     assert site.ledger.record(arrivals) == [RecordOutcome.CONFLICT, RecordOutcome.DUPLICATE]
     site.decisions.discard(number)
     assert site.ledger.quarantined([came]) == [], "it stays so"
@@ -104,13 +121,21 @@ def test_replaced_the_other_bytes_are_read_and_reported_and_the_former_kept(site
     assert found is not None
     assert (found["state"], found["is_settled"]) == ("replaced", True)
     (image,) = site.rows(schema.instance)
-    assert (image.id, image.header_revision, image.path) == (former.id, 2, found["path"].removeprefix("quarantine/"))
+    assert (image.id, image.header_revision, image.path) == (
+        former.id,
+        2,
+        found["path"].removeprefix("quarantine/"),
+    )
     assert image.digest == found["digest"]
     assert image.pixel_digest != former.pixel_digest
     assert (site.archive.root / image.path).is_file()
     assert site.content(image.path) == data_set(A, pixels=OTHER)
     counterpart = site.rows(schema.conflict)[-1]
-    assert (counterpart.state, counterpart.digest, counterpart.path) == ("kept", former.digest, f"quarantine/{former.path}")
+    assert (counterpart.state, counterpart.digest, counterpart.path) == (
+        "kept",
+        former.digest,
+        f"quarantine/{former.path}",
+    )
     assert site.content(counterpart.path) == data_set(A)
     assert site.files() == {image.path, counterpart.path}
     (reading,) = site.rows(schema.reading)
@@ -156,11 +181,17 @@ def test_what_was_not_sent_yet_never_will_be(site: Site) -> None:
     site.receive(A, pixels=OTHER)
     site.decisions.replace(1)
     site.walk()
-    assert [(row.state, row.reason) for row in site.rows(schema.delivery)] == [("cancelled", "superseded"), ("delivered", None)]
+    assert [(row.state, row.reason) for row in site.rows(schema.delivery)] == [
+        ("cancelled", "superseded"),
+        ("delivered", None),
+    ]
 
 
 def test_rules_that_are_taken_back_are_reported_again(site: Site) -> None:
-    """The PACS holds what the rules between decided: equal numbers under an earlier digest are still another report."""
+    """The PACS holds what the rules between decided.
+
+    Equal numbers under an earlier digest are still another report.
+    """
     first = site.release
     for release in (first, dataclasses.replace(first, aggregation="mean"), first, first):
         site.release = release
@@ -174,7 +205,11 @@ def test_rules_that_are_taken_back_are_reported_again(site: Site) -> None:
         site.report()
         site.deliver()
     results = site.rows(schema.result)
-    assert [(row.revision, row.is_current, row.supersedes_id) for row in results] == [(1, False, None), (2, False, 1), (3, True, 2)]
+    assert [(row.revision, row.is_current, row.supersedes_id) for row in results] == [
+        (1, False, None),
+        (2, False, 1),
+        (3, True, 2),
+    ]
     assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 3
     assert len({row.sop_instance_uid for row in site.rows(schema.document)}) == 3
 
@@ -184,7 +219,9 @@ def test_an_analyser_that_reads_the_former_bytes_is_fenced_out(site: Site) -> No
     site.receive(A, pixels=OTHER)
     (job,) = site.claim("analyse")
     site.decisions.replace(1)
-    assert site.ledger.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]) == [False]
+    assert site.ledger.advance(
+        "analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
+    ) == [False]
     assert [row.state for row in site.rows(schema.reading)] == ["due"]
 
 
@@ -203,7 +240,10 @@ def test_a_conflict_of_another_study_moves_the_image_there(site: Site) -> None:
     site.decisions.replace(number)
     assert site.rows(schema.instance)[0].study_instance_uid == "9.9"
     jobs = {job.result.study_instance_uid: job for job in site.walk()}
-    assert (jobs["1.2.3"].result.outcome, jobs["1.2.3"].result.reason) == (Outcome.NOT_ANALYSED, "rejected")
+    assert (jobs["1.2.3"].result.outcome, jobs["1.2.3"].result.reason) == (
+        Outcome.NOT_ANALYSED,
+        "rejected",
+    )
     assert jobs["9.9"].result.outcome is Outcome.ANALYSED
     assert [row.state for row in site.rows(schema.study)] == ["closed", "closed"]
 
@@ -238,7 +278,10 @@ def test_of_two_decisions_at_once_one_holds(site: Site) -> None:
             pass
         own.close()
 
-    threads = [threading.Thread(target=decide, args=(verb,)) for verb in ("replace", "discard", "replace", "discard")]
+    threads = [
+        threading.Thread(target=decide, args=(verb,))
+        for verb in ("replace", "discard", "replace", "discard")
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -247,11 +290,17 @@ def test_of_two_decisions_at_once_one_holds(site: Site) -> None:
     assert {"replace": "replaced", "discard": "discarded"}[outcomes[0]] == row.state
     assert len(set(outcomes)) == 1
     (image,) = site.rows(schema.instance)
-    assert site.content(image.path) == data_set(A, pixels=OTHER) if row.state == "replaced" else data_set(A)
+    assert (
+        site.content(image.path) == data_set(A, pixels=OTHER)
+        if row.state == "replaced"
+        else data_set(A)
+    )
 
 
 @pytest.mark.parametrize("boundary", BOUNDARIES)
-def test_after_kill_9_inside_a_replacement_no_byte_is_lost_and_the_next_settles_it(tmp_path: Path, boundary: str) -> None:
+def test_after_kill_9_inside_a_replacement_no_byte_is_lost_and_the_next_settles_it(
+    tmp_path: Path, boundary: str
+) -> None:
     url = migrated_sqlite(tmp_path)
     site = Site(tmp_path, url)
     number = conflicted(site)
@@ -273,7 +322,10 @@ def test_after_kill_9_inside_a_replacement_no_byte_is_lost_and_the_next_settles_
 
 
 def test_a_file_that_a_crash_left_unindexed_is_deleted_once_it_is_discarded(tmp_path: Path) -> None:
-    """The crash came between the conflict's row and the move to quarantine; then somebody decided; then the scan came."""
+    """The crash came between the conflict's row and the move to quarantine.
+
+    Then somebody decided; then the scan came.
+    """
     from hilum.receive.indexer import index
     from tests.support.listening import make_settings
 
@@ -300,33 +352,51 @@ def test_a_rejected_image_leaves_the_result_and_the_old_report_is_superseded(sit
     site.receive(B, pixels=OTHER)
     (first,) = site.walk()
     assert site.ledger.reject(note(B)) == 1
-    assert site.ledger.reject(note(B, reason=RemovalReason.PATIENT_SAFETY)) == 0, "the first word stands"
+    assert site.ledger.reject(note(B, reason=RemovalReason.PATIENT_SAFETY)) == 0, (
+        "the first word stands"
+    )
     image = site.rows(schema.instance)[1]
     assert (image.is_removed, image.removal_reason) == (True, "rejected_for_quality_reasons")
     (second,) = site.walk()
-    assert {item.sop_instance_uid: (item.is_used, item.reason) for item in second.result.source_images} == {
+    assert {
+        item.sop_instance_uid: (item.is_used, item.reason) for item in second.result.source_images
+    } == {
         A: (True, None),
         B: (False, "rejected"),
     }
     assert all(B not in finding.source_sop_instance_uids for finding in second.result.findings)
-    assert second.result.outcome is Outcome.ANALYSED, "a rejected image takes nothing away from the result"
+    assert second.result.outcome is Outcome.ANALYSED, (
+        "a rejected image takes nothing away from the result"
+    )
     assert second.result.source_digest != first.result.source_digest
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
 
 
 @pytest.mark.parametrize("is_corrected", [True, False])
-def test_images_of_two_patients_are_reported_once_one_is_corrected_or_rejected(site: Site, is_corrected: bool) -> None:
+def test_images_of_two_patients_are_reported_once_one_is_corrected_or_rejected(
+    site: Site, is_corrected: bool
+) -> None:
     site.receive(A)
     site.receive(B, pixels=OTHER, patient_id=b"P2")
     (first,) = site.walk()
-    assert (first.result.outcome, first.result.reason, first.result.findings) == (Outcome.NOT_ANALYSED, "patient_conflict", ())
+    assert (first.result.outcome, first.result.reason, first.result.findings) == (
+        Outcome.NOT_ANALYSED,
+        "patient_conflict",
+        (),
+    )
     if is_corrected:
         assert site.receive(B, pixels=OTHER) is RecordOutcome.HEADER_REVISION
     else:
         assert site.ledger.reject(note(B)) == 1
     (second,) = site.walk()
-    assert (second.result.outcome, second.result.reason, second.result.revision) == (Outcome.ANALYSED, None, 2)
-    assert {uid for finding in second.result.findings for uid in finding.source_sop_instance_uids} == ({A, B} if is_corrected else {A})
+    assert (second.result.outcome, second.result.reason, second.result.revision) == (
+        Outcome.ANALYSED,
+        None,
+        2,
+    )
+    assert {
+        uid for finding in second.result.findings for uid in finding.source_sop_instance_uids
+    } == ({A, B} if is_corrected else {A})
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
     assert [row.is_current for row in site.rows(schema.result)] == [False, True]
     assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 2
@@ -348,18 +418,26 @@ def test_a_report_is_taken_back_when_an_image_of_somebody_else_comes(site: Site)
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
     site.ledger.reject(note(B))
     (third,) = site.walk()
-    assert [finding.score for finding in third.result.findings] == [finding.score for finding in first.result.findings]
-    assert len({job.result.identifiers["sr"] for job in (first, second, third)}) == 3, "one UID, one content"
+    assert [finding.score for finding in third.result.findings] == [
+        finding.score for finding in first.result.findings
+    ]
+    assert len({job.result.identifiers["sr"] for job in (first, second, third)}) == 3, (
+        "one UID, one content"
+    )
 
 
-def test_a_note_about_more_images_than_a_transaction_takes(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_note_about_more_images_than_a_transaction_takes(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(ledger, "_REJECTED_AT_ONCE", 2)
     site.receive(A)
     site.receive(B, pixels=OTHER)
     unknown = [f"1.2.99.{number}" for number in range(3)]
     assert site.ledger.reject(note(*unknown[:2], B, unknown[2], A)) == 2
     assert [row.is_removed for row in site.rows(schema.instance)] == [True, True]
-    assert sorted(row.sop_instance_uid for row in site.rows(schema.rejection)) == sorted([A, B, *unknown])
+    assert sorted(row.sop_instance_uid for row in site.rows(schema.rejection)) == sorted(
+        [A, B, *unknown]
+    )
     assert site.ledger.reject([]) == 0
 
 
@@ -370,13 +448,25 @@ def test_nothing_left_is_not_analysed_because_rejected(site: Site) -> None:
     site.report()
     site.ledger.reject(note(A))
     (job,) = site.walk()
-    assert (job.result.outcome, job.result.reason, job.result.findings) == (Outcome.NOT_ANALYSED, "rejected", ())
-    assert [item.sop_instance_uid for item in job.instances] == [A], "the JSON document still names patient and order"
-    assert next((row.state, row.reason) for row in site.rows(schema.delivery)) == ("cancelled", "superseded")
+    assert (job.result.outcome, job.result.reason, job.result.findings) == (
+        Outcome.NOT_ANALYSED,
+        "rejected",
+        (),
+    )
+    assert [item.sop_instance_uid for item in job.instances] == [A], (
+        "the JSON document still names patient and order"
+    )
+    assert next((row.state, row.reason) for row in site.rows(schema.delivery)) == (
+        "cancelled",
+        "superseded",
+    )
 
 
 def test_the_images_of_an_earlier_result_give_a_new_one_all_the_same(site: Site) -> None:
-    """First {A}, then {A, B}, then B is rejected: the sources are those of the first result, which must not be current again."""
+    """First {A}, then {A, B}, then B is rejected.
+
+    The sources are those of the first result, which must not be current again.
+    """
     site.receive(A)
     site.walk()
     site.receive(B, pixels=OTHER)
@@ -391,8 +481,17 @@ def test_the_images_of_an_earlier_result_give_a_new_one_all_the_same(site: Site)
 def test_a_note_that_is_faster_than_its_image(site: Site) -> None:
     assert site.ledger.reject(note(A)) == 0
     assert site.receive(A) is RecordOutcome.NEW
-    (image,), (reading,), (study,) = site.rows(schema.instance), site.rows(schema.reading), site.rows(schema.study)
-    assert (image.is_removed, reading.state, reading.reason, study.open_readings) == (True, "not_analysed", "rejected", 0)
+    (image,), (reading,), (study,) = (
+        site.rows(schema.instance),
+        site.rows(schema.reading),
+        site.rows(schema.study),
+    )
+    assert (image.is_removed, reading.state, reading.reason, study.open_readings) == (
+        True,
+        "not_analysed",
+        "rejected",
+        0,
+    )
     (job,) = site.walk()
     assert job.result.reason == "rejected"
 
@@ -409,8 +508,12 @@ def test_what_is_being_read_or_waits_ends_as_rejected(site: Site) -> None:
     site.receive(B, pixels=OTHER)
     (first, _) = site.claim("analyse")
     assert site.ledger.reject(note(A, B)) == 2
-    assert site.ledger.advance("analyse", [(first.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]) == [False]
-    assert [(row.state, row.reason) for row in site.rows(schema.reading)] == [("not_analysed", "rejected")] * 2
+    assert site.ledger.advance(
+        "analyse", [(first.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
+    ) == [False]
+    assert [(row.state, row.reason) for row in site.rows(schema.reading)] == [
+        ("not_analysed", "rejected")
+    ] * 2
     assert site.rows(schema.study)[0].open_readings == 0
 
 
@@ -429,7 +532,9 @@ def test_a_study_that_is_being_assembled_is_assembled_again(site: Site) -> None:
     (job,) = site.claim("assemble")
     assert isinstance(job, StudyJob)
     site.ledger.reject(note(A))
-    assert site.ledger.advance("assemble", [(job.lease, Advance(ReadingState.NOT_ANALYSED))]) == [False]
+    assert site.ledger.advance("assemble", [(job.lease, Advance(ReadingState.NOT_ANALYSED))]) == [
+        False
+    ]
     (reported,) = site.walk()
     assert reported.result.reason == "rejected"
 
@@ -453,7 +558,10 @@ def test_a_result_of_a_release_that_is_gone_is_withdrawn_too(site: Site) -> None
     site.ledger.requeue("assemble")
     site.ledger.reject(note(A))
     (job,) = site.walk()
-    assert (job.result.outcome, job.result.reason) == (Outcome.NOT_ANALYSED, "release_not_available")
+    assert (job.result.outcome, job.result.reason) == (
+        Outcome.NOT_ANALYSED,
+        "release_not_available",
+    )
 
 
 def test_a_person_rejects_by_uid(site: Site) -> None:
@@ -461,7 +569,11 @@ def test_a_person_rejects_by_uid(site: Site) -> None:
     site.walk()
     for _ in range(2):
         found = site.decisions.reject(A)
-        assert found == {"sop_instance_uid": A, "study_instance_uid": "1.2.3", "removal_reason": "rejected_by_hand"}
+        assert found == {
+            "sop_instance_uid": A,
+            "study_instance_uid": "1.2.3",
+            "removal_reason": "rejected_by_hand",
+        }
     assert site.decisions.reject("9.9.9") is None
     assert [job.result.reason for job in site.walk()] == ["rejected"]
     assert site.receive(A) is RecordOutcome.DUPLICATE, "sent once more, it stays rejected"
@@ -480,19 +592,26 @@ def test_a_rejected_image_may_be_in_conflict_and_stays_rejected(site: Site) -> N
 
 
 def word_of(sender: str, *uids: str, holds_for_all: bool = False) -> list[Rejection]:
-    return [dataclasses.replace(item, calling_ae_title=sender, holds_for_all=holds_for_all) for item in note(*uids)]
+    return [
+        dataclasses.replace(item, calling_ae_title=sender, holds_for_all=holds_for_all)
+        for item in note(*uids)
+    ]
 
 
 def test_a_note_of_somebody_else_has_no_effect_and_is_counted(site: Site) -> None:
     site.receive(A)
     site.walk()
     assert site.ledger.reject(word_of("ANYBODY", A)) == 0
-    assert site.ledger.count_of_others(word_of("ANYBODY", A, "9.9.9")) == 1, "what has not come yet may be its own"
+    assert site.ledger.count_of_others(word_of("ANYBODY", A, "9.9.9")) == 1, (
+        "what has not come yet may be its own"
+    )
     assert not site.rows(schema.instance)[0].is_removed
     assert site.walk() == [], "the report stands"
 
 
-def test_the_sender_of_an_image_rejects_it_and_so_does_one_that_the_settings_name(site: Site) -> None:
+def test_the_sender_of_an_image_rejects_it_and_so_does_one_that_the_settings_name(
+    site: Site,
+) -> None:
     site.receive(A)
     site.receive(B, pixels=OTHER)
     assert site.ledger.reject(word_of("MODALITY", A)) == 1
@@ -518,17 +637,27 @@ def test_a_note_that_is_sent_again_holds_for_all_once_the_settings_say_so(site: 
     assert len(site.rows(schema.rejection)) == 1
 
 
-@pytest.mark.parametrize(("sender", "may_correct"), [("ANYBODY", None), ("ANYBODY", False), ("MODALITY", False)])
-def test_another_header_of_one_that_may_not_correct_waits_for_a_person(site: Site, sender: str, may_correct: bool | None) -> None:
+@pytest.mark.parametrize(
+    ("sender", "may_correct"), [("ANYBODY", None), ("ANYBODY", False), ("MODALITY", False)]
+)
+def test_another_header_of_one_that_may_not_correct_waits_for_a_person(
+    site: Site, sender: str, may_correct: bool | None
+) -> None:
     site.receive(A)
     site.walk()
     before = site.rows(schema.instance)
-    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED") is RecordOutcome.HEADER_CONFLICT
+    assert (
+        site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED")
+        is RecordOutcome.HEADER_CONFLICT
+    )
     assert site.rows(schema.instance) == before
     assert site.walk() == [], "no second report"
     (held,) = site.rows(schema.conflict)
     assert (held.state, held.kind, held.calling_ae_title) == ("held", "header", sender)
-    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED") is RecordOutcome.DUPLICATE
+    assert (
+        site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED")
+        is RecordOutcome.DUPLICATE
+    )
     assert site.files() == {before[0].path, held.path}
 
 
@@ -538,21 +667,30 @@ def test_a_correction_of_the_own_sender_or_a_named_one_counts_and_the_image_stay
 ) -> None:
     site.receive(A)
     site.walk()
-    assert site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"MERGED") is RecordOutcome.HEADER_REVISION
+    assert (
+        site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"MERGED")
+        is RecordOutcome.HEADER_REVISION
+    )
     (image,) = site.rows(schema.instance)
     assert (image.header_revision, image.calling_ae_title) == (2, "MODALITY")
     assert [job.result.revision for job in site.walk()] == [2]
     assert site.ledger.reject(word_of("MODALITY", A)) == 1
 
 
-def test_a_person_takes_the_header_of_a_conflict_and_its_first_sender_cannot_take_that_back(site: Site) -> None:
+def test_a_person_takes_the_header_of_a_conflict_and_its_first_sender_cannot_take_that_back(
+    site: Site,
+) -> None:
     site.receive(A)
     site.walk()
     site.receive(A, sender="PACS", patient_id=b"MERGED")
     (held,) = site.rows(schema.conflict)
     site.decisions.replace(held.id)
     (image,) = site.rows(schema.instance)
-    assert (image.digest, image.header_revision, image.calling_ae_title) == (held.digest, 2, "MODALITY")
+    assert (image.digest, image.header_revision, image.calling_ae_title) == (
+        held.digest,
+        2,
+        "MODALITY",
+    )
     assert site.content(image.path) == data_set(A, patient_id=b"MERGED")
     assert [job.result.revision for job in site.walk()] == [2]
     assert site.receive(A) is RecordOutcome.DUPLICATE, "a person has decided"
@@ -567,10 +705,15 @@ def test_a_header_that_was_in_use_once_is_no_conflict(site: Site) -> None:
     assert site.rows(schema.conflict) == []
 
 
-def test_a_header_that_waits_for_a_person_counts_once_one_sends_it_that_may_correct(site: Site) -> None:
+def test_a_header_that_waits_for_a_person_counts_once_one_sends_it_that_may_correct(
+    site: Site,
+) -> None:
     site.receive(A)
     site.receive(A, sender="PACS", patient_id=b"MERGED")
-    assert site.receive(A, sender="PACS", may_correct=True, patient_id=b"MERGED") is RecordOutcome.HEADER_REVISION
+    assert (
+        site.receive(A, sender="PACS", may_correct=True, patient_id=b"MERGED")
+        is RecordOutcome.HEADER_REVISION
+    )
     site.decisions.settle()
     (image,) = site.rows(schema.instance)
     assert site.content(image.path) == data_set(A, patient_id=b"MERGED")

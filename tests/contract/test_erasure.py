@@ -1,4 +1,7 @@
-"""Erasure of patients and studies, on SQLite and on a real PostgreSQL: no byte stays, others stay as they are, a crash is finished."""
+"""Erasure of patients and studies, on SQLite and on a real PostgreSQL.
+
+No byte stays, others stay as they are, a crash is finished.
+"""
 
 from __future__ import annotations
 
@@ -53,13 +56,24 @@ MARKS = [NAME.encode(), PATIENT.encode(), b"1.2.3.1", b"Zwingli"]
 def settings(ledger_url: str, tmp_path: Path) -> Settings:
     (tmp_path / "archive" / "locks").mkdir(parents=True)
     defaults = {name: field.get_default() for name, field in Settings.model_fields.items()}
-    return Settings.model_construct(**{**defaults, "site": Site(state_dir=tmp_path), "ledger": LedgerSettings(url=ledger_url)})
+    return Settings.model_construct(
+        **{**defaults, "site": Site(state_dir=tmp_path), "ledger": LedgerSettings(url=ledger_url)}
+    )
 
 
-def header_of(patient_id: str, syntax: str = ExplicitVRLittleEndian, charset: str = "ISO_IR 100", issuer: str = "") -> bytes:
+def header_of(
+    patient_id: str,
+    syntax: str = ExplicitVRLittleEndian,
+    charset: str = "ISO_IR 100",
+    issuer: str = "",
+) -> bytes:
     found = Dataset()
     found.SpecificCharacterSet = charset
-    found.PatientName, found.PatientID, found.PatientBirthDate = NAME if patient_id == PATIENT else "Roe^Jan", patient_id, "19500101"
+    found.PatientName, found.PatientID, found.PatientBirthDate = (
+        NAME if patient_id == PATIENT else "Roe^Jan",
+        patient_id,
+        "19500101",
+    )
     if issuer:
         found.IssuerOfPatientID = issuer
     found.ImageComments = "x" * 5000
@@ -69,17 +83,31 @@ def header_of(patient_id: str, syntax: str = ExplicitVRLittleEndian, charset: st
     return bytes(stream.getvalue())
 
 
-def receive(street: Street, archive: Archive, study: str, number: int, patient_id: str = PATIENT, **changes: object) -> None:
+def receive(
+    street: Street,
+    archive: Archive,
+    study: str,
+    number: int,
+    patient_id: str = PATIENT,
+    **changes: object,
+) -> None:
     arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
     fields = {"header": header_of(patient_id), "path": f"st/ud/{study}.{number}.dcm", **changes}
     file = archive.root / str(fields["path"])
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(stored(fields["header"]))
-    street.ledger.record([dataclasses.replace(arrival, instance=dataclasses.replace(arrival.instance, **fields))])
+    street.ledger.record(
+        [dataclasses.replace(arrival, instance=dataclasses.replace(arrival.instance, **fields))]
+    )
 
 
 def stored(header: bytes) -> bytes:
-    return file_meta.encode(FileMeta("1.2.840.10008.5.1.4.1.1.1", "1.5.1", ExplicitVRLittleEndian, "CR1", "HILUM")) + header
+    return (
+        file_meta.encode(
+            FileMeta("1.2.840.10008.5.1.4.1.1.1", "1.5.1", ExplicitVRLittleEndian, "CR1", "HILUM")
+        )
+        + header
+    )
 
 
 def walk_on(street: Street) -> None:
@@ -90,7 +118,13 @@ def walk_on(street: Street) -> None:
 
 
 def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
-    return [f"{file.name}: {mark!r}" for file in folder.rglob("*") if file.is_file() for mark in marks if mark in file.read_bytes()]
+    return [
+        f"{file.name}: {mark!r}"
+        for file in folder.rglob("*")
+        if file.is_file()
+        for mark in marks
+        if mark in file.read_bytes()
+    ]
 
 
 def former_headers(street: Street) -> list[object]:
@@ -114,16 +148,31 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
     assert found_in(tmp_path)
     assert len(former_headers(street)) == 1
     report = erase(settings, Patient(PATIENT))
-    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (2, 3, 4, {"pacs": 2})
-    assert (report.files_left, report.arriving, report.is_rewritten, report.is_complete) == (0, 0, True, True)
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (
+        2,
+        3,
+        4,
+        {"pacs": 2},
+    )
+    assert (report.files_left, report.arriving, report.is_rewritten, report.is_complete) == (
+        0,
+        0,
+        True,
+        True,
+    )
     assert found_in(tmp_path) == []
     assert former_headers(street) == []
-    assert [file.name for file in archive.root.rglob("*.dcm") if not file.name.startswith("1.9.")] == []
+    assert [
+        file.name for file in archive.root.rglob("*.dcm") if not file.name.startswith("1.9.")
+    ] == []
     views = LedgerViews(ledger_url)
     studies, _ = views.list_studies(StudyFilter(), limit=100)
     erased = [item for item in studies if item["state"] == "erased"]
     assert (len(studies), len(erased)) == (32, 2)
-    assert all(item["study_instance_uid"].startswith("2.25.") and len(item["study_instance_uid"]) <= 64 for item in erased)
+    assert all(
+        item["study_instance_uid"].startswith("2.25.") and len(item["study_instance_uid"]) <= 64
+        for item in erased
+    )
     kept = views.study("1.9.0")
     assert kept is not None
     assert kept["results"][0]["findings"]
@@ -144,31 +193,46 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
         assert retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
         retention.remove_files()
     headers = [row.header for row in street.rows(schema.instance)]
-    assert [read_patient(header, ExplicitVRLittleEndian) for header in headers] == [Patient(PATIENT, "CITY"), Patient(OTHER, "")]
+    assert [read_patient(header, ExplicitVRLittleEndian) for header in headers] == [
+        Patient(PATIENT, "CITY"),
+        Patient(OTHER, ""),
+    ]
     assert all(NAME.encode() in header or b"Roe^Jan" in header for header in headers)
     assert not any(b"xxx" in header for header in headers), "Image Comments are in nobody's name"
     receive(street, archive, "1.2.4", 1, OTHER, path="st/ud/again.dcm")
-    assert [b"xxx" in row.header for row in street.rows(schema.instance)] == [False, True], "what comes again is whole again"
+    assert [b"xxx" in row.header for row in street.rows(schema.instance)] == [False, True], (
+        "what comes again is whole again"
+    )
     report = erase(settings, Patient(PATIENT, "CITY"))
     assert (report.studies, report.images, report.is_complete) == (1, 1, True)
 
 
-def test_headers_that_an_earlier_version_has_written_are_shortened_once(settings: Settings, street: Street, ledger_url: str) -> None:
+def test_headers_that_an_earlier_version_has_written_are_shortened_once(
+    settings: Settings, street: Street, ledger_url: str
+) -> None:
     archive = Archive(settings.archive_dir)
     overlay = element(0x60003000, b"OW", bytes(1 << 20))
     for number in range(3):
         receive(street, archive, "1.2.3", number, header=header_of(PATIENT) + overlay)
     walk_on(street)
     with closing(Retention(ledger_url, archive, street.clock)) as retention:
-        with street.ledger._engine.begin() as connection:  # an image of which that version had removed the pixels
-            connection.execute(update(schema.instance).where(schema.instance.c.id == 1).values(pixels_removed_at=1.0))
+        with (
+            street.ledger._engine.begin() as connection
+        ):  # an image of which that version had removed the pixels
+            connection.execute(
+                update(schema.instance)
+                .where(schema.instance.c.id == 1)
+                .values(pixels_removed_at=1.0)
+            )
         assert (retention.shorten_headers(), retention.shorten_headers()) == (3, 0)
         first, *others = [row.header for row in street.rows(schema.instance)]
         assert others == [header_of(PATIENT)] * 2
         assert read_patient(first, ExplicitVRLittleEndian) == Patient(PATIENT, "")
         assert b"xxx" not in first
         receive(street, archive, "1.2.3", 9, header=header_of(PATIENT) + overlay)
-        assert (retention.shorten_headers(), retention.shorten_headers()) == (1, 0), "what came since is looked at, once"
+        assert (retention.shorten_headers(), retention.shorten_headers()) == (1, 0), (
+            "what came since is looked at, once"
+        )
 
 
 def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: str) -> None:
@@ -177,15 +241,25 @@ def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: 
     walk_on(street)
     erase(settings, Patient(PATIENT), has_to_rewrite=False)
     (image,), (reading,), (result,), (study,) = (
-        street.rows(table) for table in (schema.instance, schema.reading, schema.result, schema.study)
+        street.rows(table)
+        for table in (schema.instance, schema.reading, schema.result, schema.study)
     )
     assert (image.header, image.digest, image.pixel_digest, image.is_removed) == (b"", "", "", True)
     assert image.pixels_removed_at is not None
     assert (reading.state, reading.logits, reading.view) == ("erased", None, None)
-    assert (result.state, result.content["findings"], result.content["source_images"], result.identifiers) == ("erased", [], [], {})
+    assert (
+        result.state,
+        result.content["findings"],
+        result.content["source_images"],
+        result.identifiers,
+    ) == ("erased", [], [], {})
     assert (study.state, study.reason, study.open_readings) == ("erased", "erased", 0)
-    assert {image.study_instance_uid, reading.study_instance_uid, result.study_instance_uid} == {study.study_instance_uid}
-    assert [(row.content, row.sop_instance_uid) for row in street.rows(schema.document)] == [(b"", None)] * 2
+    assert {image.study_instance_uid, reading.study_instance_uid, result.study_instance_uid} == {
+        study.study_instance_uid
+    }
+    assert [(row.content, row.sop_instance_uid) for row in street.rows(schema.document)] == [
+        (b"", None)
+    ] * 2
     assert [row.state for row in street.rows(schema.delivery)] == ["delivered"]
     views = LedgerViews(ledger_url)
     assert views.document(1) is None
@@ -194,7 +268,9 @@ def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: 
 
 
 @pytest.mark.parametrize("stage", ["analyse", "assemble", "report", "deliver"])
-def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(stage: str, settings: Settings, street: Street) -> None:
+def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(
+    stage: str, settings: Settings, street: Street
+) -> None:
     receive(street, Archive(settings.archive_dir), "1.2.3", 1)
     steps = {"analyse": [], "assemble": [street.read], "report": [street.read, street.assemble]}
     for step in steps.get(stage, [street.read, street.assemble, street.report]):
@@ -202,7 +278,9 @@ def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(stage: st
     street.clock.now += 20
     (job,) = street.claim(stage)
     erase(settings, Patient(PATIENT), has_to_rewrite=False)
-    state = {"analyse": ReadingState.ANALYSED, "deliver": DeliveryState.DELIVERED}.get(stage, "closed")
+    state = {"analyse": ReadingState.ANALYSED, "deliver": DeliveryState.DELIVERED}.get(
+        stage, "closed"
+    )
     assert street.ledger.advance(stage, [(job.lease, Advance(state, {}))]) == [False]
     assert street.ledger.end_leases("worker-1", is_clean=False) == 0
     street.clock.now += 1000
@@ -212,7 +290,9 @@ def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(stage: st
     assert [row.state for row in street.rows(schema.delivery)] in ([], ["cancelled"])
 
 
-def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(settings: Settings, street: Street) -> None:
+def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(
+    settings: Settings, street: Street
+) -> None:
     archive = Archive(settings.archive_dir)
     for _ in range(2):
         receive(street, archive, "1.2.3", 1)
@@ -232,19 +312,46 @@ def header_in(study: str, patient_id: str = PATIENT, syntax: str = ExplicitVRLit
     return bytes(stream.getvalue())
 
 
-def test_one_study_is_erased_and_the_patients_others_stay(settings: Settings, street: Street, tmp_path: Path) -> None:
+def test_one_study_is_erased_and_the_patients_others_stay(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     for study, number in (("1.2.3", 1), ("1.2.3", 2), ("1.9.4", 1)):
-        receive(street, archive, study, number, header=header_in(study), path=f"st/ud/{study}.{number}.dcm")
+        receive(
+            street,
+            archive,
+            study,
+            number,
+            header=header_in(study),
+            path=f"st/ud/{study}.{number}.dcm",
+        )
     walk_on(street)
-    receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), digest="new", path="st/ud/merged.dcm")  # the earlier file waits an hour
+    receive(
+        street,
+        archive,
+        "1.2.3",
+        1,
+        header=header_in("1.2.3"),
+        digest="new",
+        path="st/ud/merged.dcm",
+    )  # the earlier file waits an hour
     street.ledger.reject([Rejection("1.2.3.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.8", "CR1")])
     kept = (archive.root / "st/ud/1.9.4.1.dcm").read_bytes()
     counted = erase(settings, OneStudy("1.2.3"), is_dry_run=True)
-    assert (counted.studies, counted.images, counted.documents, dict(counted.delivered)) == (1, 2, 2, {"pacs": 1})
+    assert (counted.studies, counted.images, counted.documents, dict(counted.delivered)) == (
+        1,
+        2,
+        2,
+        {"pacs": 1},
+    )
     assert found_in(tmp_path, [b"1.2.3"]), "a dry run changes nothing"
     report = erase(settings, OneStudy("1.2.3"))
-    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (1, 2, 2, {"pacs": 1})
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (
+        1,
+        2,
+        2,
+        {"pacs": 1},
+    )
     assert (report.files_left, report.is_rewritten, report.is_complete) == (0, True, True)
     assert found_in(tmp_path, [b"1.2.3"]) == []
     assert (archive.root / "st/ud/1.9.4.1.dcm").read_bytes() == kept
@@ -253,14 +360,22 @@ def test_one_study_is_erased_and_the_patients_others_stay(settings: Settings, st
     assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 1
 
 
-def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(settings: Settings, street: Street, tmp_path: Path) -> None:
+def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), path="st/ud/first.dcm")
-    theirs = {"header": header_in("1.9.9", OTHER), "pixel_digest": "other", "digest": "other", "path": "st/ud/other.dcm"}
+    theirs = {
+        "header": header_in("1.9.9", OTHER),
+        "pixel_digest": "other",
+        "digest": "other",
+        "path": "st/ud/other.dcm",
+    }
     receive(street, archive, "1.2.3", 1, **theirs, study_instance_uid="1.9.9")
     (held,) = street.rows(schema.conflict)
     moved = dataclasses.replace(
-        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**theirs, "sop_instance_uid": "1.2.3.1"}
+        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
+        **{**theirs, "sop_instance_uid": "1.2.3.1"},
     )
     with street.ledger._engine.begin() as connection:
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
@@ -268,13 +383,23 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
     assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
     assert erase(settings, Patient("nobody"), is_dry_run=True).studies == 0
     report = erase(settings, OneStudy("1.2.3"))
-    assert (report.studies, report.images, report.documents, report.quarantined, report.is_complete) == (1, 0, 0, 1, True)
-    assert [file.name for file in archive.root.rglob("*.dcm")] == ["other.dcm"], "it is another study's"
+    assert (
+        report.studies,
+        report.images,
+        report.documents,
+        report.quarantined,
+        report.is_complete,
+    ) == (1, 0, 0, 1, True)
+    assert [file.name for file in archive.root.rglob("*.dcm")] == ["other.dcm"], (
+        "it is another study's"
+    )
     assert sorted(row.state for row in street.rows(schema.study)) == ["due", "erased"]
     assert "1.2.3" not in [row.study_instance_uid for row in street.rows(schema.study)]
 
 
-def test_a_crash_in_the_middle_of_one_study_is_finished_by_the_next(settings: Settings, street: Street, tmp_path: Path) -> None:
+def test_a_crash_in_the_middle_of_one_study_is_finished_by_the_next(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     receive(street, archive, "1.2.3", 1, header=header_in("1.2.3"), path="st/ud/1.dcm")
     with closing(Erasure(settings.ledger_url, archive)) as crashed:
@@ -286,7 +411,9 @@ def test_a_crash_in_the_middle_of_one_study_is_finished_by_the_next(settings: Se
     assert found_in(tmp_path, [b"1.2.3"]) == []
 
 
-def test_a_study_of_which_only_a_rejection_came_is_forgotten_and_a_tombstone_is_none(settings: Settings, street: Street) -> None:
+def test_a_study_of_which_only_a_rejection_came_is_forgotten_and_a_tombstone_is_none(
+    settings: Settings, street: Street
+) -> None:
     street.ledger.reject([Rejection("1.2.3.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.8", "CR1")])
     assert erase(settings, OneStudy("1.2.3"), has_to_rewrite=False).studies == 0
     assert street.rows(schema.rejection) == []
@@ -298,7 +425,9 @@ def test_a_study_of_which_only_a_rejection_came_is_forgotten_and_a_tombstone_is_
     assert street.rows(schema.study) == [before]
 
 
-def test_a_file_of_the_study_that_arrives_just_now_is_said(settings: Settings, street: Street) -> None:
+def test_a_file_of_the_study_that_arrives_just_now_is_said(
+    settings: Settings, street: Street
+) -> None:
     archive = Archive(settings.archive_dir, "listener")
     with archive.begin() as incoming:
         incoming.write(stored(header_in("1.2.3")))
@@ -309,7 +438,9 @@ def test_a_file_of_the_study_that_arrives_just_now_is_said(settings: Settings, s
     assert erase(settings, OneStudy("1.2"), is_dry_run=True).arriving == 0
 
 
-def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, street: Street, tmp_path: Path) -> None:
+def test_a_crash_in_the_middle_is_finished_by_the_next(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     for study in ("1.2.3", "1.2.4"):
         receive(street, archive, study, 1)
@@ -325,7 +456,14 @@ def test_a_crash_in_the_middle_is_finished_by_the_next(settings: Settings, stree
 
 
 def test_who_may_have_a_document_is_named(settings: Settings, street: Street) -> None:
-    street.destinations = ("delivered", "on_the_wire", "unanswered", "dead", "refused_class", "not_yet")
+    street.destinations = (
+        "delivered",
+        "on_the_wire",
+        "unanswered",
+        "dead",
+        "refused_class",
+        "not_yet",
+    )
     receive(street, Archive(settings.archive_dir), "1.2.3", 1)
     street.read()
     street.assemble()
@@ -343,20 +481,33 @@ def test_who_may_have_a_document_is_named(settings: Settings, street: Street) ->
             street.ledger.retry("deliver", job.lease, "no answer", 60.0)
     for is_dry_run in (True, False):
         report = erase(settings, Patient(PATIENT), is_dry_run=is_dry_run)
-        assert (report.delivered, report.tried) == ({"delivered": 1}, {"on_the_wire": 1, "unanswered": 1, "dead": 1})
-        assert "1 documents may have reached on_the_wire: look for them there" in report.said(is_dry_run=is_dry_run)
+        assert (report.delivered, report.tried) == (
+            {"delivered": 1},
+            {"on_the_wire": 1, "unanswered": 1, "dead": 1},
+        )
+        assert "1 documents may have reached on_the_wire: look for them there" in report.said(
+            is_dry_run=is_dry_run
+        )
 
 
-def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(settings: Settings, street: Street) -> None:
+def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(
+    settings: Settings, street: Street
+) -> None:
     receive(street, Archive(settings.archive_dir), "1.2.3", 1)
     walk_on(street)
     (own,) = (row.sop_instance_uid for row in street.rows(schema.document) if row.kind == "sr")
-    asked = tuple(SopReference("1.2.840.10008.5.1.4.1.1.1.1", uid) for uid in ("1.2.3.1", own, "1.7.7.7"))
-    job = street.ledger.request_commitment(CommitmentRequest("1.9", asked, "CR1", "HILUM"), Holder("listener-1", 60.0))
+    asked = tuple(
+        SopReference("1.2.840.10008.5.1.4.1.1.1.1", uid) for uid in ("1.2.3.1", own, "1.7.7.7")
+    )
+    job = street.ledger.request_commitment(
+        CommitmentRequest("1.9", asked, "CR1", "HILUM"), Holder("listener-1", 60.0)
+    )
     assert job is not None
     erase(settings, Patient(PATIENT), has_to_rewrite=False)
     verdict = CommitmentVerdict((), tuple((item, 0x0112) for item in asked))
-    street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, reported(verdict)))])
+    street.ledger.advance(
+        "commit", [(job.lease, Advance(CommitmentState.REPORTED, reported(verdict)))]
+    )
     (row,) = street.rows(schema.commitment)
     (image,) = street.rows(schema.instance)
     assert row.failures[0] == [image.sop_instance_uid, 0x0112]
@@ -370,7 +521,11 @@ def report_of(patient_id: str) -> bytes:
 
 def name_in_reports(street: Street, study: str, patient_id: str, issuer: str = "") -> None:
     """The reports of a study name this patient, as those do that are built from a header of his."""
-    of_study = select(schema.document.c.id).join(schema.result).where(schema.result.c.study_instance_uid == study)
+    of_study = (
+        select(schema.document.c.id)
+        .join(schema.result)
+        .where(schema.result.c.study_instance_uid == study)
+    )
     named = {"study": {"patient_id": patient_id, "issuer_of_patient_id": issuer or None}}
     contents = {"sr": report_of(patient_id), "json": json.dumps(named, ensure_ascii=False).encode()}
     with street.ledger._engine.begin() as connection:
@@ -386,10 +541,18 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
     receive(street, archive, "1.2.3", 1)
     walk_on(street)
     name_in_reports(street, "1.2.3", PATIENT)
-    other = {"header": header_of(OTHER), "pixel_digest": "other", "digest": "other", "path": "st/ud/other.dcm"}
+    other = {
+        "header": header_of(OTHER),
+        "pixel_digest": "other",
+        "digest": "other",
+        "path": "st/ud/other.dcm",
+    }
     receive(street, archive, "1.2.3", 1, **other, study_instance_uid="1.9.9")
     (held,) = street.rows(schema.conflict)
-    moved = dataclasses.replace(street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance, **{**other, "sop_instance_uid": "1.2.3.1"})
+    moved = dataclasses.replace(
+        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
+        **{**other, "sop_instance_uid": "1.2.3.1"},
+    )
     with street.ledger._engine.begin() as connection:
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     former, replaced = "st/ud/1.2.3.1.dcm", "st/ud/other.dcm"
@@ -398,7 +561,12 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
     counted = erase(settings, Patient(PATIENT), is_dry_run=True)
     assert (counted.studies, counted.images, counted.documents) == (1, 0, 2)
     report = erase(settings, Patient(PATIENT))
-    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (1, 0, 2, {"pacs": 1})
+    assert (report.studies, report.images, report.documents, dict(report.delivered)) == (
+        1,
+        0,
+        2,
+        {"pacs": 1},
+    )
     assert (report.quarantined, report.is_complete) == (1, True)
     assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
     assert (archive.root / replaced).exists(), "it is another patient's"
@@ -426,7 +594,11 @@ def test_reports_by_an_earlier_header_go_and_the_images_stay_whose_they_are(
     assert (counted.studies, counted.images, counted.documents) == (0, 0, 2)
     assert (archive.root / "st/ud/1.2.3.1.dcm").exists(), "the earlier header, for an hour"
     report = erase(settings, Patient(PATIENT))
-    assert (report.studies, report.documents, dict(report.delivered)) == (0, 2, {"pacs": 1} if is_read_again else {})
+    assert (report.studies, report.documents, dict(report.delivered)) == (
+        0,
+        2,
+        {"pacs": 1} if is_read_again else {},
+    )
     assert report.is_complete
     assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
     assert {row.header for row in street.rows(schema.instance)} == {header_of(OTHER)}
@@ -451,7 +623,10 @@ def test_reports_of_an_equal_id_of_another_issuer_stay(settings: Settings, stree
 
 
 class BusyArchive(Archive):
-    """A file of the patient has arrived, and gets its row while somebody looks elsewhere: in quarantine, or at the headers."""
+    """A file of the patient has arrived, and gets its row while somebody looks elsewhere.
+
+    In quarantine, or at the headers.
+    """
 
     def __init__(self, root: Path, street: Street, *, is_late: bool) -> None:
         super().__init__(root, "listener")
@@ -476,7 +651,9 @@ class BusyArchive(Archive):
 
 
 @pytest.mark.parametrize("is_late", [True, False])
-def test_a_file_that_gets_its_row_meanwhile_is_erased_or_said(settings: Settings, street: Street, *, is_late: bool) -> None:
+def test_a_file_that_gets_its_row_meanwhile_is_erased_or_said(
+    settings: Settings, street: Street, *, is_late: bool
+) -> None:
     archive = BusyArchive(settings.archive_dir, street, is_late=is_late)
     with closing(Erasure(settings.ledger_url, archive)) as erasure:
         report = _erase(erasure, archive, Patient(PATIENT), is_dry_run=False)
@@ -485,7 +662,9 @@ def test_a_file_that_gets_its_row_meanwhile_is_erased_or_said(settings: Settings
     assert [row.header for row in street.rows(schema.instance)] == [b""]
 
 
-def test_quarantine_is_judged_by_each_file_itself(settings: Settings, street: Street, tmp_path: Path) -> None:
+def test_quarantine_is_judged_by_each_file_itself(
+    settings: Settings, street: Street, tmp_path: Path
+) -> None:
     archive = Archive(settings.archive_dir)
     receive(street, archive, "1.7.7", 1, OTHER)
     folder = archive.root / "quarantine" / "ab" / "cd"
@@ -494,14 +673,26 @@ def test_quarantine_is_judged_by_each_file_itself(settings: Settings, street: St
     theirs.write_bytes(stored(header_of(PATIENT)))
     others.write_bytes(stored(header_of(OTHER)))
     nobodys.write_bytes(b"no DICOM")
-    row = {"sop_instance_uid": "1.7.7.1", "size_bytes": 5, "received_at": 1.0, "calling_ae_title": "CR1", "state": "held"}
+    row = {
+        "sop_instance_uid": "1.7.7.1",
+        "size_bytes": 5,
+        "received_at": 1.0,
+        "calling_ae_title": "CR1",
+        "state": "held",
+    }
     with street.ledger._engine.begin() as connection:
         for name in ("theirs", "others"):
-            connection.execute(insert(schema.conflict).values(**row, path=f"quarantine/ab/cd/{name}.dcm", digest=name))
+            connection.execute(
+                insert(schema.conflict).values(
+                    **row, path=f"quarantine/ab/cd/{name}.dcm", digest=name
+                )
+            )
     report = erase(settings, Patient(PATIENT))
     assert (report.studies, report.quarantined, report.unreadable) == (0, 1, 1)
     assert [theirs.exists(), others.exists(), nobodys.exists()] == [False, True, True]
-    assert [(item.state, item.digest == item.path[17:-4]) for item in street.rows(schema.conflict)] == [
+    assert [
+        (item.state, item.digest == item.path[17:-4]) for item in street.rows(schema.conflict)
+    ] == [
         ("discarded", False),
         ("held", True),
     ]
@@ -523,7 +714,9 @@ def test_the_issuer_tells_equal_ids_apart(settings: Settings, street: Street) ->
     assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT, ""), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 3
-    assert not any(row.header == b"" for row in street.rows(schema.instance)), "a dry run changes nothing"
+    assert not any(row.header == b"" for row in street.rows(schema.instance)), (
+        "a dry run changes nothing"
+    )
 
 
 def test_without_an_archive_nothing_is_promised(settings: Settings, street: Street) -> None:
@@ -533,7 +726,10 @@ def test_without_an_archive_nothing_is_promised(settings: Settings, street: Stre
 
 
 @pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian])
-@pytest.mark.parametrize(("charset", "patient_id"), [("ISO_IR 100", "Ä-17"), ("ISO_IR 192", "患者-1"), ("ISO_IR 144", "Ж7"), ("", "A B ")])
+@pytest.mark.parametrize(
+    ("charset", "patient_id"),
+    [("ISO_IR 100", "Ä-17"), ("ISO_IR 192", "患者-1"), ("ISO_IR 144", "Ж7"), ("", "A B ")],
+)
 def test_the_id_is_read_in_its_character_set(syntax: str, charset: str, patient_id: str) -> None:
     header = header_of(patient_id, syntax, charset or "ISO_IR 6")
     assert read_patient(header, syntax).patient_id == patient_id.strip()

@@ -1,4 +1,7 @@
-"""From an Accession Number or a Patient ID to the study, on SQLite and on a real PostgreSQL; nothing of it is kept."""
+"""From an Accession Number or a Patient ID to the study, on SQLite and on a real PostgreSQL.
+
+Nothing of it is kept.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,9 @@ def header_of(
         item = Dataset()
         header.IssuerOfPatientID, item.LocalNamespaceEntityID, item.UniversalEntityID = issuers
         header.IssuerOfAccessionNumberSequence = [item]
-        header["IssuerOfAccessionNumberSequence"].is_undefined_length = syntax == ExplicitVRLittleEndian
+        header["IssuerOfAccessionNumberSequence"].is_undefined_length = (
+            syntax == ExplicitVRLittleEndian
+        )
         item.is_undefined_length_sequence_item = syntax == ExplicitVRLittleEndian
     header.SpecificCharacterSet = "ISO_IR 192"
     if study_date:
@@ -58,7 +63,9 @@ def header_of(
     return bytes(stream.getvalue())
 
 
-def receive(street: Street, study: str, number: int, header: bytes, syntax: str = ExplicitVRLittleEndian) -> None:
+def receive(
+    street: Street, study: str, number: int, header: bytes, syntax: str = ExplicitVRLittleEndian
+) -> None:
     arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
     image = dataclasses.replace(arrival.instance, header=header, transfer_syntax_uid=syntax)
     street.ledger.record([dataclasses.replace(arrival, instance=image)])
@@ -68,27 +75,46 @@ def studies(views: LedgerViews, sought: Sought, since: float | None = None) -> l
     return [study["study_instance_uid"] for study in find(views, sought, since)]
 
 
-def test_studies_are_found_by_what_stands_in_their_headers_alone(street: Street, views: LedgerViews) -> None:
+def test_studies_are_found_by_what_stands_in_their_headers_alone(
+    street: Street, views: LedgerViews
+) -> None:
     receive(street, "1.2.1", 1, header_of(" 4711 ", "Ä-1"))
     receive(street, "1.2.1", 2, header_of("4711", "Ä-1"))
     receive(street, "1.2.2", 1, header_of("47110", "4711"))
     street.clock.now += 3600
-    receive(street, "1.2.3", 1, header_of("4711", syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian)
+    receive(
+        street, "1.2.3", 1, header_of("4711", syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian
+    )
     receive(street, "1.2.4", 1, header_of("", "PID-4", private_bytes=100_000))
     receive(street, "1.2.5", 1, b"no header")
     receive(street, "1.2.6", 1, header_of("4711").replace(b"ISO_IR 192", b"ISO_IR\x00192"))
-    assert studies(views, Accession("4711")) == ["1.2.6", "1.2.3", "1.2.1"], "once each, the newest first"
+    assert studies(views, Accession("4711")) == ["1.2.6", "1.2.3", "1.2.1"], (
+        "once each, the newest first"
+    )
     assert studies(views, Accession("4711"), since=street.clock.now) == ["1.2.6", "1.2.3"]
     assert studies(views, Patient("Ä-1")) == ["1.2.1"]
-    assert studies(views, Patient("PID-4")) == ["1.2.4"], "it stands behind what is read of most headers"
+    assert studies(views, Patient("PID-4")) == ["1.2.4"], (
+        "it stands behind what is read of most headers"
+    )
     assert studies(views, Accession("9")) == []
 
 
-def test_one_number_of_two_hospitals_is_told_apart_by_its_issuer(street: Street, views: LedgerViews) -> None:
+def test_one_number_of_two_hospitals_is_told_apart_by_its_issuer(
+    street: Street, views: LedgerViews
+) -> None:
     receive(street, "1.2.1", 1, header_of("4711", "P", issuers=("MARY", "Märy", "1.2.3")))
-    receive(street, "1.2.2", 1, header_of("4711", "P", issuers=("ANNE", "ANNE", ""), syntax=ImplicitVRLittleEndian), ImplicitVRLittleEndian)
+    receive(
+        street,
+        "1.2.2",
+        1,
+        header_of("4711", "P", issuers=("ANNE", "ANNE", ""), syntax=ImplicitVRLittleEndian),
+        ImplicitVRLittleEndian,
+    )
     receive(street, "1.2.3", 1, header_of("4711", "P"))
-    for sought, issuers in ((Accession("4711"), ["", "ANNE", "Märy"]), (Patient("P"), ["", "ANNE", "MARY"])):
+    for sought, issuers in (
+        (Accession("4711"), ["", "ANNE", "Märy"]),
+        (Patient("P"), ["", "ANNE", "MARY"]),
+    ):
         assert [study["issuer"] for study in find(views, sought)] == issuers
     for issuer, study in (("Märy", "1.2.1"), ("1.2.3", "1.2.1"), ("ANNE", "1.2.2"), ("", "1.2.3")):
         assert studies(views, Accession("4711", issuer)) == [study]
@@ -110,14 +136,22 @@ def test_several_things_that_are_asked_for_all_hold(street: Street, views: Ledge
     ):
         found = identifiers.find(query, before=None, limit=50)
         assert (list(found.identifiers), found.next_cursor) == (expected, None)
-    dates = {uid: said.study_date for uid, said in identifiers.of(["1.2.1", "1.2.2", "1.2.3", "1.2.4"]).items()}
+    dates = {
+        uid: said.study_date
+        for uid, said in identifiers.of(["1.2.1", "1.2.2", "1.2.3", "1.2.4"]).items()
+    }
     assert dates == {"1.2.1": "2026-11-20", "1.2.2": "2026-11-21", "1.2.3": "unknown"}
 
 
 def test_a_search_that_goes_on_names_no_study_of_before(street: Street, views: LedgerViews) -> None:
     for number in (1, 2):
         for study in ("1.2.1", "1.2.2", "1.2.3"):
-            receive(street, study, number, header_of("4711" if study != "1.2.3" or number == 1 else "4712"))
+            receive(
+                street,
+                study,
+                number,
+                header_of("4711" if study != "1.2.3" or number == 1 else "4712"),
+            )
     identifiers, query = LedgerIdentifiers(views), StudyQuery(accession_number="4711")
     first = identifiers.find(query, before=None, limit=1)
     rest = identifiers.find(query, before=first.last_row, limit=50)
@@ -142,12 +176,19 @@ def test_headers_come_in_batches(street: Street, views: LedgerViews) -> None:
     assert seen == [f"1.2.{number}" for number in reversed(range(5))]
 
 
-def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp_path: Path) -> None:
+def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "hilum.toml").write_text(f'[site]\nstate_dir = "{tmp_path}"\n')
     clock = Clock()
     with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
         street = Street(ledger, clock)
-        receive(street, "1.2.1", 1, header_of("ACC-4711", issuers=("MARY", "ORDERS", ""), study_date="20261120"))
+        receive(
+            street,
+            "1.2.1",
+            1,
+            header_of("ACC-4711", issuers=("MARY", "ORDERS", ""), study_date="20261120"),
+        )
         street.read()
         street.assemble()
         street.report()
@@ -158,7 +199,10 @@ def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(tmp
 
     found = asked("--accession", "-", "--study-date-to", "2026-11-20", typed="ACC-4711\n")
     assert (found.returncode, found.stderr) == (0, "")
-    assert found.stdout == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered  issued by ORDERS\n"
+    assert (
+        found.stdout
+        == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered  issued by ORDERS\n"
+    )
     dated = asked("--accession", "-", "--study-date-from", "2026-11-21", typed="ACC-4711\n")
     assert (dated.returncode, dated.stdout) == (1, "")
     unknown = asked("--patient", "-", "--since", "2026-11-20", "--issuer", "MARY", typed="PID-9\n")

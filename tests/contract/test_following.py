@@ -14,7 +14,15 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, make_url, text
 
-from hilum.domain import Advance, DeliveryState, ReadingState, Rejection, RemovalReason, Result, StudyJob
+from hilum.domain import (
+    Advance,
+    DeliveryState,
+    ReadingState,
+    Rejection,
+    RemovalReason,
+    Result,
+    StudyJob,
+)
 from hilum.store import change_views, recording
 from hilum.store.archive import Archive
 from hilum.store.erasure import Erasure
@@ -28,7 +36,9 @@ from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
 
 STUDIES = [f"1.2.{number}" for number in range(6)]
-LOWER = text("UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'")
+LOWER = text(
+    "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'"
+)
 
 
 class Follower:
@@ -65,7 +75,10 @@ def follower(ledger_url: str) -> Iterator[Follower]:
 
 
 class Hospital(Street):
-    """A street on which anything may happen next. Results of the same images have identifiers of their own."""
+    """A street on which anything may happen next.
+
+    Results of the same images have identifiers of their own.
+    """
 
     def __init__(self, ledger: Ledger, clock: Clock, folder: Path, chance: random.Random) -> None:
         super().__init__(ledger, clock)
@@ -79,13 +92,21 @@ class Hospital(Street):
 
     def _result(self, job: StudyJob, outcome: Any) -> Result:
         self._results += 1
-        return dataclasses.replace(super()._result(job, outcome), identifiers={"sr": f"2.25.{self._results}"})
+        return dataclasses.replace(
+            super()._result(job, outcome), identifiers={"sr": f"2.25.{self._results}"}
+        )
 
     @property
     def steps(self) -> list[Callable[[], object]]:
         uid, number = self.chance.choice(STUDIES), self.chance.randrange(1, 5)
         image = Rejection(f"{uid}.{number}", uid, RemovalReason.BY_HAND)
-        corrected = arrival_of(f"{uid}.{number}", uid, (RELEASE,), digest=f"c{self.chance.random()}", pixel_digest=f"p{uid}.{number}")
+        corrected = arrival_of(
+            f"{uid}.{number}",
+            uid,
+            (RELEASE,),
+            digest=f"c{self.chance.random()}",
+            pixel_digest=f"p{uid}.{number}",
+        )
         stage = self.chance.choice(["analyse", "assemble", "report", "deliver"])
         return [
             *[lambda: self.receive(uid, number)] * 4,
@@ -95,7 +116,9 @@ class Hospital(Street):
             lambda: self._give_back(stage),
             self._refuse,
             lambda: self.ledger.record([corrected]),
-            lambda: self.ledger.requeue(self.chance.choice(["analyse", "assemble", "report", "deliver"])),
+            lambda: self.ledger.requeue(
+                self.chance.choice(["analyse", "assemble", "report", "deliver"])
+            ),
             lambda: self.ledger.reject([image]),
             lambda: self.ledger.complete(uid, is_waiting=self.chance.random() < 0.5),
             lambda: self.ledger.end_leases("worker-1", is_clean=self.chance.random() < 0.5),
@@ -115,7 +138,10 @@ class Hospital(Street):
 
     def _refuse(self) -> None:
         for job in self.claim("deliver"):
-            self.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "data_set_refused"}))])
+            self.ledger.advance(
+                "deliver",
+                [(job.lease, Advance(DeliveryState.DEAD, {"reason": "data_set_refused"}))],
+            )
 
     def _read_by_another(self) -> None:
         order = Order(f"chest@{self.chance.randrange(2)}")
@@ -124,7 +150,9 @@ class Hospital(Street):
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_who_asks_now_and_then_knows_everything_in_the_end(ledger: Ledger, clock: Clock, tmp_path: Path, seed: int) -> None:
+def test_who_asks_now_and_then_knows_everything_in_the_end(
+    ledger: Ledger, clock: Clock, tmp_path: Path, seed: int
+) -> None:
     chance = random.Random(seed)
     hospital = Hospital(ledger, clock, tmp_path, chance)
     followers = [Follower(ledger.url, limit) for limit in (1, 3, 500)]
@@ -146,7 +174,9 @@ def test_who_asks_now_and_then_knows_everything_in_the_end(ledger: Ledger, clock
     hospital.close()
 
 
-def test_without_news_a_page_is_empty_and_its_cursor_good(street: Street, follower: Follower) -> None:
+def test_without_news_a_page_is_empty_and_its_cursor_good(
+    street: Street, follower: Follower
+) -> None:
     assert (follower.poll(), follower.cursor is None) == ([], False)
     street.walk("1.2.3", 1)
     street.receive("1.2.4", 1)
@@ -155,7 +185,9 @@ def test_without_news_a_page_is_empty_and_its_cursor_good(street: Street, follow
     assert (follower.poll(), follower.cursor) == ([], cursor)
 
 
-def test_a_result_and_what_became_of_it_are_met_without_an_image(street: Street, follower: Follower) -> None:
+def test_a_result_and_what_became_of_it_are_met_without_an_image(
+    street: Street, follower: Follower
+) -> None:
     street.receive("1.2.3", 1)
     street.receive("1.2.4", 1)
     follower.follow()
@@ -165,7 +197,9 @@ def test_a_result_and_what_became_of_it_are_met_without_an_image(street: Street,
     assert [item["deliveries"] for item in follower.known.values()] == [{"delivered": 1}] * 2
 
 
-def test_an_erased_study_is_known_by_its_number(street: Street, follower: Follower, tmp_path: Path) -> None:
+def test_an_erased_study_is_known_by_its_number(
+    street: Street, follower: Follower, tmp_path: Path
+) -> None:
     street.walk("1.2.3", 1)
     follower.follow()
     (number,) = follower.known
@@ -186,7 +220,10 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
             recording.record(connection, [arrival_of("1.2.1.1", "1.2.1", (RELEASE,))], Clock().now)
             Street(quick, Clock()).receive("1.2.2", 1)
             assert follower.follow() == []
-            assert {item["study_instance_uid"] for item in follower.everything().values()} == {"1.2.0", "1.2.2"}
+            assert {item["study_instance_uid"] for item in follower.everything().values()} == {
+                "1.2.0",
+                "1.2.2",
+            }
         assert follower.follow() == ["1.2.1", "1.2.2"]
         # Its number is as old as its first row; what it changes last it may change after others.
         with slow._engine.begin() as connection:
@@ -201,7 +238,9 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
 
 
 @pytest.mark.parametrize("is_early", [False, True], ids=["lower numbers", "a time long past"])
-def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str, monkeypatch: pytest.MonkeyPatch, is_early: bool) -> None:
+def test_a_cluster_that_counts_anew_is_followed_on(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch, is_early: bool
+) -> None:
     """PostgreSQL: a dump is restored where transactions have lower numbers than those that the ledger knows; or the host that starts
     first shows a wrong time, and numbers begin above all that there are nevertheless."""
     url = migrated_postgres(postgres_url)
@@ -211,7 +250,9 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str, monkeypatc
         street.receive("1.2.0", 1)
         follower.follow()
         with ledger._engine.begin() as connection:
-            connection.execute(text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'"))
+            connection.execute(
+                text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'")
+            )
             if not is_early:
                 connection.execute(LOWER)
         if is_early:
@@ -222,7 +263,9 @@ def test_a_cluster_that_counts_anew_is_followed_on(postgres_url: str, monkeypatc
     follower.views.close()
 
 
-def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(postgres_url: str) -> None:
+def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(
+    postgres_url: str,
+) -> None:
     url, role = migrated_postgres(postgres_url), f"reader_{uuid.uuid4().hex[:8]}"
     own = make_url(url).set(username=role).render_as_string(hide_password=False)
     base = text("SELECT value FROM installation WHERE key = 'changes_base'")
@@ -254,8 +297,16 @@ def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(postgr
 def test_who_follows_walks_no_table(tmp_path: Path, rank: int) -> None:
     url, place = migrated_sqlite(tmp_path), {"change": 5, "row": 7, "limit": 50}
     with closing(LedgerViews(url)) as views, views._engine.connect() as connection:
-        query = change_views.page_query(rank).params(place).compile(views._engine, compile_kwargs={"literal_binds": True})
+        query = (
+            change_views.page_query(rank)
+            .params(place)
+            .compile(views._engine, compile_kwargs={"literal_binds": True})
+        )
         plan = [row.detail for row in connection.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
-    searched = [line for line in plan if re.match(r"SEARCH (study|result|delivery) USING COVERING INDEX ix_\1_change", line)]
+    searched = [
+        line
+        for line in plan
+        if re.match(r"SEARCH (study|result|delivery) USING COVERING INDEX ix_\1_change", line)
+    ]
     assert len(searched) == 4, plan
     assert not [line for line in plan if re.match(r"SCAN [a-z]+$", line)]

@@ -1,4 +1,7 @@
-"""A destination that was taken out of the settings: what waits for it is given up, and nothing else."""
+"""A destination that was taken out of the settings.
+
+What waits for it is given up, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Advance, CommitmentRequest, CommitmentState, DeliveryState, Job, Lane, ReportJob, SopReference
+from hilum.domain import (
+    Advance,
+    CommitmentRequest,
+    CommitmentState,
+    DeliveryState,
+    Job,
+    Lane,
+    ReportJob,
+    SopReference,
+)
 from hilum.settings import Destination
 from hilum.store.archive import Archive
 from hilum.store.commitments import Holder
@@ -42,14 +54,22 @@ def claimed(street: Street, name: str, seconds: float = 60.0) -> Job:
 
 
 def dead(street: Street, name: str, reason: str) -> None:
-    street.ledger.advance("deliver", [(claimed(street, name).lease, Advance(DeliveryState.DEAD, {"reason": reason}))])
+    street.ledger.advance(
+        "deliver", [(claimed(street, name).lease, Advance(DeliveryState.DEAD, {"reason": reason}))]
+    )
 
 
 def ends(street: Street, name: str) -> list[tuple[str, str | None, int]]:
-    return [(row.state, row.reason, row.attempts) for row in street.rows(delivery) if row.destination == name]
+    return [
+        (row.state, row.reason, row.attempts)
+        for row in street.rows(delivery)
+        if row.destination == name
+    ]
 
 
-def test_what_is_due_or_dead_or_left_behind_ends_and_what_is_in_work_does_not(street: Street, ledger_url: str, clock: Clock) -> None:
+def test_what_is_due_or_dead_or_left_behind_ends_and_what_is_in_work_does_not(
+    street: Street, ledger_url: str, clock: Clock
+) -> None:
     reported(street, "1.1", "1.2", "1.3", "1.4")
     street.ledger.hold_lane(GONE, "d", 100.0)
     dead(street, GONE, "attempts_exhausted")
@@ -58,18 +78,29 @@ def test_what_is_due_or_dead_or_left_behind_ends_and_what_is_in_work_does_not(st
     clock.now += 31
     assert street.ledger.forget_destination(GONE) == Forgotten(3, 1)
     given_up = ("cancelled", "destination_forgotten")
-    assert ends(street, GONE) == [(*given_up, 1), (*given_up, 1), ("leased", None, 1), (*given_up, 0)], "what was tried stays known as that"
+    assert ends(street, GONE) == [
+        (*given_up, 1),
+        (*given_up, 1),
+        ("leased", None, 1),
+        (*given_up, 0),
+    ], "what was tried stays known as that"
     assert {state for state, _, _ in ends(street, PACS)} == {"due"}
     clock.now += 70
     assert street.ledger.forget_destination(GONE) == Forgotten(1, 0)
-    assert street.ledger.advance("deliver", [(in_work.lease, Advance(DeliveryState.DELIVERED))]) == [False]
+    assert street.ledger.advance(
+        "deliver", [(in_work.lease, Advance(DeliveryState.DELIVERED))]
+    ) == [False]
     views = LedgerViews(ledger_url, clock)
     assert [item["name"] for item in views.destination_states({})] == [PACS]
     views.close()
 
 
-@pytest.mark.parametrize(("reason", "is_named"), [("attempts_exhausted", True), ("sop_class_refused", False)])
-def test_the_next_report_names_what_a_forgotten_destination_may_have(street: Street, reason: str, is_named: bool) -> None:
+@pytest.mark.parametrize(
+    ("reason", "is_named"), [("attempts_exhausted", True), ("sop_class_refused", False)]
+)
+def test_the_next_report_names_what_a_forgotten_destination_may_have(
+    street: Street, reason: str, is_named: bool
+) -> None:
     street.destinations = (GONE,)
     reported(street, "1.1")
     dead(street, GONE, reason)
@@ -88,7 +119,9 @@ def test_pixels_leave_when_only_a_forgotten_destination_was_waited_for(
 ) -> None:
     retention = Retention(ledger_url, Archive(tmp_path), clock)
     reported(street, "1.1")
-    street.ledger.advance("deliver", [(claimed(street, PACS).lease, Advance(DeliveryState.DELIVERED))])
+    street.ledger.advance(
+        "deliver", [(claimed(street, PACS).lease, Advance(DeliveryState.DELIVERED))]
+    )
     clock.now += 7200
     assert retention.release(Rule(frozenset(Lane), clock.now - 3600, "age")) == 0
     street.ledger.forget_destination(GONE)
@@ -108,10 +141,21 @@ def test_dead_letters_are_due_again_only_for_destinations_that_there_are(street:
 def test_the_dead_reports_of_one_asker_are_given_up(street: Street) -> None:
     for asker in ("CR1", "CR1", "CR2"):
         uid = f"1.{len(street.rows(commitment))}"
-        request = CommitmentRequest(uid, (SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1"),), asker, "HILUM", "10.0.0.7")
+        request = CommitmentRequest(
+            uid,
+            (SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1"),),
+            asker,
+            "HILUM",
+            "10.0.0.7",
+        )
         job = street.ledger.request_commitment(request, Holder("listener-1", 60.0))
         if uid != "1.0":
             assert job is not None
-            street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.DEAD, {"reason": "no_address"}))])
+            street.ledger.advance(
+                "commit", [(job.lease, Advance(CommitmentState.DEAD, {"reason": "no_address"}))]
+            )
     assert street.ledger.forget_commitments("CR1") == 1
-    assert [(row.calling_ae_title, row.state) for row in street.rows(commitment)] == [("CR1", "leased"), ("CR2", "dead")]
+    assert [(row.calling_ae_title, row.state) for row in street.rows(commitment)] == [
+        ("CR1", "leased"),
+        ("CR2", "dead"),
+    ]

@@ -48,12 +48,18 @@ def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) ->
         Decision.UNDECIDED, ("1.2.3.1",), {"a": 1 / 3},
     )  # fmt: skip
     numbers = {"effusion": 1 / 7}, {"effusion": -0.3}, {"a": {"effusion": 2 / 3}}
-    image = SourceImage("1.2.3.1", "1.2", "1.2.3.9", "PA", True, None, *numbers, ("few_levels", "saturated"))
+    image = SourceImage(
+        "1.2.3.1", "1.2", "1.2.3.9", "PA", True, None, *numbers, ("few_levels", "saturated")
+    )
     plain = result_for(job.study.study_instance_uid, digest, 7.25, supersedes_id)
-    return dataclasses.replace(plain, findings=(finding,), source_images=(image,), timings={"infer_seconds": 0.02})
+    return dataclasses.replace(
+        plain, findings=(finding,), source_images=(image,), timings={"infer_seconds": 0.02}
+    )
 
 
-def closed(ledger: Ledger, digest: str, heirs: Heirs, supersedes_id: int | None = None) -> list[Job]:
+def closed(
+    ledger: Ledger, digest: str, heirs: Heirs, supersedes_id: int | None = None
+) -> list[Job]:
     """A study of two images, read and closed."""
     analyse_all(ledger)
     (job,) = ledger.claim("assemble", 1, "d", 60)
@@ -75,9 +81,21 @@ def first_report(ledger: Ledger, clock: Clock) -> ReportJob:
 
 def reported(ledger: Ledger, job: ReportJob, heirs: Heirs, *destinations: str) -> list[Job]:
     """Its report is stored, on its way to these."""
-    sr = Document("sr", "application/dicom", b"bytes", "1.2.840.10008.5.1.4.1.1.88.34", job.result.identifiers["sr"], "2.25.1")
-    documents = [NewDocument(sr, destinations), NewDocument(Document("json", "application/json", b"{}"), ())]
-    written, jobs = ledger.advance_and_hand_on("report", [(job, Advance(ResultState.REPORTED, documents=documents))], heirs)
+    sr = Document(
+        "sr",
+        "application/dicom",
+        b"bytes",
+        "1.2.840.10008.5.1.4.1.1.88.34",
+        job.result.identifiers["sr"],
+        "2.25.1",
+    )
+    documents = [
+        NewDocument(sr, destinations),
+        NewDocument(Document("json", "application/json", b"{}"), ()),
+    ]
+    written, jobs = ledger.advance_and_hand_on(
+        "report", [(job, Advance(ResultState.REPORTED, documents=documents))], heirs
+    )
     assert written == [True]
     return jobs
 
@@ -85,7 +103,11 @@ def reported(ledger: Ledger, job: ReportJob, heirs: Heirs, *destinations: str) -
 def alike(job: Job) -> Job:
     """Without the lease, of which each has its own, and without what a study's row says of its own lease."""
     job = dataclasses.replace(job, lease=Lease(0, "", 0, 0))
-    return dataclasses.replace(job, study=dataclasses.replace(job.study, state=StudyState.DUE)) if isinstance(job, ReportJob) else job
+    return (
+        dataclasses.replace(job, study=dataclasses.replace(job.study, state=StudyState.DUE))
+        if isinstance(job, ReportJob)
+        else job
+    )
 
 
 def taken_away(ledger: Ledger, stage: str, lease: Lease) -> None:
@@ -101,20 +123,34 @@ def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
     clock.now += 11
     analyse_all(ledger)
     studies = [job for job in ledger.claim("assemble", 3, "d", 60) if isinstance(job, StudyJob)]
-    closing = [(job, Advance(StudyState.CLOSED, results=[full_result(job, "digest")])) for job in studies]
+    closing = [
+        (job, Advance(StudyState.CLOSED, results=[full_result(job, "digest")])) for job in studies
+    ]
     taken_away(ledger, "assemble", studies[1].lease)
     written, handed = ledger.advance_and_hand_on("assemble", closing, {None: Heir("d", 2, 120)})
     assert written == [True, False, True]
-    assert [job.study.study_instance_uid for job in handed if isinstance(job, ReportJob)] == ["1.2.0", "1.2.2"]
+    assert [job.study.study_instance_uid for job in handed if isinstance(job, ReportJob)] == [
+        "1.2.0",
+        "1.2.2",
+    ]
     assert ledger.hold_lane("pacs", "d", 600)
     taken_away(ledger, "report", handed[0].lease)
     documents = [
-        NewDocument(Document("sr", "application/dicom", b"bytes", sop_instance_uid=f"2.25.{number}"), ("pacs",)) for number in (1, 2)
+        NewDocument(
+            Document("sr", "application/dicom", b"bytes", sop_instance_uid=f"2.25.{number}"),
+            ("pacs",),
+        )
+        for number in (1, 2)
     ]
-    reports = [(job, Advance(ResultState.REPORTED, documents=[new])) for job, new in zip(handed, documents, strict=True)]
+    reports = [
+        (job, Advance(ResultState.REPORTED, documents=[new]))
+        for job, new in zip(handed, documents, strict=True)
+    ]
     written, deliveries = ledger.advance_and_hand_on("report", reports, TO_PACS)
     assert written == [False, True]
-    assert [job.study_instance_uid for job in deliveries if isinstance(job, DeliveryJob)] == ["1.2.2"]
+    assert [job.study_instance_uid for job in deliveries if isinstance(job, DeliveryJob)] == [
+        "1.2.2"
+    ]
     assert [row.sop_instance_uid for row in rows(ledger, schema.document)] == ["2.25.2"]
 
 
@@ -124,10 +160,16 @@ def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock:
     assert ledger.claim("report", 8, "another", 60) == [], "it is leased"
     clock.now += 121  # whoever had it died
     (claimed,) = ledger.claim("report", 8, "another", 60)
-    assert (claimed.lease.row_id, claimed.lease.attempts, claimed.lease.lapses) == (handed.lease.row_id, 2, 1)
+    assert (claimed.lease.row_id, claimed.lease.attempts, claimed.lease.lapses) == (
+        handed.lease.row_id,
+        2,
+        1,
+    )
     assert alike(claimed) == alike(handed)
     late = Advance(ResultState.REPORTED)
-    assert ledger.advance_and_hand_on("report", [(handed, late)], {}) == ([False], []), "its lease is lost"
+    assert ledger.advance_and_hand_on("report", [(handed, late)], {}) == ([False], []), (
+        "its lease is lost"
+    )
     assert ledger.advance("report", [(claimed.lease, late)]) == [True]
 
 
@@ -138,7 +180,11 @@ def test_a_delivery_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, cloc
     assert ledger.claim("deliver", 8, "d", 60, destination_name="pacs") == [], "it is leased"
     clock.now += 181
     (claimed,) = ledger.claim("deliver", 8, "d", 60, destination_name="pacs")
-    assert (claimed.lease.row_id, claimed.lease.attempts, claimed.lease.lapses) == (handed.lease.row_id, 2, 1)
+    assert (claimed.lease.row_id, claimed.lease.attempts, claimed.lease.lapses) == (
+        handed.lease.row_id,
+        2,
+        1,
+    )
     assert alike(claimed) == alike(handed)
     assert ledger.advance("deliver", [(claimed.lease, Advance(DeliveryState.DELIVERED))]) == [True]
 
@@ -147,7 +193,11 @@ def test_who_stops_as_asked_gives_back_what_was_handed_on(ledger: Ledger, clock:
     handed = first_report(ledger, clock)
     assert ledger.end_leases("d", is_clean=True) == 1
     (again,) = ledger.claim("report", 8, "another", 60)
-    assert (again.lease.row_id, again.lease.attempts, again.lease.lapses) == (handed.lease.row_id, 1, 0)
+    assert (again.lease.row_id, again.lease.attempts, again.lease.lapses) == (
+        handed.lease.row_id,
+        1,
+        0,
+    )
 
 
 def test_without_a_place_it_is_left_due_and_rung_for(ledger: Ledger, clock: Clock) -> None:
@@ -166,14 +216,18 @@ def test_as_many_as_there_are_places(ledger: Ledger, clock: Clock) -> None:
     clock.now += 11
     analyse_all(ledger)
     jobs = [job for job in ledger.claim("assemble", 8, "d", 60) if isinstance(job, StudyJob)]
-    decided = [(job, Advance(StudyState.CLOSED, results=[full_result(job, "first")])) for job in jobs]
+    decided = [
+        (job, Advance(StudyState.CLOSED, results=[full_result(job, "first")])) for job in jobs
+    ]
     written, handed = ledger.advance_and_hand_on("assemble", decided, {None: Heir("d", 2, 120)})
     assert (written, len(handed)) == ([True] * 3, 2)
     left = ledger.claim("report", 8, "another", 60)
     assert len({job.lease.row_id for job in [*handed, *left]}) == 3
 
 
-def test_a_successor_is_left_to_a_claim_that_looks_for_its_predecessor(ledger: Ledger, clock: Clock) -> None:
+def test_a_successor_is_left_to_a_claim_that_looks_for_its_predecessor(
+    ledger: Ledger, clock: Clock
+) -> None:
     first = first_report(ledger, clock)
     reported(ledger, first, {}, "pacs")
     (sent,) = ledger.claim("deliver", 8, "d", 60)
@@ -186,9 +240,15 @@ def test_a_successor_is_left_to_a_claim_that_looks_for_its_predecessor(ledger: L
     assert set(second.held) == {"pacs"}
 
 
-@pytest.mark.parametrize("why", ["paused", "owned by another", "owned too shortly", "no loop of it here"])
+@pytest.mark.parametrize(
+    "why", ["paused", "owned by another", "owned too shortly", "no loop of it here"]
+)
 def test_only_the_owner_of_a_lane_inherits(ledger: Ledger, clock: Clock, why: str) -> None:
-    owner, seconds = ("another", 180) if why == "owned by another" else ("d", 60 if why == "owned too shortly" else 180)
+    owner, seconds = (
+        ("another", 180)
+        if why == "owned by another"
+        else ("d", 60 if why == "owned too shortly" else 180)
+    )
     assert ledger.hold_lane("pacs", owner, seconds)
     if why == "paused":
         ledger.pause("pacs", is_paused=True)
@@ -203,7 +263,9 @@ def test_of_a_result_that_was_superseded_nothing_goes_on(ledger: Ledger, clock: 
     with ledger._engine.begin() as connection:
         connection.execute(schema.result.update().values(is_current=False))
     assert reported(ledger, first, TO_PACS, "pacs") == []
-    assert [(row.state, row.reason) for row in rows(ledger, schema.delivery)] == [("cancelled", "superseded")]
+    assert [(row.state, row.reason) for row in rows(ledger, schema.delivery)] == [
+        ("cancelled", "superseded")
+    ]
 
 
 def test_nobody_is_rung_for_what_was_handed_on(ledger: Ledger, clock: Clock) -> None:
@@ -223,7 +285,9 @@ def unsyncable(log: Path) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("is_handed_on", [True, False], ids=["handed_on", "claimed"])
-def test_what_cannot_be_waited_for_is_given_back(tmp_path: Path, clock: Clock, *, is_handed_on: bool) -> None:
+def test_what_cannot_be_waited_for_is_given_back(
+    tmp_path: Path, clock: Clock, *, is_handed_on: bool
+) -> None:
     """The caller hears of no job, so nobody would work on it until its lease lapses, as if a worker had died."""
     with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
         assert ledger.hold_lane("pacs", "d", 180)
@@ -232,6 +296,8 @@ def test_what_cannot_be_waited_for_is_given_back(tmp_path: Path, clock: Clock, *
             assert reported(ledger, job, {}, "pacs") == []
         log = Path(f"{make_url(ledger.url).database}-wal")
         with unsyncable(log), pytest.raises(OperationalError):
-            reported(ledger, job, TO_PACS, "pacs") if is_handed_on else ledger.claim("deliver", 8, "d", 180)
+            reported(ledger, job, TO_PACS, "pacs") if is_handed_on else ledger.claim(
+                "deliver", 8, "d", 180
+            )
         (claimed,) = ledger.claim("deliver", 8, "d", 180)
         assert (claimed.lease.attempts, claimed.lease.lapses) == (1, 0)

@@ -78,22 +78,32 @@ def test_pressure_takes_what_is_missing_and_not_the_archive_where_that_frees_not
     studies(street, 6, GIB)
     under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
     freed = [retention.release(under_pressure, bytes_wanted=1000) for _ in range(6)]
-    assert freed == [GIB, GIB, 0, 0, 0, 0], "what was missing, and some room; a snapshot may hold the rest"
+    assert freed == [GIB, GIB, 0, 0, 0, 0], (
+        "what was missing, and some room; a snapshot may hold the rest"
+    )
     clock.now += 3601
     assert retention.release(under_pressure, bytes_wanted=1000) == GIB
 
 
-def test_pressure_takes_as_much_as_comes(street: Street, clock: Clock, retention: Retention) -> None:
+def test_pressure_takes_as_much_as_comes(
+    street: Street, clock: Clock, retention: Retention
+) -> None:
     studies(street, 3, GIB)
     under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
     assert retention.release(under_pressure, bytes_wanted=1000) == GIB
     street.receive("1.3.1", 1)
     with street.ledger._engine.begin() as connection:
-        connection.execute(schema.instance.update().where(schema.instance.c.sop_instance_uid == "1.3.1.1").values(size_bytes=GIB))
+        connection.execute(
+            schema.instance.update()
+            .where(schema.instance.c.sop_instance_uid == "1.3.1.1")
+            .values(size_bytes=GIB)
+        )
     assert [retention.release(under_pressure, bytes_wanted=1000) for _ in range(3)] == [GIB, GIB, 0]
 
 
-def test_the_share_does_not_hold_up_pressure(street: Street, clock: Clock, retention: Retention) -> None:
+def test_the_share_does_not_hold_up_pressure(
+    street: Street, clock: Clock, retention: Retention
+) -> None:
     studies(street, 6)
     while retention.release(by_age(clock)):
         pass
@@ -101,19 +111,27 @@ def test_the_share_does_not_hold_up_pressure(street: Street, clock: Clock, reten
 
 
 @pytest.mark.parametrize("cause", ["age", "pressure"])
-def test_what_storage_commitment_has_promised_stays(street: Street, clock: Clock, retention: Retention, cause: str) -> None:
+def test_what_storage_commitment_has_promised_stays(
+    street: Street, clock: Clock, retention: Retention, cause: str
+) -> None:
     street.walk("1.2.1", 1, 2)
     street.ledger.promise(["1.2.1.1", "1.9"])
     promised_at = clock.now
     clock.now += 7200
     wanted = {"bytes_wanted": 10_000} if cause == "pressure" else {}
     assert retention.release(Rule(EVERY_LANE, clock.now, cause), **wanted) == 1000  # type: ignore[arg-type]
-    assert [(row.sop_instance_uid, row.pixels_removed_at is None) for row in street.rows(schema.instance)] == [
+    assert [
+        (row.sop_instance_uid, row.pixels_removed_at is None)
+        for row in street.rows(schema.instance)
+    ] == [
         ("1.2.1.1", True),
         ("1.2.1.2", False),
     ]
     for promised_before, freed in ((None, 0), (promised_at, 0), (promised_at + 1, 1000)):
-        assert retention.release(Rule(EVERY_LANE, clock.now, cause, promised_before), **wanted) == freed  # type: ignore[arg-type]
+        assert (
+            retention.release(Rule(EVERY_LANE, clock.now, cause, promised_before), **wanted)
+            == freed
+        )  # type: ignore[arg-type]
 
 
 def test_who_asks_again_is_promised_anew(street: Street, clock: Clock) -> None:

@@ -1,4 +1,7 @@
-"""No clock deletes anything alone: what is further ahead than plausible moves nothing until a person has said which day it is."""
+"""No clock deletes anything alone.
+
+What is further ahead than plausible moves nothing until a person has said which day it is.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,12 @@ class Site:
 
     def __init__(self, url: str, folder: Path, then: float) -> None:
         retention = Retention(days=30, association_days=30)
-        self.settings = Settings(site={"state_dir": folder}, ledger={"url": url}, receive={"reserve_bytes": 0}, retention=retention)
+        self.settings = Settings(
+            site={"state_dir": folder},
+            ledger={"url": url},
+            receive={"reserve_bytes": 0},
+            retention=retention,
+        )
         Archive(self.settings.archive_dir).make()
         self.clock = Clock(then)
         self.ledger = Ledger(url, self.clock)
@@ -78,11 +86,26 @@ def turn(site: Site, *more: object) -> None:
     keeper.stop()
 
 
-def test_a_clock_that_is_a_month_ahead_deletes_nothing_and_it_is_said(off_for_a_month: Site, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_clock_that_is_a_month_ahead_deletes_nothing_and_it_is_said(
+    off_for_a_month: Site, capsys: pytest.CaptureFixture[str]
+) -> None:
     site = off_for_a_month
     file = site.walk("1.2.3")
     site.ledger.record_associations(
-        [AssociationRecord(site.clock.now, site.clock.now, "10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None)]
+        [
+            AssociationRecord(
+                site.clock.now,
+                site.clock.now,
+                "10.0.0.7",
+                "CR1",
+                "HILUM",
+                "released",
+                None,
+                1,
+                0,
+                None,
+            )
+        ]
     )
     for _ in range(2):
         turn(site)
@@ -101,7 +124,9 @@ def test_pressure_asks_no_clock(off_for_a_month: Site) -> None:
     site.clock.now = time.time() + 31 * DAY
     file = site.walk("1.2.3")
     free = Archive(site.settings.archive_dir).free().bytes
-    site.settings = site.settings.model_copy(update={"retention": Retention(pressure_free_bytes=free + (1 << 30))})
+    site.settings = site.settings.model_copy(
+        update={"retention": Retention(pressure_free_bytes=free + (1 << 30))}
+    )
     turn(site)
     assert not file.exists()
 
@@ -130,7 +155,9 @@ def test_a_person_who_says_which_day_it_is_lets_it_go_on(off_for_a_month: Site) 
     assert site.problems() == set()
 
 
-def test_one_that_is_found_behind_is_said_and_deletes_later(ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_that_is_found_behind_is_said_and_deletes_later(
+    ledger_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     for site in site_of(ledger_url, tmp_path / "state", NOW - 10):
         site.remember(NOW + 400 * DAY)  # a person has confirmed a clock that was wrong
         file = site.walk("1.2.3")
@@ -187,7 +214,9 @@ def test_after_a_long_time_without_power_images_age_as_fast_as_the_machine_runs(
 
 
 @pytest.mark.parametrize("hours", [1, 5.9])
-def test_an_upgrade_and_a_clock_that_was_corrected_hold_nothing_up(site: Site, hours: float) -> None:
+def test_an_upgrade_and_a_clock_that_was_corrected_hold_nothing_up(
+    site: Site, hours: float
+) -> None:
     machine, file = Machine(site), site.walk("1.2.3")
     machine.run(29.9 * DAY)
     machine.keeper.stop()
@@ -211,7 +240,9 @@ def test_superseded_files_wait_by_the_same_time(site: Site) -> None:
     machine, file = Machine(site), site.walk("1.2.3")
     with site.ledger._engine.begin() as connection:
         connection.execute(
-            schema.expired_file.insert().values(path="studies/1.2.3.1.dcm", cause="superseded", due_at=NOW + 3600, instance_id=9)
+            schema.expired_file.insert().values(
+                path="studies/1.2.3.1.dcm", cause="superseded", due_at=NOW + 3600, instance_id=9
+            )
         )
     machine.run(0)
     site.clock.now += 31 * DAY
@@ -223,7 +254,9 @@ def test_superseded_files_wait_by_the_same_time(site: Site) -> None:
 
 
 @pytest.mark.parametrize(("days", "expected"), [(3, 3.0), (40, 0.0)])
-def test_an_upgrade_begins_with_the_clock_where_rows_bear_it_out(site: Site, days: float, expected: float) -> None:
+def test_an_upgrade_begins_with_the_clock_where_rows_bear_it_out(
+    site: Site, days: float, expected: float
+) -> None:
     site.walk("1.2.3")
     received_at = site.street.rows(schema.instance)[0].received_at
     with site.ledger._engine.begin() as connection:

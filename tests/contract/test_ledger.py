@@ -36,11 +36,15 @@ from tests.support.street import Clock
 RELEASE = "densenet121_untrained@1"
 
 
-def arrival(number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (RELEASE,), **changes: object) -> Arrival:
+def arrival(
+    number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (RELEASE,), **changes: object
+) -> Arrival:
     return arrival_of(f"1.2.3.{number}", study, releases, **changes)
 
 
-def result_for(study: str, digest: str, created_at: float, supersedes_id: int | None = None) -> Result:
+def result_for(
+    study: str, digest: str, created_at: float, supersedes_id: int | None = None
+) -> Result:
     return Result(
         study,
         RELEASE,
@@ -67,37 +71,66 @@ def rows(ledger: Ledger, table: object) -> list:
 
 def analyse_all(ledger: Ledger, state: ReadingState = ReadingState.ANALYSED) -> None:
     jobs = ledger.claim("analyse", 100, "a", 60)
-    assert all(ledger.advance("analyse", [(job.lease, Advance(state, {"logits": [0.5]})) for job in jobs]))
+    assert all(
+        ledger.advance("analyse", [(job.lease, Advance(state, {"logits": [0.5]})) for job in jobs])
+    )
 
 
-def close_study(ledger: Ledger, digest: str, created_at: float, supersedes_id: int | None = None) -> StudyJob:
+def close_study(
+    ledger: Ledger, digest: str, created_at: float, supersedes_id: int | None = None
+) -> StudyJob:
     (job,) = ledger.claim("assemble", 1, "d", 60)
     assert isinstance(job, StudyJob)
     new = result_for(job.study.study_instance_uid, digest, created_at, supersedes_id)
-    assert ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=[new]))]) == [True]
+    assert ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=[new]))]) == [
+        True
+    ]
     return job
 
 
 def report(ledger: Ledger, destinations: tuple[str, ...] = ("pacs",)) -> ReportJob:
     (job,) = ledger.claim("report", 1, "d", 60)
     assert isinstance(job, ReportJob)
-    document = Document("sr", "application/dicom", b"bytes", "1.2.840.10008.5.1.4.1.1.88.34", job.result.identifiers["sr"], "2.25.1")
-    assert ledger.advance("report", [(job.lease, Advance(ResultState.REPORTED, documents=[NewDocument(document, destinations)]))]) == [True]
+    document = Document(
+        "sr",
+        "application/dicom",
+        b"bytes",
+        "1.2.840.10008.5.1.4.1.1.88.34",
+        job.result.identifiers["sr"],
+        "2.25.1",
+    )
+    assert ledger.advance(
+        "report",
+        [
+            (
+                job.lease,
+                Advance(ResultState.REPORTED, documents=[NewDocument(document, destinations)]),
+            )
+        ],
+    ) == [True]
     return job
 
 
 def test_the_whole_street(ledger: Ledger, clock: Clock) -> None:
     assert ledger.record([arrival(1), arrival(2)]) == [RecordOutcome.NEW, RecordOutcome.NEW]
     jobs = ledger.claim("analyse", 10, "analyser", 60)
-    assert [(job.instance.sop_instance_uid, job.release) for job in jobs if isinstance(job, ReadingJob)] == [
+    assert [
+        (job.instance.sop_instance_uid, job.release) for job in jobs if isinstance(job, ReadingJob)
+    ] == [
         ("1.2.3.1", RELEASE),
         ("1.2.3.2", RELEASE),
     ]
     clock.now += 11  # the quiet period is over, but readings are still open
     assert ledger.claim("assemble", 10, "d", 60) == []
-    ledger.advance("analyse", [(jobs[0].lease, Advance(ReadingState.ANALYSED, {"logits": [1.5, -2.0], "view": "PA"}))])
+    ledger.advance(
+        "analyse",
+        [(jobs[0].lease, Advance(ReadingState.ANALYSED, {"logits": [1.5, -2.0], "view": "PA"}))],
+    )
     assert ledger.claim("assemble", 10, "d", 60) == []
-    ledger.advance("analyse", [(jobs[1].lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "lateral_not_supported"}))])
+    ledger.advance(
+        "analyse",
+        [(jobs[1].lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "lateral_not_supported"}))],
+    )
     job = close_study(ledger, "digest", clock.now)
     assert [(r.state, r.logits, r.reason) for r in job.readings] == [
         (ReadingState.ANALYSED, (1.5, -2.0), None),
@@ -109,13 +142,19 @@ def test_the_whole_street(ledger: Ledger, clock: Clock) -> None:
     assert ledger.hold_lane("pacs", "d", 30)
     (delivery,) = ledger.claim("deliver", 10, "d", 60, destination_name="pacs")
     assert isinstance(delivery, DeliveryJob)
-    assert (delivery.document.content, delivery.is_trained, delivery.study_instance_uid) == (b"bytes", False, "1.2.3")
+    assert (delivery.document.content, delivery.is_trained, delivery.study_instance_uid) == (
+        b"bytes",
+        False,
+        "1.2.3",
+    )
     assert ledger.advance("deliver", [(delivery.lease, Advance(DeliveryState.DELIVERED))]) == [True]
     for stage in ("analyse", "assemble", "report", "deliver"):
         assert ledger.claim(stage, 10, "x", 60) == []
 
 
-def test_study_waits_for_its_quiet_period_and_no_longer_than_the_maximum(ledger: Ledger, clock: Clock) -> None:
+def test_study_waits_for_its_quiet_period_and_no_longer_than_the_maximum(
+    ledger: Ledger, clock: Clock
+) -> None:
     for number in range(1, 8):  # an image each 9 s: never quiet for 10 s
         ledger.record([arrival(number)])
         analyse_all(ledger)
@@ -129,7 +168,9 @@ def test_duplicate_header_revision_and_conflict(ledger: Ledger, clock: Clock) ->
     other_header = arrival(1, digest="other", path="new/path.dcm", header=b"merged")
     other_pixels = arrival(1, digest="third", pixel_digest="other", path="x.dcm")
     sent_again = arrival(1)
-    outcomes = [ledger.record([item])[0] for item in (first, first, sent_again, other_header, other_pixels)]
+    outcomes = [
+        ledger.record([item])[0] for item in (first, first, sent_again, other_header, other_pixels)
+    ]
     assert outcomes == [
         RecordOutcome.NEW,
         RecordOutcome.NEW,  # the row's own file, recorded again after a crash
@@ -138,21 +179,37 @@ def test_duplicate_header_revision_and_conflict(ledger: Ledger, clock: Clock) ->
         RecordOutcome.CONFLICT,
     ]
     (row,) = rows(ledger, schema.instance)
-    assert (row.header, row.header_revision, row.path, row.pixel_digest) == (b"merged", 2, "new/path.dcm", first.instance.pixel_digest)
-    assert [(c.path, c.state) for c in rows(ledger, schema.conflict)] == [("quarantine/x.dcm", "held")]
+    assert (row.header, row.header_revision, row.path, row.pixel_digest) == (
+        b"merged",
+        2,
+        "new/path.dcm",
+        first.instance.pixel_digest,
+    )
+    assert [(c.path, c.state) for c in rows(ledger, schema.conflict)] == [
+        ("quarantine/x.dcm", "held")
+    ]
     assert len(rows(ledger, schema.reading)) == 1
 
 
 def test_a_corrected_header_is_read_again(ledger: Ledger, clock: Clock) -> None:
     ledger.record([arrival(1), arrival(2)])
     done, in_progress = ledger.claim("analyse", 2, "a", 60)
-    ledger.advance("analyse", [(done.lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "lateral_not_supported"}))])
-    revised = [arrival(number, digest=f"revised{number}", header=b"PA after all") for number in (1, 2)]
+    ledger.advance(
+        "analyse",
+        [(done.lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "lateral_not_supported"}))],
+    )
+    revised = [
+        arrival(number, digest=f"revised{number}", header=b"PA after all") for number in (1, 2)
+    ]
     assert ledger.record(revised) == [RecordOutcome.HEADER_REVISION] * 2
     assert rows(ledger, schema.study)[0].open_readings == 2
-    assert ledger.advance("analyse", [(in_progress.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]) == [False]
+    assert ledger.advance(
+        "analyse", [(in_progress.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
+    ) == [False]
     analyse_all(ledger)
-    assert [(row.state, row.reason, row.logits) for row in rows(ledger, schema.reading)] == [("analysed", None, [0.5])] * 2
+    assert [(row.state, row.reason, row.logits) for row in rows(ledger, schema.reading)] == [
+        ("analysed", None, [0.5])
+    ] * 2
     assert rows(ledger, schema.study)[0].open_readings == 0
 
 
@@ -173,9 +230,13 @@ def test_lost_lease_writes_nothing(ledger: Ledger, clock: Clock) -> None:
     clock.now += 61
     (quick,) = ledger.claim("analyse", 1, "quick", 60)
     assert (quick.lease.attempts, quick.lease.lapses) == (2, 1)
-    assert ledger.advance("analyse", [(slow.lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "undecodable"}))]) == [False]
+    assert ledger.advance(
+        "analyse", [(slow.lease, Advance(ReadingState.NOT_ANALYSED, {"reason": "undecodable"}))]
+    ) == [False]
     assert ledger.retry("analyse", slow.lease, "late", 1) is False
-    assert ledger.advance("analyse", [(quick.lease, Advance(ReadingState.ANALYSED, {"logits": [1.0]}))]) == [True]
+    assert ledger.advance(
+        "analyse", [(quick.lease, Advance(ReadingState.ANALYSED, {"logits": [1.0]}))]
+    ) == [True]
     (row,) = rows(ledger, schema.reading)
     assert (row.state, row.reason, row.logits) == ("analysed", None, [1.0])
     assert rows(ledger, schema.study)[0].open_readings == 0
@@ -183,15 +244,28 @@ def test_lost_lease_writes_nothing(ledger: Ledger, clock: Clock) -> None:
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
 def test_lost_lease_among_others(ledger: Ledger, lost: int) -> None:
-    """Several are written at once, whatever each of them says: which of them is lost is found all the same."""
+    """Several are written at once, whatever each of them says.
+
+    Which of them is lost is found all the same.
+    """
     ledger.record([arrival(number) for number in range(4)])
     leases = [job.lease for job in ledger.claim("analyse", 4, "slow", 60)]
     assert ledger.lapse("analyse", leases[lost])
     (quick,) = ledger.claim("analyse", 1, "quick", 60)
-    analysed, unread = Advance(ReadingState.ANALYSED, {"logits": [1.0]}), Advance(ReadingState.NOT_ANALYSED, {"reason": "undecodable"})
-    decided = [(leases[3], analysed), (leases[1], unread), (leases[0], analysed), (leases[2], analysed)]
+    analysed, unread = (
+        Advance(ReadingState.ANALYSED, {"logits": [1.0]}),
+        Advance(ReadingState.NOT_ANALYSED, {"reason": "undecodable"}),
+    )
+    decided = [
+        (leases[3], analysed),
+        (leases[1], unread),
+        (leases[0], analysed),
+        (leases[2], analysed),
+    ]
     assert ledger.advance("analyse", decided) == [lease is not leases[lost] for lease, _ in decided]
-    said = {lease.row_id: item.state.value for lease, item in decided} | {quick.lease.row_id: "leased"}
+    said = {lease.row_id: item.state.value for lease, item in decided} | {
+        quick.lease.row_id: "leased"
+    }
     assert {row.id: row.state for row in rows(ledger, schema.reading)} == said
     assert rows(ledger, schema.study)[0].open_readings == 1
     assert ledger.advance("analyse", [(quick.lease, analysed)]) == [True]
@@ -267,7 +341,11 @@ def test_end_of_a_process(ledger: Ledger) -> None:
     (lapsed,) = ledger.claim("analyse", 5, "next", 60)
     assert (lapsed.lease.lapses, lapsed.lease.attempts) == (1, 2)
     (clean,) = ledger.claim("analyse", 5, "next", 60)
-    assert (clean.lease.row_id, clean.lease.lapses, clean.lease.attempts) == (first.lease.row_id, 0, 1)
+    assert (clean.lease.row_id, clean.lease.lapses, clean.lease.attempts) == (
+        first.lease.row_id,
+        0,
+        1,
+    )
 
 
 def test_lapse_of_one_lease(ledger: Ledger) -> None:
@@ -277,13 +355,18 @@ def test_lapse_of_one_lease(ledger: Ledger) -> None:
     assert ledger.claim("analyse", 1, "a", 60)[0].lease.lapses == 1
 
 
-def test_image_that_arrives_while_the_study_is_assembled_fences_the_assembler(ledger: Ledger, clock: Clock) -> None:
+def test_image_that_arrives_while_the_study_is_assembled_fences_the_assembler(
+    ledger: Ledger, clock: Clock
+) -> None:
     ledger.record([arrival(1)])
     analyse_all(ledger)
     clock.now += 11
     (job,) = ledger.claim("assemble", 1, "d", 60)
     ledger.record([arrival(2)])
-    assert ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=[result_for("1.2.3", "old", clock.now)]))]) == [False]
+    assert ledger.advance(
+        "assemble",
+        [(job.lease, Advance(StudyState.CLOSED, results=[result_for("1.2.3", "old", clock.now)]))],
+    ) == [False]
     assert rows(ledger, schema.result) == []
 
 
@@ -302,7 +385,10 @@ def test_late_image_supersedes_and_cancels_what_was_not_sent(ledger: Ledger, clo
     job = close_study(ledger, "two", clock.now, supersedes_id=1)
     assert [item.source_digest for item in job.current_results] == ["one"]
     second = report(ledger, ("sent", "unsent"))
-    assert second.predecessors["sr"].sop_instance_uid == rows(ledger, schema.document)[0].sop_instance_uid
+    assert (
+        second.predecessors["sr"].sop_instance_uid
+        == rows(ledger, schema.document)[0].sop_instance_uid
+    )
     assert [row.is_current for row in rows(ledger, schema.result)] == [False, True]
     assert [(row.destination, row.state) for row in rows(ledger, schema.delivery)] == [
         ("sent", "delivered"),
@@ -322,8 +408,12 @@ def test_result_superseded_before_its_report(ledger: Ledger, clock: Clock) -> No
     analyse_all(ledger)
     clock.now += 11
     close_study(ledger, "two", clock.now, supersedes_id=1)
-    document = NewDocument(Document("sr", "application/dicom", b"old", sop_instance_uid="2.25.9"), ("pacs",))
-    assert ledger.advance("report", [(old.lease, Advance(ResultState.REPORTED, documents=[document]))]) == [False]
+    document = NewDocument(
+        Document("sr", "application/dicom", b"old", sop_instance_uid="2.25.9"), ("pacs",)
+    )
+    assert ledger.advance(
+        "report", [(old.lease, Advance(ResultState.REPORTED, documents=[document]))]
+    ) == [False]
     assert report(ledger).predecessors == {}, "nobody ever saw the first one"
 
 
@@ -342,7 +432,9 @@ def test_same_sources_give_no_second_result(ledger: Ledger, clock: Clock) -> Non
 def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
     ledger.record([arrival(1), arrival(2, study="9.9")])
     for job in ledger.claim("analyse", 10, "a", 60):
-        ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+        ledger.advance(
+            "analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))]
+        )
     assert ledger.requeue("analyse", reason="undecodable") == 0
     assert ledger.requeue("analyse", reason="attempts_exhausted", study_uid="9.9") == 1
     assert [row.open_readings for row in rows(ledger, schema.study)] == [0, 1]
@@ -352,20 +444,28 @@ def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
     assert len(ledger.claim("assemble", 10, "d", 60)) == 2
 
 
-def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
+    ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A study's readings go together, however far apart their rows are."""
     monkeypatch.setattr(requeueing, "_TOGETHER", 2)
     studies = ("9.1", "9.2", "9.3", "9.4", "9.5", "9.1")
     ledger.record([arrival(number, study=study) for number, study in enumerate(studies, 1)])
     for job in ledger.claim("analyse", 10, "a", 60):
-        ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+        ledger.advance(
+            "analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))]
+        )
     changed: list[list[str]] = []
 
     def note(*call: Any) -> None:
         if call[2].startswith("UPDATE reading"):
             changed.append([])
         elif call[2].startswith("UPDATE study"):
-            changed[-1] += [row.study_instance_uid for row in call[0].execute(select(schema.study)) if row.open_readings]
+            changed[-1] += [
+                row.study_instance_uid
+                for row in call[0].execute(select(schema.study))
+                if row.open_readings
+            ]
 
     event.listen(ledger._engine, "after_cursor_execute", note)
     assert ledger.requeue("analyse", reason="undecodable") == 0
@@ -380,26 +480,40 @@ def test_requeue_lets_a_quiet_period_run(ledger: Ledger, clock: Clock) -> None:
     """The first image fails at once; more images of its study are on their way."""
     ledger.record([arrival(1)])
     (job,) = ledger.claim("analyse", 10, "a", 60)
-    ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+    ledger.advance(
+        "analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))]
+    )
     (before,) = rows(ledger, schema.study)
     clock.now += 1
     assert ledger.requeue("analyse") == 1
     (after,) = rows(ledger, schema.study)
-    assert (after.quiet_until, after.due_at, after.collecting_since) == (before.quiet_until, before.due_at, before.collecting_since)
+    assert (after.quiet_until, after.due_at, after.collecting_since) == (
+        before.quiet_until,
+        before.due_at,
+        before.collecting_since,
+    )
     analyse_all(ledger)
     assert ledger.claim("assemble", 10, "d", 60) == []
     clock.now += 9
     assert len(ledger.claim("assemble", 10, "d", 60)) == 1
 
 
-def test_requeue_lets_a_study_without_a_quiet_period_begin_none(ledger: Ledger, clock: Clock) -> None:
+def test_requeue_lets_a_study_without_a_quiet_period_begin_none(
+    ledger: Ledger, clock: Clock
+) -> None:
     ledger.record([arrival(1)])
     (job,) = ledger.claim("analyse", 10, "a", 60)
-    ledger.advance("analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))])
+    ledger.advance(
+        "analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))]
+    )
     clock.now += 500
     assert ledger.requeue("analyse") == 1
     (after,) = rows(ledger, schema.study)
-    assert (after.quiet_until, after.due_at, after.collecting_since) == (clock.now, clock.now, clock.now)
+    assert (after.quiet_until, after.due_at, after.collecting_since) == (
+        clock.now,
+        clock.now,
+        clock.now,
+    )
 
 
 def test_requeue_of_dead_letters(ledger: Ledger, clock: Clock) -> None:
@@ -410,7 +524,9 @@ def test_requeue_of_dead_letters(ledger: Ledger, clock: Clock) -> None:
     report(ledger, ("pacs", "other"))
     for name in ("pacs", "other"):
         (job,) = ledger.claim("deliver", 1, "d", 60, destination_name=name)
-        ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))])
+        ledger.advance(
+            "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))]
+        )
     assert ledger.requeue("deliver", destination_name="pacs", study_uid="1.2.3") == 1
     assert [row.state for row in rows(ledger, schema.delivery)] == ["due", "dead"]
 
@@ -435,7 +551,9 @@ def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(("stage", "releases"), [("analyse", ("r@1",)), ("assemble", ())])
-def test_doorbell_rings_at_record(ledger_url: str, ledger: Ledger, stage: str, releases: tuple[str, ...]) -> None:
+def test_doorbell_rings_at_record(
+    ledger_url: str, ledger: Ledger, stage: str, releases: tuple[str, ...]
+) -> None:
     bell = ledger.listen(stage)
     other = Ledger(ledger_url)
     assert bell.wait(0.05) is False
@@ -457,7 +575,9 @@ def test_the_last_reading_rings_also_when_it_has_lapsed_too_often(ledger: Ledger
     bell.close()
 
 
-def test_the_last_reading_of_a_study_rings_for_its_assembly(ledger_url: str, ledger: Ledger) -> None:
+def test_the_last_reading_of_a_study_rings_for_its_assembly(
+    ledger_url: str, ledger: Ledger
+) -> None:
     bell = ledger.listen("assemble")
     other = Ledger(ledger_url)
     other.record([arrival(1), arrival(2)])
@@ -507,7 +627,8 @@ def test_claims_use_the_partial_indexes(tmp_path: Path) -> None:
     ledger = Ledger(url)
     for table, extra in (("reading", ""), ("result", ""), ("study", " AND open_readings = 0")):
         plan = plan_of(
-            ledger, f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra} ORDER BY lane, due_at, id LIMIT 5"
+            ledger,
+            f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra} ORDER BY lane, due_at, id LIMIT 5",
         )
         assert f"ix_{table}_due" in plan
         assert "TEMP B-TREE" not in plan
@@ -546,4 +667,7 @@ def test_what_must_be_compared_decides_nothing_before_it_was(ledger: Ledger) -> 
         ledger.record([arrival(2), arrival(1, digest="other")], is_compared=True)
     assert rows(ledger, schema.instance) == before
     compared = dataclasses.replace(arrival(1), compared=Compared(first.instance.path))
-    assert ledger.record([arrival(2), compared], is_compared=True) == [RecordOutcome.NEW, RecordOutcome.DUPLICATE]
+    assert ledger.record([arrival(2), compared], is_compared=True) == [
+        RecordOutcome.NEW,
+        RecordOutcome.DUPLICATE,
+    ]

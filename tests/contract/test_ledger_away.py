@@ -1,4 +1,7 @@
-"""What a database says when it does not answer, on SQLite and on a real PostgreSQL: the loops wait then, and crash at anything else."""
+"""What a database says when it does not answer, on SQLite and on a real PostgreSQL.
+
+The loops wait then, and crash at anything else.
+"""
 
 from __future__ import annotations
 
@@ -38,23 +41,42 @@ def test_a_server_that_ends_our_connection_in_the_middle_is_away(url: str) -> No
             if statement:
                 connection.execute(text(statement))
 
-    for statement in ("", "SELECT 1", "INSERT INTO installation VALUES ('a', 'b')"):  # the first one ends at its commit
+    for statement in (
+        "",
+        "SELECT 1",
+        "INSERT INTO installation VALUES ('a', 'b')",
+    ):  # the first one ends at its commit
         assert isinstance(failure(lambda said=statement: lose(said)), AWAY), statement
     with engine.begin() as connection:
-        assert connection.execute(text("SELECT count(*) FROM installation WHERE key = 'a'")).scalar_one() == 0
+        assert (
+            connection.execute(
+                text("SELECT count(*) FROM installation WHERE key = 'a'")
+            ).scalar_one()
+            == 0
+        )
     engine.dispose()
     other.dispose()
 
 
 def test_a_server_that_is_not_there_is_away(url: str, tmp_path: Path) -> None:
-    engine = open_engine(make_url(url).update_query_dict({"host": str(tmp_path)}).render_as_string(hide_password=False))
+    engine = open_engine(
+        make_url(url)
+        .update_query_dict({"host": str(tmp_path)})
+        .render_as_string(hide_password=False)
+    )
     error = failure(engine.connect)
     assert isinstance(error, AWAY)
     assert "No such file or directory" in words_of(error)
 
 
-def test_a_server_that_says_nothing_is_not_waited_for_for_long_unless_the_url_says_so(url: str) -> None:
-    slower = make_url(url).update_query_dict({"keepalives_idle": "77"}).render_as_string(hide_password=False)
+def test_a_server_that_says_nothing_is_not_waited_for_for_long_unless_the_url_says_so(
+    url: str,
+) -> None:
+    slower = (
+        make_url(url)
+        .update_query_dict({"keepalives_idle": "77"})
+        .render_as_string(hide_password=False)
+    )
     engine, patient = open_engine(url), open_engine(slower)
     assert _said_to_libpq(engine) == {
         "tcp_user_timeout": "10000",
@@ -72,14 +94,20 @@ def _said_to_libpq(engine: Engine) -> dict[str, str]:
         driver = connection.connection.driver_connection
         assert isinstance(driver, psycopg.Connection)
         said = driver.info.get_parameters()
-    return {name: value for name, value in said.items() if name == "tcp_user_timeout" or name.startswith("keepalives_")}
+    return {
+        name: value
+        for name, value in said.items()
+        if name == "tcp_user_timeout" or name.startswith("keepalives_")
+    }
 
 
 def test_bells_find_the_server_among_several(url: str, tmp_path: Path) -> None:
     """In both forms in which SQLAlchemy takes them."""
     there = make_url(url).query["host"]
     for hosts in (f"{tmp_path},{there}", (f"{tmp_path}:5432", f"{there}:5432")):
-        several = make_url(url).update_query_dict({"host": hosts}).render_as_string(hide_password=False)
+        several = (
+            make_url(url).update_query_dict({"host": hosts}).render_as_string(hide_password=False)
+        )
         ledger = Ledger(several)
         bell = ledger.listen("analyse")
         with ledger._engine.begin() as connection:
@@ -90,7 +118,10 @@ def test_bells_find_the_server_among_several(url: str, tmp_path: Path) -> None:
 
 
 def test_a_server_that_only_reads_for_now_is_away(url: str) -> None:
-    """As a standby before it is promoted. Sessions keep what they were begun with: the next one has to be another."""
+    """As a standby before it is promoted.
+
+    Sessions keep what they were begun with: the next one has to be another.
+    """
     engine, reader = open_engine(url), open_reader(url)
 
     def write(to: Engine) -> None:
@@ -115,7 +146,9 @@ def test_a_server_that_ends_a_session_as_idle_is_away(url: str) -> None:
     def dawdle() -> None:
         with engine.begin() as connection:
             connection.execute(text("SELECT 1"))
-            assert select.select([connection.connection.driver_connection], [], [], 30)[0], "it has ended"
+            assert select.select([connection.connection.driver_connection], [], [], 30)[0], (
+                "it has ended"
+            )
             connection.execute(text("SELECT 1"))
 
     assert isinstance(failure(dawdle), AWAY)
@@ -140,7 +173,9 @@ def test_a_lock_that_nobody_gives_free_is_away(url: str) -> None:
 
 
 def test_a_pool_without_a_free_connection_is_away(ledger_url: str) -> None:
-    engine = create_engine(ledger_url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    engine = create_engine(
+        ledger_url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
     with engine.connect():
         error = failure(engine.connect)
     assert isinstance(error, AWAY)
@@ -155,5 +190,7 @@ def test_what_we_ask_wrongly_is_a_bug(ledger_url: str) -> None:
         wrong.append("SELECT 1 FROM installation WHERE key = 1 AND")
     for statement in wrong:
         with engine.connect() as connection:
-            assert not isinstance(failure(lambda said=statement, to=connection: to.execute(text(said))), AWAY), statement
+            assert not isinstance(
+                failure(lambda said=statement, to=connection: to.execute(text(said))), AWAY
+            ), statement
     engine.dispose()

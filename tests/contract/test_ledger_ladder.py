@@ -1,4 +1,7 @@
-"""A report in another SOP Class on the ledger: stored once, sent where it was asked for, and named by its successor. Both databases."""
+"""A report in another SOP Class on the ledger.
+
+Stored once, sent where it was asked for, and named by its successor. Both databases.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,15 @@ from typing import Any
 
 import pytest
 
-from hilum.domain import SR_LADDER, Advance, DeliveryJob, DeliveryState, Document, NewDocument, ReportJob
+from hilum.domain import (
+    SR_LADDER,
+    Advance,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    NewDocument,
+    ReportJob,
+)
 from hilum.store.ledger import Ledger
 from hilum.store.schema import delivery, document
 from tests.support.street import Clock, Street
@@ -46,14 +57,28 @@ def send(street: Street, destination: str) -> str | None:
 def step_down(street: Street, destination: str, wanted: Any = COMPREHENSIVE) -> bool:
     job = lane(street, destination)
     uid = f"{job.document.sop_instance_uid}.{wanted.sop_class_uid[-2:]}"
-    derived = Document(wanted.kind, "application/dicom", b"lower " + job.document.content, wanted.sop_class_uid, uid, "2.25.0")
-    ended = Advance(DeliveryState.CANCELLED, {"reason": "class_ladder"}, documents=[NewDocument(derived, (destination,))])
+    derived = Document(
+        wanted.kind,
+        "application/dicom",
+        b"lower " + job.document.content,
+        wanted.sop_class_uid,
+        uid,
+        "2.25.0",
+    )
+    ended = Advance(
+        DeliveryState.CANCELLED,
+        {"reason": "class_ladder"},
+        documents=[NewDocument(derived, (destination,))],
+    )
     return street.ledger.advance("deliver", [(job.lease, ended)]) == [True]
 
 
 def states(street: Street) -> list[tuple[str, str, str, str | None]]:
     kinds = {row.id: row.kind for row in street.rows(document)}
-    return [(row.destination, kinds[row.document_id], row.state, row.reason) for row in street.rows(delivery)]
+    return [
+        (row.destination, kinds[row.document_id], row.state, row.reason)
+        for row in street.rows(delivery)
+    ]
 
 
 def test_a_lower_class_is_a_document_of_its_own_and_stored_once(street: Street) -> None:
@@ -97,7 +122,10 @@ def test_what_a_destination_missed_is_not_named_to_it(street: Street) -> None:
     street.assemble()
     (job,) = street.claim("report")
     assert isinstance(job, ReportJob)
-    assert {name: item.sop_instance_uid for name, item in job.held.items()} == {"old": first["old"], "new": second}
+    assert {name: item.sop_instance_uid for name, item in job.held.items()} == {
+        "old": first["old"],
+        "new": second,
+    }
 
 
 def test_a_report_that_was_superseded_meanwhile_is_not_sent_in_any_class(street: Street) -> None:
@@ -106,8 +134,14 @@ def test_a_report_that_was_superseded_meanwhile_is_not_sent_in_any_class(street:
     street.receive(STUDY, 2)
     street.read()
     street.assemble()
-    derived = Document(TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0")
-    ended = Advance(DeliveryState.CANCELLED, {"reason": "class_ladder"}, documents=[NewDocument(derived, ("old",))])
+    derived = Document(
+        TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0"
+    )
+    ended = Advance(
+        DeliveryState.CANCELLED,
+        {"reason": "class_ladder"},
+        documents=[NewDocument(derived, ("old",))],
+    )
     assert street.ledger.advance("deliver", [(job.lease, ended)]) == [True]
     assert ("old", "sr_basic_text", "cancelled", "superseded") in states(street)
     (again,) = street.claim("report")
@@ -119,8 +153,14 @@ def test_a_lost_lease_stores_no_document(street: Street) -> None:
     reported(street, 1)
     job = lane(street, "old")
     street.ledger.end_leases("d", is_clean=True)
-    derived = Document(TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0")
-    ended = Advance(DeliveryState.CANCELLED, {"reason": "class_ladder"}, documents=[NewDocument(derived, ("old",))])
+    derived = Document(
+        TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0"
+    )
+    ended = Advance(
+        DeliveryState.CANCELLED,
+        {"reason": "class_ladder"},
+        documents=[NewDocument(derived, ("old",))],
+    )
     assert street.ledger.advance("deliver", [(job.lease, ended)]) == [False]
     assert [row.kind for row in street.rows(document)] == ["sr", "json"]
 

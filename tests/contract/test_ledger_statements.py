@@ -1,4 +1,7 @@
-"""What a study costs the ledger, in statements: a careless query more is paid for with every study. docs/cpu.md names them."""
+"""What a study costs the ledger, in statements.
+
+A careless query more is paid for with every study. docs/cpu.md names them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,8 @@ from tests.support.results import make_release
 
 # Claim and advance of a study of two images, without BEGIN and COMMIT.
 _MOST = {"analyse": (6, 3), "assemble": (7, 4), "report": (6, 5), "deliver": (5, 1)}
-# Of a wave of eight such studies. Rows whose ids somebody needs are inserted one by one: results, documents, deliveries.
+# Of a wave of eight such studies. Rows whose ids somebody needs are inserted one by one: results,
+# documents, deliveries.
 _MOST_OF_EIGHT = {"analyse": (6, 3), "assemble": (7, 11)}
 # Advances of one dispatcher that hands on to itself: no claim between.
 _HANDED_ON = {"assemble": 4, "report": 6, "deliver": 1}
@@ -48,7 +52,12 @@ def test_statements_of_a_study(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     migrate(url)
     ledger, release = Ledger(url), make_release()
-    ledger.record([dataclasses.replace(arrival(number, releases=(release.id,)), quiet_seconds=0.0) for number in (1, 2)])
+    ledger.record(
+        [
+            dataclasses.replace(arrival(number, releases=(release.id,)), quiet_seconds=0.0)
+            for number in (1, 2)
+        ]
+    )
     assert {stage: _served(ledger, stage, release) for stage in _MOST} == _MOST
 
 
@@ -60,16 +69,23 @@ def test_statements_of_a_wave(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("studies", "expected"), [(1, _HANDED_ON), (8, _EIGHT_HANDED_ON)])
-def test_statements_of_studies_that_are_handed_on(tmp_path: Path, studies: int, expected: Mapping[str, int]) -> None:
+def test_statements_of_studies_that_are_handed_on(
+    tmp_path: Path, studies: int, expected: Mapping[str, int]
+) -> None:
     ledger, release = Ledger(migrated_sqlite(tmp_path)), make_release()
     _record(ledger, release, studies)
     _served(ledger, "analyse", release)
     assert ledger.hold_lane("pacs", "worker", 600)
-    jobs, heirs = ledger.claim("assemble", 8, "worker", 60), {name: Heir("worker", 8, 60) for name in (None, "pacs")}
+    jobs, heirs = (
+        ledger.claim("assemble", 8, "worker", 60),
+        {name: Heir("worker", 8, 60) for name in (None, "pacs")},
+    )
     counts = {}
     for stage in _HANDED_ON:
         with _counting(ledger) as said:
-            _, jobs = ledger.advance_and_hand_on(stage, [(job, _decided(job, release)) for job in jobs], _heirs_of(stage, heirs))
+            _, jobs = ledger.advance_and_hand_on(
+                stage, [(job, _decided(job, release)) for job in jobs], _heirs_of(stage, heirs)
+            )
         counts[stage] = len(said)
     assert counts == expected
 
@@ -112,7 +128,10 @@ def _analysed(release: Release) -> Advance:
 
 
 def _document(kind: str, *destinations: str) -> NewDocument:
-    return NewDocument(Document(kind, "application/dicom", b"", sop_instance_uid=f"2.25.{uuid.uuid4().int}"), destinations)
+    return NewDocument(
+        Document(kind, "application/dicom", b"", sop_instance_uid=f"2.25.{uuid.uuid4().int}"),
+        destinations,
+    )
 
 
 @contextmanager

@@ -1,6 +1,9 @@
-"""Rows are locked in one order, whatever the order of a batch: on PostgreSQL two batches that cross would wait for each other.
+"""Rows are locked in one order, whatever the order of a batch.
 
-One transaction has what comes first in that order while a batch, which names it last, waits for it. If the batch had anything else
+On PostgreSQL two batches that cross would wait for each other.
+
+One transaction has what comes first in that order while a batch, which names it last, waits for it.
+If the batch had anything else
 of what it names already, going on would be a deadlock.
 """
 
@@ -17,7 +20,17 @@ from typing import TypeAlias
 import pytest
 from sqlalchemy import Connection, select, text, update
 
-from hilum.domain import Advance, Lane, Lease, ReadingJob, ReadingState, Rejection, RemovalReason, RolloutMode, StudyState
+from hilum.domain import (
+    Advance,
+    Lane,
+    Lease,
+    ReadingJob,
+    ReadingState,
+    Rejection,
+    RemovalReason,
+    RolloutMode,
+    StudyState,
+)
 from hilum.store import advancing, comparing, lanes, reanalysing, recording, rejecting, reopening
 from hilum.store.archive import Archive
 from hilum.store.arrival import Arrival
@@ -37,7 +50,9 @@ from tests.support.waiting import wait_for
 
 Step: TypeAlias = Callable[[Connection], object]
 
-_WAITING = text("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
+_WAITING = text(
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 _NOW = Clock().now
 _ANALYSED = Advance(ReadingState.ANALYSED, {"logits": [0.5]})
 # SOP Instance UID and Study Instance UID.
@@ -86,13 +101,20 @@ def _are_waiting(ledger: Ledger) -> bool:
 
 def leases(ledger: Ledger, *releases: str) -> list[Lease]:
     """Of readings, all or those of these releases, in the order of their rows."""
-    jobs = [job for job in ledger.claim("analyse", 100, "analyser", 60) if isinstance(job, ReadingJob)]
-    return sorted((job.lease for job in jobs if job.release in releases or not releases), key=lambda lease: lease.row_id)
+    jobs = [
+        job for job in ledger.claim("analyse", 100, "analyser", 60) if isinstance(job, ReadingJob)
+    ]
+    return sorted(
+        (job.lease for job in jobs if job.release in releases or not releases),
+        key=lambda lease: lease.row_id,
+    )
 
 
 def holds(lease: Lease) -> Step:
     """An analyser writes what it has read, first the reading."""
-    return lambda connection: connection.execute(select(reading.c.id).where(reading.c.id == lease.row_id).with_for_update()).all()
+    return lambda connection: connection.execute(
+        select(reading.c.id).where(reading.c.id == lease.row_id).with_for_update()
+    ).all()
 
 
 def ends(lease: Lease) -> Step:
@@ -100,8 +122,12 @@ def ends(lease: Lease) -> Step:
     return lambda connection: advancing.close_readings(connection, [lease.row_id], _NOW)
 
 
-@pytest.mark.parametrize("outcome", [RecordOutcome.NEW, RecordOutcome.DUPLICATE, RecordOutcome.HEADER_REVISION])
-def test_two_listeners_get_the_same_images_in_opposite_order(ledger: Ledger, outcome: RecordOutcome) -> None:
+@pytest.mark.parametrize(
+    "outcome", [RecordOutcome.NEW, RecordOutcome.DUPLICATE, RecordOutcome.HEADER_REVISION]
+)
+def test_two_listeners_get_the_same_images_in_opposite_order(
+    ledger: Ledger, outcome: RecordOutcome
+) -> None:
     if outcome is not RecordOutcome.NEW:
         ledger.record([image(*FIRST), image(*SECOND)])
     comes = corrected if outcome is RecordOutcome.HEADER_REVISION else image
@@ -116,7 +142,10 @@ def test_two_listeners_get_the_same_images_in_opposite_order(ledger: Ledger, out
 
 
 def test_a_new_image_of_one_study_and_a_corrected_one_of_another(ledger: Ledger) -> None:
-    """Whichever of their images are new: a batch has its studies in one order, after all its images."""
+    """Whichever of their images are new.
+
+    A batch has its studies in one order, after all its images.
+    """
     ledger.record([image(*FIRST), image(*SECOND)])
     beside(
         ledger,
@@ -128,7 +157,10 @@ def test_a_new_image_of_one_study_and_a_corrected_one_of_another(ledger: Ledger)
 
 @pytest.mark.parametrize("order", [1, -1], ids=["as_they_came", "the_other_way_round"])
 def test_images_are_corrected_while_they_are_read(ledger: Ledger, order: int) -> None:
-    """Who ends readings has them first, by their rows, and then their study. So does who corrects several images of the study."""
+    """Who ends readings has them first, by their rows, and then their study.
+
+    So does who corrects several images of the study.
+    """
     both = [("1.2.1", "1.3.1"), ("1.2.2", "1.3.1")][::order]
     ledger.record([image(*names) for names in both])
     first, second = leases(ledger)
@@ -137,14 +169,21 @@ def test_images_are_corrected_while_they_are_read(ledger: Ledger, order: int) ->
         holds(second)(connection)
         ends(second)(connection)
 
-    beside(ledger, holds(first), lambda: ledger.record([corrected(*names) for names in both]), goes_on)
+    beside(
+        ledger, holds(first), lambda: ledger.record([corrected(*names) for names in both]), goes_on
+    )
 
 
 def test_readings_of_one_image_end_together(ledger: Ledger) -> None:
     """In whatever order an analyser names them."""
     ledger.record([arrival_of(*FIRST, ("a@1", "b@1"))])
     first, second = leases(ledger)
-    beside(ledger, holds(first), lambda: ledger.advance("analyse", [(second, _ANALYSED), (first, _ANALYSED)]), holds(second))
+    beside(
+        ledger,
+        holds(first),
+        lambda: ledger.advance("analyse", [(second, _ANALYSED), (first, _ANALYSED)]),
+        holds(second),
+    )
 
 
 @pytest.mark.parametrize("release", ["a@1", "a@2"], ids=["reported", "shadow"])
@@ -152,9 +191,16 @@ def test_two_analysers_end_readings_of_the_same_studies(ledger: Ledger, release:
     with closing(Rollouts(ledger.url)) as rollouts:
         rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
-    ledger.record([image(*FIRST), image(*SECOND), image("1.2.3", FIRST[1]), image("1.2.4", SECOND[1])])
+    ledger.record(
+        [image(*FIRST), image(*SECOND), image("1.2.3", FIRST[1]), image("1.2.4", SECOND[1])]
+    )
     one, other, third, fourth = leases(ledger, release)
-    beside(ledger, ends(one), lambda: ledger.advance("analyse", [(fourth, _ANALYSED), (third, _ANALYSED)]), ends(other))
+    beside(
+        ledger,
+        ends(one),
+        lambda: ledger.advance("analyse", [(fourth, _ANALYSED), (third, _ANALYSED)]),
+        ends(other),
+    )
 
 
 def rolls_back(connection: Connection) -> None:
@@ -164,7 +210,9 @@ def rolls_back(connection: Connection) -> None:
 
 
 @pytest.mark.parametrize("is_verb_first", [True, False], ids=["rollback first", "image first"])
-def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_former_one(ledger: Ledger, *, is_verb_first: bool) -> None:
+def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_former_one(
+    ledger: Ledger, *, is_verb_first: bool
+) -> None:
     with closing(Rollouts(ledger.url)) as rollouts:
         rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
@@ -172,14 +220,21 @@ def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_for
             beside(ledger, rolls_back, lambda: ledger.record([image(*FIRST)]), lambda _: None)
         else:
             verb = partial(rollouts.roll_back, "a", "a person", is_pending=True)
-            beside(ledger, lambda connection: recording.record(connection, [image(*FIRST)], _NOW), verb, lambda _: None)
+            beside(
+                ledger,
+                lambda connection: recording.record(connection, [image(*FIRST)], _NOW),
+                verb,
+                lambda _: None,
+            )
     with ledger._engine.begin() as connection:
         assert connection.execute(select(reading.c.release)).scalars().all() == ["a@1"]
 
 
 def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> None:
     ledger.record([image(*FIRST), image(*SECOND)])
-    first, second = (Rejection(*names, RemovalReason.QUALITY, "1.9", "MODALITY") for names in (FIRST, SECOND))
+    first, second = (
+        Rejection(*names, RemovalReason.QUALITY, "1.9", "MODALITY") for names in (FIRST, SECOND)
+    )
     beside(
         ledger,
         lambda connection: rejecting.reject(connection, [first], _NOW),
@@ -189,17 +244,26 @@ def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> N
 
 
 @pytest.mark.parametrize("is_note_first", [True, False], ids=["note first", "image first"])
-def test_an_image_that_is_rejected_in_the_moment_in_which_it_comes_is_not_reported(ledger: Ledger, *, is_note_first: bool) -> None:
+def test_an_image_that_is_rejected_in_the_moment_in_which_it_comes_is_not_reported(
+    ledger: Ledger, *, is_note_first: bool
+) -> None:
     note, arrival = Rejection(*FIRST, RemovalReason.QUALITY, "1.9", "MODALITY"), image(*FIRST)
     steps: list[Step] = [
         lambda connection: rejecting.reject(connection, [note], _NOW),
         lambda connection: recording.record(connection, [arrival], _NOW),
     ]
-    verbs: list[Callable[[], object]] = [lambda: ledger.reject([note]), lambda: ledger.record([arrival])]
-    beside(ledger, steps[0 if is_note_first else 1], verbs[1 if is_note_first else 0], lambda _: None)
+    verbs: list[Callable[[], object]] = [
+        lambda: ledger.reject([note]),
+        lambda: ledger.record([arrival]),
+    ]
+    beside(
+        ledger, steps[0 if is_note_first else 1], verbs[1 if is_note_first else 0], lambda _: None
+    )
     with ledger._engine.begin() as connection:
         assert connection.execute(select(instance.c.is_removed)).scalars().all() == [True]
-        assert connection.execute(select(reading.c.state)).scalars().all() == [ReadingState.NOT_ANALYSED]
+        assert connection.execute(select(reading.c.state)).scalars().all() == [
+            ReadingState.NOT_ANALYSED
+        ]
 
 
 def erases(ledger: Ledger, study: str) -> None:
@@ -231,7 +295,10 @@ def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
         ledger.record([image(*names)])
     ledger.advance("analyse", [(lease, _ANALYSED) for lease in leases(ledger)])
     with closing(Ledger(ledger.url, Clock(_NOW + 60))) as later:
-        jobs = [(job, Advance(StudyState.CLOSED)) for job in later.claim("assemble", 8, "dispatcher", 60)]
+        jobs = [
+            (job, Advance(StudyState.CLOSED))
+            for job in later.claim("assemble", 8, "dispatcher", 60)
+        ]
         assert len(jobs) == 2
         beside(
             ledger,
@@ -247,7 +314,9 @@ def test_a_person_ends_readings_of_an_image_that_is_corrected(ledger: Ledger) ->
         row = connection.execute(select(reading.c.id)).scalar_one()
     beside(
         ledger,
-        lambda connection: connection.execute(select(reading.c.id).where(reading.c.id == row).with_for_update()).all(),
+        lambda connection: connection.execute(
+            select(reading.c.id).where(reading.c.id == row).with_for_update()
+        ).all(),
         lambda: ledger.complete(FIRST[1], is_waiting=False),
         lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
     )
@@ -264,7 +333,12 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
     ledger.record([arrival_of(*FIRST, route)])
     read = ledger.claim("analyse", 100, "analyser", 60)
     ledger.advance("analyse", [(job.lease, _ANALYSED) for job in read])
-    of_b, of_a = (job.lease for name in ("b@2", "a@2") for job in read if isinstance(job, ReadingJob) and job.release == name)
+    of_b, of_a = (
+        job.lease
+        for name in ("b@2", "a@2")
+        for job in read
+        if isinstance(job, ReadingJob) and job.release == name
+    )
     comes = arrival_of(FIRST[0] if header else "1.2.8", FIRST[1], route, digest="another")
     beside(
         ledger,
@@ -288,10 +362,14 @@ def close_all(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize("is_reanalysed", [True, False], ids=["reanalysed", "corrected"])
-def test_pixels_leave_while_their_study_is_opened_again(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, *, is_reanalysed: bool) -> None:
+def test_pixels_leave_while_their_study_is_opened_again(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, *, is_reanalysed: bool
+) -> None:
     ledger.record([image(*SECOND), image(*FIRST)])
     close_all(ledger)
-    monkeypatch.setattr("hilum.store.retention._may_go", lambda _: [study.c.state == StudyState.CLOSED])
+    monkeypatch.setattr(
+        "hilum.store.retention._may_go", lambda _: [study.c.state == StudyState.CLOSED]
+    )
     monkeypatch.setattr("hilum.store.retention._finished_at", lambda: study.c.last_received_at)
     uids = [FIRST[1], SECOND[1]]
 
@@ -299,18 +377,29 @@ def test_pixels_leave_while_their_study_is_opened_again(ledger: Ledger, monkeypa
         if is_reanalysed:
             reanalysing._hold_images(connection, uids)
         else:
-            connection.execute(select(instance.c.id).where(instance.c.sop_instance_uid == SECOND[0]).with_for_update()).all()
+            connection.execute(
+                select(instance.c.id)
+                .where(instance.c.sop_instance_uid == SECOND[0])
+                .with_for_update()
+            ).all()
 
     def goes_on(connection: Connection) -> None:
         reopening.reopen(connection, uids if is_reanalysed else [SECOND[1]], _NOW)
 
     freed: list[int] = []
     with closing(Retention(ledger.url, Archive(Path("nowhere")), Clock())) as retention:
-        beside(ledger, begins, lambda: freed.append(retention.release(Rule(frozenset(Lane), _NOW + 60, "age"))), goes_on)
+        beside(
+            ledger,
+            begins,
+            lambda: freed.append(retention.release(Rule(frozenset(Lane), _NOW + 60, "age"))),
+            goes_on,
+        )
     assert freed == [0 if is_reanalysed else 10]
 
 
-def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(ledger: Ledger) -> None:
+def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(
+    ledger: Ledger,
+) -> None:
     """Comparisons come after their studies."""
     with closing(Rollouts(ledger.url)) as rollouts:
         rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
@@ -334,7 +423,11 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Le
     first, second = leases(ledger, "a@2")
     with ledger._engine.begin() as connection:
         connection.execute(update(study).values(state=StudyState.CLOSED))
-        connection.execute(update(reading).where(reading.c.id == first.row_id).values(claimed_by="another", leased_until=_NOW + 3600))
+        connection.execute(
+            update(reading)
+            .where(reading.c.id == first.row_id)
+            .values(claimed_by="another", leased_until=_NOW + 3600)
+        )
 
     def goes_on(connection: Connection) -> None:
         holds(second)(connection)
@@ -366,7 +459,10 @@ def test_a_person_pauses_a_destination_that_a_dispatcher_meets(ledger: Ledger) -
 
 
 def test_many_dispatchers_meet_new_destinations(ledger: Ledger) -> None:
-    owners, names = [f"dispatcher-{number}" for number in range(4)], [f"pacs-{number}" for number in range(20)]
+    owners, names = (
+        [f"dispatcher-{number}" for number in range(4)],
+        [f"pacs-{number}" for number in range(20)],
+    )
     together = threading.Barrier(len(owners))
 
     def take_all(owner: str) -> list[bool]:

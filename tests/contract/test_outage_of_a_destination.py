@@ -1,4 +1,7 @@
-"""A queue in front of a destination that is away: a few documents knock, the rest of it is not touched, and all goes out afterwards."""
+"""A queue in front of a destination that is away.
+
+A few documents knock, the rest of it is not touched, and all goes out afterwards.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from hilum.wiring.dispatcher import DeliverHandler
 from tests.support.street import Clock, Street
 
 WAITING = 24
-PATIENT, QUICK = Pipeline(backoff_seconds=100.0, poll_seconds=0.2), Pipeline(backoff_seconds=0.01, poll_seconds=0.2)
+PATIENT, QUICK = (
+    Pipeline(backoff_seconds=100.0, poll_seconds=0.2),
+    Pipeline(backoff_seconds=0.01, poll_seconds=0.2),
+)
 
 
 class Running(Clock):
@@ -52,7 +58,9 @@ def serve(street: Street, folder: Path, settings: Pipeline, until: Callable[[], 
 
     async def run() -> None:
         stage = STAGES["deliver"]
-        loop = StageLoop(stage, street.ledger, settings, "d", handler.handle, "share", has_room=handler.has_room)
+        loop = StageLoop(
+            stage, street.ledger, settings, "d", handler.handle, "share", has_room=handler.has_room
+        )
         task = asyncio.create_task(loop.run())
         async with asyncio.timeout(60):
             while not await asyncio.to_thread(until):
@@ -68,12 +76,16 @@ def met(street: Street) -> int:
     return sum(row.detail is not None for row in street.rows(delivery))
 
 
-def test_the_queue_is_not_worn_out_while_its_destination_is_away(street: Street, tmp_path: Path, ledger_url: str) -> None:
+def test_the_queue_is_not_worn_out_while_its_destination_is_away(
+    street: Street, tmp_path: Path, ledger_url: str
+) -> None:
     looks: list[int] = []
 
     def has_looked_often() -> bool:
         looks.append(met(street))
-        return looks[-1] > 0 and len(looks) > 20  # a second: in that time all of them were tried before
+        return (
+            looks[-1] > 0 and len(looks) > 20
+        )  # a second: in that time all of them were tried before
 
     serve(street, tmp_path / "mount" / "share", PATIENT, has_looked_often)
     tried = STAGES["deliver"].batch
@@ -81,7 +93,9 @@ def test_the_queue_is_not_worn_out_while_its_destination_is_away(street: Street,
     assert {(row.state, row.attempts) for row in street.rows(delivery)} == {("due", 0)}
     views = LedgerViews(ledger_url, street.clock)
     (failing,) = views.failing(street.clock() + 1)
-    assert (failing["destination"], failing["items"]) == ("share", WAITING), "those that wait for a knock are not taken either"
+    assert (failing["destination"], failing["items"]) == ("share", WAITING), (
+        "those that wait for a knock are not taken either"
+    )
     last = views.documents(f"1.2.{WAITING - 1}") or []
     views.close()
     (said,) = [sent["detail"] for item in last for sent in item["deliveries"]]
@@ -92,11 +106,18 @@ def test_the_queue_is_not_worn_out_while_its_destination_is_away(street: Street,
 def test_all_of_it_goes_out_when_the_destination_is_back(street: Street, tmp_path: Path) -> None:
     serve(street, tmp_path / "mount" / "share", QUICK, lambda: met(street) > 0)
     (tmp_path / "mount").mkdir()
-    serve(street, tmp_path / "mount" / "share", QUICK, lambda: {row.state for row in street.rows(delivery)} == {"delivered"})
+    serve(
+        street,
+        tmp_path / "mount" / "share",
+        QUICK,
+        lambda: {row.state for row in street.rows(delivery)} == {"delivered"},
+    )
     assert len(list((tmp_path / "mount" / "share").iterdir())) == WAITING
 
 
-def test_it_goes_out_to_a_destination_that_comes_back_while_it_is_knocked_at(street: Street, tmp_path: Path) -> None:
+def test_it_goes_out_to_a_destination_that_comes_back_while_it_is_knocked_at(
+    street: Street, tmp_path: Path
+) -> None:
     def until() -> bool:
         if met(street) and not (tmp_path / "mount").exists():
             (tmp_path / "mount").mkdir()

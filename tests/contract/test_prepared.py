@@ -18,8 +18,16 @@ from tests.contract.test_ledger import analyse_all, arrival, close_study
 from tests.support.street import Clock
 
 _BY_UID = select(study).where(study.c.study_instance_uid == bindparam("uid"))
-_AMONG = select(instance.c.id).where(instance.c.id.in_(bindparam("ids", expanding=True))).order_by(instance.c.id)
-_NOT_AMONG = select(instance.c.id).where(instance.c.id.not_in(bindparam("ids", expanding=True))).order_by(instance.c.id)
+_AMONG = (
+    select(instance.c.id)
+    .where(instance.c.id.in_(bindparam("ids", expanding=True)))
+    .order_by(instance.c.id)
+)
+_NOT_AMONG = (
+    select(instance.c.id)
+    .where(instance.c.id.not_in(bindparam("ids", expanding=True)))
+    .order_by(instance.c.id)
+)
 _ENDED = (ReadingState.ANALYSED, ReadingState.FAILED)
 
 
@@ -38,22 +46,43 @@ def test_it_finds_the_values_that_sqlalchemy_finds(connection: Connection, name:
     """Texts, numbers, bytes, booleans, JSON: of the same types."""
     connection.execute(text("INSERT INTO destination (name, owned_until) VALUES ('pacs', 2.5)"))
     table = instance.metadata.tables[name]
-    found, expected = Prepared(select(table)).all(connection), connection.execute(select(table)).all()
+    found, expected = (
+        Prepared(select(table)).all(connection),
+        connection.execute(select(table)).all(),
+    )
     assert [tuple(row) for row in found] == [tuple(row) for row in expected]
     assert [list(map(type, row)) for row in found] == [list(map(type, row)) for row in expected]
-    assert [{column.name: getattr(row, column.name) for column in table.c} for row in found] == [row._asdict() for row in expected]
+    assert [{column.name: getattr(row, column.name) for column in table.c} for row in found] == [
+        row._asdict() for row in expected
+    ]
 
 
 @pytest.mark.parametrize("logits", [[0.5, -1e300], None, []])
-def test_it_writes_what_sqlalchemy_writes(connection: Connection, logits: list[float] | None) -> None:
-    values: dict[str, Any] = {"logits": logits, "state": ReadingState.ANALYSED, "is_shadow": True, "cam": b"\0\1", "due_at": 1.25}
+def test_it_writes_what_sqlalchemy_writes(
+    connection: Connection, logits: list[float] | None
+) -> None:
+    values: dict[str, Any] = {
+        "logits": logits,
+        "state": ReadingState.ANALYSED,
+        "is_shadow": True,
+        "cam": b"\0\1",
+        "due_at": 1.25,
+    }
     its_row = update(reading).where(reading.c.id == bindparam("row"))
     assert Prepared(its_row).write(connection, {**values, "row": 1}) == 1
     connection.execute(its_row, {**values, "row": 2})
-    by_us, by_them = connection.execute(select(*(reading.c[name] for name in values)).order_by(reading.c.id)).all()[:2]
+    by_us, by_them = connection.execute(
+        select(*(reading.c[name] for name in values)).order_by(reading.c.id)
+    ).all()[:2]
     assert by_us == by_them
-    assert connection.execute(text("SELECT DISTINCT CAST(logits AS text) FROM reading WHERE id IN (1, 2)")).all() == [
-        (connection.execute(text("SELECT CAST(logits AS text) FROM reading WHERE id = 2")).scalar_one(),)
+    assert connection.execute(
+        text("SELECT DISTINCT CAST(logits AS text) FROM reading WHERE id IN (1, 2)")
+    ).all() == [
+        (
+            connection.execute(
+                text("SELECT CAST(logits AS text) FROM reading WHERE id = 2")
+            ).scalar_one(),
+        )
     ]
 
 
@@ -62,23 +91,35 @@ def test_an_update_sets_what_its_parameters_name(connection: Connection) -> None
     assert its_row.write(connection, {"row": 1, "view": "PA"}) == 1
     assert its_row.write(connection, {"row": 1, "reason": "x"}) == 1
     assert its_row.write(connection, {"row": 99, "reason": "x"}) == 0
-    assert connection.execute(select(reading.c.view, reading.c.reason).where(reading.c.id == 1)).one() == ("PA", "x")
+    assert connection.execute(
+        select(reading.c.view, reading.c.reason).where(reading.c.id == 1)
+    ).one() == ("PA", "x")
 
 
 def test_it_writes_each(connection: Connection) -> None:
-    lanes = Prepared(update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted")))
+    lanes = Prepared(
+        update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
+    )
     lanes.write_each(connection, [{"row": number, "wanted": number} for number in (1, 2)])
-    assert connection.execute(select(reading.c.lane).order_by(reading.c.id)).scalars().all()[:2] == [1, 2]
+    assert connection.execute(select(reading.c.lane).order_by(reading.c.id)).scalars().all()[
+        :2
+    ] == [1, 2]
 
 
 @pytest.mark.parametrize("ids", [[], [1], [2, 3], [1, 2, 3], [3, 1, 9, 8, 7], list(range(2, 1500))])
 def test_lists_of_any_length(connection: Connection, ids: list[int]) -> None:
-    assert [id_ for (id_,) in Prepared(_AMONG, "ids").all(connection, {"ids": ids})] == [id_ for id_ in (1, 2, 3) if id_ in ids]
-    assert [id_ for (id_,) in Prepared(_NOT_AMONG, "ids").all(connection, {"ids": ids})] == [id_ for id_ in (1, 2, 3) if id_ not in ids]
+    assert [id_ for (id_,) in Prepared(_AMONG, "ids").all(connection, {"ids": ids})] == [
+        id_ for id_ in (1, 2, 3) if id_ in ids
+    ]
+    assert [id_ for (id_,) in Prepared(_NOT_AMONG, "ids").all(connection, {"ids": ids})] == [
+        id_ for id_ in (1, 2, 3) if id_ not in ids
+    ]
 
 
 def test_a_list_within_the_statement(connection: Connection) -> None:
-    query = select(reading.c.id).where(reading.c.state.in_(_ENDED), reading.c.id > bindparam("above"))
+    query = select(reading.c.id).where(
+        reading.c.state.in_(_ENDED), reading.c.id > bindparam("above")
+    )
     assert len(Prepared(query).all(connection, {"above": 1})) == 2
 
 
@@ -101,7 +142,15 @@ def test_first_and_one(connection: Connection) -> None:
 def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
     ledger.record([arrival(1)])
     values = {"study_instance_uid": "1.2.3", "calling_ae_title": "SECRET"}
-    copied = ("revision", "open_readings", "quiet_until", "collecting_since", "first_received_at", "last_received_at", "called_ae_title")
+    copied = (
+        "revision",
+        "open_readings",
+        "quiet_until",
+        "collecting_since",
+        "first_received_at",
+        "last_received_at",
+        "called_ae_title",
+    )
     with ledger._engine.begin() as connection:
         row = connection.execute(select(study)).one()
     values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
@@ -116,7 +165,9 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
 
 def test_what_a_converter_does_not_take(connection: Connection) -> None:
     with pytest.raises(StatementError) as caught:
-        Prepared(update(reading).where(reading.c.id == bindparam("row"))).write(connection, {"row": 1, "logits": {0.5}, "view": "SECRET"})
+        Prepared(update(reading).where(reading.c.id == bindparam("row"))).write(
+            connection, {"row": 1, "logits": {0.5}, "view": "SECRET"}
+        )
     assert "SECRET" not in str(caught.value)
 
 
@@ -131,7 +182,12 @@ def test_who_listens_hears_it(ledger: Ledger) -> None:
 def test_a_column_whose_default_python_computes_is_refused(ledger_url: str) -> None:
     from sqlalchemy import Column, Integer, MetaData, Table
 
-    table = Table("study", MetaData(), Column("id", Integer, primary_key=True), Column("revision", Integer, default=lambda: 1))
+    table = Table(
+        "study",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("revision", Integer, default=lambda: 1),
+    )
     engine = open_engine(ledger_url)
     with pytest.raises(AssertionError), engine.begin() as connection:
         Prepared(insert(table)).write(connection, {"id": 1})

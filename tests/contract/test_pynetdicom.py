@@ -1,4 +1,7 @@
-"""What we rely on in pynetdicom and its documentation does not promise: in the client that tests send with."""
+"""What we rely on in pynetdicom and its documentation does not promise.
+
+In the client that tests send with.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ def test_a_release_waits_until_a_request_of_the_peer_is_answered() -> None:
     def taken(event: Any) -> tuple[int, None]:
         information = action_information("1.2.3", [(DX, "1.2.4")])
         reporting = (information, 1, PUSH_MODEL, INSTANCE)
-        threading.Thread(target=lambda: answers.append(event.assoc.send_n_event_report(*reporting)[0].get("Status"))).start()
+        threading.Thread(
+            target=lambda: answers.append(
+                event.assoc.send_n_event_report(*reporting)[0].get("Status")
+            )
+        ).start()
         return 0, None
 
     ae = AE()

@@ -54,7 +54,9 @@ def begin(reanalysis: Reanalysis, order: Order) -> int:
     return sum(done.studies for ids in found for done in reanalysis.begin(order, ids))
 
 
-def test_an_archive_is_read_and_reported_by_a_further_release_and_by_it_alone(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_an_archive_is_read_and_reported_by_a_further_release_and_by_it_alone(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1", "1.2")
     assert counted(reanalysis, AGAIN) == Count(studies=2, images=2)
     assert begin(reanalysis, AGAIN) == 2
@@ -65,10 +67,17 @@ def test_an_archive_is_read_and_reported_by_a_further_release_and_by_it_alone(ro
     assert rolling.read() == ["chest@2"] * 2
     rolling.close_studies()
     assert sorted(rolling.report()) == [("1.1", "chest@2"), ("1.2", "chest@2"), ("1.3", "chest@1")]
-    assert len(rolling.rows(delivery)) == len(rolling.rows(document)) == 5, "no report goes out twice"
+    assert len(rolling.rows(delivery)) == len(rolling.rows(document)) == 5, (
+        "no report goes out twice"
+    )
     assert all(row.is_current for row in rolling.rows(result))
-    assert {(row.release, row.lane) for row in rolling.rows(result)} == {("chest@1", Lane.LIVE), ("chest@2", Lane.REANALYSIS)}
-    assert {row.lane for row in rolling.rows(study)} == {Lane.LIVE}, "retention and late images know it as what it was"
+    assert {(row.release, row.lane) for row in rolling.rows(result)} == {
+        ("chest@1", Lane.LIVE),
+        ("chest@2", Lane.REANALYSIS),
+    }
+    assert {row.lane for row in rolling.rows(study)} == {Lane.LIVE}, (
+        "retention and late images know it as what it was"
+    )
     assert begin(reanalysis, Order("chest@2", study_uids=("1.1",))) == 0
 
 
@@ -85,11 +94,15 @@ def test_a_late_image_is_read_by_its_repetition(rolling: Rolling, reanalysis: Re
     assert rolling.read() == ["chest@2"]
     rolling.close_studies()
     assert rolling.rows(result, release="chest@2", is_current=True)[0].outcome == "analysed"
-    assert len(rolling.rows(result, release="chest@1")) == 2, "as many as without it: the late image's and the one before"
+    assert len(rolling.rows(result, release="chest@1")) == 2, (
+        "as many as without it: the late image's and the one before"
+    )
 
 
 @pytest.mark.parametrize("comes", ["late", "corrected"])
-def test_what_a_live_image_waits_for_is_read_with_it(rolling: Rolling, reanalysis: Reanalysis, comes: str) -> None:
+def test_what_a_live_image_waits_for_is_read_with_it(
+    rolling: Rolling, reanalysis: Reanalysis, comes: str
+) -> None:
     walk(rolling, "1.1", "1.2", "1.3")
     begin(reanalysis, AGAIN)
     if comes == "corrected":
@@ -98,14 +111,23 @@ def test_what_a_live_image_waits_for_is_read_with_it(rolling: Rolling, reanalysi
         begin(reanalysis, Order("chest@3"))
     rolling.receive("1.2", 2 if comes == "late" else 1, header_revision=2)
     while rolling.read(limit=1):
-        if not (left := [row for row in rolling.rows(reading, study_instance_uid="1.2") if row.state == "due"]):
+        if not (
+            left := [
+                row for row in rolling.rows(reading, study_instance_uid="1.2") if row.state == "due"
+            ]
+        ):
             break
     assert not left
-    assert {row.study_instance_uid for row in rolling.rows(reading, state="due")} == {"1.1", "1.3"}, "live studies go first"
+    assert {row.study_instance_uid for row in rolling.rows(reading, state="due")} == {
+        "1.1",
+        "1.3",
+    }, "live studies go first"
     assert {row.lane for row in rolling.rows(reading, state="due")} == {Lane.REANALYSIS}
 
 
-def test_late_images_of_what_waits_for_its_reanalysis_are_waited_for_together(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_late_images_of_what_waits_for_its_reanalysis_are_waited_for_together(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1")
     begin(reanalysis, AGAIN)
     rolling.clock.now += 3600
@@ -119,18 +141,26 @@ def test_late_images_of_what_waits_for_its_reanalysis_are_waited_for_together(ro
     assert sorted(rolling.report()) == [("1.1", "chest@1"), ("1.1", "chest@2")], "once each"
 
 
-def test_a_study_has_waited_since_its_last_image_was_read(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_a_study_has_waited_since_its_last_image_was_read(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1")
     begin(reanalysis, AGAIN)
     rolling.clock.now += 3 * 3600
     rolling.read()
     with rolling.ledger._engine.begin() as connection:
-        (found,) = [item for item in queues(connection, rolling.clock.now) if item["stage"] == "assemble" and item["due"]]
+        (found,) = [
+            item
+            for item in queues(connection, rolling.clock.now)
+            if item["stage"] == "assemble" and item["due"]
+        ]
     assert found["oldest_age_seconds"] == 0, "it pages after 300"
     assert [job.lease.waited_seconds for job in rolling.claim("assemble")] == [0]
 
 
-def test_who_reads_an_archive_does_not_get_its_late_images(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_who_reads_an_archive_does_not_get_its_late_images(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1")
     begin(reanalysis, Order("chest@0"))
     rolling.rollouts.start(CONFIGURED, kept("chest@2"), RollOut(RolloutMode.SWITCH), "a person")
@@ -138,7 +168,9 @@ def test_who_reads_an_archive_does_not_get_its_late_images(rolling: Rolling, rea
     assert [row.release for row in rolling.rows(reading)] == ["chest@1", "chest@0", "chest@1"]
 
 
-def test_along_an_archive_nothing_leaves_and_what_was_read_so_can_be_reported_later(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_along_an_archive_nothing_leaves_and_what_was_read_so_can_be_reported_later(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1")
     (before,) = rolling.rows(study)
     assert begin(reanalysis, ALONG) == 1
@@ -160,7 +192,9 @@ def test_along_an_archive_nothing_leaves_and_what_was_read_so_can_be_reported_la
     assert begin(reanalysis, AGAIN) == 0
 
 
-def test_comparisons_of_an_archive_that_takes_days_are_not_tried_each_minute(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_comparisons_of_an_archive_that_takes_days_are_not_tried_each_minute(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     walk(rolling, "1.1", "1.2", "1.3")
     begin(reanalysis, ALONG)
     rolling.clock.now += 3600
@@ -200,7 +234,9 @@ def test_what_is_left_out_is_counted(rolling: Rolling, reanalysis: Reanalysis) -
         gone = update(instance).where(instance.c.sop_instance_uid == "1.2.1")
         connection.execute(gone.values(pixels_removed_at=rolling.clock.now))
     rolling.receive("1.4", 1)
-    assert counted(reanalysis, AGAIN) == Count(studies=1, images=1, open_studies=1, without_pixels=1)
+    assert counted(reanalysis, AGAIN) == Count(
+        studies=1, images=1, open_studies=1, without_pixels=1
+    )
     assert begin(reanalysis, AGAIN) == 1
     assert {row.study_instance_uid for row in rolling.rows(reading, release="chest@2")} == {"1.3"}
     assert counted(reanalysis, Order("chest@1", is_shadow=True)).incomparable == 0
@@ -215,10 +251,19 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
     assert counted(reanalysis, Order("chest@2", until=since)).studies == 1
     assert counted(reanalysis, Order("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies == 2
     with rolling.ledger._engine.begin() as connection:
-        connection.execute(update(study).where(study.c.study_instance_uid == "1.1").values(calling_ae_title="DX7", called_ae_title="CHEST"))
+        connection.execute(
+            update(study)
+            .where(study.c.study_instance_uid == "1.1")
+            .values(calling_ae_title="DX7", called_ae_title="CHEST")
+        )
     assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7")).studies == 1
     assert counted(reanalysis, Order("chest@2", called_ae_title="HILUM")).studies == 2
-    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7", called_ae_title="HILUM")).studies == 0
+    assert (
+        counted(
+            reanalysis, Order("chest@2", calling_ae_title="DX7", called_ae_title="HILUM")
+        ).studies
+        == 0
+    )
 
 
 def test_it_goes_in_parts_and_one_that_was_stopped_goes_on(
@@ -232,10 +277,14 @@ def test_it_goes_in_parts_and_one_that_was_stopped_goes_on(
     assert next(iter(reanalysis.begin(AGAIN, looked[0].ids))) == Count(studies=1, images=1)
     assert counted(reanalysis, AGAIN).studies == 2
     ids = [number for item in looked for number in item.ids]
-    assert [done.studies for done in reanalysis.begin(AGAIN, ids)] == [0, 1, 1], "somebody else may be at it, too"
+    assert [done.studies for done in reanalysis.begin(AGAIN, ids)] == [0, 1, 1], (
+        "somebody else may be at it, too"
+    )
 
 
-def test_a_shadow_is_compared_with_the_nearest_release(rolling: Rolling, reanalysis: Reanalysis) -> None:
+def test_a_shadow_is_compared_with_the_nearest_release(
+    rolling: Rolling, reanalysis: Reanalysis
+) -> None:
     rolling.receive("1.1", 1)
     rolling.receive("1.1", 2, configured="other@1")
     rolling.read()
@@ -243,4 +292,7 @@ def test_a_shadow_is_compared_with_the_nearest_release(rolling: Rolling, reanaly
     rolling.close_studies()
     begin(reanalysis, ALONG)
     begin(reanalysis, Order("chest@3", is_shadow=True, peers=frozenset({"other@1", "chest@3"})))
-    assert {(row.release, row.shadow) for row in rolling.rows(comparison)} == {("chest@1", "chest@2"), ("other@1", "chest@3")}
+    assert {(row.release, row.shadow) for row in rolling.rows(comparison)} == {
+        ("chest@1", "chest@2"),
+        ("other@1", "chest@3"),
+    }

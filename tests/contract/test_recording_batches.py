@@ -31,13 +31,20 @@ _NUMBERS = ("id", "instance_id", "change")
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def ledgers(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Iterator[tuple[Ledger, Ledger]]:
+def ledgers(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> Iterator[tuple[Ledger, Ledger]]:
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir()
     is_sqlite = request.param == "sqlite"
     opened = [
-        Ledger(migrated_sqlite(folder) if is_sqlite else migrated_postgres(request.getfixturevalue("postgres_url")), clock)
+        Ledger(
+            migrated_sqlite(folder)
+            if is_sqlite
+            else migrated_postgres(request.getfixturevalue("postgres_url")),
+            clock,
+        )
         for folder in folders
     ]
     yield opened[0], opened[1]
@@ -45,29 +52,54 @@ def ledgers(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> Ite
         ledger.close()
 
 
-def arrival(image: int, study: int, *, header: int = 0, pixels: int = 0, received_at: float = 0.0) -> Arrival:
+def arrival(
+    image: int, study: int, *, header: int = 0, pixels: int = 0, received_at: float = 0.0
+) -> Arrival:
     """The same image with another header is a revision, with other pixels a conflict."""
     digests = {"digest": f"d{image}.{header}.{pixels}", "pixel_digest": f"p{image}.{pixels}"}
     lane = Lane(study % 3)
-    return arrival_of(f"1.2.{image}", f"1.3.{study}", _RELEASES, lane=lane, maximum_wait_seconds=25, received_at=received_at, **digests)
+    return arrival_of(
+        f"1.2.{image}",
+        f"1.3.{study}",
+        _RELEASES,
+        lane=lane,
+        maximum_wait_seconds=25,
+        received_at=received_at,
+        **digests,
+    )
 
 
 def drawn(source: random.Random, count: int) -> list[Arrival]:
-    """Few images, so that most come again: the same, corrected, with other pixels, or in another study."""
+    """Few images, so that most come again.
+
+    The same, corrected, with other pixels, or in another study.
+    """
     found = []
     for _ in range(count):
         image = source.randrange(count)
         study = image % 4 if source.random() < 0.9 else source.randrange(4)
         header, pixels = (int(source.random() < 0.2) for _ in range(2))
-        found.append(arrival(image, study, header=header, pixels=pixels, received_at=source.uniform(0, 100)))
+        found.append(
+            arrival(image, study, header=header, pixels=pixels, received_at=source.uniform(0, 100))
+        )
     return found
 
 
 def written(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     """All rows of what recording touches, without their numbers."""
-    tables = (schema.instance, schema.reading, schema.study, schema.conflict, schema.expired_file, schema.comparison)
+    tables = (
+        schema.instance,
+        schema.reading,
+        schema.study,
+        schema.conflict,
+        schema.expired_file,
+        schema.comparison,
+    )
     with ledger._engine.begin() as connection:
-        found = {table.name: [dict(row._mapping) for row in connection.execute(select(table))] for table in tables}
+        found = {
+            table.name: [dict(row._mapping) for row in connection.execute(select(table))]
+            for table in tables
+        }
     uids = {row["id"]: row["sop_instance_uid"] for row in found["instance"]}
     for row in (row for rows in found.values() for row in rows):
         row["of"] = uids.get(row.get("instance_id"))
@@ -77,7 +109,9 @@ def written(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_batch_is_what_its_arrivals_are_one_by_one(ledgers: tuple[Ledger, Ledger], clock: Clock, seed: int) -> None:
+def test_a_batch_is_what_its_arrivals_are_one_by_one(
+    ledgers: tuple[Ledger, Ledger], clock: Clock, seed: int
+) -> None:
     together, singly = ledgers
     source = random.Random(seed)
     crashed = [arrival(0, 0)]  # recorded again by the scan at start, under its own path
@@ -92,23 +126,38 @@ def test_a_batch_is_what_its_arrivals_are_one_by_one(ledgers: tuple[Ledger, Ledg
         seen |= set(outcomes)
         assert written(together) == written(singly)
         clock.now += source.uniform(1, 30)
-    assert {RecordOutcome.NEW, RecordOutcome.DUPLICATE, RecordOutcome.HEADER_REVISION, RecordOutcome.CONFLICT} <= seen
+    assert {
+        RecordOutcome.NEW,
+        RecordOutcome.DUPLICATE,
+        RecordOutcome.HEADER_REVISION,
+        RecordOutcome.CONFLICT,
+    } <= seen
 
 
-def test_a_batch_of_new_images_takes_as_many_statements_as_one(ledgers: tuple[Ledger, Ledger]) -> None:
+def test_a_batch_of_new_images_takes_as_many_statements_as_one(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
     counts = []
     for ledger, size in zip(ledgers, (1, 60), strict=True):
         said: list[str] = []
-        event.listen(ledger._engine, "before_cursor_execute", lambda *a, said=said: said.append(a[2]))
-        assert set(ledger.record([arrival(number, number // 2) for number in range(size)])) == {RecordOutcome.NEW}
+        event.listen(
+            ledger._engine, "before_cursor_execute", lambda *a, said=said: said.append(a[2])
+        )
+        assert set(ledger.record([arrival(number, number // 2) for number in range(size)])) == {
+            RecordOutcome.NEW
+        }
         counts.append(len(said))
     assert counts[0] == counts[1]
 
 
-def test_no_statement_holds_more_headers_than_postgresql_takes(ledgers: tuple[Ledger, Ledger]) -> None:
+def test_no_statement_holds_more_headers_than_postgresql_takes(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
     said: list[str] = []
     event.listen(ledgers[0]._engine, "before_cursor_execute", lambda *a: said.append(a[2]))
-    assert set(ledgers[0].record([arrival(number, number // 2) for number in range(121)])) == {RecordOutcome.NEW}
+    assert set(ledgers[0].record([arrival(number, number // 2) for number in range(121)])) == {
+        RecordOutcome.NEW
+    }
     assert sum(statement.startswith("INSERT INTO instance ") for statement in said) == 3
 
 
@@ -119,7 +168,13 @@ def test_studies_are_assigned_in_one_order(ledgers: tuple[Ledger, Ledger]) -> No
         rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
     ledger.record([arrival(image, study) for image, study in enumerate((3, 1, 2, 1))])
     with ledger._engine.begin() as connection:
-        written = connection.execute(select(schema.assignment.c.study_instance_uid).order_by(schema.assignment.c.id)).scalars().all()
+        written = (
+            connection.execute(
+                select(schema.assignment.c.study_instance_uid).order_by(schema.assignment.c.id)
+            )
+            .scalars()
+            .all()
+        )
     assert written == ["1.3.1", "1.3.2", "1.3.3"]
 
 
@@ -129,7 +184,9 @@ def test_images_are_numbered_as_they_came(ledgers: tuple[Ledger, Ledger]) -> Non
         ledgers[0].record([arrival(number, 1) for number in numbers])
     with ledgers[0]._engine.begin() as connection:
         query = select(schema.instance.c.sop_instance_uid).order_by(schema.instance.c.id)
-        assert connection.execute(query).scalars().all() == [f"1.2.{number}" for number in (5, 3, 9, 1, 8, 2)]
+        assert connection.execute(query).scalars().all() == [
+            f"1.2.{number}" for number in (5, 3, 9, 1, 8, 2)
+        ]
 
 
 def test_no_arrivals_are_no_rows(ledgers: tuple[Ledger, Ledger]) -> None:
@@ -137,8 +194,13 @@ def test_no_arrivals_are_no_rows(ledgers: tuple[Ledger, Ledger]) -> None:
     assert not any(written(ledgers[0]).values())
 
 
-def test_two_listeners_record_the_same_images_in_opposite_order(ledgers: tuple[Ledger, Ledger]) -> None:
-    """As a router does that sends a study twice: whoever is second finds the rows of the first, and neither waits for the other in vain."""
+def test_two_listeners_record_the_same_images_in_opposite_order(
+    ledgers: tuple[Ledger, Ledger],
+) -> None:
+    """As a router does that sends a study twice.
+
+    Whoever is second finds the rows of the first, and neither waits for the other in vain.
+    """
     images = list(range(40))
     start, outcomes, failed = threading.Barrier(2), [], []
 
@@ -147,7 +209,9 @@ def test_two_listeners_record_the_same_images_in_opposite_order(ledgers: tuple[L
         start.wait()
         try:
             for begin in range(0, len(order), 10):
-                outcomes.extend(own.record([arrival(image, image // 2) for image in order[begin : begin + 10]]))
+                outcomes.extend(
+                    own.record([arrival(image, image // 2) for image in order[begin : begin + 10]])
+                )
         except SQLAlchemyError as error:
             failed.append(error)
         own.close()
@@ -162,4 +226,6 @@ def test_two_listeners_record_the_same_images_in_opposite_order(ledgers: tuple[L
     rows = written(ledgers[0])
     assert len(rows["instance"]) == 40
     assert len(rows["reading"]) == 40 * len(_RELEASES)
-    assert {(row["revision"], row["open_readings"]) for row in rows["study"]} == {(2, 2 * len(_RELEASES))}
+    assert {(row["revision"], row["open_readings"]) for row in rows["study"]} == {
+        (2, 2 * len(_RELEASES))
+    }

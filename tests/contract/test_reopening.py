@@ -1,4 +1,6 @@
-"""A study is opened again in the moment in which a reading of it ends: it waits for those that are open, and for no other.
+"""A study is opened again in the moment in which a reading of it ends.
+
+It waits for those that are open, and for no other.
 
 SQLite has one writer at a time; on PostgreSQL both write at once.
 """

@@ -1,4 +1,7 @@
-"""A delivered report is sent again: the same bytes under the same UID, once for each time that a person asks."""
+"""A delivered report is sent again.
+
+The same bytes under the same UID, once for each time that a person asks.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,16 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import update
 
-from hilum.domain import Actor, Advance, Channel, DeliveryJob, DeliveryState, Outcome, ReportJob, ReportState
+from hilum.domain import (
+    Actor,
+    Advance,
+    Channel,
+    DeliveryJob,
+    DeliveryState,
+    Outcome,
+    ReportJob,
+    ReportState,
+)
 from hilum.settings import Destination
 from hilum.store import schema
 from hilum.store.archive import Archive
@@ -28,8 +40,12 @@ def delivered(street: Street) -> Street:
     return street
 
 
-def resend(street: Street, uid: str | None = None, to: str | None = None, deed: Deed | None = None) -> Resent:
-    found = street.ledger.resend("1.2.1", sop_instance_uid=uid, destination_name=to, among=DESTINATIONS, deed=deed)
+def resend(
+    street: Street, uid: str | None = None, to: str | None = None, deed: Deed | None = None
+) -> Resent:
+    found = street.ledger.resend(
+        "1.2.1", sop_instance_uid=uid, destination_name=to, among=DESTINATIONS, deed=deed
+    )
     assert found is not None
     return found
 
@@ -44,11 +60,22 @@ def states(street: Street) -> dict[str, str]:
 
 
 def test_the_same_bytes_go_out_under_the_same_uid(delivered: Street) -> None:
-    (before,) = {(row.sop_instance_uid, bytes(row.content)) for row in delivered.rows(schema.document) if row.kind == "sr"}
+    (before,) = {
+        (row.sop_instance_uid, bytes(row.content))
+        for row in delivered.rows(schema.document)
+        if row.kind == "sr"
+    }
     found = resend(delivered)
     jobs = delivered.claim("deliver")
-    assert [(item["destination"], item["sop_instance_uid"]) for item in found.due] == [("pacs", before[0]), ("lab", before[0])]
-    assert [(job.document.sop_instance_uid, job.document.content) for job in jobs if isinstance(job, DeliveryJob)] == [before, before]
+    assert [(item["destination"], item["sop_instance_uid"]) for item in found.due] == [
+        ("pacs", before[0]),
+        ("lab", before[0]),
+    ]
+    assert [
+        (job.document.sop_instance_uid, job.document.content)
+        for job in jobs
+        if isinstance(job, DeliveryJob)
+    ] == [before, before]
 
 
 def test_a_named_destination_alone_gets_it(delivered: Street) -> None:
@@ -59,7 +86,9 @@ def test_a_named_destination_alone_gets_it(delivered: Street) -> None:
 def test_a_named_document_alone_is_sent(delivered: Street) -> None:
     uid = next(row.sop_instance_uid for row in delivered.rows(schema.document) if row.kind == "sr")
     assert {item["sop_instance_uid"] for item in resend(delivered, uid).due} == {uid}
-    assert delivered.ledger.resend("1.2.1", sop_instance_uid="1.2.1.1", among=DESTINATIONS) is None, "an image is no document"
+    assert (
+        delivered.ledger.resend("1.2.1", sop_instance_uid="1.2.1.1", among=DESTINATIONS) is None
+    ), "an image is no document"
     assert delivered.ledger.resend("1.9", among=DESTINATIONS) is None
 
 
@@ -87,7 +116,10 @@ def test_it_may_be_sent_as_often_as_somebody_asks(delivered: Street, views: Ledg
     assert row.finished_at > row.requeued_at > first
     found = views.study("1.2.1")
     assert found is not None
-    assert (found["report_state"], found["timing"]["first_delivered"]) == (ReportState.DELIVERED, first)
+    assert (found["report_state"], found["timing"]["first_delivered"]) == (
+        ReportState.DELIVERED,
+        first,
+    )
 
 
 def test_a_dispatcher_that_dies_with_it_leaves_it_to_another(delivered: Street) -> None:
@@ -98,7 +130,9 @@ def test_a_dispatcher_that_dies_with_it_leaves_it_to_another(delivered: Street) 
     assert (again.lease.row_id, again.lease.lapses) == (job.lease.row_id, 1)
 
 
-def test_what_a_destination_has_is_named_by_a_successor_whatever_becomes_of_the_second_time(delivered: Street) -> None:
+def test_what_a_destination_has_is_named_by_a_successor_whatever_becomes_of_the_second_time(
+    delivered: Street,
+) -> None:
     resend(delivered, to="pacs")
     delivered.clock.now += 100
     delivered.receive("1.2.1", 2)
@@ -107,7 +141,9 @@ def test_what_a_destination_has_is_named_by_a_successor_whatever_becomes_of_the_
     (job,) = delivered.claim("report")
     assert isinstance(job, ReportJob)
     assert sorted(job.held) == ["lab", "pacs"]
-    assert states(delivered) == {"pacs": "delivered", "lab": "delivered"}, "it is not sent again, and was delivered all along"
+    assert states(delivered) == {"pacs": "delivered", "lab": "delivered"}, (
+        "it is not sent again, and was delivered all along"
+    )
 
 
 def test_a_lease_that_outlives_its_result_ends_as_what_was_before(delivered: Street) -> None:
@@ -126,18 +162,26 @@ def test_a_replaced_report_is_not_sent_again(delivered: Street) -> None:
     uid = next(row.sop_instance_uid for row in delivered.rows(schema.document) if row.kind == "sr")
     delivered.clock.now += 100
     delivered.walk("1.2.1", 2)
-    assert why(resend(delivered, uid, "pacs")) == ["a newer result has replaced it; send the report of that one"]
+    assert why(resend(delivered, uid, "pacs")) == [
+        "a newer result has replaced it; send the report of that one"
+    ]
 
 
 @pytest.mark.parametrize(
     ("state", "reason", "said"),
     [
-        ("dead", "sop_class_refused", "it was not delivered (sop_class_refused); mend that, then requeue it"),
+        (
+            "dead",
+            "sop_class_refused",
+            "it was not delivered (sop_class_refused); mend that, then requeue it",
+        ),
         ("withheld", "untrained_weights", "it was withheld (untrained_weights)"),
         ("cancelled", "destination_forgotten", "it was never delivered (destination_forgotten)"),
     ],
 )
-def test_what_never_arrived_is_not_sent_again(delivered: Street, state: str, reason: str, said: str) -> None:
+def test_what_never_arrived_is_not_sent_again(
+    delivered: Street, state: str, reason: str, said: str
+) -> None:
     with delivered.ledger._engine.begin() as connection:
         connection.execute(update(schema.delivery).values(state=state, reason=reason))
     found = why(resend(delivered))
@@ -146,10 +190,14 @@ def test_what_never_arrived_is_not_sent_again(delivered: Street, state: str, rea
     assert set(states(delivered).values()) == {state}
 
 
-def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(delivered: Street) -> None:
+def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(
+    delivered: Street,
+) -> None:
     with delivered.ledger._engine.begin() as connection:
         connection.execute(
-            update(schema.delivery).where(schema.delivery.c.destination == "lab").values(state="cancelled", reason="class_ladder")
+            update(schema.delivery)
+            .where(schema.delivery.c.destination == "lab")
+            .values(state="cancelled", reason="class_ladder")
         )
     found = resend(delivered)
     assert ([item["destination"] for item in found.due], found.left) == (["pacs"], [])
@@ -164,12 +212,16 @@ def test_what_would_be_withheld_now_is_not_sent_again(delivered: Street) -> None
     assert why(found)[1] == "the settings name no such destination any more"
 
 
-def test_of_an_erased_study_nothing_can_be_sent(delivered: Street, ledger_url: str, tmp_path) -> None:
+def test_of_an_erased_study_nothing_can_be_sent(
+    delivered: Street, ledger_url: str, tmp_path
+) -> None:
     resend(delivered, to="pacs")
     erasure = Erasure(ledger_url, Archive(tmp_path / "archive"), delivered.clock)
     erased = erasure.erase_study("1.2.1")
     erasure.close()
-    assert erased.delivered == {"pacs": 1, "lab": 1}, "the destinations have it, whatever was to be done again"
+    assert erased.delivered == {"pacs": 1, "lab": 1}, (
+        "the destinations have it, whatever was to be done again"
+    )
     assert delivered.ledger.resend("1.2.1", among=DESTINATIONS) is None
     assert delivered.claim("deliver") == []
 
@@ -182,11 +234,15 @@ def test_a_second_time_that_fails_needs_a_person_and_can_be_requeued(delivered: 
     assert delivered.ledger.requeue("deliver", destination_name="pacs", among=DESTINATIONS) == 1
 
 
-def test_it_is_audited_with_the_study_and_nothing_is_where_nothing_was_sent(delivered: Street, ledger_url: str) -> None:
+def test_it_is_audited_with_the_study_and_nothing_is_where_nothing_was_sent(
+    delivered: Street, ledger_url: str
+) -> None:
     for _ in range(2):
         deed = Deed(Verb.RESEND, Actor("alice", Channel.REST), "1.2.1", detail="to pacs")
         resend(delivered, to="pacs", deed=deed)
     audit = AuditLog(ledger_url)
     rows, _ = audit.list(AuditFilter(study_instance_uid="1.2.1"))
     audit.close()
-    assert [(row["verb"], row["outcome"], row["count"], row["detail"]) for row in rows] == [("resend", "done", 1, "to pacs")]
+    assert [(row["verb"], row["outcome"], row["count"], row["detail"]) for row in rows] == [
+        ("resend", "done", 1, "to pacs")
+    ]

@@ -1,4 +1,7 @@
-"""Rollouts on the ledger, the same on SQLite and on a real PostgreSQL: who reads a study, and what a shadow may never touch."""
+"""Rollouts on the ledger, the same on SQLite and on a real PostgreSQL.
+
+Who reads a study, and what a shadow may never touch.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,24 @@ from hilum.store.erasure import Erasure
 from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import RecordOutcome
 from hilum.store.rollouts import CannotRollOut, Order, Rollouts
-from hilum.store.schema import assignment, comparison, document, reading, release_manifest, result, rollout_event, study
+from hilum.store.schema import (
+    assignment,
+    comparison,
+    document,
+    reading,
+    release_manifest,
+    result,
+    rollout_event,
+    study,
+)
 from hilum.store.views import LedgerViews
 from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
-SHADOW, SWITCH, HALF = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH), Order(RolloutMode.CANARY, 0.5)
+SHADOW, SWITCH, HALF = (
+    Order(RolloutMode.SHADOW),
+    Order(RolloutMode.SWITCH),
+    Order(RolloutMode.CANARY, 0.5),
+)
 
 
 @pytest.fixture
@@ -71,7 +87,9 @@ def test_a_switch_is_for_new_studies_and_the_old_release_finishes_its_own(rollin
     assert sorted(rolling.report()) == [("1.1", "chest@1"), ("1.2", "chest@1"), ("1.3", "chest@2")]
 
 
-def test_rollback_is_for_new_studies_and_a_late_image_is_read_as_its_study_was(rolling: Rolling) -> None:
+def test_rollback_is_for_new_studies_and_a_late_image_is_read_as_its_study_was(
+    rolling: Rolling,
+) -> None:
     running(rolling, SWITCH)
     rolling.receive("1.1", 1)
     rolling.rollouts.roll_back("chest", "a person")
@@ -92,11 +110,17 @@ def test_a_rollback_can_take_back_what_is_not_reported_yet(rolling: Rolling) -> 
     rolling.receive("1.2", 2)
     (held, *_) = rolling.claim("analyse", 1)
     rolling.rollouts.roll_back("chest", "a person", is_pending=True)
-    assert rolling.ledger.advance("analyse", [(held.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]) == [False]
+    assert rolling.ledger.advance(
+        "analyse", [(held.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
+    ) == [False]
     rolling.receive("1.1", 2)
     rolling.receive("1.3", 2)
     assert readers(rolling) == {"1.1": {"chest@2"}, "1.2": {"chest@1"}, "1.3": {"chest@1"}}
-    assert {row.study_instance_uid: row.open_readings for row in rolling.rows(study)} == {"1.1": 1, "1.2": 2, "1.3": 2}
+    assert {row.study_instance_uid: row.open_readings for row in rolling.rows(study)} == {
+        "1.1": 1,
+        "1.2": 2,
+        "1.3": 2,
+    }
     assert len(rolling.read()) == 5
     rolling.close_studies()
     assert sorted(rolling.report()) == [("1.1", "chest@2"), ("1.2", "chest@1"), ("1.3", "chest@1")]
@@ -123,10 +147,14 @@ def test_many_studies_are_taken_back_some_at_a_time_and_a_step_back_that_fails_i
     rolling.rollouts.roll_back("chest", "a person", is_pending=True)
     assert set(by_study(rolling.rows(reading), "release")) == {"1.1", "1.2", "1.3", "1.4"}
     assert all(names == {"chest@1"} for names in readers(rolling).values())
-    assert [row.detail for row in rolling.rows(rollout_event, verb="rollback")] == ["2 studies taken back from chest@2"]
+    assert [row.detail for row in rolling.rows(rollout_event, verb="rollback")] == [
+        "2 studies taken back from chest@2"
+    ]
 
 
-def test_what_another_shadow_has_read_is_compared_with_the_release_that_took_the_study_back(rolling: Rolling) -> None:
+def test_what_another_shadow_has_read_is_compared_with_the_release_that_took_the_study_back(
+    rolling: Rolling,
+) -> None:
     running(rolling, SWITCH)
     running(rolling, SHADOW, "chest@3")
     rolling.receive("1.1", 1)
@@ -137,10 +165,14 @@ def test_what_another_shadow_has_read_is_compared_with_the_release_that_took_the
     assert rolling.report() == [("1.1", "chest@1")]
     rolling.clock.now += 3601
     assert rolling.compare() == 1
-    assert [(row.release, row.shadow, row.state) for row in rolling.rows(comparison)] == [("chest@1", "chest@3", "compared")]
+    assert [(row.release, row.shadow, row.state) for row in rolling.rows(comparison)] == [
+        ("chest@1", "chest@3", "compared")
+    ]
 
 
-def test_a_study_is_taken_back_by_a_release_that_has_read_it_along(rolling: Rolling, ledger_url: str) -> None:
+def test_a_study_is_taken_back_by_a_release_that_has_read_it_along(
+    rolling: Rolling, ledger_url: str
+) -> None:
     running(rolling, SHADOW)
     rolling.receive("1.1", 1)
     assert rolling.read("chest@2") == ["chest@2"]
@@ -155,7 +187,9 @@ def test_a_study_is_taken_back_by_a_release_that_has_read_it_along(rolling: Roll
     found = views.study("1.1")
     views.close()
     assert found is not None
-    assert [item["release"] for item in found["results"]] == ["chest@2"], "and it is shown as what was reported"
+    assert [item["release"] for item in found["results"]] == ["chest@2"], (
+        "and it is shown as what was reported"
+    )
 
 
 def test_a_canary_reads_its_share_and_a_larger_share_keeps_the_smaller(rolling: Rolling) -> None:
@@ -169,7 +203,9 @@ def test_a_canary_reads_its_share_and_a_larger_share_keeps_the_smaller(rolling: 
     for name in names:
         rolling.receive(name, 2)
         rolling.receive(f"{name}.0", 1)
-    assert {name for name in names if readers(rolling)[name] == {"chest@2"}} == first, "a study keeps its release"
+    assert {name for name in names if readers(rolling)[name] == {"chest@2"}} == first, (
+        "a study keeps its release"
+    )
     assert all(len(said) == 1 for said in readers(rolling).values())
 
 
@@ -188,7 +224,12 @@ def test_a_shadow_reads_along_last_and_the_study_does_not_wait_for_it(rolling: R
     assert rolling.rows(study)[0].state == "closed"
     assert rolling.compare() == 1
     shadow, reported = (rolling.rows(result, release=name)[0] for name in ("chest@2", "chest@1"))
-    assert (shadow.state, shadow.is_current, reported.state, reported.is_current) == ("shadow", False, "reported", True)
+    assert (shadow.state, shadow.is_current, reported.state, reported.is_current) == (
+        "shadow",
+        False,
+        "reported",
+        True,
+    )
     assert rolling.report() == []
     assert [row.result_id for row in rolling.rows(document)] == [reported.id]
 
@@ -221,7 +262,9 @@ def test_what_both_say_is_kept_and_counted(rolling: Rolling) -> None:
     views.close()
 
 
-def test_a_late_image_is_compared_again_and_the_first_shadow_result_is_superseded(rolling: Rolling) -> None:
+def test_a_late_image_is_compared_again_and_the_first_shadow_result_is_superseded(
+    rolling: Rolling,
+) -> None:
     running(rolling, SHADOW)
     for number in (1, 2):
         rolling.receive("1.1", number)
@@ -250,7 +293,9 @@ def test_a_corrected_header_is_read_again_by_both_and_waited_for_once(rolling: R
 
 
 @pytest.mark.parametrize("state", [ReadingState.FAILED, ReadingState.NOT_ANALYSED])
-def test_a_shadow_that_fails_changes_nothing_that_is_reported(rolling: Rolling, state: ReadingState) -> None:
+def test_a_shadow_that_fails_changes_nothing_that_is_reported(
+    rolling: Rolling, state: ReadingState
+) -> None:
     running(rolling, SHADOW)
     rolling.receive("1.1", 1)
     rolling.read("chest@1")
@@ -301,7 +346,9 @@ def test_erasure_leaves_no_assignment_and_no_score(rolling: Rolling, tmp_path: o
     assert {row.state for row in rolling.rows(result)} == {"erased"}
 
 
-def test_settings_that_name_another_release_end_a_rollout_and_keep_studies_with_their_release(rolling: Rolling) -> None:
+def test_settings_that_name_another_release_end_a_rollout_and_keep_studies_with_their_release(
+    rolling: Rolling,
+) -> None:
     running(rolling, SWITCH)
     rolling.receive("1.1", 1)
     (closed,) = rolling.rollouts.close_stale(["chest@3"])
@@ -318,7 +365,10 @@ def test_every_change_is_remembered_with_who_made_it(rolling: Rolling) -> None:
     rolling.rollouts.promote("chest", SWITCH, "somebody else")
     rolling.rollouts.roll_back("chest", "a person")
     views = LedgerViews(rolling.ledger.url, rolling.clock)
-    events = [(item["verb"], item["state"], item["serving"], item["changed_by"]) for item in views.rollout_events("chest")]
+    events = [
+        (item["verb"], item["state"], item["serving"], item["changed_by"])
+        for item in views.rollout_events("chest")
+    ]
     views.close()
     assert events == [
         ("rollback", "done", "chest@1", "a person"),
@@ -337,8 +387,13 @@ def test_of_two_analysers_the_second_confirms_nothing(rolling: Rolling) -> None:
     assert rolling.rollouts.find("chest").state is RolloutState.RUNNING
 
 
-def test_of_two_who_begin_with_an_alias_at_once_the_second_is_told_why_not(rolling: Rolling, ledger_url: str) -> None:
-    """Both have looked before either writes: on PostgreSQL there is no row to lock yet. SQLite lets the second look only then."""
+def test_of_two_who_begin_with_an_alias_at_once_the_second_is_told_why_not(
+    rolling: Rolling, ledger_url: str
+) -> None:
+    """Both have looked before either writes: on PostgreSQL there is no row to lock yet.
+
+    SQLite lets the second look only then.
+    """
     both_have_looked = threading.Barrier(2)
 
     def wait(*called: object) -> None:
@@ -353,14 +408,22 @@ def test_of_two_who_begin_with_an_alias_at_once_the_second_is_told_why_not(rolli
         except CannotRollOut as error:
             return str(error)
 
-    with contextlib.closing(Rollouts(ledger_url, rolling.clock)) as other, ThreadPoolExecutor(2) as people:
+    with (
+        contextlib.closing(Rollouts(ledger_url, rolling.clock)) as other,
+        ThreadPoolExecutor(2) as people,
+    ):
         said = set(people.map(start, (rolling.rollouts, other), ("chest@2", "chest@3")))
     winner = rolling.rollouts.find("chest").candidate
-    assert said == {winner, f"{winner} is being rolled out already: promote it, roll it back or stop first"}
+    assert said == {
+        winner,
+        f"{winner} is being rolled out already: promote it, roll it back or stop first",
+    }
     assert len(rolling.rows(rollout_event)) == 1
 
 
-def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(rolling: Rolling, ledger_url: str) -> None:
+def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(
+    rolling: Rolling, ledger_url: str
+) -> None:
     running(rolling, HALF)
     stop = threading.Event()
 
@@ -384,7 +447,9 @@ def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(rolli
                 own.receive(f"1.2.{name}", number)
         own.close()
 
-    listeners = [threading.Thread(target=listen, args=(range(start, start + 3),)) for start in (0, 10, 20)]
+    listeners = [
+        threading.Thread(target=listen, args=(range(start, start + 3),)) for start in (0, 10, 20)
+    ]
     person = threading.Thread(target=toggle)
     for thread in (*listeners, person):
         thread.start()
@@ -392,7 +457,9 @@ def test_images_of_one_study_that_listeners_record_at_once_have_one_reader(rolli
         thread.join()
     stop.set()
     person.join()
-    assert {name: len(said) for name, said in readers(rolling).items()} == {f"1.2.{name}": 1 for name in range(8)}
+    assert {name: len(said) for name, said in readers(rolling).items()} == {
+        f"1.2.{name}": 1 for name in range(8)
+    }
     assert len(rolling.rows(reading)) == 8 * 9
     assert {row.open_readings for row in rolling.rows(study)} == {9}
 
@@ -406,7 +473,10 @@ def test_a_ledger_without_rollouts_is_asked_once_a_batch(rolling: Rolling) -> No
     assert not any("assignment" in text or "comparison" in text for text in asked)
 
 
-FIRST, EDITED = KeptManifest("chest@2", "d1", "version = 2"), KeptManifest("chest@2", "d2", "version = 2 # and more")
+FIRST, EDITED = (
+    KeptManifest("chest@2", "d1", "version = 2"),
+    KeptManifest("chest@2", "d2", "version = 2 # and more"),
+)
 
 
 def test_what_was_proved_is_refused_once_it_is_something_else(rolling: Rolling) -> None:
@@ -419,7 +489,10 @@ def test_what_was_proved_is_refused_once_it_is_something_else(rolling: Rolling) 
     with pytest.raises(CannotRollOut, match="started again, while it was being proved"):
         rollouts.confirm("chest", "chest@2", "analyser", FIRST.digest)
     assert rollouts.find("chest").state is RolloutState.LOADING
-    assert rollouts.confirm("chest", "chest@2", "analyser", EDITED.digest).state is RolloutState.RUNNING
+    assert (
+        rollouts.confirm("chest", "chest@2", "analyser", EDITED.digest).state
+        is RolloutState.RUNNING
+    )
     rollouts.stop("chest", "a person")
     with pytest.raises(CannotRollOut, match="give the edited one a version of its own"):
         rollouts.start(CONFIGURED, FIRST, SHADOW, "a person")
@@ -427,7 +500,9 @@ def test_what_was_proved_is_refused_once_it_is_something_else(rolling: Rolling) 
     assert rollouts.start(CONFIGURED, EDITED, SHADOW, "a person").state is RolloutState.LOADING
 
 
-def test_a_server_that_starts_renews_what_the_settings_name_and_nothing_else(rolling: Rolling) -> None:
+def test_a_server_that_starts_renews_what_the_settings_name_and_nothing_else(
+    rolling: Rolling,
+) -> None:
     rollouts = rolling.rollouts
     configured = KeptManifest(CONFIGURED, "c1", "version = 1", is_proved=True)
     other = KeptManifest("lung@1", "l1", "version = 1", is_proved=True)
@@ -436,7 +511,13 @@ def test_a_server_that_starts_renews_what_the_settings_name_and_nothing_else(rol
         connection.execute(delete(release_manifest))  # by a Hilum that kept nothing
     seen = KeptManifest("chest@2", "d1", "version = 2", is_proved=True)
     assert rollouts.begin([configured, seen, other], [CONFIGURED]) == []
-    assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2", "lung@1")] == [configured, seen, None]
-    changed = [KeptManifest(item.release, "new", item.text, is_proved=True) for item in (configured, seen)]
+    assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2", "lung@1")] == [
+        configured,
+        seen,
+        None,
+    ]
+    changed = [
+        KeptManifest(item.release, "new", item.text, is_proved=True) for item in (configured, seen)
+    ]
     assert rollouts.begin(changed, [CONFIGURED]) == [CONFIGURED]
     assert [rollouts.manifest(name) for name in (CONFIGURED, "chest@2")] == [changed[0], seen]

@@ -36,12 +36,16 @@ def busy(ledger: Ledger, name: str, pid: int) -> None:
     assert ledger.hold_lane("pacs", name, 600)
 
 
-def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(ledger: Ledger, clock: Clock, dead: int) -> None:
+def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(
+    ledger: Ledger, clock: Clock, dead: int
+) -> None:
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     busy(ledger, "dead", dead)
     clock.now += 9
     bury_silent(ledger, 10)
-    assert not ledger.hold_lane("pacs", "next", 600), "it has beaten a moment ago: who cannot see it need not be right"
+    assert not ledger.hold_lane("pacs", "next", 600), (
+        "it has beaten a moment ago: who cannot see it need not be right"
+    )
     clock.now += 2
     bury_silent(ledger, 10)
     assert ledger.hold_lane("pacs", "next", 600)
@@ -50,11 +54,17 @@ def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(ledger:
     assert ledger.silent(0) == [], "it is forgotten"
 
 
-def test_a_living_process_keeps_what_it_holds_however_silent_it_is(ledger: Ledger, clock: Clock) -> None:
+def test_a_living_process_keeps_what_it_holds_however_silent_it_is(
+    ledger: Ledger, clock: Clock
+) -> None:
     """Its heartbeats fail while the ledger is locked; its work is not over for that."""
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
-    with subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()", "hilum"], stdin=subprocess.PIPE) as living:
-        wait_for(lambda: is_ours(living.pid))  # a program that has only just begun has no command line yet
+    with subprocess.Popen(
+        [sys.executable, "-c", "import sys; sys.stdin.read()", "hilum"], stdin=subprocess.PIPE
+    ) as living:
+        wait_for(
+            lambda: is_ours(living.pid)
+        )  # a program that has only just begun has no command line yet
         busy(ledger, "living", living.pid)
         clock.now += 300
         bury_silent(ledger, 10)
@@ -62,7 +72,9 @@ def test_a_living_process_keeps_what_it_holds_however_silent_it_is(ledger: Ledge
         assert [name for name, _ in ledger.silent(10)] == ["living"]
 
 
-def test_another_program_that_has_got_its_number_is_not_taken_for_it(ledger: Ledger, clock: Clock) -> None:
+def test_another_program_that_has_got_its_number_is_not_taken_for_it(
+    ledger: Ledger, clock: Clock
+) -> None:
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, cwd="/") as other:
         busy(ledger, "dead", other.pid)
@@ -71,7 +83,9 @@ def test_another_program_that_has_got_its_number_is_not_taken_for_it(ledger: Led
         assert ledger.hold_lane("pacs", "next", 600)
 
 
-def test_processes_of_another_host_are_none_of_our_business(ledger: Ledger, clock: Clock, dead: int) -> None:
+def test_processes_of_another_host_are_none_of_our_business(
+    ledger: Ledger, clock: Clock, dead: int
+) -> None:
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     busy(ledger, "elsewhere", dead)
     with ledger._engine.begin() as connection:
@@ -81,7 +95,9 @@ def test_processes_of_another_host_are_none_of_our_business(ledger: Ledger, cloc
     assert not ledger.hold_lane("pacs", "next", 600)
 
 
-def test_a_process_that_begins_holds_nothing_that_another_left_under_its_name(ledger: Ledger) -> None:
+def test_a_process_that_begins_holds_nothing_that_another_left_under_its_name(
+    ledger: Ledger,
+) -> None:
     """In a container that is started again process ids are the same ones."""
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     name = process_name("dispatcher", os.getpid())
@@ -95,7 +111,13 @@ def test_two_that_live_under_one_name_hear_of_each_other(ledger: Ledger) -> None
     def beat(started_at: float) -> bool:
         return ledger.beat("one", "dispatcher", 7, started_at=started_at, is_ready=True)
 
-    assert [beat(moment) for moment in (1.1, 1.1, 2.2, 2.2, 1.1)] == [True, True, False, True, False]
+    assert [beat(moment) for moment in (1.1, 1.1, 2.2, 2.2, 1.1)] == [
+        True,
+        True,
+        False,
+        True,
+        False,
+    ]
     ledger.forget_processes(["one"])
     assert beat(2.2), "the row is new"
 

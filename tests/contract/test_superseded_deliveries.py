@@ -1,4 +1,7 @@
-"""A delivery whose result is superseded while a try has it: whatever ends the try, the old report is not sent behind the new one."""
+"""A delivery whose result is superseded while a try has it.
+
+Whatever ends the try, the old report is not sent behind the new one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hilum.domain import Advance, DeliveryJob, DeliveryState, Document, Job, NewDocument, ReportJob, ResultState
+from hilum.domain import (
+    Advance,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    Job,
+    NewDocument,
+    ReportJob,
+    ResultState,
+)
 from hilum.pipeline import STAGES, StageLoop
 from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
@@ -62,18 +74,27 @@ def killed(street: Street, _job: DeliveryJob) -> None:
 
 def dead(street: Street, job: DeliveryJob) -> None:
     """And a person wants it to be tried again."""
-    street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "attempts_exhausted"}))])
+    street.ledger.advance(
+        "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "attempts_exhausted"}))]
+    )
     assert street.ledger.requeue("deliver") == 0
 
 
 @pytest.mark.parametrize("ends", [refused, unknown, stopped, killed, dead])
-def test_the_new_report_alone_is_sent(street: Street, ends: Callable[[Street, DeliveryJob], None]) -> None:
+def test_the_new_report_alone_is_sent(
+    street: Street, ends: Callable[[Street, DeliveryJob], None]
+) -> None:
     ends(street, superseded_on_the_wire(street))
     street.report()
     sent = [job.document.sop_instance_uid for _ in range(3) for job in claimed(street)]
     assert sent == [street.rows(result)[1].identifiers["sr"]]
     old, new = street.rows(delivery)
-    assert (old.state, old.reason, old.lease_token, old.leased_until) == ("cancelled", "superseded", None, None)
+    assert (old.state, old.reason, old.lease_token, old.leased_until) == (
+        "cancelled",
+        "superseded",
+        None,
+        None,
+    )
     assert new.state == "leased"
 
 
@@ -103,15 +124,22 @@ def test_the_next_report_does_not_wait_for_one_that_ended_at_its_claim(street: S
             loop.stop()
             return Advance(DeliveryState.DELIVERED)
 
-        loop = StageLoop(STAGES["deliver"], street.ledger, Pipeline(poll_seconds=3600), "d", handle, PACS)
+        loop = StageLoop(
+            STAGES["deliver"], street.ledger, Pipeline(poll_seconds=3600), "d", handle, PACS
+        )
         await asyncio.wait_for(loop.run(), 60)
 
     asyncio.run(deliver())
     assert sent == [street.rows(result)[1].identifiers["sr"]]
 
 
-@pytest.mark.parametrize(("ends", "is_named"), [(refused, False), (stopped, False), (unknown, True), (killed, True), (dead, True)])
-def test_it_is_named_where_the_pacs_may_have_it(street: Street, ends: Callable[[Street, DeliveryJob], None], is_named: bool) -> None:
+@pytest.mark.parametrize(
+    ("ends", "is_named"),
+    [(refused, False), (stopped, False), (unknown, True), (killed, True), (dead, True)],
+)
+def test_it_is_named_where_the_pacs_may_have_it(
+    street: Street, ends: Callable[[Street, DeliveryJob], None], is_named: bool
+) -> None:
     job = superseded_on_the_wire(street)
     ends(street, job)
     claimed(street)
@@ -123,7 +151,9 @@ def test_it_is_named_where_the_pacs_may_have_it(street: Street, ends: Callable[[
 
 def test_what_is_taken_after_all_is_delivered(street: Street) -> None:
     job = superseded_on_the_wire(street)
-    assert street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED))]) == [True]
+    assert street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED))]) == [
+        True
+    ]
     assert claimed(street) == []
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
@@ -136,7 +166,9 @@ def test_a_class_that_was_refused_is_still_known_as_that(street: Street) -> None
     street.assemble()
     street.report()
     (job,) = claimed(street)
-    street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))])
+    street.ledger.advance(
+        "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))]
+    )
     street.receive(STUDY, 2)
     street.read()
     street.assemble()
@@ -151,8 +183,18 @@ def test_who_may_have_a_heat_map_is_known_and_who_never_was_sent_it_not(street: 
     street.read()
     street.assemble()
     (job,) = street.claim("report")
-    picture = Document("heatmap", "application/dicom", b"picture", "1.2.840.10008.5.1.4.1.1.7", "2.25.7", "2.25.6")
-    street.ledger.advance("report", [(job.lease, Advance(ResultState.REPORTED, documents=[NewDocument(picture, (PACS, "paused"))]))])
+    picture = Document(
+        "heatmap", "application/dicom", b"picture", "1.2.840.10008.5.1.4.1.1.7", "2.25.7", "2.25.6"
+    )
+    street.ledger.advance(
+        "report",
+        [
+            (
+                job.lease,
+                Advance(ResultState.REPORTED, documents=[NewDocument(picture, (PACS, "paused"))]),
+            )
+        ],
+    )
     (sent,) = claimed(street)
     street.ledger.advance("deliver", [(sent.lease, Advance(DeliveryState.DELIVERED))])
     street.receive(STUDY, 2)
@@ -160,4 +202,8 @@ def test_who_may_have_a_heat_map_is_known_and_who_never_was_sent_it_not(street: 
     street.assemble()
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    assert (second.pictured, second.held, list(second.predecessors)) == (frozenset({PACS}), {}, ["heatmap"])
+    assert (second.pictured, second.held, list(second.predecessors)) == (
+        frozenset({PACS}),
+        {},
+        ["heatmap"],
+    )

@@ -1,4 +1,7 @@
-"""Transactions over connections that are kept: an error leaves nothing behind, and they are as many as there are transactions at once."""
+"""Transactions over connections that are kept.
+
+An error leaves nothing behind, and they are as many as there are transactions at once.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Upgrade: a full ledger goes through a next revision and keeps every row; a step that fails changes nothing."""
+"""Upgrade: a full ledger goes through a next revision and keeps every row.
+
+A step that fails changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ from hilum.store.views import LedgerViews, StudyFilter
 from hilum.supervisor.doctor import _revision
 from tests.support.street import Clock, Street
 
-# What a next release may do: a column, a table made anew on SQLite because a type changes, an index, values worked out from rows.
+# What a next release may do: a column, a table made anew on SQLite because a type changes, an
+# index, values worked out from rows.
 NEXT = '''"""The next release."""
 import sqlalchemy as sa
 from alembic import op
@@ -73,14 +77,22 @@ def contents(url: str) -> dict[str, list[dict[str, object]]]:
     engine = create_engine(url)
     with engine.connect() as connection:
         names = [name for name in inspect(engine).get_table_names() if name != "alembic_version"]
-        found = {name: [dict(row) for row in connection.execute(text(f"SELECT * FROM {name} ORDER BY 1")).mappings()] for name in names}
+        found = {
+            name: [
+                dict(row)
+                for row in connection.execute(text(f"SELECT * FROM {name} ORDER BY 1")).mappings()
+            ]
+            for name in names
+        }
     engine.dispose()
     return found
 
 
 def test_every_row_survives_and_the_street_goes_on(full: str, tmp_path: Path) -> None:
     before = contents(full)
-    assert {"instance", "reading", "study", "result", "document", "delivery", "destination"} <= {name for name in before if before[name]}
+    assert {"instance", "reading", "study", "result", "document", "delivery", "destination"} <= {
+        name for name in before if before[name]
+    }
     assert migrate(full, next_release(tmp_path)) == "9999"
     after = contents(full)
     assert all(row.pop("modality") == "DX" for row in after["instance"])
@@ -98,7 +110,9 @@ def test_every_row_survives_and_the_street_goes_on(full: str, tmp_path: Path) ->
     ledger.close()
 
 
-def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_changes(full: str) -> None:
+def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_changes(
+    full: str,
+) -> None:
     before = contents(full)
     _back_to(full, "0005")
     migrate(full)
@@ -107,10 +121,16 @@ def test_who_follows_from_nothing_meets_what_was_there_before_the_order_of_chang
     assert {row["change"] for name in ("result", "delivery") for row in now[name]} == {None}
     assert _without_changes(now) == _without_changes(before)
     with closing(LedgerViews(full)) as views, closing(Ledger(full, Clock())) as ledger:
-        (first, cursor), everything = views.list_changed(limit=4), views.list_studies(StudyFilter())[0]
+        (first, cursor), everything = (
+            views.list_changed(limit=4),
+            views.list_studies(StudyFilter())[0],
+        )
         Street(ledger, Clock()).receive(first[0]["study_instance_uid"], 9)
         (rest, cursor), met = views.list_changed(cursor=cursor), [item["id"] for item in first]
-        assert [*met, *(item["id"] for item in rest)] == [*sorted(item["id"] for item in everything), first[0]["id"]]
+        assert [*met, *(item["id"] for item in rest)] == [
+            *sorted(item["id"] for item in everything),
+            first[0]["id"],
+        ]
         assert views.list_changed(cursor=cursor) == ([], cursor)
 
 
@@ -120,9 +140,14 @@ def test_what_was_withheld_before_it_had_a_state_can_be_released(full: str) -> N
     engine = create_engine(full)
     with engine.begin() as connection:
         ids = connection.execute(text("SELECT id FROM delivery ORDER BY id")).scalars().all()
-        for row_id, reason in zip(ids[-3:], ("untrained_weights", "sender_unknown", "destination_forgotten"), strict=True):
+        for row_id, reason in zip(
+            ids[-3:], ("untrained_weights", "sender_unknown", "destination_forgotten"), strict=True
+        ):
             said = {"row": row_id, "reason": reason}
-            connection.execute(text("UPDATE delivery SET state = 'cancelled', reason = :reason WHERE id = :row"), said)
+            connection.execute(
+                text("UPDATE delivery SET state = 'cancelled', reason = :reason WHERE id = :row"),
+                said,
+            )
         of_old = "SELECT d.id FROM document d JOIN result r ON r.id = d.result_id WHERE r.is_current = false"
         cancel = f"UPDATE delivery SET state = 'cancelled', reason = 'untrained_weights' WHERE document_id IN ({of_old})"
         replaced = connection.execute(text(cancel)).rowcount
@@ -143,16 +168,31 @@ def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full
     _back_to(full, "0006")
     engine = create_engine(full)
     with engine.begin() as connection:
-        received_at = connection.execute(text("SELECT max(received_at) FROM instance WHERE sop_instance_uid LIKE '1.2.%'")).scalar_one()
-        connection.execute(text("UPDATE instance SET calling_ae_title = 'CR2' WHERE sop_instance_uid LIKE '1.3.%'"))
-        connection.execute(text("UPDATE instance SET received_at = :late WHERE sop_instance_uid = '1.2.0.3'"), {"late": received_at + 9})
-        rows = ({"uid": f"9.{title}", "who": title, "count": count} for title, count in (("CR1", 2), ("CR2", 0)))
+        received_at = connection.execute(
+            text("SELECT max(received_at) FROM instance WHERE sop_instance_uid LIKE '1.2.%'")
+        ).scalar_one()
+        connection.execute(
+            text("UPDATE instance SET calling_ae_title = 'CR2' WHERE sop_instance_uid LIKE '1.3.%'")
+        )
+        connection.execute(
+            text("UPDATE instance SET received_at = :late WHERE sop_instance_uid = '1.2.0.3'"),
+            {"late": received_at + 9},
+        )
+        rows = (
+            {"uid": f"9.{title}", "who": title, "count": count}
+            for title, count in (("CR1", 2), ("CR2", 0))
+        )
         for row in rows:
             connection.execute(_ASKED, {**row, "at": received_at + 1})
     engine.dispose()
     migrate(full)
-    promised = {str(row["sop_instance_uid"]): row["committed_at"] for row in contents(full)["instance"]}
-    assert {uid for uid, at in promised.items() if at is None} == {"1.2.0.3", *(uid for uid in promised if uid.startswith("1.3."))}
+    promised = {
+        str(row["sop_instance_uid"]): row["committed_at"] for row in contents(full)["instance"]
+    }
+    assert {uid for uid, at in promised.items() if at is None} == {
+        "1.2.0.3",
+        *(uid for uid in promised if uid.startswith("1.3.")),
+    }
     assert set(promised.values()) == {None, received_at + 1}
 
 
@@ -172,11 +212,19 @@ def _back_to(url: str, revision: str) -> None:
     engine.dispose()
 
 
-def _without_changes(found: dict[str, list[dict[str, object]]]) -> dict[str, list[dict[str, object]]]:
+def _without_changes(
+    found: dict[str, list[dict[str, object]]],
+) -> dict[str, list[dict[str, object]]]:
     """But for what says when a row changed, and the known time: they begin anew."""
     anew = ("changes_", "known_time")
-    kept = {name: [row for row in rows if not str(row.get("key")).startswith(anew)] for name, rows in found.items()}
-    return {name: [{key: value for key, value in row.items() if key != "change"} for row in rows] for name, rows in kept.items()}
+    kept = {
+        name: [row for row in rows if not str(row.get("key")).startswith(anew)]
+        for name, rows in found.items()
+    }
+    return {
+        name: [{key: value for key, value in row.items() if key != "change"} for row in rows]
+        for name, rows in kept.items()
+    }
 
 
 def test_twice_is_once_and_the_identity_stays(full: str) -> None:
@@ -192,7 +240,12 @@ def test_twice_is_once_and_the_identity_stays(full: str) -> None:
 
 def test_hosts_that_migrate_at_once_wait_for_each_other(empty_url: str) -> None:
     """Processes, as Alembic has its context in a module."""
-    command = [sys.executable, "-c", "import sys; from hilum.store.migrate import migrate; migrate(sys.argv[1])", empty_url]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from hilum.store.migrate import migrate; migrate(sys.argv[1])",
+        empty_url,
+    ]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     assert [process.communicate(timeout=60)[1] for process in running] == ["", "", ""]
     require_revision(empty_url)
@@ -220,10 +273,16 @@ def test_a_step_that_breaks_references_changes_nothing(full: str, tmp_path: Path
 def test_a_ledger_of_a_newer_version_is_refused_in_words(full: str, tmp_path: Path) -> None:
     migrate(full, next_release(tmp_path))
     for refuse in (migrate, require_revision):
-        with pytest.raises(ConfigurationError, match=r"revision 9999 is of a newer version .*restore the backup"):
+        with pytest.raises(
+            ConfigurationError, match=r"revision 9999 is of a newer version .*restore the backup"
+        ):
             refuse(full)
     check = _revision(full)
-    assert (check.ok, "newer version" in check.detail, check.advice) == (False, True, ADVICE_IF_NEWER)
+    assert (check.ok, "newer version" in check.detail, check.advice) == (
+        False,
+        True,
+        ADVICE_IF_NEWER,
+    )
 
 
 def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
@@ -234,7 +293,9 @@ def test_a_migrated_ledger_has_the_tables_of_the_schema(empty_url: str) -> None:
     found = inspect(engine)
     for table in metadata.tables.values():
         assert {column["name"] for column in found.get_columns(table.name)} == set(table.c.keys())
-        assert {str(index.name) for index in table.indexes} <= {str(index["name"]) for index in found.get_indexes(table.name)}
+        assert {str(index.name) for index in table.indexes} <= {
+            str(index["name"]) for index in found.get_indexes(table.name)
+        }
     engine.dispose()
 
 
@@ -248,4 +309,8 @@ def test_a_note_of_before_holds_for_all_and_a_conflict_of_before_is_about_pixels
     assert contents(full)["rejection"] == [{**row, "holds_for_all": True} for row in before]
     Street(ledger := Ledger(full, Clock()), Clock()).receive("1.2.9", 1)
     ledger.close()
-    assert [row["is_removed"] for row in contents(full)["instance"] if row["study_instance_uid"] == "1.2.9"] == [True]
+    assert [
+        row["is_removed"]
+        for row in contents(full)["instance"]
+        if row["study_instance_uid"] == "1.2.9"
+    ] == [True]

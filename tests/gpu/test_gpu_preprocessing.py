@@ -10,7 +10,10 @@ from hilum_preprocessing import RECIPES, InputSpec, StoredValues, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
 from tests.support.radiograph import scene
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 
 SIZES = [(2500, 2048), (301, 257), (260, 700)]
 TXRV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
@@ -28,13 +31,18 @@ def test_a_gpu_gives_the_tensor_of_the_cpu(name, size):
     given = InputSpec.from_mapping({"recipe": name})
     stored = picture(size, 8 if name == "torchxrayvision_rsna_224" else 12)
     on_cpu, on_gpu = prepare_stored(stored, given), prepare_stored(stored, given, "cuda").cpu()
-    assert (on_cpu.float() - on_gpu.float()).abs().max() <= (0.0 if given.wire_dtype == "uint8" else 0.5)
+    assert (on_cpu.float() - on_gpu.float()).abs().max() <= (
+        0.0 if given.wire_dtype == "uint8" else 0.5
+    )
 
 
 def test_half_precision_on_a_gpu():
     """Its own error, and that of fp16 on the wire."""
     for size in SIZES:
-        exact, half = prepare_stored(picture(size), TXRV), prepare_stored(picture(size), TXRV, "cuda", "fp16").cpu()
+        exact, half = (
+            prepare_stored(picture(size), TXRV),
+            prepare_stored(picture(size), TXRV, "cuda", "fp16").cpu(),
+        )
         assert (exact.float() - half.float()).abs().max() <= 1.0
 
 
@@ -43,11 +51,17 @@ def test_a_batch_is_its_images_alone(is_locked):
     """Trap 37, while pictures of other shapes and depths travel on the side stream."""
     pictures = [picture(SIZES[number % 3], 12, number) for number in range(9)]
     if is_locked:
-        pictures = [StoredValues(locked(item.array), 12, is_signed=False, is_monochrome1=False) for item in pictures]
+        pictures = [
+            StoredValues(locked(item.array), 12, is_signed=False, is_monochrome1=False)
+            for item in pictures
+        ]
     alone = [prepare_stored(item, TXRV, "cuda") for item in pictures]
     for order in (range(9), [*reversed(range(9))], [4, 4, 0, 8]):
         batch = prepare_batch([pictures[index] for index in order], TXRV, "cuda")
-        assert all((batch[place].float() - alone[index].float()).abs().max() <= 1e-3 for place, index in enumerate(order))
+        assert all(
+            (batch[place].float() - alone[index].float()).abs().max() <= 1e-3
+            for place, index in enumerate(order)
+        )
 
 
 def locked(array: np.ndarray) -> np.ndarray:

@@ -10,7 +10,10 @@ from hilum.analyse.page_locking import lock_pages
 from hilum.analyse.slots import Area, Lease, SlotMemory
 from hilum_preprocessing.upload import on_device
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
 
 
 def test_what_lies_in_a_slot_is_page_locked_and_arrives():

@@ -32,7 +32,10 @@ ERASE = {"study_instance_uid": "1.2.3"}
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
     """With the settings of a first start, in a folder into which every account may look."""
     place = open_to_all() if _IS_ROOT else nullcontext(tmp_path_factory.mktemp("doors"))
-    with place as folder, hilum_with(folder / "hilum", make_tiny(folder / "tiny"), {}, role="api") as started:
+    with (
+        place as folder,
+        hilum_with(folder / "hilum", make_tiny(folder / "tiny"), {}, role="api") as started,
+    ):
         wait_for(lambda: is_up(started), what="the web process")
         for inner in ("", "state", "state/run"):
             (folder / "hilum" / inner).chmod(0o755)
@@ -55,23 +58,38 @@ def by_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:
 
 def status_for_stranger(server: Hilum, path: str, *options: str) -> str:
     curl = require_program("curl", "curl")
-    return by_stranger(curl, "--silent", "--output", "/dev/null", "--write-out", "%{http_code}", *options, server.api + path).stdout
+    return by_stranger(
+        curl,
+        "--silent",
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code}",
+        *options,
+        server.api + path,
+    ).stdout
 
 
-@pytest.mark.parametrize("path", ["/api/v1/studies", "/", "/metrics", "/docs", "/openapi.json", "/api/v1/queues"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/studies", "/", "/metrics", "/docs", "/openapi.json", "/api/v1/queues"]
+)
 def test_another_account_reads_nothing(server: Hilum, path: str) -> None:
     assert status_for_stranger(server, path) == "401"
     assert server.get(path).status_code == 200, "the control"
 
 
-@pytest.mark.parametrize("path", ["/api/v1/erase", "/api/v1/requeue", "/dicom-web/studies", "/studies/1.2.3/requeue"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/erase", "/api/v1/requeue", "/dicom-web/studies", "/studies/1.2.3/requeue"]
+)
 def test_another_account_changes_nothing(server: Hilum, path: str) -> None:
     options = ("--request", "POST", "--json", '{"study_instance_uid": "1.2.3"}')
     assert status_for_stranger(server, path, *options) == "401"
 
 
 @pytest.mark.parametrize(("place", "look"), [("run/api-token", "cat"), ("run/login", "ls")])
-def test_another_account_cannot_read_what_opens_the_door(server: Hilum, place: str, look: str) -> None:
+def test_another_account_cannot_read_what_opens_the_door(
+    server: Hilum, place: str, look: str
+) -> None:
     """Even where the state folder has been opened to it."""
     assert hilum(server, "login").returncode == 0
     assert by_stranger("ls", server.folder / "state/run").returncode == 0, "the control"
@@ -106,7 +124,12 @@ def test_commands_make_list_and_revoke_a_token_while_the_server_runs(server: Hil
     assert (made.returncode, made.stderr) == (0, "")
     headers = {"Authorization": f"Bearer {made.stdout.strip()}"}
     assert httpx.get(f"{server.api}/metrics", headers=headers, timeout=60).status_code == 200
-    assert httpx.post(f"{server.api}/api/v1/erase", json=ERASE, headers=headers, timeout=60).status_code == 403
+    assert (
+        httpx.post(
+            f"{server.api}/api/v1/erase", json=ERASE, headers=headers, timeout=60
+        ).status_code
+        == 403
+    )
     again = hilum(server, "token", "create", "prometheus")
     assert (again.returncode, "take another name" in again.stderr) == (1, True)
     listed = hilum(server, "token", "list").stdout
@@ -148,7 +171,9 @@ def test_https_with_a_certificate_that_is_renewed_while_it_runs(tmp_path: Path) 
     authority = Authority(tmp_path / "ca")
     identity = authority.identity("hilum", "IP:127.0.0.1")
     api = {"tls_certificate_file": str(identity.certificate), "tls_key_file": str(identity.key)}
-    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", api=api) as server:
+    with hilum_with(
+        tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", api=api
+    ) as server:
         address = f"https://127.0.0.1:{server.api_port}"
         wait_for(lambda: "process_started" in server.log.read_text(), what="the web process")
         wait_for(lambda: curl(authority, f"{address}/health/live") == "200", what="HTTPS")
@@ -159,7 +184,14 @@ def test_https_with_a_certificate_that_is_renewed_while_it_runs(tmp_path: Path) 
         identity.key.write_text("broken")
         assert curl(authority, f"{address}/health/live") == "200", "the last good pair stays"
         assert "certificate_not_usable" in server.log.read_text()
-        assert httpx.get(f"{address}/login", verify=ssl.create_default_context(cafile=str(authority.file)), timeout=60).status_code == 200
+        assert (
+            httpx.get(
+                f"{address}/login",
+                verify=ssl.create_default_context(cafile=str(authority.file)),
+                timeout=60,
+            ).status_code
+            == 200
+        )
         with pytest.raises(httpx.TransportError):
             httpx.get(f"http://127.0.0.1:{server.api_port}/health/live", timeout=60)
 
@@ -172,20 +204,38 @@ def renew(old: Identity, new: Identity) -> None:
 
 def curl(authority: Authority, address: str) -> str:
     program = require_program("curl", "curl")
-    options = ["--silent", "--cacert", str(authority.file), "--output", "/dev/null", "--write-out", "%{http_code}"]
-    return subprocess.run([program, *options, address], capture_output=True, text=True, timeout=60, check=False).stdout
+    options = [
+        "--silent",
+        "--cacert",
+        str(authority.file),
+        "--output",
+        "/dev/null",
+        "--write-out",
+        "%{http_code}",
+    ]
+    return subprocess.run(
+        [program, *options, address], capture_output=True, text=True, timeout=60, check=False
+    ).stdout
 
 
 def serial_of(server: Hilum) -> str:
     """Of the certificate that a new connection is shown."""
     shown = ssl.get_server_certificate(("127.0.0.1", server.api_port))
-    return subprocess.run(["openssl", "x509", "-noout", "-serial"], input=shown, capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        ["openssl", "x509", "-noout", "-serial"],
+        input=shown,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
 
 
 def test_a_session_over_https_is_never_sent_in_clear(tmp_path: Path) -> None:
     identity = Authority(tmp_path / "ca").identity("hilum", "IP:127.0.0.1")
     api = {"tls_certificate_file": str(identity.certificate), "tls_key_file": str(identity.key)}
-    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", api=api) as server:
+    with hilum_with(
+        tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", api=api
+    ) as server:
         wait_for(lambda: ssl_is_up(server), what="HTTPS")
         link = hilum(server, "login").stdout.strip()
         assert link.startswith("https://127.0.0.1:")
@@ -203,7 +253,12 @@ def ssl_is_up(server: Hilum) -> bool:
 def test_a_server_at_a_terminal_prints_a_link(tmp_path: Path) -> None:
     server = hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api")
     ours, theirs = pty.openpty()
-    process = subprocess.Popen(server.command("serve", "--role", "api"), stdout=theirs, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        server.command("serve", "--role", "api"),
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
         with os.fdopen(ours) as terminal:
             said, _, link = terminal.readline().strip().partition(": ")

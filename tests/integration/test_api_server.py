@@ -49,7 +49,9 @@ def served(tmp_path: Path) -> Iterator[Served]:
     Street(ledger, Clock(time.time() - 60)).walk("1.2.3", 1)
     ledger.close()
     port = free_port()
-    process = subprocess.Popen([sys.executable, "-m", "tests.support.api_process", str(tmp_path), str(port)])
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.support.api_process", str(tmp_path), str(port)]
+    )
     try:
         wait_for_port(port, process)
         yield Served(f"http://127.0.0.1:{port}", tmp_path, process)
@@ -77,10 +79,17 @@ def test_a_request_in_progress_is_finished(tmp_path: Path) -> None:
     with open_rig(tmp_path, requeue=slow) as rig:
         settings = settings_for(tmp_path).model_copy(update={"api": Api(port=free_port())})
         stop, answers = threading.Event(), []
-        server = threading.Thread(target=serve_api, args=(rig.client.app, bind("api", settings.api.host, settings.api.port), stop))
+        server = threading.Thread(
+            target=serve_api,
+            args=(rig.client.app, bind("api", settings.api.host, settings.api.port), stop),
+        )
         url = f"http://127.0.0.1:{settings.api.port}/api/v1/requeue"
         order = {"stage": "report", "all": True}
-        caller = threading.Thread(target=lambda: answers.append(httpx.post(url, json=order, headers=rig.headers, timeout=30).json()))
+        caller = threading.Thread(
+            target=lambda: answers.append(
+                httpx.post(url, json=order, headers=rig.headers, timeout=30).json()
+            )
+        )
         server.start()
         caller.start()
         assert begun.wait(30)
@@ -94,13 +103,19 @@ def test_a_request_in_progress_is_finished(tmp_path: Path) -> None:
 
 def test_a_port_that_is_taken_says_what_to_do(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
-        settings = settings_for(tmp_path).model_copy(update={"api": Api(port=other.getsockname()[1])})
-        with pytest.raises(ConfigurationError, match=r"another program listens there: stop it or set api\.port"):
+        settings = settings_for(tmp_path).model_copy(
+            update={"api": Api(port=other.getsockname()[1])}
+        )
+        with pytest.raises(
+            ConfigurationError, match=r"another program listens there: stop it or set api\.port"
+        ):
             bind("api", settings.api.host, settings.api.port)
 
 
 def test_an_address_of_another_machine_says_what_to_do(tmp_path: Path) -> None:
-    settings = settings_for(tmp_path).model_copy(update={"api": Api(host="192.0.2.1", token="t", port=free_port())})
+    settings = settings_for(tmp_path).model_copy(
+        update={"api": Api(host="192.0.2.1", token="t", port=free_port())}
+    )
     with pytest.raises(ConfigurationError, match=r"set api\.host to an address of this machine"):
         bind("api", settings.api.host, settings.api.port)
 
@@ -108,7 +123,14 @@ def test_an_address_of_another_machine_says_what_to_do(tmp_path: Path) -> None:
 def prometheus(folder: Path, target: str) -> tuple[subprocess.Popen[bytes], str]:
     """A Prometheus that scrapes `target` twice a second; its process and address."""
     program, port = require_program("prometheus", "prometheus"), free_port()
-    jobs = [{"job_name": "hilum", "scrape_interval": "500ms", "scrape_timeout": "500ms", "static_configs": [{"targets": [target]}]}]
+    jobs = [
+        {
+            "job_name": "hilum",
+            "scrape_interval": "500ms",
+            "scrape_timeout": "500ms",
+            "static_configs": [{"targets": [target]}],
+        }
+    ]
     jobs[0]["authorization"] = {"credentials_file": str(folder / "run" / "api-token")}
     (folder / "prometheus.yml").write_text(json.dumps({"scrape_configs": jobs}))  # JSON is YAML
     options = [
@@ -125,16 +147,22 @@ def test_a_real_prometheus_scrapes_it(served: Served) -> None:
     process, query_url = prometheus(served.folder, served.url.removeprefix("http://"))
 
     def query(expression: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = httpx.get(query_url, params={"query": expression}).json()["data"]["result"]
+        found: list[dict[str, Any]] = httpx.get(query_url, params={"query": expression}).json()[
+            "data"
+        ]["result"]
         return found
 
     try:
         httpx.get(f"{served.url}/api/v1/studies/1.2.3", headers=served.headers).raise_for_status()
         wait_for(lambda: query('up{job="hilum"} == 1'))
         route = 'route="/api/v1/studies/{study_instance_uid}"'
-        (bucket,) = wait_for(lambda: query(f'hilum_http_request_seconds_bucket{{{route},status="200",le="+Inf"}}'))
+        (bucket,) = wait_for(
+            lambda: query(f'hilum_http_request_seconds_bucket{{{route},status="200",le="+Inf"}}')
+        )
         assert bucket["value"][1] == "1"
-        (queue,) = wait_for(lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}'))
+        (queue,) = wait_for(
+            lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}')
+        )
         assert queue["value"][1] == "0"
         (studies,) = wait_for(lambda: query("hilum_studies_recorded"))
         assert studies["value"][1] == "1"

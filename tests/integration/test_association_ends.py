@@ -1,4 +1,7 @@
-"""However an association ends, nothing of it is left: no thread, no descriptor, no half of an object."""
+"""However an association ends, nothing of it is left.
+
+No thread, no descriptor, no half of an object.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,10 @@ def one_association(listener: ListenerProcess, number: int) -> int:
         wire.send(message(store(uid), data_set(uid)))
         status = wire.status()
         if number % 2:
-            wire.send(message(store("1.2.3")), pdu(4, pdv(data_set("1.2.3", pixels=bytes(40_000)), is_last=False)))
+            wire.send(
+                message(store("1.2.3")),
+                pdu(4, pdv(data_set("1.2.3", pixels=bytes(40_000)), is_last=False)),
+            )
         wire.send((RELEASE, ABORT, b"")[number % 3])
     return status
 
@@ -40,7 +46,9 @@ def test_300_associations_leave_no_thread_and_no_descriptor(tmp_path: Path) -> N
         settle(listener, 1)
         before = open_of(pid)
         with ThreadPoolExecutor(CLIENTS) as pool:
-            statuses = list(pool.map(lambda number: one_association(listener, number), range(1, ASSOCIATIONS)))
+            statuses = list(
+                pool.map(lambda number: one_association(listener, number), range(1, ASSOCIATIONS))
+            )
         assert statuses == [0] * (ASSOCIATIONS - 1)
         settle(listener, ASSOCIATIONS)
         wait_for(lambda: open_of(pid)[0] <= before[0] + 2, what="the last descriptors to go")
@@ -49,6 +57,12 @@ def test_300_associations_leave_no_thread_and_no_descriptor(tmp_path: Path) -> N
 
 def settle(listener: ListenerProcess, count: int) -> None:
     """Every association has its row, every object too and its place, and a moment for the last thread to go."""
-    wait_for(lambda: [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")] == [count, count], what="rows")
+    wait_for(
+        lambda: (
+            [len(listener.rows(f"SELECT 1 FROM {table}")) for table in ("association", "instance")]
+            == [count, count]
+        ),
+        what="rows",
+    )
     wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
     time.sleep(0.5)

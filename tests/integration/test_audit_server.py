@@ -1,4 +1,7 @@
-"""A server that starts, is looked at and stops: the ledger, the log and the collector hear of it."""
+"""A server that starts, is looked at and stops.
+
+The ledger, the log and the collector hear of it.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,18 @@ pytestmark = pytest.mark.slow
 ME = pwd.getpwuid(os.getuid()).pw_name
 
 
-@pytest.mark.skipif(RSYSLOGD is None, reason="rsyslog is the collector: deploy/debian-packages.sh installs it")
+@pytest.mark.skipif(
+    RSYSLOGD is None, reason="rsyslog is the collector: deploy/debian-packages.sh installs it"
+)
 def test_start_looks_verbs_and_stop_reach_ledger_log_and_collector(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    sections = {"audit.syslog": {"host": "127.0.0.1", "port": port, "protocol": "tcp"}, "log": {"format": "json"}}
-    server = Hilum(tmp_path / "hilum", {"pacs": {"kind": "folder", "path": str(tmp_path / "out")}}, **sections)
+    sections = {
+        "audit.syslog": {"host": "127.0.0.1", "port": port, "protocol": "tcp"},
+        "log": {"format": "json"},
+    }
+    server = Hilum(
+        tmp_path / "hilum", {"pacs": {"kind": "folder", "path": str(tmp_path / "out")}}, **sections
+    )
     server.write_settings()
     server.role = "api"
     (server.folder / "state").mkdir()
@@ -37,7 +47,9 @@ def test_start_looks_verbs_and_stop_reach_ledger_log_and_collector(tmp_path: Pat
             wait_for(lambda: _answers(server), 60)
             for _ in range(3):
                 server.get("/api/v1/studies")
-            subprocess.run(server.command("destinations", "pause", "pacs"), check=True, capture_output=True)
+            subprocess.run(
+                server.command("destinations", "pause", "pacs"), check=True, capture_output=True
+            )
             collector.start()  # it was away
             wait_for(lambda: "pause" in _verbs(server.log), 60, "the line of the log")
             wait_for(lambda: len(collector.received()) == 3, 90, "what the collector has missed")
@@ -47,7 +59,9 @@ def test_start_looks_verbs_and_stop_reach_ledger_log_and_collector(tmp_path: Pat
         rows = list(log.all(AuditFilter()))[::-1]
     expected = ["start", "list_studies", "pause", "list_studies", "stop"]
     assert [row["verb"] for row in rows] == expected
-    assert [(row["actor"], row["channel"]) for row in rows if row["verb"] in ("start", "pause", "stop")] == [(ME, "cli")] * 3
+    assert [
+        (row["actor"], row["channel"]) for row in rows if row["verb"] in ("start", "pause", "stop")
+    ] == [(ME, "cli")] * 3
     assert [row["count"] for row in rows if row["verb"] == "list_studies"] == [1, 2]
     assert _verbs(server.log) == expected
     assert [root.findall(".//EventTypeCode")[-1].get("csd-code") for root in received] == expected

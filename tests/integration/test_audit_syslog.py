@@ -25,7 +25,9 @@ from tests.support.ledgers import migrated_sqlite
 from tests.support.rsyslog import RSYSLOGD, Rsyslog, rsyslog
 from tests.support.waiting import wait_for
 
-needs_rsyslog = pytest.mark.skipif(RSYSLOGD is None, reason="rsyslog is the collector: deploy/debian-packages.sh installs it")
+needs_rsyslog = pytest.mark.skipif(
+    RSYSLOGD is None, reason="rsyslog is the collector: deploy/debian-packages.sh installs it"
+)
 ALICE = Actor("Müller, Alice", Channel.PAGE, "10.0.0.7")
 PROTOCOLS = ("udp", "tcp", "tls")
 
@@ -46,7 +48,11 @@ def authority(tmp_path: Path) -> Authority:
 def settings_of(protocol: str, port: int, folder: Path) -> Syslog:
     if protocol != "tls":
         return Syslog(host="127.0.0.1", port=port, protocol=protocol)  # type: ignore[arg-type]
-    files = {"ca_file": folder / "authority.pem", "certificate_file": folder / "hilum.pem", "key_file": folder / "hilum.key"}
+    files = {
+        "ca_file": folder / "authority.pem",
+        "certificate_file": folder / "hilum.pem",
+        "key_file": folder / "hilum.key",
+    }
     return Syslog(host="127.0.0.1", port=port, protocol="tls", **files)
 
 
@@ -57,7 +63,9 @@ class Site:
         url = migrated_sqlite(folder)
         self.log, self._cursors, self.now = AuditLog(url), AuditCursors(url), 0.0
         self._cursors.set_up(["syslog"])
-        self.reader = AuditReader(self._cursors, "syslog", Collector(settings, Source("Test")).send, lambda: self.now)
+        self.reader = AuditReader(
+            self._cursors, "syslog", Collector(settings, Source("Test")).send, lambda: self.now
+        )
 
     def note(self, *names: str) -> None:
         for name in names:
@@ -82,23 +90,37 @@ def site(tmp_path: Path, authority: Authority, protocol: str, port: int) -> Iter
 
 def names(collector: Rsyslog) -> list[str | None]:
     documents = [Xml.fromstring(item["msg"].lstrip("\ufeff")) for item in collector.received()]
-    return [found.get("ParticipantObjectID") for root in documents for found in root.iter("ParticipantObjectIdentification")]
+    return [
+        found.get("ParticipantObjectID")
+        for root in documents
+        for found in root.iter("ParticipantObjectIdentification")
+    ]
 
 
 @needs_rsyslog
-def test_a_collector_gets_each_row_as_a_message_that_it_understands(site: Site, tmp_path: Path, protocol: str, port: int) -> None:
+def test_a_collector_gets_each_row_as_a_message_that_it_understands(
+    site: Site, tmp_path: Path, protocol: str, port: int
+) -> None:
     with rsyslog(tmp_path, protocol, port) as collector:
         collector.start()
         site.note("pacs", "archive")
         assert site.reader.turn() == 2
         wait_for(lambda: len(collector.received()) == 2, 20)
         first = collector.received()[0]
-        assert (first["pri"], first["host"], first["app"], first["msgid"]) == ("85", socket.gethostname(), "hilum", "DICOM+RFC3881")
+        assert (first["pri"], first["host"], first["app"], first["msgid"]) == (
+            "85",
+            socket.gethostname(),
+            "hilum",
+            "DICOM+RFC3881",
+        )
         root = Xml.fromstring(first["msg"].lstrip("\ufeff"))
         person, event = root.find("ActiveParticipant"), root.find("EventIdentification")
         assert person is not None
         assert event is not None
-        assert (person.get("UserID"), person.get("NetworkAccessPointID")) == ("Müller, Alice", "10.0.0.7")
+        assert (person.get("UserID"), person.get("NetworkAccessPointID")) == (
+            "Müller, Alice",
+            "10.0.0.7",
+        )
         assert first["at"].startswith(str(event.get("EventDateTime"))[:19])
 
 
@@ -126,7 +148,9 @@ def test_what_a_collector_missed_while_it_was_away_comes_later_once_and_in_order
 
 @needs_rsyslog
 @pytest.mark.parametrize("protocol", ["tls"], indirect=True)
-def test_a_collector_of_another_authority_gets_nothing(site: Site, tmp_path: Path, protocol: str, port: int) -> None:
+def test_a_collector_of_another_authority_gets_nothing(
+    site: Site, tmp_path: Path, protocol: str, port: int
+) -> None:
     (elsewhere := tmp_path / "elsewhere").mkdir()
     Authority(elsewhere).identity("collector", "IP:127.0.0.1")
     with rsyslog(elsewhere, protocol, port) as collector:
@@ -137,15 +161,21 @@ def test_a_collector_of_another_authority_gets_nothing(site: Site, tmp_path: Pat
         assert collector.received() == []
 
 
-def test_a_collector_that_resets_the_connection_has_not_taken_the_batch(tmp_path: Path, port: int) -> None:
+def test_a_collector_that_resets_the_connection_has_not_taken_the_batch(
+    tmp_path: Path, port: int
+) -> None:
     with socket.create_server(("127.0.0.1", port)) as listening:
         threading.Thread(target=_reset_one, args=[listening], daemon=True).start()
         row = next(iter(_rows(tmp_path)))
         with pytest.raises(NotDelivered):
-            Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), Source()).send([row] * 200)
+            Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), Source()).send(
+                [row] * 200
+            )
 
 
-def test_octets_are_counted_so_that_a_line_break_in_a_name_divides_nothing(tmp_path: Path, port: int) -> None:
+def test_octets_are_counted_so_that_a_line_break_in_a_name_divides_nothing(
+    tmp_path: Path, port: int
+) -> None:
     taken: list[bytes] = []
     with socket.create_server(("127.0.0.1", port)) as listening:
         thread = threading.Thread(target=_take_one, args=[listening, taken])
@@ -164,7 +194,9 @@ def test_files_that_are_no_certificates_are_said_before_anything_starts(tmp_path
     with pytest.raises(ConfigurationError, match=r"audit\.syslog"):
         Collector(Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "ca.pem"), Source())
     with pytest.raises(ConfigurationError, match=r"audit\.syslog"):
-        Collector(Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "nothing.pem"), Source())
+        Collector(
+            Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "nothing.pem"), Source()
+        )
 
 
 def _rows(folder: Path) -> list[dict[str, object]]:
@@ -179,7 +211,9 @@ def _rows(folder: Path) -> list[dict[str, object]]:
 
 def _reset_one(listening: socket.socket) -> None:
     connection, _ = listening.accept()
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # closes with a reset
+    connection.setsockopt(
+        socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+    )  # closes with a reset
     connection.recv(10)
     connection.close()
 

@@ -25,13 +25,22 @@ from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
 
 COMPREHENSIVE_3D, COMPREHENSIVE, ENHANCED, TEXT = SR_LADDER
-DCMTK_NAMES = {COMPREHENSIVE: "ComprehensiveSRStorage", ENHANCED: "EnhancedSRStorage", TEXT: "BasicTextSRStorage"}
+DCMTK_NAMES = {
+    COMPREHENSIVE: "ComprehensiveSRStorage",
+    ENHANCED: "EnhancedSRStorage",
+    TEXT: "BasicTextSRStorage",
+}
 
 
 @pytest.fixture(scope="module")
 def report() -> Document:
     release = make_release()
-    return build_documents(report_of(make_study(1, views=("PA",), rows=32, columns=32), release), release, CONTEXT, ("sr",))[0]
+    return build_documents(
+        report_of(make_study(1, views=("PA",), rows=32, columns=32), release),
+        release,
+        CONTEXT,
+        ("sr",),
+    )[0]
 
 
 def destination(port: int, ae_title: str = "STORESCP", **changes) -> Destination:
@@ -43,8 +52,13 @@ def lane_to(port: int, ae_title: str = "STORESCP", **changes) -> contextlib.clos
 
 
 @contextlib.contextmanager
-def pacs(*classes: str, syntax: str = ExplicitVRLittleEndian, status: int = 0x0000, **refused: int) -> Iterator[tuple[int, list[str]]]:
-    """A pynetdicom SCP that takes these SOP Classes and answers `status`; (port, classes of what it was given)."""
+def pacs(
+    *classes: str, syntax: str = ExplicitVRLittleEndian, status: int = 0x0000, **refused: int
+) -> Iterator[tuple[int, list[str]]]:
+    """A pynetdicom SCP that takes these SOP Classes and answers `status`.
+
+    (port, classes of what it was given).
+    """
     port, given = free_port(), []
     application = AE("PACS")
     for sop_class in classes:
@@ -54,17 +68,28 @@ def pacs(*classes: str, syntax: str = ExplicitVRLittleEndian, status: int = 0x00
         given.append(str(event.request.AffectedSOPClassUID))
         return refused.get(f"uid_{given[-1].rpartition('.')[2]}", status)
 
-    server = application.start_server(("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, answer)])
+    server = application.start_server(
+        ("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, answer)]
+    )
     try:
         yield port, given
     finally:
         server.shutdown()
 
 
-@pytest.mark.parametrize("taken", [(COMPREHENSIVE, ENHANCED, TEXT), (ENHANCED, TEXT), (TEXT,)], ids=lambda item: item[0].name)
+@pytest.mark.parametrize(
+    "taken",
+    [(COMPREHENSIVE, ENHANCED, TEXT), (ENHANCED, TEXT), (TEXT,)],
+    ids=lambda item: item[0].name,
+)
 def test_the_richest_class_that_is_accepted_is_named_and_then_taken(taken, report):
-    with StoreScp(takes=tuple(DCMTK_NAMES[item] for item in taken)) as peer, lane_to(peer.port) as lane:
-        with pytest.raises(ClassRefused, match=r"does not take Comprehensive 3D SR Storage; the report goes as") as caught:
+    with (
+        StoreScp(takes=tuple(DCMTK_NAMES[item] for item in taken)) as peer,
+        lane_to(peer.port) as lane,
+    ):
+        with pytest.raises(
+            ClassRefused, match=r"does not take Comprehensive 3D SR Storage; the report goes as"
+        ) as caught:
             lane.deliver(report)
         assert caught.value.accepted == taken[0]
         lower = derive(report, taken[0], f"{report.sop_instance_uid}.1"[:64])
@@ -78,17 +103,26 @@ def test_a_pacs_without_any_of_the_classes_is_a_refusal(report):
     with (
         StoreScp(refuse_sr=True) as peer,
         lane_to(peer.port) as lane,
-        pytest.raises(Refused, match=r"Comprehensive 3D SR Storage.*, nor 3 other classes that would do: enable"),
+        pytest.raises(
+            Refused,
+            match=r"Comprehensive 3D SR Storage.*, nor 3 other classes that would do: enable",
+        ),
     ):
         lane.deliver(report)
 
 
 def test_settings_can_leave_rungs_out(report):
     with StoreScp(takes=(DCMTK_NAMES[ENHANCED], DCMTK_NAMES[TEXT])) as peer:
-        with lane_to(peer.port, sr_classes=("comprehensive_3d", "basic_text")) as lane, pytest.raises(ClassRefused) as caught:
+        with (
+            lane_to(peer.port, sr_classes=("comprehensive_3d", "basic_text")) as lane,
+            pytest.raises(ClassRefused) as caught,
+        ):
             lane.deliver(report)
         assert caught.value.accepted == TEXT
-        with lane_to(peer.port, sr_classes=("comprehensive_3d",)) as lane, pytest.raises(Refused, match="enable this SOP Class") as only:
+        with (
+            lane_to(peer.port, sr_classes=("comprehensive_3d",)) as lane,
+            pytest.raises(Refused, match="enable this SOP Class") as only,
+        ):
             lane.deliver(report)
         assert not isinstance(only.value, ClassRefused)
 
@@ -113,7 +147,9 @@ def test_a_class_that_is_accepted_and_then_refused_steps_down_too(report):
 
 def test_other_objects_share_the_association_with_reports(report):
     """A heat map between two reports costs one more negotiation, not one for each."""
-    capture = dataclasses.replace(report, kind="picture", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.67")
+    capture = dataclasses.replace(
+        report, kind="picture", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.67"
+    )
     with StoreScp() as peer, lane_to(peer.port) as lane:
         for document in (report, capture, report, capture):
             with contextlib.suppress(Refused, Retry):
@@ -126,7 +162,10 @@ def test_probe_of_a_pacs_that_takes_everything():
         found = probe("pacs", destination(peer.dicom_port, "ORTHANC"))
     assert (found.is_ok, found.echo, found.sr_class) == (True, "success", "comprehensive_3d")
     assert found.detail == "reports go there as Comprehensive 3D SR Storage"
-    assert {item.sop_class for item in found.contexts if item.is_accepted} >= {"Verification SOP Class", "Basic Text SR Storage"}
+    assert {item.sop_class for item in found.contexts if item.is_accepted} >= {
+        "Verification SOP Class",
+        "Basic Text SR Storage",
+    }
 
 
 def test_probe_names_the_class_that_would_be_sent_and_leaves_nothing_behind():
@@ -151,7 +190,10 @@ def test_probe_says_what_is_missing():
     with pacs(COMPREHENSIVE_3D.sop_class_uid, syntax=ImplicitVRLittleEndian) as (port, _):
         implicit = probe("pacs", destination(port, "PACS"))
     down = probe("pacs", destination(free_port()))
-    assert "accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title HILUM_A" in nothing.detail
+    assert (
+        "accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title HILUM_A"
+        in nothing.detail
+    )
     assert "in Implicit VR Little Endian only" in implicit.detail
     assert (implicit.echo, nothing.echo) == ("not accepted", "success")
     assert "no DICOM answer" in down.detail
@@ -169,7 +211,10 @@ def test_probe_looks_for_heat_maps_where_they_shall_go():
     with pacs(COMPREHENSIVE_3D.sop_class_uid) as (port, _):
         found = probe("pacs", destination(port, "PACS", documents=("sr", "heatmap")))
     assert (found.is_ok, found.sr_class) == (False, "comprehensive_3d")
-    assert found.detail == "it accepts no heat map; enable Secondary Capture Image Storage for our AE Title HILUM there"
+    assert (
+        found.detail
+        == "it accepts no heat map; enable Secondary Capture Image Storage for our AE Title HILUM there"
+    )
 
 
 def test_probe_of_a_folder(tmp_path: Path):
@@ -195,14 +240,22 @@ def secured(authority: Authority) -> Iterator[StoreScp]:
 
 def tls(authority: Authority, **changes) -> dict[str, object]:
     ours = authority.identity("hilum")
-    return {"tls": True, "ca_file": authority.file, "certificate_file": ours.certificate, "key_file": ours.key, **changes}
+    return {
+        "tls": True,
+        "ca_file": authority.file,
+        "certificate_file": ours.certificate,
+        "key_file": ours.key,
+        **changes,
+    }
 
 
 def test_a_report_goes_over_tls(secured, authority, report):
     with lane_to(secured.port, **tls(authority)) as lane:
         lane.deliver(report)
     assert [path.name.partition(".")[2] for path in secured.files()] == [report.sop_instance_uid]
-    assert probe("pacs", destination(secured.port, **tls(authority, tls_server_name="pacs.test"))).is_ok
+    assert probe(
+        "pacs", destination(secured.port, **tls(authority, tls_server_name="pacs.test"))
+    ).is_ok
 
 
 def test_tls_that_fails_says_why(secured, authority, tmp_path):
@@ -210,7 +263,9 @@ def test_tls_that_fails_says_why(secured, authority, tmp_path):
     stranger = other.identity("stranger")
     cases = {
         "its certificate is not accepted": tls(authority, ca_file=other.file),
-        "its certificate is not accepted (Hostname mismatch": tls(authority, tls_server_name="other.test"),
+        "its certificate is not accepted (Hostname mismatch": tls(
+            authority, tls_server_name="other.test"
+        ),
         "have our certificate trusted there": {"tls": True, "ca_file": authority.file},
         "certificate": tls(authority, certificate_file=stranger.certificate, key_file=stranger.key),
         "No such file or directory": tls(authority, ca_file=tmp_path / "absent.pem"),

@@ -31,7 +31,10 @@ SIZES = [(300, 260), (512, 512), (64, 900), (1024, 800), (257, 255), (700, 700)]
 @pytest.fixture(scope="module")
 def requests(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
     folder = tmp_path_factory.mktemp("images")
-    saved = [phantom.save(phantom.make_instance(n, rows=r, columns=c), folder / f"{n}.dcm") for n, (r, c) in enumerate(SIZES)]
+    saved = [
+        phantom.save(phantom.make_instance(n, rows=r, columns=c), folder / f"{n}.dcm")
+        for n, (r, c) in enumerate(SIZES)
+    ]
     return [Request(path, SPECS, 1 << 24, "cpu") for path in saved]
 
 
@@ -42,10 +45,18 @@ class Pools:
         self._loop = asyncio.new_event_loop()
         self._made: dict[tuple[bool, int], DecodePool] = {}
 
-    def run(self, scenario: Callable[[DecodePool], Awaitable[T]], *, on_device: bool = False, slot_bytes: int = 4 << 20) -> T:
+    def run(
+        self,
+        scenario: Callable[[DecodePool], Awaitable[T]],
+        *,
+        on_device: bool = False,
+        slot_bytes: int = 4 << 20,
+    ) -> T:
         kind = on_device, slot_bytes
         if kind not in self._made:
-            made = DecodePool(1, 60.0, slot_bytes=slot_bytes, prepare=prepare_decoded if on_device else None)
+            made = DecodePool(
+                1, 60.0, slot_bytes=slot_bytes, prepare=prepare_decoded if on_device else None
+            )
             self._loop.run_until_complete(made.start())
             self._made[kind] = made
 
@@ -67,7 +78,9 @@ def pools() -> Iterator[Pools]:
     made.stop()
 
 
-def with_own_pool(scenario: Callable[[DecodePool, Callable[[], list[int]]], Awaitable[T]], processes: int = 1) -> T:
+def with_own_pool(
+    scenario: Callable[[DecodePool, Callable[[], list[int]]], Awaitable[T]], processes: int = 1
+) -> T:
     """A pool for one scenario, which can look for its process ids."""
     others = set(decode_processes())
 
@@ -85,7 +98,9 @@ def with_own_pool(scenario: Callable[[DecodePool, Callable[[], list[int]]], Awai
     return asyncio.run(run())
 
 
-def ask_all(pools: Pools, requests: list[Request], *, on_device: bool = False, slot_bytes: int = 4 << 20) -> list[Answer]:
+def ask_all(
+    pools: Pools, requests: list[Request], *, on_device: bool = False, slot_bytes: int = 4 << 20
+) -> list[Answer]:
     """All at once, twice, so that slots are used again."""
     wanted = [replace(request, is_decoded_only=on_device) for request in requests * 2]
 
@@ -102,12 +117,18 @@ def require_same(answers: list[Answer], requests: list[Request]) -> None:
             assert isinstance(found, Ready)
             assert isinstance(expected, Ready)
             assert np.array_equal(found.tensor, expected.tensor), (request.path.name, name)
-            assert (found.view, found.flags, found.preprocessing_version) == (expected.view, expected.flags, expected.preprocessing_version)
+            assert (found.view, found.flags, found.preprocessing_version) == (
+                expected.view,
+                expected.flags,
+                expected.preprocessing_version,
+            )
 
 
 @pytest.mark.parametrize("slot_bytes", [4 << 20, 1 << 16], ids=["in slots", "larger than a slot"])
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
-def test_the_tensor_is_the_same_wherever_it_is_made(pools: Pools, requests: list[Request], *, on_device: bool, slot_bytes: int) -> None:
+def test_the_tensor_is_the_same_wherever_it_is_made(
+    pools: Pools, requests: list[Request], *, on_device: bool, slot_bytes: int
+) -> None:
     require_same(ask_all(pools, requests, on_device=on_device, slot_bytes=slot_bytes), requests)
 
 
@@ -116,10 +137,15 @@ def test_the_tensor_is_the_same_wherever_it_is_made(pools: Pools, requests: list
 def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
     pools: Pools, tmp_path: Path, *, on_device: bool, is_read_once: bool
 ) -> None:
-    path, another = (phantom.save(phantom.make_instance(n, rows=512, columns=512), tmp_path / f"{n}.dcm") for n in range(2))
+    path, another = (
+        phantom.save(phantom.make_instance(n, rows=512, columns=512), tmp_path / f"{n}.dcm")
+        for n in range(2)
+    )
     if not can_be_dropped(path):
         pytest.skip("this file system keeps its files in memory")
-    wanted = Request(path, SPECS, 1 << 24, "cpu", is_decoded_only=on_device, is_read_once=is_read_once)
+    wanted = Request(
+        path, SPECS, 1 << 24, "cpu", is_decoded_only=on_device, is_read_once=is_read_once
+    )
 
     async def scenario(pool: DecodePool) -> None:
         answer = await pool.ask(wanted)
@@ -127,7 +153,9 @@ def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
         if is_read_once:
             await asyncio.to_thread(wait_for, lambda: not is_in_memory(path))
             return
-        await pool.ask(replace(wanted, path=another))  # answered after whatever followed the one before
+        await pool.ask(
+            replace(wanted, path=another)
+        )  # answered after whatever followed the one before
         assert is_in_memory(path)
 
     pools.run(scenario, on_device=on_device)
@@ -163,8 +191,12 @@ def decode_processes() -> list[int]:
     return found
 
 
-def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(pools: Pools, tmp_path: Path) -> None:
-    lateral = phantom.save(phantom.make_instance(1, view="LATERAL", rows=128, columns=128), tmp_path / "ll.dcm")
+def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(
+    pools: Pools, tmp_path: Path
+) -> None:
+    lateral = phantom.save(
+        phantom.make_instance(1, view="LATERAL", rows=128, columns=128), tmp_path / "ll.dcm"
+    )
     written_out = InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).to_mapping()
     specs = {"frontal": {"recipe": "torchxrayvision_224"}, "any": {**written_out, "views": "any"}}
     request = Request(lateral, specs, 1 << 24, "cpu", is_decoded_only=True)
@@ -179,8 +211,13 @@ def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(po
     assert isinstance(answer["any"], Ready)
 
 
-def test_decode_processes_are_spawned_and_each_computes_on_one_thread(requests: list[Request]) -> None:
-    """Trap 42: a fork after torch's threads have started may deadlock. Trap 43: two processes with a thread a core each fight for them."""
+def test_decode_processes_are_spawned_and_each_computes_on_one_thread(
+    requests: list[Request],
+) -> None:
+    """Trap 42: a fork after torch's threads have started may deadlock.
+
+    Trap 43: two processes with a thread a core each fight for them.
+    """
 
     async def scenario(pool: DecodePool, own: Callable[[], list[int]]) -> list[int]:
         before = {pid: threads_of(pid) for pid in own()}
@@ -196,7 +233,9 @@ def threads_of(pid: int) -> int:
 
 
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
-def test_known_pictures_are_checked_where_tensors_are_prepared(pools: Pools, *, on_device: bool) -> None:
+def test_known_pictures_are_checked_where_tensors_are_prepared(
+    pools: Pools, *, on_device: bool
+) -> None:
     async def scenario(pool: DecodePool) -> list[Checked]:
         checks = [SpecCheck(spec, "cpu") for spec in SPECS.values()]
         return [await pool.check(check, check_spec if on_device else None) for check in checks]
@@ -204,19 +243,32 @@ def test_known_pictures_are_checked_where_tensors_are_prepared(pools: Pools, *, 
     assert pools.run(scenario) == [Checked(None)] * len(SPECS)
 
 
-def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(pools: Pools, tmp_path: Path) -> None:
+def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(
+    pools: Pools, tmp_path: Path
+) -> None:
     colour = phantom.make_instance(3, rows=96, columns=96, modality="SC")
-    colour.SamplesPerPixel, colour.PhotometricInterpretation, colour.PlanarConfiguration = 3, "RGB", 0
+    colour.SamplesPerPixel, colour.PhotometricInterpretation, colour.PlanarConfiguration = (
+        3,
+        "RGB",
+        0,
+    )
     colour.PixelData = np.repeat(np.frombuffer(colour.PixelData, np.uint8), 3).tobytes()
     path = phantom.save(colour, tmp_path / "rgb.dcm")
-    specs = {name: {"recipe": "vit_imagenet_half_224", "source": {"rgb": name}} for name in ("luma", "first_channel", "reject")}
+    specs = {
+        name: {"recipe": "vit_imagenet_half_224", "source": {"rgb": name}}
+        for name in ("luma", "first_channel", "reject")
+    }
     request = Request(path, specs, 1 << 24, "cpu", is_decoded_only=True)
 
     async def scenario(pool: DecodePool) -> Answer:
         return await pool.ask(request)
 
     answer = pools.run(scenario, on_device=True)
-    assert {name: type(item) for name, item in answer.items()} == {"luma": Ready, "first_channel": Ready, "reject": NotReady}
+    assert {name: type(item) for name, item in answer.items()} == {
+        "luma": Ready,
+        "first_channel": Ready,
+        "reject": NotReady,
+    }
     for name, expected in prepare_for_releases(request).items():
         if isinstance(expected, Ready):
             assert np.array_equal(answer[name].tensor, expected.tensor)  # type: ignore[union-attr]

@@ -30,7 +30,10 @@ from tests.support.waiting import wait_for
 def documents(count: int) -> list[Document]:
     release = make_release()
     studies = [make_study(seed, views=("PA",), rows=32, columns=32) for seed in range(count)]
-    return [build_documents(report_of(study, release), release, CONTEXT, ("sr",))[0] for study in studies]
+    return [
+        build_documents(report_of(study, release), release, CONTEXT, ("sr",))[0]
+        for study in studies
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +60,10 @@ def lane_to(port: int, ae_title: str = "PACS", **changes) -> contextlib.closing[
 
 @dataclass
 class Receiver:
-    """What a pynetdicom SCP saw. `statuses` are given in turn, then Success; None breaks the association instead."""
+    """What a pynetdicom SCP saw.
+
+    `statuses` are given in turn, then Success; None breaks the association instead.
+    """
 
     port: int
     statuses: list[int | None]
@@ -86,7 +92,11 @@ def receiver(*statuses: int | None, port: int | None = None) -> Iterator[Receive
     def released(_event: evt.Event) -> None:
         seen.released += 1
 
-    handlers = [(evt.EVT_C_STORE, seen.answer), (evt.EVT_ESTABLISHED, opened), (evt.EVT_RELEASED, released)]
+    handlers = [
+        (evt.EVT_C_STORE, seen.answer),
+        (evt.EVT_ESTABLISHED, opened),
+        (evt.EVT_RELEASED, released),
+    ]
     server = application.start_server(("127.0.0.1", seen.port), block=False, evt_handlers=handlers)
     try:
         yield seen
@@ -99,7 +109,9 @@ def test_storescp_gets_the_stored_bytes_over_one_association(reports):
         for report in reports:
             lane.deliver(report)
         lane.deliver(reports[0])
-        received = {path.name.removeprefix("SR3."): data_set(path.read_bytes()) for path in peer.files()}
+        received = {
+            path.name.removeprefix("SR3."): data_set(path.read_bytes()) for path in peer.files()
+        }
         assert received == {report.sop_instance_uid: data_set(report.content) for report in reports}
         assert peer.associations() == 1
 
@@ -117,7 +129,10 @@ def test_orthanc_keeps_the_stored_bytes_and_takes_them_twice(reports):
 def test_a_pacs_without_the_sr_class_is_a_refusal_that_says_what_to_do(reports):
     with StoreScp(refuse_sr=True) as peer:
         lane = open_lane("pacs", destination(peer.port, peer.ae_title, calling_ae_title="HILUM_A"))
-        with pytest.raises(Refused, match=r"Comprehensive 3D SR Storage.*enable this SOP Class for our AE Title HILUM_A") as caught:
+        with pytest.raises(
+            Refused,
+            match=r"Comprehensive 3D SR Storage.*enable this SOP Class for our AE Title HILUM_A",
+        ) as caught:
             lane.deliver(reports[0])
         assert caught.value.reason == "sop_class_refused"
         assert peer.files() == []
@@ -184,7 +199,10 @@ def test_a_port_that_never_answers_is_an_outage(reports):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
-        with lane_to(silent.getsockname()[1], timeout_seconds=0.5) as lane, pytest.raises(Retry, match="no DICOM answer"):
+        with (
+            lane_to(silent.getsockname()[1], timeout_seconds=0.5) as lane,
+            pytest.raises(Retry, match="no DICOM answer"),
+        ):
             lane.deliver(reports[0])
 
 
@@ -245,12 +263,23 @@ def test_closing_leaves_no_thread_behind(reports):
         lane.deliver(reports[0])
         lane.close()
         lane.close()
-        wait_for(lambda: not [item for item in threading.enumerate() if item.name.startswith("idle-pacs") and item.is_alive()])
+        wait_for(
+            lambda: (
+                not [
+                    item
+                    for item in threading.enumerate()
+                    if item.name.startswith("idle-pacs") and item.is_alive()
+                ]
+            )
+        )
         wait_for(lambda: {thread.name for thread in threading.enumerate()} <= before)
 
 
 def test_small_packets_are_not_held_back(reports):
-    """Nagle's algorithm and delayed acknowledgements together cost 40 ms a document; both are switched off on our side."""
+    """Nagle's algorithm and delayed acknowledgements together cost 40 ms a document.
+
+    Both are switched off on our side.
+    """
     with receiver() as seen, lane_to(seen.port) as lane:
         lane.deliver(reports[0])
         connection = lane._association._wire._socket  # the option can be seen nowhere else
@@ -269,7 +298,10 @@ def folder(tmp_path: Path) -> Path:
         save(dataset, tmp_path / f"{number}.dcm")
     below = tmp_path / "below"
     below.mkdir()
-    save(make_instance(3, modality="CR", rows=32, columns=32, transfer_syntax_uid=JPEGBaseline8Bit), below / "jpeg.dcm")
+    save(
+        make_instance(3, modality="CR", rows=32, columns=32, transfer_syntax_uid=JPEGBaseline8Bit),
+        below / "jpeg.dcm",
+    )
     return tmp_path
 
 
@@ -280,7 +312,13 @@ def contents(paths: list[Path]) -> list[bytes]:
 def test_send_sends_each_file_in_its_own_syntax_byte_for_byte(folder):
     heard = []
     with StoreScp() as peer:
-        report = send([folder], "127.0.0.1", peer.port, peer.ae_title, progress=lambda item, done, total: heard.append((done, total)))
+        report = send(
+            [folder],
+            "127.0.0.1",
+            peer.port,
+            peer.ae_title,
+            progress=lambda item, done, total: heard.append((done, total)),
+        )
         assert report.is_ok
         assert heard == [(1, 3), (2, 3), (3, 3)]
         assert sorted(data_set(path.read_bytes()) for path in peer.files()) == sorted(
@@ -307,7 +345,9 @@ def test_send_reports_what_is_no_dicom_and_sends_the_rest(folder):
 def test_send_names_the_class_that_is_refused(folder, reports):
     (folder / "report.dcm").write_bytes(reports[0].content)
     with StoreScp(refuse_sr=True) as peer:
-        report = send([folder / "0.dcm", folder / "report.dcm"], "127.0.0.1", peer.port, peer.ae_title)
+        report = send(
+            [folder / "0.dcm", folder / "report.dcm"], "127.0.0.1", peer.port, peer.ae_title
+        )
         only = send([folder / "report.dcm"], "127.0.0.1", peer.port, peer.ae_title)
     assert [item.state for item in report.files] == [FileState.SENT, FileState.REFUSED]
     assert "Comprehensive 3D SR Storage" in report.files[1].detail
@@ -335,7 +375,9 @@ def test_send_goes_on_after_a_broken_association(folder):
 def test_send_says_that_only_the_syntax_is_refused(tmp_path):
     dataset = make_instance(3, modality="CR", rows=32, columns=32)
     plain = save(dataset, tmp_path / "plain.dcm")
-    dataset = make_instance(4, modality="CR", rows=32, columns=32, transfer_syntax_uid=JPEGBaseline8Bit)
+    dataset = make_instance(
+        4, modality="CR", rows=32, columns=32, transfer_syntax_uid=JPEGBaseline8Bit
+    )
     jpeg = save(dataset, tmp_path / "jpeg.dcm")
     with StoreScp(refuse_sr=True) as peer:  # its profile takes no compressed syntax either
         report = send([plain, jpeg], "127.0.0.1", peer.port, peer.ae_title)
@@ -345,12 +387,21 @@ def test_send_says_that_only_the_syntax_is_refused(tmp_path):
 
 
 def test_send_sends_what_a_radiology_archive_holds(test_data):
-    """Real files of many classes, syntaxes and oddities: each ends with a state, and the whole ones arrive."""
+    """Real files of many classes, syntaxes and oddities.
+
+    Each ends with a state, and the whole ones arrive.
+    """
     with StoreScp() as peer:
         report = send([test_data / "dicom"], "127.0.0.1", peer.port, peer.ae_title)
-        sent = {read_file_meta_info(item.path).MediaStorageSOPInstanceUID for item in report.files if item.state is FileState.SENT}
+        sent = {
+            read_file_meta_info(item.path).MediaStorageSOPInstanceUID
+            for item in report.files
+            if item.state is FileState.SENT
+        }
         assert len(peer.files()) == len(sent) > 35
-    ended = {item.path.stem: item.state for item in report.files if item.state is not FileState.SENT}
+    ended = {
+        item.path.stem: item.state for item in report.files if item.state is not FileState.SENT
+    }
     assert ended == {
         "bad_meta": FileState.FAILED,
         "meta_missing_tsyntax": FileState.FAILED,

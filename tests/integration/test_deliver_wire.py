@@ -33,7 +33,11 @@ Answer = Callable[[socket.socket], None]
 
 def whole_pdu(connection: socket.socket) -> bytes:
     header = connection.recv(6, socket.MSG_WAITALL)
-    return header + connection.recv(int.from_bytes(header[2:6], "big"), socket.MSG_WAITALL) if header else b""
+    return (
+        header + connection.recv(int.from_bytes(header[2:6], "big"), socket.MSG_WAITALL)
+        if header
+        else b""
+    )
 
 
 def acceptance(request: bytes, maximum: int | None = None) -> bytes:
@@ -44,16 +48,24 @@ def acceptance(request: bytes, maximum: int | None = None) -> bytes:
     primitive.result = 0
     for context in primitive.presentation_context_definition_list:
         context.result = 0
-    primitive.presentation_context_definition_results_list = primitive.presentation_context_definition_list
+    primitive.presentation_context_definition_results_list = (
+        primitive.presentation_context_definition_list
+    )
     if maximum is not None:
-        next(item for item in primitive.user_information if isinstance(item, MaximumLengthNotification)).maximum_length_received = maximum
+        next(
+            item
+            for item in primitive.user_information
+            if isinstance(item, MaximumLengthNotification)
+        ).maximum_length_received = maximum
     answer = A_ASSOCIATE_AC()
     answer.from_primitive(primitive)
     return bytes(answer.encode())
 
 
 @contextlib.contextmanager
-def peer_that(answers: Answer, *, accepts: bool = True, maximum: int | None = None) -> Iterator[Peer]:
+def peer_that(
+    answers: Answer, *, accepts: bool = True, maximum: int | None = None
+) -> Iterator[Peer]:
     """A receiver that accepts the association (or not even that) and then does what it is told."""
 
     def serve() -> None:
@@ -74,7 +86,9 @@ def peer_that(answers: Answer, *, accepts: bool = True, maximum: int | None = No
 def response(message_id: int = 1, field: int = 0x8001, status: int = 0) -> bytes:
     """A C-STORE-RSP in one P-DATA-TF."""
     elements = {0x0100: field, 0x0120: message_id, 0x0800: 0x0101, 0x0900: status}
-    encoded = command_set.encode({number: value.to_bytes(2, "little") for number, value in elements.items()})
+    encoded = command_set.encode(
+        {number: value.to_bytes(2, "little") for number, value in elements.items()}
+    )
     return b"".join(p_data(1, [encoded], is_command=True))
 
 
@@ -93,7 +107,9 @@ def after_the_object(*said: bytes) -> Answer:
 
 def store(association: Association) -> None:
     content = bytes(64)
-    association.store(Outgoing(*CONTEXTS[0][:1], "1.2.3", CONTEXTS[0][1], BytesIO(content), len(content)))
+    association.store(
+        Outgoing(*CONTEXTS[0][:1], "1.2.3", CONTEXTS[0][1], BytesIO(content), len(content))
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,9 +124,20 @@ def store(association: Association) -> None:
         RELEASE_RQ,
         b"",
     ],
-    ids=["http", "oversized", "other-message", "other-command", "broken-pdv", "abort", "release", "silence-then-end"],
+    ids=[
+        "http",
+        "oversized",
+        "other-message",
+        "other-command",
+        "broken-pdv",
+        "abort",
+        "release",
+        "silence-then-end",
+    ],
 )
-def test_an_answer_that_is_none_leaves_the_outcome_unknown_and_ends_the_association(said: bytes) -> None:
+def test_an_answer_that_is_none_leaves_the_outcome_unknown_and_ends_the_association(
+    said: bytes,
+) -> None:
     def answer(connection: socket.socket) -> None:
         for _ in range(2):
             whole_pdu(connection)
@@ -126,8 +153,14 @@ def test_an_answer_that_is_none_leaves_the_outcome_unknown_and_ends_the_associat
 
 
 def test_an_answer_in_many_pieces_is_one_answer() -> None:
-    encoded = command_set.encode({0x0100: b"\x01\x80", 0x0120: b"\x01\x00", 0x0800: b"\x01\x01", 0x0900: b"\x00\x00"})
-    pieces = list(p_data(1, [encoded[start : start + 7] for start in range(0, len(encoded), 7)], is_command=True))
+    encoded = command_set.encode(
+        {0x0100: b"\x01\x80", 0x0120: b"\x01\x00", 0x0800: b"\x01\x01", 0x0900: b"\x00\x00"}
+    )
+    pieces = list(
+        p_data(
+            1, [encoded[start : start + 7] for start in range(0, len(encoded), 7)], is_command=True
+        )
+    )
     assert len(pieces) > 4
     with peer_that(after_the_object(*(bytes([byte]) for byte in b"".join(pieces)))) as peer:
         association = associate(peer, CONTEXTS)
@@ -138,7 +171,9 @@ def test_an_answer_in_many_pieces_is_one_answer() -> None:
 
 def test_what_is_no_dicom_port_is_said_to_be_none() -> None:
     with (
-        peer_that(lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), accepts=False) as peer,
+        peer_that(
+            lambda connection: connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), accepts=False
+        ) as peer,
         pytest.raises(Retry) as caught,
     ):
         associate(peer, CONTEXTS)
@@ -150,7 +185,9 @@ def test_an_acceptance_that_cannot_be_read_is_said_to_be_one_and_is_no_outage() 
     broken = b"\x02\x00\x00\x00\x00\x50" + b"\xff" * 80
     with (
         peer_that(lambda connection: connection.sendall(broken), accepts=False) as peer,
-        pytest.raises(Retry, match=r"an A-ASSOCIATE-AC that cannot be read \(an item of type FF is longer") as caught,
+        pytest.raises(
+            Retry, match=r"an A-ASSOCIATE-AC that cannot be read \(an item of type FF is longer"
+        ) as caught,
     ):
         associate(peer, CONTEXTS)
     assert not caught.value.is_outage
@@ -160,7 +197,13 @@ def test_an_acceptance_that_cannot_be_read_is_said_to_be_one_and_is_no_outage() 
 def test_a_receiver_that_says_odd_things_of_itself_gets_its_documents(name: str) -> None:
     fixed = struct.pack(">H2x16s16s32x", 1, "PÄCS".encode("latin-1").ljust(16, b"\0"), b" " * 16)
     context = item(0x21, bytes((1, 0, 0, 0)) + item(0x40, CONTEXTS[0][1].encode() + b"\0"))
-    accepting = encoded_pdu(2, fixed + item(0x10, b"1.2.840.10008.3.1.1.1") + context + item(0x50, ODD_USER_INFORMATION[name]))
+    accepting = encoded_pdu(
+        2,
+        fixed
+        + item(0x10, b"1.2.840.10008.3.1.1.1")
+        + context
+        + item(0x50, ODD_USER_INFORMATION[name]),
+    )
 
     def answer(connection: socket.socket) -> None:
         connection.sendall(accepting)
@@ -172,7 +215,11 @@ def test_a_receiver_that_says_odd_things_of_itself_gets_its_documents(name: str)
         association.abort()
 
 
-@pytest.mark.parametrize(("said", "answer"), [(RELEASE_RQ, RELEASE_RP), (ABORT, b""), (b"", b"")], ids=["release", "abort", "gone"])
+@pytest.mark.parametrize(
+    ("said", "answer"),
+    [(RELEASE_RQ, RELEASE_RP), (ABORT, b""), (b"", b"")],
+    ids=["release", "abort", "gone"],
+)
 def test_who_speaks_while_idle_ends_the_association(said: bytes, answer: bytes) -> None:
     heard: list[bytes] = []
     has_spoken = threading.Event()
@@ -199,8 +246,16 @@ def test_the_command_set_is_what_pynetdicom_reads() -> None:
     encoded = command.store_request(7, "1.2.840.10008.5.1.4.1.1.88.34", "2.25.123")
     read = dsutils.decode(BytesIO(encoded), True, True)
     assert read.CommandGroupLength == len(encoded) - 12
-    assert (read.AffectedSOPClassUID, read.AffectedSOPInstanceUID) == ("1.2.840.10008.5.1.4.1.1.88.34", "2.25.123")
-    assert (read.CommandField, read.MessageID, read.Priority, read.CommandDataSetType) == (0x0001, 7, 0, 0)
+    assert (read.AffectedSOPClassUID, read.AffectedSOPInstanceUID) == (
+        "1.2.840.10008.5.1.4.1.1.88.34",
+        "2.25.123",
+    )
+    assert (read.CommandField, read.MessageID, read.Priority, read.CommandDataSetType) == (
+        0x0001,
+        7,
+        0,
+        0,
+    )
     echo = dsutils.decode(BytesIO(command.echo_request(9)), True, True)
     assert (echo.CommandField, echo.MessageID, echo.CommandDataSetType) == (0x0030, 9, 0x0101)
 
@@ -222,7 +277,9 @@ def test_no_pdu_is_longer_than_the_receiver_takes(most: int) -> None:
     seen = []
 
     def answer(connection: socket.socket) -> None:
-        while not any(pdv[1] & 2 and not pdv[1] & 1 for pdu in seen for pdv in [(pdu[10], pdu[11])]):
+        while not any(
+            pdv[1] & 2 and not pdv[1] & 1 for pdu in seen for pdv in [(pdu[10], pdu[11])]
+        ):
             seen.append(whole_pdu(connection))
         connection.sendall(response())
         whole_pdu(connection)
@@ -230,7 +287,11 @@ def test_no_pdu_is_longer_than_the_receiver_takes(most: int) -> None:
     with peer_that(answer, maximum=most) as peer:
         association = associate(peer, CONTEXTS)
         content = bytes(range(256)) * 40
-        association.store(Outgoing(CONTEXTS[0][0], "1.2." + 60 * "3", CONTEXTS[0][1], BytesIO(content), len(content)))
+        association.store(
+            Outgoing(
+                CONTEXTS[0][0], "1.2." + 60 * "3", CONTEXTS[0][1], BytesIO(content), len(content)
+            )
+        )
         association.abort()
     assert max(int.from_bytes(pdu[2:6], "big") for pdu in seen) <= most
     assert b"".join(pdu[12:] for pdu in seen if not pdu[11] & 1) == content

@@ -1,7 +1,11 @@
-"""Delivery under trouble: a whole server and eight receivers, of which one is well. Every report ends there, once, and as what it is.
+"""Delivery under trouble: a whole server and eight receivers, of which one is well.
 
-One that stores and then does not answer, one that is down for a while, one that takes Enhanced SR only, one that takes text only,
-one behind TLS, one that takes nothing until a person changes it, one whose disk is full for a moment.
+Every report ends there, once, and as what it is.
+
+One that stores and then does not answer, one that is down for a while, one that takes Enhanced SR
+only, one that takes text only,
+one behind TLS, one that takes nothing until a person changes it, one whose disk is full for a
+moment.
 """
 
 from __future__ import annotations
@@ -25,7 +29,14 @@ from pynetdicom import AE, evt
 from load_tests.serving import Hilum
 from tests.support import commands
 from tests.support.certificates import Authority
-from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
+from tests.support.installation import (
+    START_SECONDS,
+    hilum_with,
+    save_all,
+    send_to,
+    small_study,
+    wait_for,
+)
 from tests.support.models import make_tiny
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.read_back import items
@@ -35,7 +46,10 @@ pytestmark = pytest.mark.slow
 
 @dataclass
 class Receiver:
-    """A pynetdicom SCP that stores each object, and at its first coming misbehaves: it sleeps, or answers `first_status`."""
+    """A pynetdicom SCP that stores each object, and at its first coming misbehaves.
+
+    It sleeps, or answers `first_status`.
+    """
 
     sleep_seconds: float = 0.0
     first_status: int = 0x0000
@@ -46,7 +60,9 @@ class Receiver:
     def __enter__(self) -> Receiver:
         application = AE("PACS")
         application.add_supported_context(Comprehensive3DSRStorage, ExplicitVRLittleEndian)
-        self._server = application.start_server(("127.0.0.1", self.port), block=False, evt_handlers=[(evt.EVT_C_STORE, self._store)])
+        self._server = application.start_server(
+            ("127.0.0.1", self.port), block=False, evt_handlers=[(evt.EVT_C_STORE, self._store)]
+        )
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,9 +101,13 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Places]:
             orthanc=stack.enter_context(Orthanc()),
             sleepy=stack.enter_context(Receiver(sleep_seconds=2.0)),
             full=stack.enter_context(Receiver(first_status=0xA700)),
-            enhanced=stack.enter_context(StoreScp(takes=("EnhancedSRStorage", "BasicTextSRStorage"))),
+            enhanced=stack.enter_context(
+                StoreScp(takes=("EnhancedSRStorage", "BasicTextSRStorage"))
+            ),
             text=stack.enter_context(StoreScp(takes=("BasicTextSRStorage",))),
-            secured=stack.enter_context(StoreScp(extra=("+tls", str(own.key), str(own.certificate), "-ic"))),
+            secured=stack.enter_context(
+                StoreScp(extra=("+tls", str(own.key), str(own.certificate), "-ic"))
+            ),
             down=StoreScp(),
             stubborn=stack.enter_context(StoreScp(refuse_sr=True)),
         )
@@ -101,9 +121,13 @@ def authority(factory: pytest.TempPathFactory) -> Authority:
 def server(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("trouble")
     ca_file = str(tmp_path_factory.getbasetemp() / "authority" / "authority.pem")
-    ports = {name: getattr(places, name).port for name in ("sleepy", "full", "enhanced", "text", "secured", "down", "stubborn")}
+    ports = {
+        name: getattr(places, name).port
+        for name in ("sleepy", "full", "enhanced", "text", "secured", "down", "stubborn")
+    }
     destinations: dict[str, dict[str, Any]] = {
-        name: {"port": port, "ae_title": "PACS", "timeout_seconds": 10.0} for name, port in ports.items()
+        name: {"port": port, "ae_title": "PACS", "timeout_seconds": 10.0}
+        for name, port in ports.items()
     }
     destinations["sleepy"]["timeout_seconds"] = 1.0
     destinations["orthanc"] = {"port": places.orthanc.dicom_port, "ae_title": "ORTHANC"}
@@ -118,20 +142,33 @@ def deliveries(server: Hilum, study_uid: str) -> list[dict[str, Any]]:
     """All deliveries of a study, each with the kind and the UIDs of its document, oldest first."""
     answer = server.get(f"/api/v1/studies/{study_uid}/documents")
     documents = answer.json()["documents"] if answer.status_code == 200 else []
-    return [{**way, **{name: paper[name] for name in ("kind", "sop_instance_uid")}} for paper in documents for way in paper["deliveries"]]
+    return [
+        {**way, **{name: paper[name] for name in ("kind", "sop_instance_uid")}}
+        for paper in documents
+        for way in paper["deliveries"]
+    ]
 
 
 def states(server: Hilum, study_uid: str, destination: str) -> list[tuple[str, str, str | None]]:
-    return [(way["kind"], way["state"], way["reason"]) for way in deliveries(server, study_uid) if way["destination"] == destination]
+    return [
+        (way["kind"], way["state"], way["reason"])
+        for way in deliveries(server, study_uid)
+        if way["destination"] == destination
+    ]
 
 
 def is_delivered(server: Hilum, study_uid: str, destination: str, count: int = 1) -> bool:
-    return sum(state == "delivered" for _, state, _ in states(server, study_uid, destination)) == count
+    return (
+        sum(state == "delivered" for _, state, _ in states(server, study_uid, destination)) == count
+    )
 
 
 def stored(peer: StoreScp, study_uid: str) -> list[pydicom.Dataset]:
     """What lies in a receiver of a study, in the order of its coming."""
-    found = [pydicom.dcmread(file) for file in sorted(peer.files(), key=lambda file: file.stat().st_mtime_ns)]
+    found = [
+        pydicom.dcmread(file)
+        for file in sorted(peer.files(), key=lambda file: file.stat().st_mtime_ns)
+    ]
     return [item for item in found if item.StudyInstanceUID == study_uid]
 
 
@@ -158,8 +195,13 @@ def current(reports: list[pydicom.Dataset]) -> list[pydicom.Dataset]:
 
 @pytest.fixture(scope="module")
 def study(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Path]]:
-    """A study of which the first image has been reported to all who take it; (UID, the second image's file)."""
-    first, second = (save_all(tmp_path_factory.mktemp("study"), [image]) for image in small_study(900))
+    """A study of which the first image has been reported to all who take it.
+
+    (UID, the second image's file).
+    """
+    first, second = (
+        save_all(tmp_path_factory.mktemp("study"), [image]) for image in small_study(900)
+    )
     uid = str(pydicom.dcmread(first[0], stop_before_pixels=True).StudyInstanceUID)
     assert send_to(server, first).is_ok
     for name in ("orthanc", "enhanced", "text", "secured", "full", "sleepy"):
@@ -167,8 +209,14 @@ def study(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> tuple[str,
     return uid, second
 
 
-def test_what_was_stored_and_not_answered_is_sent_again_as_it_was(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
-    uids = {way["sop_instance_uid"] for way in deliveries(server, study[0]) if way["destination"] == "sleepy"}
+def test_what_was_stored_and_not_answered_is_sent_again_as_it_was(
+    server: Hilum, places: Places, study: tuple[str, list[Path]]
+) -> None:
+    uids = {
+        way["sop_instance_uid"]
+        for way in deliveries(server, study[0])
+        if way["destination"] == "sleepy"
+    }
     came = [item for item in places.sleepy.came if item[0] in uids]
     assert len(came) >= 2
     assert len(set(came)) == 1, "the same bytes under one UID: the PACS ends with one object"
@@ -179,15 +227,26 @@ def test_out_of_resources_is_tried_again(places: Places, study: tuple[str, list[
     assert len(set(places.full.came)) == 1
 
 
-def test_each_gets_the_richest_class_that_it_takes(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
+def test_each_gets_the_richest_class_that_it_takes(
+    server: Hilum, places: Places, study: tuple[str, list[Path]]
+) -> None:
     uid, _ = study
     assert states(server, uid, "orthanc") == [("sr", "delivered", None)]
-    assert states(server, uid, "enhanced") == [("sr", "cancelled", "class_ladder"), ("sr_enhanced", "delivered", None)]
-    assert states(server, uid, "text") == [("sr", "cancelled", "class_ladder"), ("sr_basic_text", "delivered", None)]
+    assert states(server, uid, "enhanced") == [
+        ("sr", "cancelled", "class_ladder"),
+        ("sr_enhanced", "delivered", None),
+    ]
+    assert states(server, uid, "text") == [
+        ("sr", "cancelled", "class_ladder"),
+        ("sr_basic_text", "delivered", None),
+    ]
     (enhanced,), (text,) = stored(places.enhanced, uid), stored(places.text, uid)
     names = [item.SOPClassUID.name for item in (enhanced, text)]
     assert names == ["Enhanced SR Storage", "Basic Text SR Storage"]
-    assert len({item.SOPInstanceUID for item in (enhanced, text, *in_orthanc(places.orthanc, uid))}) == 3
+    assert (
+        len({item.SOPInstanceUID for item in (enhanced, text, *in_orthanc(places.orthanc, uid))})
+        == 3
+    )
 
 
 def test_a_report_goes_over_tls(places: Places, study: tuple[str, list[Path]]) -> None:
@@ -220,9 +279,14 @@ def answers(port: int) -> bool:
     return True
 
 
-def test_a_dead_letter_says_why_and_can_be_requeued(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
+def test_a_dead_letter_says_why_and_can_be_requeued(
+    server: Hilum, places: Places, study: tuple[str, list[Path]]
+) -> None:
     uid, _ = study
-    wait_for(lambda: states(server, uid, "stubborn") == [("sr", "dead", "sop_class_refused")], what="dead")
+    wait_for(
+        lambda: states(server, uid, "stubborn") == [("sr", "dead", "sop_class_refused")],
+        what="dead",
+    )
     (dead,) = [way for way in deliveries(server, uid) if way["destination"] == "stubborn"]
     assert "enable this SOP Class" in dead["detail"]
     places.stubborn.stop()
@@ -231,24 +295,43 @@ def test_a_dead_letter_says_why_and_can_be_requeued(server: Hilum, places: Place
     order = {"stage": "deliver", "destination": "stubborn", "reason": "sop_class_refused"}
     assert server.post("/api/v1/requeue", json=order).json() == {"requeued": 1}
     wait_for(lambda: is_delivered(server, uid, "stubborn"), what="requeued")
-    assert [item.SOPInstanceUID for item in stored(places.stubborn, uid)] == [dead["sop_instance_uid"]]
+    assert [item.SOPInstanceUID for item in stored(places.stubborn, uid)] == [
+        dead["sop_instance_uid"]
+    ]
 
 
-def test_a_report_that_a_person_sends_again_comes_as_what_it_was(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
+def test_a_report_that_a_person_sends_again_comes_as_what_it_was(
+    server: Hilum, places: Places, study: tuple[str, list[Path]]
+) -> None:
     uid, _ = study
     before, (lying,) = list(places.full.came), in_orthanc(places.orthanc, uid)
     for name in ("full", "orthanc", "text"):
-        assert len(server.post(f"/api/v1/studies/{uid}/resend", json={"destination": name}).json()["due"]) == 1
+        assert (
+            len(
+                server.post(f"/api/v1/studies/{uid}/resend", json={"destination": name}).json()[
+                    "due"
+                ]
+            )
+            == 1
+        )
     for name in ("full", "orthanc", "text"):
         wait_for(lambda name=name: is_delivered(server, uid, name), what=f"{name}, again")
-    assert places.full.came[len(before) :] == before[-1:], "the same bytes under the same UID, once more"
-    assert [item.SOPInstanceUID for item in in_orthanc(places.orthanc, uid)] == [lying.SOPInstanceUID]
+    assert places.full.came[len(before) :] == before[-1:], (
+        "the same bytes under the same UID, once more"
+    )
+    assert [item.SOPInstanceUID for item in in_orthanc(places.orthanc, uid)] == [
+        lying.SOPInstanceUID
+    ]
     assert {item.SOPClassUID.name for item in stored(places.text, uid)} == {"Basic Text SR Storage"}
     history = server.get(f"/api/v1/studies/{uid}").json()["history"]
-    assert [(item["verb"], item["detail"]) for item in history] == [("resend", f"to {name}") for name in ("text", "orthanc", "full")]
+    assert [(item["verb"], item["detail"]) for item in history] == [
+        ("resend", f"to {name}") for name in ("text", "orthanc", "full")
+    ]
 
 
-def test_a_late_image_leaves_one_current_report_everywhere(server: Hilum, places: Places, study: tuple[str, list[Path]]) -> None:
+def test_a_late_image_leaves_one_current_report_everywhere(
+    server: Hilum, places: Places, study: tuple[str, list[Path]]
+) -> None:
     uid, second = study
     assert send_to(server, second).is_ok
     for name in ("orthanc", "enhanced", "text", "secured"):
@@ -261,7 +344,9 @@ def test_a_late_image_leaves_one_current_report_everywhere(server: Hilum, places
         assert len({item.SeriesInstanceUID for item in reports}) == 1, name
 
 
-def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(server: Hilum, places: Places, tmp_path: Path) -> None:
+def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(
+    server: Hilum, places: Places, tmp_path: Path
+) -> None:
     lateral = small_study(901, ("LATERAL",))
     uid = str(lateral[0].StudyInstanceUID)
     assert send_to(server, save_all(tmp_path, lateral)).is_ok
@@ -284,7 +369,9 @@ def test_that_nothing_was_analysed_is_reported_only_where_it_was_asked_for(serve
 )
 def test_probe_by_command_and_by_rest(server: Hilum, name: str, status: int, said: str) -> None:
     done = commands.hilum(*server.command("destinations", "probe", name)[1:])
-    assert (done.returncode, said in done.stdout + done.stderr) == (status, True), done.stdout + done.stderr
+    assert (done.returncode, said in done.stdout + done.stderr) == (status, True), (
+        done.stdout + done.stderr
+    )
     answer = server.post(f"/api/v1/destinations/{name}/probe")
     assert answer.status_code == (404 if status == 2 else 200)
     if status != 2:

@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def demo(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "DEMO_EXIT": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, str(ROOT / "deploy/demo.py"), *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400, check=False
+    )
 
 
 @pytest.mark.slow
@@ -24,7 +26,13 @@ def test_the_demo_ends_with_a_valid_report() -> None:
     done = demo()
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     text = done.stdout
-    for heading in ("REST: GET", "The structured report", "Time of each stage", "Delivered to", "Look around"):
+    for heading in (
+        "REST: GET",
+        "The structured report",
+        "Time of each stage",
+        "Delivered to",
+        "Look around",
+    ):
         assert f"== {heading}" in text
     assert '"study_instance_uid": "2.25.' in text
     assert "Imaging Measurement Report" in text
@@ -34,7 +42,11 @@ def test_the_demo_ends_with_a_valid_report() -> None:
     assert "valid:" in text
     assert text.rstrip().endswith("a valid SR arrived; stopping")
     addresses = ("http", "/tmp", "settings, log", "densenet121")
-    assert [line for line in text.splitlines() if len(line) > 80 and not any(word in line for word in addresses)] == []
+    assert [
+        line
+        for line in text.splitlines()
+        if len(line) > 80 and not any(word in line for word in addresses)
+    ] == []
 
 
 def test_a_file_that_is_no_dicom_is_refused_at_once(tmp_path: Path) -> None:

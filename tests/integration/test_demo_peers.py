@@ -1,4 +1,7 @@
-"""The receivers that the demo and people's first tries use: what goes in comes out again, and can be found."""
+"""The receivers that the demo and people's first tries use.
+
+What goes in comes out again, and can be found.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,19 @@ from tests.support.peers import require_program
 
 def send_one(peer: Peer, path: Path) -> None:
     settings = peer.settings
-    report = send([path], settings["host"], settings["port"], settings["ae_title"], "TESTS", lambda *_: None)
+    report = send(
+        [path], settings["host"], settings["port"], settings["ae_title"], "TESTS", lambda *_: None
+    )
     assert report.is_ok
 
 
-@pytest.mark.parametrize(("kind", "program", "package"), [(Orthanc, "Orthanc", "orthanc"), (StoreScp, "storescp", "dcmtk")])
-def test_what_was_sent_can_be_fetched(kind: type[Orthanc | StoreScp], program: str, package: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "program", "package"),
+    [(Orthanc, "Orthanc", "orthanc"), (StoreScp, "storescp", "dcmtk")],
+)
+def test_what_was_sent_can_be_fetched(
+    kind: type[Orthanc | StoreScp], program: str, package: str, tmp_path: Path
+) -> None:
     require_program(program, package)
     image = make_instance(11, rows=32, columns=32)
     with kind(tmp_path / "peer") as peer:
@@ -44,5 +54,11 @@ def test_a_folder_finds_the_object_among_others(tmp_path: Path) -> None:
 
 
 def test_the_best_peer_is_what_is_installed(tmp_path: Path) -> None:
-    expected = "Orthanc" if Orthanc.program() else "DCMTK storescp" if shutil.which("storescp") else "folder"
+    expected = (
+        "Orthanc"
+        if Orthanc.program()
+        else "DCMTK storescp"
+        if shutil.which("storescp")
+        else "folder"
+    )
     assert best_peer(tmp_path / "here").title == expected

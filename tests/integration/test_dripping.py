@@ -1,4 +1,7 @@
-"""A sender that sends a byte now and then, at the real listener: it does not keep its place, and leaves nothing; a slow one is served."""
+"""A sender that sends a byte now and then, at the real listener.
+
+It does not keep its place, and leaves nothing; a slow one is served.
+"""
 
 from __future__ import annotations
 
@@ -30,20 +33,36 @@ BYTES = [b"\0"] * 1000
 EQUAL_PDUS = message(store("1.2.3"), data_set("1.2.3", pixels=PIXELS))[:300_000]
 DRIPPED = {
     "between equal PDUs": (EQUAL_PDUS, BYTES),
-    "inside the first PDU of a data set": (message(store("1.2.3")) + pdu(4, pdv(data_set("1.2.3", pixels=PIXELS)))[:50_000], BYTES),
+    "inside the first PDU of a data set": (
+        message(store("1.2.3")) + pdu(4, pdv(data_set("1.2.3", pixels=PIXELS)))[:50_000],
+        BYTES,
+    ),
     "a command": (b"", [bytes((byte,)) for byte in message(store("1.2.3"))]),
-    "fragments of a command": (b"", [pdu(4, pdv(bytes((byte,)), is_command=True, is_last=False)) for byte in store("1.2.3")]),
-    "fragments of a data set": (message(store("1.2.3")), [pdu(4, pdv(bytes((byte,)), is_last=False)) for byte in data_set("1.2.3")]),
+    "fragments of a command": (
+        b"",
+        [pdu(4, pdv(bytes((byte,)), is_command=True, is_last=False)) for byte in store("1.2.3")],
+    ),
+    "fragments of a data set": (
+        message(store("1.2.3")),
+        [pdu(4, pdv(bytes((byte,)), is_last=False)) for byte in data_set("1.2.3")],
+    ),
 }
 
 
 @pytest.fixture(scope="module", params=["compiled", "in Python"])
-def listener(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[ListenerProcess]:
+def listener(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[ListenerProcess]:
     if request.param == "compiled" and compiled.loaded()[0] is None:
         missing(compiled.loaded()[1])
-    folder, limits = tmp_path_factory.mktemp("dripping"), {"network_timeout_seconds": TIMEOUT_SECONDS, "minimum_bytes_per_second": MINIMUM}
+    folder, limits = (
+        tmp_path_factory.mktemp("dripping"),
+        {"network_timeout_seconds": TIMEOUT_SECONDS, "minimum_bytes_per_second": MINIMUM},
+    )
     settings = make_settings(folder / "state", **limits)
-    with ListenerProcess(settings, library=NOT_COMPILED if request.param == "in Python" else None) as running:
+    with ListenerProcess(
+        settings, library=NOT_COMPILED if request.param == "in Python" else None
+    ) as running:
         yield running
 
 
@@ -51,7 +70,9 @@ def drip(connection: socket.socket, pieces: Sequence[bytes]) -> bytes:
     """A piece now and then, until the other side has something to say: that."""
     connection.settimeout(GAP_SECONDS)
     for piece in pieces:
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the answer lies there all the same
+        with contextlib.suppress(
+            BrokenPipeError, ConnectionResetError
+        ):  # the answer lies there all the same
             connection.sendall(piece)
         with contextlib.suppress(TimeoutError):
             return connection.recv(100)
@@ -59,14 +80,25 @@ def drip(connection: socket.socket, pieces: Sequence[bytes]) -> bytes:
 
 
 def row_of(listener: ListenerProcess, calling: str) -> dict[str, object]:
-    return dict(wait_for(lambda: listener.rows(f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"), what="the row")[0])
+    return dict(
+        wait_for(
+            lambda: listener.rows(
+                f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"
+            ),
+            what="the row",
+        )[0]
+    )
 
 
 def require_cut(listener: ListenerProcess, calling: str) -> None:
     row = row_of(listener, calling)
     assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "too_slow", 0)
-    assert str(row["advice"]).startswith(f"It sent less than {MINIMUM} bytes a second of a message for 4 s")
-    wait_for(lambda: not list(unindexed(listener.archive)), what="an archive without half of an object")
+    assert str(row["advice"]).startswith(
+        f"It sent less than {MINIMUM} bytes a second of a message for 4 s"
+    )
+    wait_for(
+        lambda: not list(unindexed(listener.archive)), what="an archive without half of an object"
+    )
     log = listener.log.read_text()
     assert "sender_too_slow" in log
     assert calling not in log
@@ -82,12 +114,16 @@ def answers(listener: ListenerProcess) -> dict[str, bytes]:
             return drip(wire.socket, dripped)
 
     with ThreadPoolExecutor(len(DRIPPED)) as senders:
-        found = [senders.submit(told, number, *given) for number, given in enumerate(DRIPPED.values())]
+        found = [
+            senders.submit(told, number, *given) for number, given in enumerate(DRIPPED.values())
+        ]
         return {name: future.result() for name, future in zip(DRIPPED, found, strict=True)}
 
 
 @pytest.mark.parametrize("name", DRIPPED)
-def test_a_sender_that_drips_is_aborted_and_leaves_nothing(listener: ListenerProcess, answers: dict[str, bytes], name: str) -> None:
+def test_a_sender_that_drips_is_aborted_and_leaves_nothing(
+    listener: ListenerProcess, answers: dict[str, bytes], name: str
+) -> None:
     assert answers[name] == ABORT
     require_cut(listener, f"DRIPS{list(DRIPPED).index(name)}")
 
@@ -104,18 +140,31 @@ def test_a_slow_sender_and_one_that_only_asks_are_served(listener: ListenerProce
         for wire in (slow, asks):
             wire.send(RELEASE)
             assert wire.next_pdu()[0] == 6
-    assert [row_of(listener, calling)["outcome"] for calling in ("SLOW", "ASKS")] == ["released", "released"]
+    assert [row_of(listener, calling)["outcome"] for calling in ("SLOW", "ASKS")] == [
+        "released",
+        "released",
+    ]
 
 
 def test_over_tls_too(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     own = authority.identity("hilum", "IP:127.0.0.1")
     tls = {"tls_port": 2762, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
-    settings = make_settings(tmp_path / "state", network_timeout_seconds=TIMEOUT_SECONDS, minimum_bytes_per_second=MINIMUM, **tls)
+    settings = make_settings(
+        tmp_path / "state",
+        network_timeout_seconds=TIMEOUT_SECONDS,
+        minimum_bytes_per_second=MINIMUM,
+        **tls,
+    )
     trust = ssl.create_default_context(cafile=str(authority.file))
-    with ListenerProcess(settings) as running, socket.create_connection(("127.0.0.1", running.tls_port), timeout=30) as plain:
+    with (
+        ListenerProcess(settings) as running,
+        socket.create_connection(("127.0.0.1", running.tls_port), timeout=30) as plain,
+    ):
         with trust.wrap_socket(plain, server_hostname="127.0.0.1") as wire:
-            wire.sendall(association_request("TLSDRIPS", [("1.2.840.10008.1.1", "1.2.840.10008.1.2")], 0))
+            wire.sendall(
+                association_request("TLSDRIPS", [("1.2.840.10008.1.1", "1.2.840.10008.1.2")], 0)
+            )
             assert wire.recv(6)[0] == 2
             wire.settimeout(0.1)
             with contextlib.suppress(TimeoutError):

@@ -1,4 +1,7 @@
-"""The short form of `make proof`: faults of every kind on one street under load, then one verdict; and what that verdict must see."""
+"""The short form of `make proof`.
+
+Faults of every kind on one street under load, then one verdict; and what that verdict must see.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,12 @@ pytestmark = pytest.mark.slow
 
 def test_faults_under_load(tmp_path: Path) -> None:
     plan = Plan(tmp_path, make_tiny(tmp_path / "release"), seed=1, is_short=True)
-    with Street(tmp_path, plan.tiny, Load(rate=2.0), timeout_seconds=TIMEOUT_SECONDS, **MANY_LAPSES) as street:
-        found = [fault(plan, street) for fault in (ledger_locked, pacs_times_out, kills, rolling_restart)]
+    with Street(
+        tmp_path, plan.tiny, Load(rate=2.0), timeout_seconds=TIMEOUT_SECONDS, **MANY_LAPSES
+    ) as street:
+        found = [
+            fault(plan, street) for fault in (ledger_locked, pacs_times_out, kills, rolling_restart)
+        ]
         outcome = conclude(plan, street, *found)
         assert outcome.holds, (outcome.problems, outcome.goals)
         assert outcome.figures["images_acknowledged"] == 2 * outcome.figures["studies"] > 0
@@ -41,11 +48,15 @@ def _damage_is_seen(street: Street) -> None:
     paths[1].write_bytes(paths[1].read_bytes()[:-2] + b"\1\1")
     (street.archive / "unindexed/half.part").touch()
     with closing(sqlite3.connect(street.ledger)) as ledger:
-        ledger.execute("UPDATE reading SET state = 'leased', leased_until = 0 WHERE id = (SELECT max(id) FROM reading)")
+        ledger.execute(
+            "UPDATE reading SET state = 'leased', leased_until = 0 WHERE id = (SELECT max(id) FROM reading)"
+        )
         ledger.execute(
             "UPDATE document SET content = CAST(content || x'00' AS BLOB) WHERE id = (SELECT max(id) FROM document WHERE kind = 'sr')"
         )
-        ledger.execute("UPDATE result SET is_current = 0 WHERE id = (SELECT min(id) FROM result WHERE is_current)")
+        ledger.execute(
+            "UPDATE result SET is_current = 0 WHERE id = (SELECT min(id) FROM result WHERE is_current)"
+        )
         ledger.commit()
     seen = street.verdict()
     assert len(seen.lost) == 2

@@ -1,4 +1,7 @@
-"""The short form of the proof's fuzz part: 1,000 odd associations, valid ones at both listeners, and what their judges must see."""
+"""The short form of the proof's fuzz part.
+
+1,000 odd associations, valid ones at both listeners, and what their judges must see.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +20,18 @@ from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, p
 CONTEXTS = {2 * number + 1 for number in range(len(KINDS))}
 
 
-def test_a_thousand_associations_leave_what_was_acknowledged_and_nothing_else(tmp_path: Path) -> None:
+def test_a_thousand_associations_leave_what_was_acknowledged_and_nothing_else(
+    tmp_path: Path,
+) -> None:
     found = attack(tmp_path / "attacked", 1, 1_000, lambda _: None)
     assert found.goals
-    assert [(goal.name, goal.value) for goal in found.goals if not goal.holds] == [], found.problems[:3]
+    assert [(goal.name, goal.value) for goal in found.goals if not goal.holds] == [], (
+        found.problems[:3]
+    )
     assert found.figures["objects_acknowledged"] > 200
-    assert set(found.figures["answers"]) >= {"0x0000", "0xc000", "0x0211"}, "the scripts reach what the listener refuses"
+    assert set(found.figures["answers"]) >= {"0x0000", "0xc000", "0x0211"}, (
+        "the scripts reach what the listener refuses"
+    )
     _damage_is_seen(tmp_path / "attacked/archive")
 
 
@@ -63,8 +72,12 @@ def test_every_message_of_a_valid_script_is_read() -> None:
 
 def test_what_was_added_behind_a_request_counts_as_sent() -> None:
     spoilt = Script(asked() + b"\x07 behind it", (ECHO, RELEASE), is_valid=False)
-    assert list(messages(spoilt.stream, CONTEXTS)) == [], "a PDU of no type ends the association, before or after the echo has come"
-    assert len(list(messages(Script(asked(), (ECHO, RELEASE), is_valid=False).stream, CONTEXTS))) == 1
+    assert list(messages(spoilt.stream, CONTEXTS)) == [], (
+        "a PDU of no type ends the association, before or after the echo has come"
+    )
+    assert (
+        len(list(messages(Script(asked(), (ECHO, RELEASE), is_valid=False).stream, CONTEXTS))) == 1
+    )
 
 
 ECHO, OBJECT = message(command(ECHO_RQ), context=11), data_set("1.2.3")
@@ -94,4 +107,8 @@ def test_reading_ends_at_the_first_thing_that_must_not_be(stream: bytes, count: 
 def test_a_message_is_put_together_from_its_fragments() -> None:
     encoded = OBJECT + element(0x7FE10010, b"UN", bytes(100))
     (read,) = messages(message(store("1.2.3", message_id=77), encoded, pdu_bytes=20), CONTEXTS)
-    assert (read.message_id, read.is_store, hashlib.sha256(read.data_set).digest()) == (77, True, hashlib.sha256(encoded).digest())
+    assert (read.message_id, read.is_store, hashlib.sha256(read.data_set).digest()) == (
+        77,
+        True,
+        hashlib.sha256(encoded).digest(),
+    )

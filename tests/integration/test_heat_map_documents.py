@@ -21,7 +21,15 @@ from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit
 
 from hilum.domain import Document, ReadingState, Reason, Release
 from hilum.errors import WorkerDied
-from hilum.report import HeatMapSources, Picture, Report, build_documents, build_report, derive, json_schema
+from hilum.report import (
+    HeatMapSources,
+    Picture,
+    Report,
+    build_documents,
+    build_report,
+    derive,
+    json_schema,
+)
 from hilum.wiring.heat_maps import build_in_time
 from hilum.wiring.report_pool import ReportPool
 from load_tests.phantom import make_study
@@ -29,7 +37,17 @@ from tests.support import sr_gate
 from tests.support.heat_maps import explained
 from tests.support.peers import require_program
 from tests.support.reporting import template_of
-from tests.support.results import CONTEXT, LOGITS, instance_of, make_release, parse, reading_of, report_job, results_of, study_job
+from tests.support.results import (
+    CONTEXT,
+    LOGITS,
+    instance_of,
+    make_release,
+    parse,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 KINDS = ("sr", "json")
@@ -59,9 +77,19 @@ def complaints(program: str, *files: Path) -> list[str]:
     """What a validator of dicom3tools says, without what sr_gate knows to be harmless."""
     require_program(program, "dicom3tools")
     flag = {"dciodvfy": "-new", "dcentvfy": "-v"}[program]
-    done = subprocess.run([program, flag, *map(str, files)], capture_output=True, text=True, check=False, timeout=60)
-    lines = [line for line in (done.stdout + done.stderr).splitlines() if re.search(r"\b(Error|Warning|Abort)\b", line)]
-    return [line for line in lines if not sr_gate._DEVICE_UID.search(line) and not sr_gate._ACCESSION.search(line)]
+    done = subprocess.run(
+        [program, flag, *map(str, files)], capture_output=True, text=True, check=False, timeout=60
+    )
+    lines = [
+        line
+        for line in (done.stdout + done.stderr).splitlines()
+        if re.search(r"\b(Error|Warning|Abort)\b", line)
+    ]
+    return [
+        line
+        for line in lines
+        if not sr_gate._DEVICE_UID.search(line) and not sr_gate._ACCESSION.search(line)
+    ]
 
 
 CASES = {
@@ -70,11 +98,21 @@ CASES = {
     "sc_calibrated": (make_release(calibration=TEMPERATURE), {"modality": "SC", "views": ("PA",)}),
     "dx_monochrome1_jpeg": (
         make_release(),
-        {"modality": "DX", "views": ("PA",), "photometric": "MONOCHROME1", "transfer_syntax_uid": JPEGBaseline8Bit, "bits": 8},
+        {
+            "modality": "DX",
+            "views": ("PA",),
+            "photometric": "MONOCHROME1",
+            "transfer_syntax_uid": JPEGBaseline8Bit,
+            "bits": 8,
+        },
     ),
     "cr_bare_header": (
         make_release(),
-        {"modality": "CR", "views": ("PA",), "overrides": {"PatientOrientation": None, "TimezoneOffsetFromUTC": "+0530"}},
+        {
+            "modality": "CR",
+            "views": ("PA",),
+            "overrides": {"PatientOrientation": None, "TimezoneOffsetFromUTC": "+0530"},
+        },
     ),
 }
 
@@ -111,7 +149,9 @@ def explanations(sr: Dataset) -> dict[str, str]:
         if sr_gate.name_of(group) == "125007":
             items = {sr_gate.name_of(item): item for item in group.ContentSequence}
             if "130401" in items:
-                found[items["112039"].TextValue] = items["130401"].ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+                found[items["112039"].TextValue] = (
+                    items["130401"].ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+                )
     return found
 
 
@@ -135,26 +175,50 @@ def test_a_report_of_another_class_keeps_the_link(tmp_path, step):
 
     report = built(tmp_path, make_study(22, "CR", ("PA",), rows=64, columns=64), make_release())
     lower = parse(derive(of_kind(report, "sr"), SR_LADDER[step], f"1.2.3.{step}").content)
-    named = [item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in sr_gate.walk(lower) if sr_gate.name_of(item) == "130401"]
+    named = [
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+        for item in sr_gate.walk(lower)
+        if sr_gate.name_of(item) == "130401"
+    ]
     assert set(named) == {of_kind(report, "heatmap").sop_instance_uid}
 
 
 def test_the_attributes_say_what_it_is(tmp_path):
     datasets = make_study(23, "DX", TWO, rows=64, columns=64)
-    picture = parse(of_kind(built(tmp_path, datasets, make_release(is_trained=False)), "heatmap").content)
+    picture = parse(
+        of_kind(built(tmp_path, datasets, make_release(is_trained=False)), "heatmap").content
+    )
     assert picture.file_meta.TransferSyntaxUID == ExplicitVRLittleEndian
-    assert (picture.PhotometricInterpretation, picture.BitsAllocated, picture.SamplesPerPixel) == ("RGB", 8, 3)
-    assert picture.SeriesDescription == "AI heat map, not for diagnosis, de~1@2 (uncalibrated, untrained)"
+    assert (picture.PhotometricInterpretation, picture.BitsAllocated, picture.SamplesPerPixel) == (
+        "RGB",
+        8,
+        3,
+    )
+    assert (
+        picture.SeriesDescription
+        == "AI heat map, not for diagnosis, de~1@2 (uncalibrated, untrained)"
+    )
     assert (picture.Modality, picture.SeriesNumber, picture.InstanceNumber) == ("OT", 9002, 1)
-    assert (picture.BurnedInAnnotation, picture.BodyPartExamined, picture.Manufacturer) == ("YES", "CHEST", "Hilum project")
+    assert (picture.BurnedInAnnotation, picture.BodyPartExamined, picture.Manufacturer) == (
+        "YES",
+        "CHEST",
+        "Hilum project",
+    )
     assert "7 x 7 cells, one cell = 9 x 9 px" in picture.DerivationDescription
     assert "not for diagnosis" in picture.ImageComments
     assert "Untrained" in picture.ImageComments
-    assert [item.ReferencedSOPInstanceUID for item in picture.SourceImageSequence] == [item.SOPInstanceUID for item in datasets]
-    assert {item.PurposeOfReferenceCodeSequence[0].CodeValue for item in picture.SourceImageSequence} == {"121322"}
+    assert [item.ReferencedSOPInstanceUID for item in picture.SourceImageSequence] == [
+        item.SOPInstanceUID for item in datasets
+    ]
+    assert {
+        item.PurposeOfReferenceCodeSequence[0].CodeValue for item in picture.SourceImageSequence
+    } == {"121322"}
     (equipment,) = [item for item in picture.ContributingEquipmentSequence if "DeviceUID" in item]
     assert (equipment.ManufacturerModelName, equipment.SoftwareVersions) == ("densenet121", "2")
-    assert (picture.StudyInstanceUID, picture.PatientID) == (datasets[0].StudyInstanceUID, datasets[0].PatientID)
+    assert (picture.StudyInstanceUID, picture.PatientID) == (
+        datasets[0].StudyInstanceUID,
+        datasets[0].PatientID,
+    )
 
 
 def test_it_is_of_the_patient_of_the_report_where_the_first_image_names_none(tmp_path):
@@ -166,7 +230,9 @@ def test_it_is_of_the_patient_of_the_report_where_the_first_image_names_none(tmp
 
 
 def test_lossy_pixels_stay_lossy(tmp_path):
-    datasets = make_study(24, "CR", ("PA",), rows=64, columns=64, transfer_syntax_uid=JPEGBaseline8Bit)
+    datasets = make_study(
+        24, "CR", ("PA",), rows=64, columns=64, transfer_syntax_uid=JPEGBaseline8Bit
+    )
     picture = parse(of_kind(built(tmp_path, datasets, make_release()), "heatmap").content)
     assert picture.LossyImageCompression == "01"
     assert "LossyImageCompressionRatio" in picture
@@ -183,13 +249,22 @@ def test_a_series_for_all_revisions_and_a_predecessor(tmp_path):
     release = make_release()
     job, sources = explained(datasets, release, tmp_path)
     first = of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap")
-    job = dataclasses.replace(job, predecessors={"heatmap": dataclasses.replace(first, sop_instance_uid="1.2.3")})
-    assert of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap").predecessor_uid == "1.2.3"
+    job = dataclasses.replace(
+        job, predecessors={"heatmap": dataclasses.replace(first, sop_instance_uid="1.2.3")}
+    )
+    assert (
+        of_kind(build_report(job, release, CONTEXT, KINDS, sources), "heatmap").predecessor_uid
+        == "1.2.3"
+    )
     assert first.series_instance_uid == job.result.identifiers["heatmap_series"]
 
 
 def test_nothing_present_gives_no_heat_map_and_no_excuse(tmp_path):
-    release = make_release(labels=tuple(dataclasses.replace(label, operating_point=0.999) for label in make_release().labels))
+    release = make_release(
+        labels=tuple(
+            dataclasses.replace(label, operating_point=0.999) for label in make_release().labels
+        )
+    )
     report = built(tmp_path, make_study(27, "CR", ("PA",), rows=64, columns=64), release)
     assert [document.kind for document in report.documents] == ["sr", "json"]
     assert report.heat_map_left_out is None
@@ -200,21 +275,39 @@ def test_nothing_present_gives_no_heat_map_and_no_excuse(tmp_path):
 
 def test_a_revision_that_shows_nothing_takes_the_place_of_one_that_did(tmp_path):
     datasets = make_study(27, "CR", ("PA",), rows=64, columns=64)
-    release = make_release(labels=tuple(dataclasses.replace(label, operating_point=0.999) for label in make_release().labels))
+    release = make_release(
+        labels=tuple(
+            dataclasses.replace(label, operating_point=0.999) for label in make_release().labels
+        )
+    )
     job, sources = explained(datasets, release, tmp_path)
     earlier = of_kind(built(tmp_path, datasets, make_release()), "heatmap")
-    report = build_report(dataclasses.replace(job, predecessors={"heatmap": earlier}), release, CONTEXT, KINDS, sources)
+    report = build_report(
+        dataclasses.replace(job, predecessors={"heatmap": earlier}),
+        release,
+        CONTEXT,
+        KINDS,
+        sources,
+    )
     taken_away(tmp_path, report, earlier, datasets, "No finding is present any more.")
 
 
-def taken_away(folder: Path, report: Report, earlier: Document, datasets: list[Dataset], said: str) -> None:
+def taken_away(
+    folder: Path, report: Report, earlier: Document, datasets: list[Dataset], said: str
+) -> None:
     """The sheet of words is clean, stands after the earlier one in its series, and the report names no picture."""
     sr, picture, stored = written(folder, report, datasets)
     assert complaints("dciodvfy", picture) == []
     assert complaints("dcentvfy", *stored, picture, sr) == []
     withdrawn = dcmread(picture)
-    assert withdrawn.DerivationDescription == f"{said} Earlier heat maps of this series no longer hold."
-    assert (withdrawn.SeriesInstanceUID, withdrawn.PatientID) == (earlier.series_instance_uid, datasets[0].PatientID)
+    assert (
+        withdrawn.DerivationDescription
+        == f"{said} Earlier heat maps of this series no longer hold."
+    )
+    assert (withdrawn.SeriesInstanceUID, withdrawn.PatientID) == (
+        earlier.series_instance_uid,
+        datasets[0].PatientID,
+    )
     assert of_kind(report, "heatmap").predecessor_uid == earlier.sop_instance_uid
     assert explanations(dcmread(sr)) == {}
     assert json.loads(of_kind(report, "json").content)["heat_map"] is None
@@ -226,15 +319,27 @@ def test_a_rejected_image_takes_its_heat_map_away(tmp_path):
     earlier = of_kind(built(tmp_path, datasets, release), "heatmap")
     instances = [instance_of(item, number) for number, item in enumerate(datasets, 1)]
     rejected = {"state": ReadingState.NOT_ANALYSED, "logits": None, "reason": Reason.REJECTED.value}
-    (result,) = results_of(study_job(instances, [reading_of(item, release, **rejected) for item in instances]), release)
-    job, nothing = report_job(instances, result, {"heatmap": earlier}), HeatMapSources({}, 1, "A process died.")
+    (result,) = results_of(
+        study_job(instances, [reading_of(item, release, **rejected) for item in instances]), release
+    )
+    job, nothing = (
+        report_job(instances, result, {"heatmap": earlier}),
+        HeatMapSources({}, 1, "A process died."),
+    )
     report = build_report(job, release, CONTEXT, KINDS, nothing)
     assert report.heat_map_left_out is None
-    taken_away(tmp_path, report, earlier, datasets, "The study is not analysed any more (rejected).")
+    taken_away(
+        tmp_path, report, earlier, datasets, "The study is not analysed any more (rejected)."
+    )
 
 
 def _gone(sources: HeatMapSources) -> HeatMapSources:
-    return dataclasses.replace(sources, pictures={uid: dataclasses.replace(item, path=None) for uid, item in sources.pictures.items()})
+    return dataclasses.replace(
+        sources,
+        pictures={
+            uid: dataclasses.replace(item, path=None) for uid, item in sources.pictures.items()
+        },
+    )
 
 
 def _deleted(sources: HeatMapSources) -> HeatMapSources:
@@ -256,12 +361,17 @@ def _garbage(sources: HeatMapSources) -> HeatMapSources:
 
 
 def _without_maps(sources: HeatMapSources) -> HeatMapSources:
-    return dataclasses.replace(sources, pictures={uid: Picture(item.path, None) for uid, item in sources.pictures.items()})
+    return dataclasses.replace(
+        sources, pictures={uid: Picture(item.path, None) for uid, item in sources.pictures.items()}
+    )
 
 
 def _read_again(sources: HeatMapSources) -> HeatMapSources:
     changed = tuple(value + 0.5 for value in LOGITS)
-    pictures = {uid: Picture(item.path, dataclasses.replace(item.maps, logits=changed)) for uid, item in sources.pictures.items()}
+    pictures = {
+        uid: Picture(item.path, dataclasses.replace(item.maps, logits=changed))
+        for uid, item in sources.pictures.items()
+    }
     return dataclasses.replace(sources, pictures=pictures)
 
 
@@ -274,7 +384,10 @@ OBSTACLES = {
     "too large": (lambda sources: dataclasses.replace(sources, maximum_pixels=10), "too_large"),
     "no maps": (_without_maps, "no class activation map"),
     "read again": (_read_again, "analysed again"),
-    "a process died": (lambda sources: dataclasses.replace(sources, obstacle="It ended a process."), "ended a process"),
+    "a process died": (
+        lambda sources: dataclasses.replace(sources, obstacle="It ended a process."),
+        "ended a process",
+    ),
 }
 
 
@@ -307,13 +420,21 @@ def test_an_earlier_heat_map_does_not_stay_the_last_word_when_none_can_be_drawn(
 def test_a_report_without_heat_maps_is_what_it_was(tmp_path):
     """Built with no picture to draw, it is byte for byte the report of a site that has asked for none."""
     datasets = make_study(29, "CR", ("PA",), rows=64, columns=64)
-    release = make_release(labels=tuple(dataclasses.replace(label, operating_point=0.999) for label in make_release().labels))
+    release = make_release(
+        labels=tuple(
+            dataclasses.replace(label, operating_point=0.999) for label in make_release().labels
+        )
+    )
     job, sources = explained(datasets, release, tmp_path)
-    assert build_report(job, release, CONTEXT, KINDS, sources).documents == build_documents(job, release, CONTEXT, KINDS)
+    assert build_report(job, release, CONTEXT, KINDS, sources).documents == build_documents(
+        job, release, CONTEXT, KINDS
+    )
 
 
 def test_no_patient_is_named_in_what_hinders(tmp_path, capfd):
-    datasets = make_study(30, "CR", ("PA",), rows=64, columns=64, overrides={"PatientName": "Marked^Name"})
+    datasets = make_study(
+        30, "CR", ("PA",), rows=64, columns=64, overrides={"PatientName": "Marked^Name"}
+    )
     report = built(tmp_path, datasets, make_release(), maximum_pixels=10)
     captured = capfd.readouterr()
     assert "Marked" not in str(report.heat_map_left_out) + captured.out + captured.err
@@ -327,7 +448,9 @@ def test_a_drawing_that_hangs_costs_its_process_and_no_report(tmp_path):
     job, sources = explained(datasets, release, tmp_path)
     hanging = tmp_path / "hanging"
     os.mkfifo(hanging)
-    pictures = {uid: dataclasses.replace(item, path=hanging) for uid, item in sources.pictures.items()}
+    pictures = {
+        uid: dataclasses.replace(item, path=hanging) for uid, item in sources.pictures.items()
+    }
     stuck = dataclasses.replace(sources, pictures=pictures)
 
     async def run() -> Report:
@@ -359,7 +482,12 @@ def test_a_pacs_takes_picture_and_report_over_one_association(tmp_path):
 
     report = built(tmp_path, make_study(33, "DX", ("PA",), rows=64, columns=64), make_release())
     with Orthanc() as orthanc:
-        there = Destination(host="127.0.0.1", port=orthanc.dicom_port, ae_title=orthanc.ae_title, documents=("sr", "heatmap"))
+        there = Destination(
+            host="127.0.0.1",
+            port=orthanc.dicom_port,
+            ae_title=orthanc.ae_title,
+            documents=("sr", "heatmap"),
+        )
         lane = open_lane("pacs", there)
         for kind in ("sr", "heatmap", "heatmap"):
             lane.deliver(of_kind(report, kind))

@@ -1,4 +1,7 @@
-"""A stranger's checkpoint, a pickle, through import and build to the real tritonserver: its own numbers, and maps that add up to them."""
+"""A stranger's checkpoint, a pickle, through import and build to the real tritonserver.
+
+Its own numbers, and maps that add up to them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,12 @@ T = TypeVar("T")
 SHAPE = VitShape(64, 2, 1, 128, 8, 17, "gap", "tokens", 1e-6, has_class_token=True)
 TIMM = {
     "global_pool": "avg",
-    "pretrained_cfg": {"input_size": [3, 32, 32], "mean": [0.5] * 3, "std": [0.25] * 3, "interpolation": "bilinear"},
+    "pretrained_cfg": {
+        "input_size": [3, 32, 32],
+        "mean": [0.5] * 3,
+        "std": [0.25] * 3,
+        "interpolation": "bilinear",
+    },
 }
 
 
@@ -52,15 +60,29 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     folder = tmp_path_factory.mktemp("brought")
     network = VisionTransformer(SHAPE, 3, 3, 32, 32)
     randomised(network)
-    torch.save({"epoch": 9, "state_dict": {f"module.{name}": value for name, value in network.state_dict().items()}}, folder / "best.ckpt")
+    torch.save(
+        {
+            "epoch": 9,
+            "state_dict": {f"module.{name}": value for name, value in network.state_dict().items()},
+        },
+        folder / "best.ckpt",
+    )
     (folder / "config.json").write_text(json.dumps(TIMM))
     (folder / "labels.txt").write_text("Effusion\nPneumothorax\nEdema")
     made = release_folder.import_release(
-        "vit", Asked(folder / "best.ckpt", str(folder / "labels.txt")), "brought", "1", folder / "releases"
+        "vit",
+        Asked(folder / "best.ckpt", str(folder / "labels.txt")),
+        "brought",
+        "1",
+        folder / "releases",
     )
     build.build(["brought@1"], folder / "releases", folder / "built", progress=lambda _: None)
     read = manifest.read(made.folder / "manifest.toml")
-    with killed_afterwards(EmbeddedTriton(folder / "built", tmp_path_factory.mktemp("state"), [read.release.triton_name], 60, 5)) as server:
+    with killed_afterwards(
+        EmbeddedTriton(
+            folder / "built", tmp_path_factory.mktemp("state"), [read.release.triton_name], 60, 5
+        )
+    ) as server:
         yield Rig(server.start(), read.release, read.spec, folder / "built", network)
 
 
@@ -74,7 +96,9 @@ def test_triton_gives_the_numbers_of_the_author(rig: Rig, size: int) -> None:
     assert inference.cam is not None
     assert inference.cam.shape == (size, 3, 4, 4)
     bias = rig.network.head.bias.detach().numpy()
-    assert np.abs(inference.cam.astype(np.float32).mean((2, 3)) + bias - inference.logits).max() < 5e-3
+    assert (
+        np.abs(inference.cam.astype(np.float32).mean((2, 3)) + bias - inference.logits).max() < 5e-3
+    )
 
 
 def test_what_is_loaded_proves_its_maps_with_its_canary(rig: Rig) -> None:

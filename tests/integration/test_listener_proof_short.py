@@ -29,7 +29,9 @@ def test_a_disk_that_is_full_costs_no_association(tmp_path: Path) -> None:
     if not may_mount():
         missing("a small file system can be mounted by root only")
     found = fill_disks(tmp_path, 1, 1, lambda _: None)
-    broken = [goal for goal in found.goals if not goal.holds and goal.unit != "s"]  # how soon is for `make proof`, on a machine of its own
+    broken = [
+        goal for goal in found.goals if not goal.holds and goal.unit != "s"
+    ]  # how soon is for `make proof`, on a machine of its own
     assert broken == [], found.problems
 
 
@@ -52,7 +54,10 @@ def test_damage_is_seen(tmp_path: Path) -> None:
 
 
 def _damage(archive: Path) -> None:
-    """An object gone, one cut short; a whole name for half an object, and a half one, left by a listener."""
+    """An object gone, one cut short.
+
+    A whole name for half an object, and a half one, left by a listener.
+    """
     gone, cut, *_ = sorted(archive.glob("??/??/*.dcm"))
     gone.unlink()
     cut.write_bytes(cut.read_bytes()[:-1])

@@ -1,4 +1,7 @@
-"""Several listener processes of one server: one limit for all, a second port for TLS, and a dead process holds nothing."""
+"""Several listener processes of one server.
+
+One limit for all, a second port for TLS, and a dead process holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ def tls_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_port: int) -> Iterator[Hilum]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_port: int
+) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("listeners")
     own = authority.identity("hilum", "IP:127.0.0.1")
     receive = {
@@ -46,14 +51,25 @@ def server(tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_p
         "tls_key_file": str(own.key),
     }
     senders = {"senders.ROUTER": {"maximum_associations": LIMIT_OF_ROUTER}}
-    with hilum_with(folder, make_tiny(folder / "tiny"), {}, role="listener,dispatcher", receive=receive, **senders) as running:
-        wait_for(lambda: ready_listeners(running) == receive["processes"], START_SECONDS, "the listeners")
+    with hilum_with(
+        folder,
+        make_tiny(folder / "tiny"),
+        {},
+        role="listener,dispatcher",
+        receive=receive,
+        **senders,
+    ) as running:
+        wait_for(
+            lambda: ready_listeners(running) == receive["processes"], START_SECONDS, "the listeners"
+        )
         yield running
 
 
 def ready_listeners(server: Hilum) -> int:
     with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
-        (count,) = connection.execute("SELECT count(*) FROM process WHERE role = 'listener' AND is_ready").fetchone()
+        (count,) = connection.execute(
+            "SELECT count(*) FROM process WHERE role = 'listener' AND is_ready"
+        ).fetchone()
     return int(count)
 
 
@@ -78,13 +94,24 @@ def close(held: list[Wire]) -> None:
 
 def test_several_roles_run_in_one_server_and_its_health_is_theirs(server: Hilum) -> None:
     wait_for(lambda: server.get("/health/ready").is_success, START_SECONDS, "both roles")
-    assert [judged["role"] for judged in server.get("/health/ready").json()["roles"]] == ["receive", "deliver"]
+    assert [judged["role"] for judged in server.get("/health/ready").json()["roles"]] == [
+        "receive",
+        "deliver",
+    ]
     assert len(processes(server, "dispatcher")) > 0
     assert processes(server, "analyser") == processes(server, "api") == []
 
 
-def test_another_server_of_the_host_is_told_which_port_to_set_and_that_one_server_runs_several_roles(server: Hilum) -> None:
-    done = subprocess.run(server.command("serve", "--role", "api"), capture_output=True, text=True, timeout=60, check=False)
+def test_another_server_of_the_host_is_told_which_port_to_set_and_that_one_server_runs_several_roles(
+    server: Hilum,
+) -> None:
+    done = subprocess.run(
+        server.command("serve", "--role", "api"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
         f"hilum: api: cannot listen on 127.0.0.1 port {server.api_port}: it is taken by the running server of this "
@@ -108,10 +135,23 @@ def test_the_limit_holds_for_all_processes_together(server: Hilum) -> None:
     wait_for(lambda: can_open(server, LIMIT), what="room again")
 
 
-def test_the_limit_of_a_sender_holds_for_all_processes_together_and_leaves_room(server: Hilum) -> None:
+def test_the_limit_of_a_sender_holds_for_all_processes_together_and_leaves_room(
+    server: Hilum,
+) -> None:
     wait_for(lambda: can_open(server, LIMIT), what="an empty house")
-    held = wait_for(lambda: len(wires := open_until_rejected(server.dicom_port, "ROUTER")) == LIMIT_OF_ROUTER and wires, what="its limit")
-    others = wait_for(lambda: len(wires := open_until_rejected(server.dicom_port, "CR1")) == LIMIT - LIMIT_OF_ROUTER and wires)
+    held = wait_for(
+        lambda: (
+            len(wires := open_until_rejected(server.dicom_port, "ROUTER")) == LIMIT_OF_ROUTER
+            and wires
+        ),
+        what="its limit",
+    )
+    others = wait_for(
+        lambda: (
+            len(wires := open_until_rejected(server.dicom_port, "CR1")) == LIMIT - LIMIT_OF_ROUTER
+            and wires
+        )
+    )
     close(held + others)
     wait_for(lambda: can_open(server, LIMIT), what="room again")
 
@@ -125,7 +165,10 @@ def can_open(server: Hilum, count: int) -> bool:
 
 def test_the_associations_of_a_killed_listener_make_room(server: Hilum) -> None:
     wait_for(lambda: can_open(server, LIMIT), what="an empty house")
-    held = wait_for(lambda: len(wires := open_until_rejected(server.dicom_port, "KILLED")) == LIMIT and wires, what="a full house")
+    held = wait_for(
+        lambda: len(wires := open_until_rejected(server.dicom_port, "KILLED")) == LIMIT and wires,
+        what="a full house",
+    )
     for pid in processes(server, "listener"):
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: can_open(server, LIMIT), what="room again")
@@ -139,18 +182,27 @@ def test_tls_has_a_port_of_its_own(server: Hilum, authority: Authority, tls_port
     assert subprocess.run([*plain, str(server.dicom_port)], check=False, timeout=30).returncode == 0
 
 
-def test_a_tls_port_that_is_taken_and_files_that_are_no_certificates_refuse_the_start(tmp_path: Path, authority: Authority) -> None:
+def test_a_tls_port_that_is_taken_and_files_that_are_no_certificates_refuse_the_start(
+    tmp_path: Path, authority: Authority
+) -> None:
     own, tiny = authority.identity("another", "IP:127.0.0.1"), make_tiny(tmp_path / "tiny")
     files = {"tls_certificate_file": str(own.certificate), "tls_key_file": str(own.key)}
     with socket.create_server(("127.0.0.1", free_ports(1)[0])) as taken:
         port = taken.getsockname()[1]
         refused = hilum_with(tmp_path / "a", tiny, {}, receive={"tls_port": port, **files})
-        done = subprocess.run(refused.command("serve"), capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            refused.command("serve"), capture_output=True, text=True, timeout=60, check=False
+        )
     assert (done.returncode, "set receive.tls_port" in done.stdout + done.stderr) == (2, True)
     (tmp_path / "none.pem").write_text("none")
     broken = hilum_with(
-        tmp_path / "b", tiny, {}, receive={"tls_port": free_ports(1)[0], **files, "tls_key_file": str(tmp_path / "none.pem")}
+        tmp_path / "b",
+        tiny,
+        {},
+        receive={"tls_port": free_ports(1)[0], **files, "tls_key_file": str(tmp_path / "none.pem")},
     )
-    done = subprocess.run(broken.command("serve"), capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        broken.command("serve"), capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == 2
     assert "give PEM files that belong together" in done.stdout + done.stderr

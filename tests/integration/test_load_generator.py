@@ -13,7 +13,12 @@ from pathlib import Path
 import pydicom
 import pytest
 from pydicom.dataset import Dataset, FileMetaDataset
-from pydicom.uid import Comprehensive3DSRStorage, EnhancedSRStorage, ImplicitVRLittleEndian, generate_uid
+from pydicom.uid import (
+    Comprehensive3DSRStorage,
+    EnhancedSRStorage,
+    ImplicitVRLittleEndian,
+    generate_uid,
+)
 from pynetdicom import AE, evt
 
 from load_tests import load
@@ -64,12 +69,22 @@ def scenario_file(folder: Path, text: str = QUICK) -> str:
 def run(tmp_path: Path, text: str = QUICK, **behaviour: object) -> tuple[int, Path]:
     port, report_port = free_ports(2)
     result = tmp_path / "results" / "load.json"
-    words = [scenario_file(tmp_path, text), "--to", f"FAKE@127.0.0.1:{port}", "--listen", str(report_port), "--result", str(result)]
+    words = [
+        scenario_file(tmp_path, text),
+        "--to",
+        f"FAKE@127.0.0.1:{port}",
+        "--listen",
+        str(report_port),
+        "--result",
+        str(result),
+    ]
     with answering(AnsweringPeer(report_port, **behaviour), port):
         return load.main(words), result
 
 
-def test_a_good_run_is_written_with_its_circumstances(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_good_run_is_written_with_its_circumstances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     code, path = run(tmp_path, QUICK.replace("drain_seconds = 1.0", "drain_seconds = 60.0"))
     found = json.loads(path.read_text())
     assert found["studies"] == {"offered": 6, "accepted": 6, "reported": 6, "lost": 0}
@@ -84,7 +99,9 @@ def test_a_good_run_is_written_with_its_circumstances(tmp_path: Path, capsys: py
     assert path.with_suffix(".html").exists()
 
 
-def test_a_server_that_never_reports_is_no_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_server_that_never_reports_is_no_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     code, path = run(tmp_path, is_silent=True)
     assert (code, path.exists()) == (2, False)
     assert "no report on the warm-up: accepted, but no report came" in capsys.readouterr().err
@@ -98,12 +115,20 @@ def test_a_server_that_refuses_says_its_status(tmp_path: Path, capsys: pytest.Ca
 
 def test_no_server_at_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     port, report_port = free_ports(2)
-    words = [scenario_file(tmp_path), "--to", f"FAKE@127.0.0.1:{port}", "--listen", str(report_port)]
+    words = [
+        scenario_file(tmp_path),
+        "--to",
+        f"FAKE@127.0.0.1:{port}",
+        "--listen",
+        str(report_port),
+    ]
     assert load.main(words) == 2
     assert "no connection: Connection refused" in capsys.readouterr().err
 
 
-def test_a_scenario_with_a_mistake_is_no_measurement(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_a_scenario_with_a_mistake_is_no_measurement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     assert load.main([scenario_file(tmp_path, "# x\nsecond = 1")]) == 2
     assert "did you mean seconds?" in capsys.readouterr().err
 
@@ -143,7 +168,8 @@ refused_studies = 0
 def test_a_scenario_against_a_hilum(tmp_path: Path):
     """All phases: warm-up, probe, load at half of what the probe found, drain, recovery.
 
-    Nothing is reported in the probe's 0.3 s, which is less than the quiet period: it goes on until something is.
+    Nothing is reported in the probe's 0.3 s, which is less than the quiet period: it goes on until
+    something is.
     """
     tiny, path = make_tiny(tmp_path / "models"), tmp_path / "load.json"
     text = WHOLE.format(release=tiny.release.id, manifests=tiny.manifests_dir, built=tiny.built_dir)
@@ -153,7 +179,9 @@ def test_a_scenario_against_a_hilum(tmp_path: Path):
     assert found["studies"]["offered"] == found["studies"]["reported"] > 0
     assert found["saturation_studies_per_second"] > 0
     assert 0 <= found["figures"]["recovery_seconds"] < 30
-    assert {"listener", "analyser", "dispatcher", "triton-stub"} <= set(found["cpu_seconds"]["hilum"])
+    assert {"listener", "analyser", "dispatcher", "triton-stub"} <= set(
+        found["cpu_seconds"]["hilum"]
+    )
     assert found["cpu_seconds"]["hilum"]["listener"] > 0
     assert found["stages"]["analyse: wait"]["count"] >= 2 * found["studies"]["reported"]
     assert found["longest"]["wait"].endswith("wait")
@@ -185,18 +213,31 @@ def test_storescp_gets_the_bytes_that_were_sent(storescp: tuple[Peer, Path]):
     peer, received = storescp
     templates = [encode(image) for image in make_study(1, rows=300, columns=200)]
     _, objects = fresh_objects(templates, random.Random())
-    with StorageScu(peer, "LOADGEN", [(each.sop_class_uid, each.transfer_syntax_uid) for each in templates]) as association:
+    with StorageScu(
+        peer, "LOADGEN", [(each.sop_class_uid, each.transfer_syntax_uid) for each in templates]
+    ) as association:
         assert [association.store(outgoing) for outgoing in objects] == [0, 0]
         assert association.is_open
-    files = {pydicom.dcmread(path, stop_before_pixels=True).SOPInstanceUID: path for path in received.iterdir()}
+    files = {
+        pydicom.dcmread(path, stop_before_pixels=True).SOPInstanceUID: path
+        for path in received.iterdir()
+    }
     for outgoing in objects:
-        assert files[outgoing.sop_instance_uid].read_bytes().endswith(b"".join(bytes(piece) for piece in outgoing.pieces))
+        assert (
+            files[outgoing.sop_instance_uid]
+            .read_bytes()
+            .endswith(b"".join(bytes(piece) for piece in outgoing.pieces))
+        )
 
 
-def test_what_was_not_negotiated_is_said_and_does_not_end_the_association(storescp: tuple[Peer, Path]):
+def test_what_was_not_negotiated_is_said_and_does_not_end_the_association(
+    storescp: tuple[Peer, Path],
+):
     (template,) = [encode(image) for image in make_study(1, rows=16, columns=16, views=["PA"])]
     _, (outgoing,) = fresh_objects([template], random.Random())
-    with StorageScu(storescp[0], "LOADGEN", [(template.sop_class_uid, ImplicitVRLittleEndian)]) as association:
+    with StorageScu(
+        storescp[0], "LOADGEN", [(template.sop_class_uid, ImplicitVRLittleEndian)]
+    ) as association:
         with pytest.raises(NotStored, match="no presentation context"):
             association.store(outgoing)
         assert association.is_open
@@ -213,7 +254,9 @@ def stored_at(peer_handlers: list[tuple[object, object]], **settings: object) ->
     server = ae.start_server(("127.0.0.1", port), block=False, evt_handlers=peer_handlers)
     kinds = [(template.sop_class_uid, template.transfer_syntax_uid)]
     try:
-        with StorageScu(Peer("OTHER", "127.0.0.1", port), "LOADGEN", kinds, timeout_seconds=4.0) as association:
+        with StorageScu(
+            Peer("OTHER", "127.0.0.1", port), "LOADGEN", kinds, timeout_seconds=4.0
+        ) as association:
             return str(association.store(fresh_objects([template], random.Random())[1][0]))
     except NotStored as error:
         return str(error)
@@ -240,7 +283,10 @@ def test_failures_are_said_as_they_are():
 
 
 def test_a_peer_that_stalls_delays_the_studies_and_not_their_schedule():
-    """What coordinated omission would hide: five studies were due while the first was being answered, and all of them show it."""
+    """What coordinated omission would hide.
+
+    Five studies were due while the first was being answered, and all of them show it.
+    """
     (port,) = free_ports(1)
     studies, is_first = [make_study(1, rows=16, columns=16, views=["PA"])], threading.Event()
 
@@ -252,14 +298,20 @@ def test_a_peer_that_stalls_delays_the_studies_and_not_their_schedule():
 
     ae = AE("PEER")
     ae.add_supported_context(studies[0][0].SOPClassUID, studies[0][0].file_meta.TransferSyntaxUID)
-    server = ae.start_server(("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, stalls_once)])
+    server = ae.start_server(
+        ("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, stalls_once)]
+    )
     sender = Sender(Peer("PEER", "127.0.0.1", port), studies, 1)
     sender.run(rate=10, seconds=0.6)
     server.shutdown()
     assert [study.failure for study in sender.sent] == [None] * 6
     begin = sender.sent[0].intended_at
-    assert [study.intended_at - begin for study in sender.sent] == pytest.approx([number / 10 for number in range(6)])
-    assert all(study.started_at >= sender.sent[0].ended_at > study.intended_at for study in sender.sent[1:])
+    assert [study.intended_at - begin for study in sender.sent] == pytest.approx(
+        [number / 10 for number in range(6)]
+    )
+    assert all(
+        study.started_at >= sender.sent[0].ended_at > study.intended_at for study in sender.sent[1:]
+    )
 
 
 def report(study: str = "1.2.3", sop_class: str = Comprehensive3DSRStorage) -> Dataset:
@@ -286,7 +338,9 @@ def test_the_receiver_stamps_reports_and_takes_no_other_class(receiver: tuple[Re
     running, ae, port = receiver
     began = time.monotonic()
     association = ae.associate("127.0.0.1", port)
-    assert [context.abstract_syntax for context in association.rejected_contexts] == [EnhancedSRStorage]
+    assert [context.abstract_syntax for context in association.rejected_contexts] == [
+        EnhancedSRStorage
+    ]
     assert association.send_c_echo().Status == 0
     first = report()
     assert association.send_c_store(first).Status == 0

@@ -1,4 +1,7 @@
-"""`hilum models bench` as a user runs it: on an embedded Triton of its own, on one that runs already, and where it cannot."""
+"""`hilum models bench` as a user runs it.
+
+On an embedded Triton of its own, on one that runs already, and where it cannot.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,16 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return make_tiny(tmp_path_factory.mktemp("bench"))
 
 
-def run(tiny: Tiny, folder: Path, *words: str, **triton: object) -> subprocess.CompletedProcess[str]:
+def run(
+    tiny: Tiny, folder: Path, *words: str, **triton: object
+) -> subprocess.CompletedProcess[str]:
     sections = {
         "site": {"state_dir": str(folder / "state")},
-        "models": {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
+        "models": {
+            "manifests": str(tiny.manifests_dir),
+            "built": str(tiny.built_dir),
+            "releases": [tiny.release.id],
+        },
         "triton": triton,
     }
     settings = folder / "hilum.toml"
@@ -42,17 +51,25 @@ def test_an_embedded_triton_is_started_and_stopped(tiny: Tiny, tmp_path: Path) -
 
 
 def test_the_tritons_of_the_settings_are_measured(tiny: Tiny, tmp_path: Path) -> None:
-    with killed_afterwards(RemoteTriton(tiny.built_dir, tmp_path / "triton", [tiny.release.triton_name])) as server:
+    with killed_afterwards(
+        RemoteTriton(tiny.built_dir, tmp_path / "triton", [tiny.release.triton_name])
+    ) as server:
         url = server.start()
         done = run(tiny, tmp_path, "tiny@1", "--json", url=url)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["release"], found["endpoints"], found["in_flight"]) == ("tiny@1", [url], 2)
     assert [speed["batch"] for speed in found["speeds"]] == [1, 4]
-    assert all(speed["images_per_second"] > 0 and 0 < speed["p50_ms"] <= speed["p95_ms"] for speed in found["speeds"])
+    assert all(
+        speed["images_per_second"] > 0 and 0 < speed["p50_ms"] <= speed["p95_ms"]
+        for speed in found["speeds"]
+    )
 
 
-@pytest.mark.parametrize(("name", "said"), [("tony@1", "unknown release 'tony@1'; did you mean 'tiny@1'"), ("tiny@1", "does not answer")])
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("tony@1", "unknown release 'tony@1'; did you mean 'tiny@1'"), ("tiny@1", "does not answer")],
+)
 def test_what_is_not_there_is_said(tiny: Tiny, tmp_path: Path, name: str, said: str) -> None:
     done = run(tiny, tmp_path, name, url="127.0.0.1:9")
     assert done.returncode == 2

@@ -19,7 +19,9 @@ from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.tutorial import follow, matches
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/models.md"
-ENVIRONMENT = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")} | {"COLUMNS": "80"}
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if not name.startswith("HILUM_")
+} | {"COLUMNS": "80"}
 
 
 def test_the_tutorial_is_true(tmp_path: Path) -> None:
@@ -54,11 +56,15 @@ def hilum(folder: Path, *words: str | Path, status: int = 0, **settings: str) ->
 def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder where the tiny network was brought, written down, given a golden case, and built, by commands alone."""
     folder = tmp_path_factory.mktemp("brought")
-    (folder / "hilum.toml").write_text('[site]\nstate_dir = "state"\n[models]\nmanifests = "models"\nreleases = ["tiny@1"]\n')
+    (folder / "hilum.toml").write_text(
+        '[site]\nstate_dir = "state"\n[models]\nmanifests = "models"\nreleases = ["tiny@1"]\n'
+    )
     (folder / "labels.txt").write_text("Effusion\nPneumothorax\nCardiomegaly\n")
     hilum(folder, "models", "new", tiny_network(folder / "tiny.onnx"), "--labels", "labels.txt")
     manifest = folder / "models/tiny@1/manifest.toml"
-    manifest.write_text(manifest.read_text().replace("EDIT: ", "known: ").replace('"openvino"', '"onnxruntime"'))
+    manifest.write_text(
+        manifest.read_text().replace("EDIT: ", "known: ").replace('"openvino"', '"onnxruntime"')
+    )
     (dataset,) = phantom.make_study(seed=5, views=("PA",))
     phantom.save(dataset, folder / "pa.dcm")
     hilum(folder, "prepare", "pa.dcm", "--release", "tiny@1", "--out", manifest.with_name("pa.npy"))
@@ -81,7 +87,11 @@ def test_a_brought_network_answers_as_its_author_computed(brought: Path) -> None
 
 def test_what_is_shown_names_labels_codes_and_what_is_built(brought: Path) -> None:
     said = hilum(brought, "models", "show", "tiny@1")
-    for line in ("built             embedded", "golden cases      pa.npy", "calibration       none: scores are no probabilities"):
+    for line in (
+        "built             embedded",
+        "golden cases      pa.npy",
+        "calibration       none: scores are no probabilities",
+    ):
         assert f"\n{line}\n" in said
     assert "pleural_effusion  never       SCT 60046008  A       Pleural effusion" in said
     assert "tiny@1" in hilum(brought, "models", "list")
@@ -98,7 +108,9 @@ def served(brought: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     require_triton()
     release = catalogue.load_catalogue(brought / "models")["tiny@1"]
     assert build.is_built(release, brought / "state/models")
-    server = RemoteTriton(brought / "state/models", tmp_path_factory.mktemp("triton"), [release.triton_name])
+    server = RemoteTriton(
+        brought / "state/models", tmp_path_factory.mktemp("triton"), [release.triton_name]
+    )
     with killed_afterwards(server):
         yield server.start()
 
@@ -121,4 +133,6 @@ def test_a_model_that_is_absent_in_triton_is_a_problem(brought: Path, served: st
 
 
 def test_a_triton_that_is_away_is_a_problem(brought: Path) -> None:
-    assert "did not answer" in hilum(brought, "models", "check", "--run", status=1, HILUM_TRITON__URL="127.0.0.1:1")
+    assert "did not answer" in hilum(
+        brought, "models", "check", "--run", status=1, HILUM_TRITON__URL="127.0.0.1:1"
+    )

@@ -1,6 +1,7 @@
 """A real trained model on real radiographs through the whole street, beside an untrained one that no clinic must see.
 
-The images are NIH's, sent as Secondary Capture with Modality CR; the recorded logits are those of ONNX Runtime without graph
+The images are NIH's, sent as Secondary Capture with Modality CR; the recorded logits are those of
+ONNX Runtime without graph
 optimisation, which is what the release pins.
 """
 
@@ -33,9 +34,19 @@ def server(tmp_path_factory: pytest.TempPathFactory, test_data: Path) -> Iterato
     built = build_cached(TRAINED, UNTRAINED, weights_dir=test_data / "models")
     destinations = {
         "clinic": {"kind": "folder", "path": str(folder / "clinic")},
-        "lab": {"kind": "folder", "path": str(folder / "lab"), "documents": ["sr", "json"], "accept_untrained": True},
+        "lab": {
+            "kind": "folder",
+            "path": str(folder / "lab"),
+            "documents": ["sr", "json"],
+            "accept_untrained": True,
+        },
     }
-    running = Hilum(folder, destinations, models={"built": str(built), "releases": [TRAINED, UNTRAINED]}, studies={"quiet_seconds": 1.0})
+    running = Hilum(
+        folder,
+        destinations,
+        models={"built": str(built), "releases": [TRAINED, UNTRAINED]},
+        studies={"quiet_seconds": 1.0},
+    )
     running.write_settings()
     with running:
         running.wait_until_ready(START_SECONDS)
@@ -55,7 +66,9 @@ def as_dicom(png: Path, number: int) -> Dataset:
 
 
 @pytest.fixture(scope="module")
-def studies(server: Hilum, test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def studies(
+    server: Hilum, test_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, dict[str, Any]]:
     """File name to everything that REST says about its study."""
     files = sorted((test_data / "nih_png").glob("*.png"))
     images = {file.name: as_dicom(file, number) for number, file in enumerate(files)}
@@ -83,7 +96,11 @@ def logits_of(study: dict[str, Any], release: str) -> list[float]:
 
 def test_logits_are_the_recorded_ones(studies: dict[str, dict[str, Any]], test_data: Path) -> None:
     expected = reference(test_data)
-    names = [name.removeprefix("noopt_logit_") for name in next(iter(expected.values())) if name.startswith("noopt_logit_")]
+    names = [
+        name.removeprefix("noopt_logit_")
+        for name in next(iter(expected.values()))
+        if name.startswith("noopt_logit_")
+    ]
     differences = [
         abs(ours - float(expected[file][f"noopt_logit_{name}"]))
         for file, study in studies.items()
@@ -93,16 +110,32 @@ def test_logits_are_the_recorded_ones(studies: dict[str, dict[str, Any]], test_d
     assert float(np.mean(np.array(differences) <= 2 * STEP)) >= 0.95
 
 
-def test_auc_is_that_of_the_recorded_scores(studies: dict[str, dict[str, Any]], test_data: Path) -> None:
+def test_auc_is_that_of_the_recorded_scores(
+    studies: dict[str, dict[str, Any]], test_data: Path
+) -> None:
     expected = reference(test_data)
-    names = [name.removeprefix("noopt_logit_") for name in next(iter(expected.values())) if name.startswith("noopt_logit_")]
+    names = [
+        name.removeprefix("noopt_logit_")
+        for name in next(iter(expected.values()))
+        if name.startswith("noopt_logit_")
+    ]
     with (test_data / "labels.csv").open() as file:
         labels = {Path(row["file"]).name: row for row in csv.DictReader(file)}
     ours, theirs = [], []
     for position, name in enumerate(names):
         truth = np.array([float(labels[file][name]) > 0 for file in studies])
-        ours.append(_auc(truth, np.array([_softmax(logits_of(study, TRAINED))[position] for study in studies.values()])))
-        recorded = [_softmax([float(expected[file][f"noopt_logit_{other}"]) for other in names])[position] for file in studies]
+        ours.append(
+            _auc(
+                truth,
+                np.array(
+                    [_softmax(logits_of(study, TRAINED))[position] for study in studies.values()]
+                ),
+            )
+        )
+        recorded = [
+            _softmax([float(expected[file][f"noopt_logit_{other}"]) for other in names])[position]
+            for file in studies
+        ]
         theirs.append(_auc(truth, np.array(recorded)))
     assert abs(float(np.mean(ours)) - float(np.mean(theirs))) <= 0.01
     assert float(np.mean(ours)) > 0.6, "the model is weak, but no coin"
@@ -123,7 +156,9 @@ def test_scores_in_json_are_the_softmax_of_the_logits(studies: dict[str, dict[st
     for study in studies.values():
         (result,) = [item for item in study["results"] if item["release"] == TRAINED]
         scores = _softmax(logits_of(study, TRAINED))
-        assert [finding["score"] for finding in result["findings"]] == pytest.approx(list(scores), rel=1e-6, abs=1e-12)
+        assert [finding["score"] for finding in result["findings"]] == pytest.approx(
+            list(scores), rel=1e-6, abs=1e-12
+        )
         for finding in result["findings"]:
             if finding["operating_point"] is not None:
                 wanted = "present" if finding["score"] >= finding["operating_point"] else "absent"
@@ -138,15 +173,32 @@ def test_an_image_is_decoded_once_for_both_releases(studies: dict[str, dict[str,
         assert first["timings"]["decode_seconds"] == second["timings"]["decode_seconds"]
 
 
-def test_untrained_results_never_reach_a_destination_that_did_not_ask(server: Hilum, studies: dict[str, dict[str, Any]]) -> None:
-    wait_for(lambda: len(list((server.folder / "lab").glob("*.dcm"))) == 2 * len(studies), what="the lab's reports")
+def test_untrained_results_never_reach_a_destination_that_did_not_ask(
+    server: Hilum, studies: dict[str, dict[str, Any]]
+) -> None:
+    wait_for(
+        lambda: len(list((server.folder / "lab").glob("*.dcm"))) == 2 * len(studies),
+        what="the lab's reports",
+    )
     clinic = [pydicom.dcmread(file) for file in (server.folder / "clinic").glob("*.dcm")]
-    named = [{equipment.ManufacturerModelName for equipment in item.ContributingEquipmentSequence} for item in clinic]
-    assert all(TRAINED.partition("@")[0] in names and UNTRAINED.partition("@")[0] not in names for names in named)
+    named = [
+        {equipment.ManufacturerModelName for equipment in item.ContributingEquipmentSequence}
+        for item in clinic
+    ]
+    assert all(
+        TRAINED.partition("@")[0] in names and UNTRAINED.partition("@")[0] not in names
+        for names in named
+    )
     for study in studies.values():
         (result,) = [item for item in study["results"] if item["release"] == UNTRAINED]
         assert {finding["decision"] for finding in result["findings"]} == {"undecided"}
         deliveries = {
-            one["destination"]: one for document in result["documents"] if document["kind"] == "sr" for one in document["deliveries"]
+            one["destination"]: one
+            for document in result["documents"]
+            if document["kind"] == "sr"
+            for one in document["deliveries"]
         }
-        assert (deliveries["clinic"]["state"], deliveries["clinic"]["reason"]) == ("withheld", "untrained_weights")
+        assert (deliveries["clinic"]["state"], deliveries["clinic"]["reason"]) == (
+            "withheld",
+            "untrained_weights",
+        )

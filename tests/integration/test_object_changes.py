@@ -1,4 +1,7 @@
-"""Objects that change after they were sent, routes, and files without a network, on a whole server: the reports follow."""
+"""Objects that change after they were sent, routes, and files without a network, on a whole server.
+
+The reports follow.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,14 @@ import pytest
 from hilum.deliver.send import send
 from load_tests import phantom
 from load_tests.serving import Hilum
-from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, small_study, wait_for
+from tests.support.installation import (
+    START_SECONDS,
+    hilum_with,
+    save_all,
+    send_to,
+    small_study,
+    wait_for,
+)
 from tests.support.models import make_tiny
 from tests.support.notes import key_objects
 from tests.support.sr_gate import assert_clean
@@ -32,7 +42,8 @@ def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("changes")
     destinations = {
-        name: {"kind": "folder", "path": str(folder / name), "documents": ["sr", "json"]} for name in ("clinical", "research", "never")
+        name: {"kind": "folder", "path": str(folder / name), "documents": ["sr", "json"]}
+        for name in ("clinical", "research", "never")
     }
     routes = {
         "routes.HILUM": {"destinations": ["clinical"]},
@@ -40,7 +51,15 @@ def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hi
     }
     watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "lane": "live"}}
     receive = {"ae_titles": ["HILUM", "STUDY"]}
-    with hilum_with(folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=3.0, receive=receive, **routes, **watch) as running:
+    with hilum_with(
+        folder,
+        make_tiny(folder / "tiny"),
+        destinations,
+        quiet_seconds=3.0,
+        receive=receive,
+        **routes,
+        **watch,
+    ) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 
@@ -55,31 +74,50 @@ def wait_for_results(server: Hilum, study_uid: str, count: int) -> list[dict[str
 
     def is_there() -> bool:
         results = detail(server, study_uid).get("results", [])
-        sent = [one["state"] for document in results[0]["documents"] for one in document["deliveries"]] if results else []
-        return len(results) == count and bool(sent) and set(sent) <= {"delivered", "cancelled", "withheld"}
+        sent = (
+            [one["state"] for document in results[0]["documents"] for one in document["deliveries"]]
+            if results
+            else []
+        )
+        return (
+            len(results) == count
+            and bool(sent)
+            and set(sent) <= {"delivered", "cancelled", "withheld"}
+        )
 
     wait_for(is_there, what=f"{count} results")
     return list(reversed(detail(server, study_uid)["results"]))
 
 
-def report_of(server: Hilum, result: dict[str, Any], name: str = "clinical") -> tuple[Path, pydicom.Dataset]:
+def report_of(
+    server: Hilum, result: dict[str, Any], name: str = "clinical"
+) -> tuple[Path, pydicom.Dataset]:
     (uid,) = [item["sop_instance_uid"] for item in result["documents"] if item["kind"] == "sr"]
     file = server.folder / name / f"{uid}.dcm"
     return file, pydicom.dcmread(file)
 
 
 def predecessor(report: pydicom.Dataset) -> str:
-    (item,) = report.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence
+    (item,) = (
+        report.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence
+    )
     return str(item.ReferencedSOPInstanceUID)
 
 
 def evidence(report: pydicom.Dataset) -> set[str]:
-    studies = [*report.get("CurrentRequestedProcedureEvidenceSequence", []), *report.get("PertinentOtherEvidenceSequence", [])]
+    studies = [
+        *report.get("CurrentRequestedProcedureEvidenceSequence", []),
+        *report.get("PertinentOtherEvidenceSequence", []),
+    ]
     series = [item for study in studies for item in study.ReferencedSeriesSequence]
-    return {str(item.ReferencedSOPInstanceUID) for one in series for item in one.ReferencedSOPSequence}
+    return {
+        str(item.ReferencedSOPInstanceUID) for one in series for item in one.ReferencedSOPSequence
+    }
 
 
-def test_a_rejection_note_changes_the_report_and_the_next_withdraws_it(server: Hilum, tmp_path: Path) -> None:
+def test_a_rejection_note_changes_the_report_and_the_next_withdraws_it(
+    server: Hilum, tmp_path: Path
+) -> None:
     first, second = small_study(seed=301)
     sources = save_all(tmp_path / "images", [first, second])
     assert send_to(server, sources).is_ok
@@ -98,14 +136,24 @@ def test_a_rejection_note_changes_the_report_and_the_next_withdraws_it(server: H
 
     assert send_to(server, save_all(tmp_path / "last", [key_objects([first], "113037")])).is_ok
     withdrawn = wait_for_results(server, first.StudyInstanceUID, 3)[-1]
-    assert (withdrawn["outcome"], withdrawn["reason"], withdrawn["findings"]) == ("not_analysed", "rejected", [])
+    assert (withdrawn["outcome"], withdrawn["reason"], withdrawn["findings"]) == (
+        "not_analysed",
+        "rejected",
+        [],
+    )
     file, last = report_of(server, withdrawn)
     assert predecessor(last) == new.SOPInstanceUID
     assert "ejected" in "".join(walk_texts(last))
     assert_clean(file, sources, ("dciodvfy", "dsrdump"))
-    document = next(json.loads(path.read_text()) for path in (server.folder / "clinical").glob("*.json") if is_of(path, withdrawn))
+    document = next(
+        json.loads(path.read_text())
+        for path in (server.folder / "clinical").glob("*.json")
+        if is_of(path, withdrawn)
+    )
     assert (document["reason"], document["study"]["patient_id"]) == ("rejected", first.PatientID)
-    assert [image["removal_reason"] for image in detail(server, first.StudyInstanceUID)["images"]] == [
+    assert [
+        image["removal_reason"] for image in detail(server, first.StudyInstanceUID)["images"]
+    ] == [
         "rejected_for_patient_safety_reasons",
         "rejected_for_quality_reasons",
     ]
@@ -113,7 +161,9 @@ def test_a_rejection_note_changes_the_report_and_the_next_withdraws_it(server: H
 
 def is_of(path: Path, result: dict[str, Any]) -> bool:
     document = json.loads(path.read_text())
-    return bool(document["revision"] == result["revision"] and document["reason"] == result["reason"])
+    return bool(
+        document["revision"] == result["revision"] and document["reason"] == result["reason"]
+    )
 
 
 def walk_texts(item: pydicom.Dataset) -> Iterator[str]:
@@ -123,18 +173,30 @@ def walk_texts(item: pydicom.Dataset) -> Iterator[str]:
         yield from walk_texts(child)
 
 
-def test_a_report_that_comes_back_is_acknowledged_and_discarded(server: Hilum, tmp_path: Path) -> None:
+def test_a_report_that_comes_back_is_acknowledged_and_discarded(
+    server: Hilum, tmp_path: Path
+) -> None:
     images = small_study(seed=302, views=("PA",))
     send_to(server, save_all(tmp_path, images))
     (result,) = wait_for_results(server, images[0].StudyInstanceUID, 1)
     file, _ = report_of(server, result)
     assert send([file], "127.0.0.1", server.dicom_port, "HILUM", "ARCHIVE").is_ok
-    wait_for(lambda: any(item["own_documents"] for item in server.get("/api/v1/associations").json()["associations"]), what="the row")
-    assert 'hilum_instances_received_total{outcome="own_document"} 1.0' in server.get("/metrics").text
+    wait_for(
+        lambda: any(
+            item["own_documents"]
+            for item in server.get("/api/v1/associations").json()["associations"]
+        ),
+        what="the row",
+    )
+    assert (
+        'hilum_instances_received_total{outcome="own_document"} 1.0' in server.get("/metrics").text
+    )
     assert len(detail(server, images[0].StudyInstanceUID)["images"]) == 1
 
 
-def test_a_conflict_that_is_replaced_is_read_and_reported_again(server: Hilum, tmp_path: Path) -> None:
+def test_a_conflict_that_is_replaced_is_read_and_reported_again(
+    server: Hilum, tmp_path: Path
+) -> None:
     (image,) = small_study(seed=303, views=("PA",))
     send_to(server, save_all(tmp_path / "first", [image]))
     (old,) = wait_for_results(server, image.StudyInstanceUID, 1)
@@ -144,37 +206,62 @@ def test_a_conflict_that_is_replaced_is_read_and_reported_again(server: Hilum, t
 
     def held() -> list[dict[str, Any]]:
         conflicts = server.get("/api/v1/conflicts").json()["conflicts"]
-        return [item for item in conflicts if item["sop_instance_uid"] == image.SOPInstanceUID and item["state"] == "held"]
+        return [
+            item
+            for item in conflicts
+            if item["sop_instance_uid"] == image.SOPInstanceUID and item["state"] == "held"
+        ]
 
     wait_for(held, what="the conflict")
     answer = server.post(f"/api/v1/conflicts/{held()[0]['id']}/replace")
     assert (answer.status_code, answer.json()["state"]) == (200, "replaced")
     new = wait_for_results(server, image.StudyInstanceUID, 2)[-1]
-    assert [item["logit"] for item in new["findings"]] != [item["logit"] for item in old["findings"]]
+    assert [item["logit"] for item in new["findings"]] != [
+        item["logit"] for item in old["findings"]
+    ]
     assert predecessor(report_of(server, new)[1]) == report_of(server, old)[1].SOPInstanceUID
 
 
 def test_the_called_ae_title_decides_where_documents_go(server: Hilum, tmp_path: Path) -> None:
     images = small_study(seed=305, views=("PA",))
-    assert send(save_all(tmp_path, images), "127.0.0.1", server.dicom_port, "STUDY", "MODALITY").is_ok
+    assert send(
+        save_all(tmp_path, images), "127.0.0.1", server.dicom_port, "STUDY", "MODALITY"
+    ).is_ok
     (result,) = wait_for_results(server, images[0].StudyInstanceUID, 1)
-    assert {one["destination"] for document in result["documents"] for one in document["deliveries"]} == {"research"}
+    assert {
+        one["destination"] for document in result["documents"] for one in document["deliveries"]
+    } == {"research"}
     report_of(server, result, "research")
     assert detail(server, images[0].StudyInstanceUID)["lane"] == "reanalysis"
     assert not (server.folder / "never").exists()
 
 
-def test_files_that_are_ingested_and_files_of_a_watched_folder_are_read(server: Hilum, inbox: Path, tmp_path: Path) -> None:
-    studies = [(small_study(seed=306), tmp_path / "study"), (small_study(seed=307), inbox / "study")]
+def test_files_that_are_ingested_and_files_of_a_watched_folder_are_read(
+    server: Hilum, inbox: Path, tmp_path: Path
+) -> None:
+    studies = [
+        (small_study(seed=306), tmp_path / "study"),
+        (small_study(seed=307), inbox / "study"),
+    ]
     for images, folder in studies:
         folder.mkdir()
         for number, image in enumerate(images):
             phantom.save(image, folder / f"{number}.dcm")
     (inbox / "letter.txt").write_text("Dear colleague")
-    assert subprocess.run(server.command("ingest", str(tmp_path / "study")), timeout=120, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            server.command("ingest", str(tmp_path / "study")), timeout=120, check=False
+        ).returncode
+        == 0
+    )
     for images, _ in studies:
         (result,) = wait_for_results(server, images[0].StudyInstanceUID, 1)
         assert result["outcome"] == "analysed"
     wait_for((inbox / "refused/letter.txt.txt").exists, what="the reason")
-    wait_for(lambda: sorted(file.name for file in (inbox / "taken/study").glob("*")) == ["0.dcm", "1.dcm"], what="what was taken")
+    wait_for(
+        lambda: (
+            sorted(file.name for file in (inbox / "taken/study").glob("*")) == ["0.dcm", "1.dcm"]
+        ),
+        what="what was taken",
+    )
     assert "Dear" not in server.log.read_text()

@@ -1,4 +1,7 @@
-"""Every odd file of the test data through a whole server: no crash, and each ends as docs/odd_files.md says."""
+"""Every odd file of the test data through a whole server.
+
+No crash, and each ends as docs/odd_files.md says.
+"""
 
 from __future__ import annotations
 

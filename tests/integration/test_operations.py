@@ -1,4 +1,7 @@
-"""What an operator does to a running server: retention, pause, complete, backup and restore, erasure; and what a role refuses."""
+"""What an operator does to a running server.
+
+Retention, pause, complete, backup and restore, erasure; and what a role refuses.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +54,18 @@ def pacs() -> Iterator[Receiver]:
 def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny, pacs: Receiver) -> Iterator[Hilum]:
     destinations = {"pacs": receiver_section(pacs.port, accept_untrained=True)}  # type: ignore[attr-defined]
     retention = {"days": KEPT_SECONDS / 86400, "check_seconds": 0.3}
-    with hilum_with(tmp_path_factory.mktemp("operated"), tiny, destinations, retention=retention) as running:
+    with hilum_with(
+        tmp_path_factory.mktemp("operated"), tiny, destinations, retention=retention
+    ) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 
 
 def hilum(server: Hilum, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    """A command beside the running server; in this process, which has imported all that it needs."""
+    """A command beside the running server.
+
+    In this process, which has imported all that it needs.
+    """
     command = server.command(*map(str, words))[1:]
     apart: dict[str, str | None] = {name: None for name in os.environ if name.startswith("HILUM_")}
     answer = CliRunner().invoke(app, command, env=apart, catch_exceptions=False)
@@ -66,8 +74,17 @@ def hilum(server: Hilum, *words: str | Path) -> subprocess.CompletedProcess[str]
 
 def serve(server: Hilum, *words: str) -> subprocess.CompletedProcess[str]:
     """A server that ends by itself."""
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HILUM_")}
-    return subprocess.run(server.command("serve", *words), capture_output=True, text=True, timeout=60, env=environment, check=False)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("HILUM_")
+    }
+    return subprocess.run(
+        server.command("serve", *words),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
 
 
 def study(server: Hilum, uid: str) -> dict[str, Any]:
@@ -92,7 +109,9 @@ def is_up(server: Hilum) -> bool:
         return False
 
 
-def test_pixels_leave_after_delivery_and_a_late_image_still_counts_them(server: Hilum, tmp_path: Path) -> None:
+def test_pixels_leave_after_delivery_and_a_late_image_still_counts_them(
+    server: Hilum, tmp_path: Path
+) -> None:
     images = small_study(71)
     uid = images[0].StudyInstanceUID
     paths = save_all(tmp_path, images)
@@ -104,14 +123,21 @@ def test_pixels_leave_after_delivery_and_a_late_image_still_counts_them(server: 
     assert image["pixels_removed_at"] is not None
     assert image["is_removed"] is False
     assert send_to(server, paths[1:]).is_ok
-    wait_for(lambda: deliveries(server, uid) == ["delivered", "delivered"], what="the second report")
+    wait_for(
+        lambda: deliveries(server, uid) == ["delivered", "delivered"], what="the second report"
+    )
     newest = study(server, uid)["results"][0]
     assert [item["is_used"] for item in newest["source_images"]] == [True, True]
     assert newest["revision"] == 2
-    wait_for(lambda: 'hilum_files_removed_total{cause="age"} ' in server.get("/metrics").text, what="the metric")
+    wait_for(
+        lambda: 'hilum_files_removed_total{cause="age"} ' in server.get("/metrics").text,
+        what="the metric",
+    )
 
 
-def test_what_is_not_delivered_stays_and_a_study_is_completed_by_hand(server: Hilum, pacs: Receiver, tmp_path: Path) -> None:
+def test_what_is_not_delivered_stays_and_a_study_is_completed_by_hand(
+    server: Hilum, pacs: Receiver, tmp_path: Path
+) -> None:
     images = small_study(72, views=("PA",))
     uid = images[0].StudyInstanceUID
     wait_for(lambda: not pixels(server), what="the end of earlier images")
@@ -125,7 +151,10 @@ def test_what_is_not_delivered_stays_and_a_study_is_completed_by_hand(server: Hi
     assert "PAUSED" in hilum(server, "destinations", "list").stdout
     assert "paused" in server.get("/health/ready?role=deliver").text
     due_at = study(server, uid)["results"][0]["created_at"]
-    wait_for(lambda: server.get("/api/v1/destinations").json()["destinations"][0]["due"] == 1, what="the queue")
+    wait_for(
+        lambda: server.get("/api/v1/destinations").json()["destinations"][0]["due"] == 1,
+        what="the queue",
+    )
     wait_for(lambda: _age(due_at) > 2 * KEPT_SECONDS, what="more time than pixels are kept")
     assert len(pixels(server)) == 1, "not delivered, so not removed"
     assert uid not in pacs.arrivals.by_study
@@ -140,10 +169,14 @@ def _age(moment: str) -> float:
     return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()
 
 
-def test_a_backup_is_a_server_that_sends_nothing_twice(server: Hilum, tiny: Tiny, pacs: Receiver, tmp_path: Path) -> None:
+def test_a_backup_is_a_server_that_sends_nothing_twice(
+    server: Hilum, tiny: Tiny, pacs: Receiver, tmp_path: Path
+) -> None:
     images = small_study(73, views=("PA",))
     uid = images[0].StudyInstanceUID
-    assert hilum(server, "destinations", "pause", "pacs").returncode == 0  # so that its pixels are still there
+    assert (
+        hilum(server, "destinations", "pause", "pacs").returncode == 0
+    )  # so that its pixels are still there
     assert send_to(server, save_all(tmp_path / "sent", images)).is_ok
     wait_for(lambda: deliveries(server, uid) == ["due"], what="the report")
     copy = tmp_path / "copy" / "state"
@@ -153,22 +186,40 @@ def test_a_backup_is_a_server_that_sends_nothing_twice(server: Hilum, tiny: Tiny
     again = hilum(server, "backup", copy)
     assert "1 files: 1 known" in again.stdout
     assert hilum(server, "destinations", "resume", "pacs").returncode == 0
-    wait_for(lambda: deliveries(server, uid) == ["delivered"], what="the delivery by the first server")
+    wait_for(
+        lambda: deliveries(server, uid) == ["delivered"], what="the delivery by the first server"
+    )
     arrived, repeated = dict(pacs.arrivals.digests), pacs.arrivals.repeated
-    before = {item["study_instance_uid"]: item for item in server.get("/api/v1/studies").json()["studies"]}
+    before = {
+        item["study_instance_uid"]: item for item in server.get("/api/v1/studies").json()["studies"]
+    }
 
     destinations = {"pacs": receiver_section(pacs.port, accept_untrained=True)}  # type: ignore[attr-defined]
     with hilum_with(tmp_path / "copy", tiny, destinations) as restored:
         wait_for(lambda: is_up(restored), START_SECONDS, "the restored server")
-        assert "PAUSED" in hilum(restored, "destinations", "list").stdout, "a restored server remembers what a person has paused"
-        after = {item["study_instance_uid"]: item for item in restored.get("/api/v1/studies").json()["studies"]}
-        assert {key: item["results"] for key, item in after.items()} == {key: item["results"] for key, item in before.items()}
-        assert [file.read_bytes() for file in pixels(restored)] == [file.read_bytes() for file in (copy / "archive").rglob("*.dcm")]
+        assert "PAUSED" in hilum(restored, "destinations", "list").stdout, (
+            "a restored server remembers what a person has paused"
+        )
+        after = {
+            item["study_instance_uid"]: item
+            for item in restored.get("/api/v1/studies").json()["studies"]
+        }
+        assert {key: item["results"] for key, item in after.items()} == {
+            key: item["results"] for key, item in before.items()
+        }
+        assert [file.read_bytes() for file in pixels(restored)] == [
+            file.read_bytes() for file in (copy / "archive").rglob("*.dcm")
+        ]
         assert hilum(restored, "destinations", "resume", "pacs").returncode == 0
-        wait_for(lambda: deliveries(restored, uid) == ["delivered"], what="the delivery that the backup had not seen")
+        wait_for(
+            lambda: deliveries(restored, uid) == ["delivered"],
+            what="the delivery that the backup had not seen",
+        )
     assert pacs.arrivals.digests == arrived, "no report that the PACS had not got"
     assert pacs.arrivals.changed == []
-    assert pacs.arrivals.repeated - repeated == 1, "the one delivery that was open, with the same bytes"
+    assert pacs.arrivals.repeated - repeated == 1, (
+        "the one delivery that was open, with the same bytes"
+    )
 
 
 def test_a_patient_is_erased_from_a_running_server(server: Hilum, tmp_path: Path) -> None:
@@ -179,7 +230,9 @@ def test_a_patient_is_erased_from_a_running_server(server: Hilum, tmp_path: Path
     assert send_to(server, save_all(tmp_path, images)).is_ok
     wait_for(lambda: deliveries(server, uid) == ["delivered"], what="the report")
     counted = hilum(server, "erase", "--patient", PATIENT)
-    assert (counted.returncode, "1 studies, 1 images" in counted.stdout) == (1, True), counted.stderr
+    assert (counted.returncode, "1 studies, 1 images" in counted.stdout) == (1, True), (
+        counted.stderr
+    )
     done = hilum(server, "erase", "--patient", PATIENT, "--yes")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "documents were delivered to pacs: ask there" in done.stdout
@@ -191,10 +244,19 @@ def test_a_patient_is_erased_from_a_running_server(server: Hilum, tmp_path: Path
     log = server.log.read_text(errors="replace")
     assert PATIENT not in log
     assert "Zwingli" not in log
-    erased = [item for item in server.get("/api/v1/studies").json()["studies"] if item["state"] == "erased"]
+    erased = [
+        item
+        for item in server.get("/api/v1/studies").json()["studies"]
+        if item["state"] == "erased"
+    ]
     assert len(erased) == 1
     assert server.get(f"/api/v1/studies/{uid}").status_code == 404
-    assert server.get(f"/api/v1/studies/{erased[0]['study_instance_uid']}").json()["images"][0]["readings"][0]["state"] == "erased"
+    assert (
+        server.get(f"/api/v1/studies/{erased[0]['study_instance_uid']}").json()["images"][0][
+            "readings"
+        ][0]["state"]
+        == "erased"
+    )
     assert server.get("/health/ready").status_code == 200
 
 
@@ -202,7 +264,10 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
     vague = hilum(server, "requeue", "deliver")
     assert (vague.returncode, "or --all" in vague.stderr) == (2, True)
     assert hilum(server, "requeue", "analyse", "--destination", "pacs").returncode == 2
-    assert hilum(server, "requeue", "deliver", "--reason", "sop_class_refused").stdout == "0 items of deliver due again\n"
+    assert (
+        hilum(server, "requeue", "deliver", "--reason", "sop_class_refused").stdout
+        == "0 items of deliver due again\n"
+    )
     misspelt = hilum(server, "requeue", "deliver", "--reason", "sop_class_refuse")
     assert (misspelt.returncode, "did you mean sop_class_refused" in misspelt.stderr) == (2, True)
     unknown = hilum(server, "requeue", "analyse", "--study", "9.9.9")
@@ -216,8 +281,12 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
     assert (inside.returncode, "lies in the state folder" in inside.stderr) == (2, True)
 
 
-@pytest.mark.parametrize("role", ["listener", "analyser", "dispatcher", "api", "listener,dispatcher"])
-def test_a_role_refuses_a_ledger_that_nobody_migrated(role: str, tmp_path: Path, tiny: Tiny) -> None:
+@pytest.mark.parametrize(
+    "role", ["listener", "analyser", "dispatcher", "api", "listener,dispatcher"]
+)
+def test_a_role_refuses_a_ledger_that_nobody_migrated(
+    role: str, tmp_path: Path, tiny: Tiny
+) -> None:
     server = hilum_with(tmp_path, tiny, {})
     done = serve(server, "--role", role)
     assert done.returncode == 2
@@ -236,4 +305,6 @@ def test_an_older_server_refuses_a_newer_ledger(tmp_path: Path, tiny: Tiny) -> N
     with create_engine(url).begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
     done = serve(server)
-    assert (done.returncode, "revision 9999 is of a newer version" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "revision 9999 is of a newer version" in done.stderr) == (2, True), (
+        done.stderr
+    )

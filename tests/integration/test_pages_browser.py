@@ -1,4 +1,6 @@
-"""The pages in a real browser (Debian's Chromium): keys, refresh, the policy, the password, forms of other sites, narrow screens.
+"""The pages in a real browser (Debian's Chromium).
+
+Keys, refresh, the policy, the password, forms of other sites, narrow screens.
 
 Screenshots of all pages are written to the folder that SCREENSHOTS names.
 """
@@ -19,8 +21,20 @@ from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.peers import require_program
 
 sync_api = pytest.importorskip("playwright.sync_api")
-PAGES = ["/", *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)), "/associations", "/destinations", "/find"]
-_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+PAGES = [
+    "/",
+    *(f"/studies/{uid}" for uid in (gallery.TRAINED, gallery.DEAD, gallery.FAILED)),
+    "/associations",
+    "/destinations",
+    "/find",
+]
+_OPTIONS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 class Address(str):
@@ -77,12 +91,26 @@ def opened(browser: Any, address: Address | None = None, **options: Any) -> Iter
     if address is not None:
         access = address.rig.access
         cookie = access.sessions.begin(access.local, "browser")
-        context.add_cookies([{"name": access.cookie_name, "value": cookie, "url": "http://127.0.0.1", "sameSite": "Strict"}])
+        context.add_cookies(
+            [
+                {
+                    "name": access.cookie_name,
+                    "value": cookie,
+                    "url": "http://127.0.0.1",
+                    "sameSite": "Strict",
+                }
+            ]
+        )
     tab = context.new_page()
     tab.errors = []
     tab.on("pageerror", lambda error: tab.errors.append(str(error)))
     tab.on("dialog", lambda dialog: tab.errors.append(f"dialog: {dialog.message}"))
-    tab.on("console", lambda said: tab.errors.append(said.text) if "Content Security Policy" in said.text else None)
+    tab.on(
+        "console",
+        lambda said: (
+            tab.errors.append(said.text) if "Content Security Policy" in said.text else None
+        ),
+    )
     try:
         yield tab
         assert tab.errors == []
@@ -98,15 +126,21 @@ def focused(tab: Any) -> str:
     return found
 
 
-def test_pages_load_nothing_from_elsewhere_and_show_their_pictures(browser: Any, read_only: Address) -> None:
+def test_pages_load_nothing_from_elsewhere_and_show_their_pictures(
+    browser: Any, read_only: Address
+) -> None:
     with opened(browser, read_only, viewport={"width": 1280, "height": 900}) as tab:
         asked: list[str] = []
         tab.on("request", lambda request: asked.append(request.url))
         for path in PAGES:
             tab.goto(read_only + path)
-            tab.evaluate("document.querySelectorAll('img').forEach(image => image.loading = 'eager')")
+            tab.evaluate(
+                "document.querySelectorAll('img').forEach(image => image.loading = 'eager')"
+            )
             tab.wait_for_load_state("networkidle")
-            widths = tab.eval_on_selector_all("img", "images => images.map(image => image.naturalWidth)")
+            widths = tab.eval_on_selector_all(
+                "img", "images => images.map(image => image.naturalWidth)"
+            )
             assert all(widths), f"a picture of {path} does not show"
         assert [url for url in asked if not url.startswith(read_only + "/")] == []
         assert any(url.endswith(".png") for url in asked)
@@ -169,7 +203,9 @@ def test_everything_can_be_read_and_requeued_without_script(browser: Any, addres
         tab.get_by_text("pacs is paused.").wait_for()
 
 
-def test_a_search_by_a_number_leaves_no_trace_in_the_address(browser: Any, read_only: Address) -> None:
+def test_a_search_by_a_number_leaves_no_trace_in_the_address(
+    browser: Any, read_only: Address
+) -> None:
     with opened(browser, read_only, java_script_enabled=False) as tab:
         tab.goto(read_only)
         tab.locator("#find summary").click()
@@ -179,7 +215,9 @@ def test_a_search_by_a_number_leaves_no_trace_in_the_address(browser: Any, read_
         assert tab.url == f"{read_only}/find"
 
 
-def test_the_list_refreshes_in_place_and_keeps_the_focus(browser: Any, rig: Rig, address: Address) -> None:
+def test_the_list_refreshes_in_place_and_keeps_the_focus(
+    browser: Any, rig: Rig, address: Address
+) -> None:
     with opened(browser, address) as tab:
         tab.clock.install()
         tab.goto(address)
@@ -217,7 +255,9 @@ def test_no_page_is_wider_than_the_screen(browser: Any, read_only: Address) -> N
                 assert (ground == "rgb(15, 21, 24)") == (scheme == "dark")
                 if folder:
                     tab.wait_for_load_state("networkidle")
-                    tab.screenshot(path=Path(folder, f"page{number}-{scheme}-{width}.png"), full_page=True)
+                    tab.screenshot(
+                        path=Path(folder, f"page{number}-{scheme}-{width}.png"), full_page=True
+                    )
 
 
 def test_a_page_is_the_form_to_log_in_and_then_the_page(browser: Any, tmp_path: Path) -> None:
@@ -234,7 +274,11 @@ def test_a_page_is_the_form_to_log_in_and_then_the_page(browser: Any, tmp_path: 
             tab.get_by_role("button", name="Log in").click()
             tab.wait_for_url(f"{url}/studies/{gallery.TRAINED}")
             tab.wait_for_load_state("networkidle")
-            assert all(tab.eval_on_selector_all("img:not([loading])", "images => images.map(image => image.naturalWidth)"))
+            assert all(
+                tab.eval_on_selector_all(
+                    "img:not([loading])", "images => images.map(image => image.naturalWidth)"
+                )
+            )
             tab.goto(f"{url}/studies/{gallery.DEAD}")
             tab.get_by_role("button", name="Send 1 document again").click()
             tab.get_by_text("1 item is due again.").wait_for()
@@ -272,7 +316,12 @@ def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, tmp_path: Pa
         gallery.fill(rig)
         link = url + rig.access.links.make("jane").partition(":8640")[2]
         with opened(browser) as tab:
-            tab.route("http://terminal.example/", lambda route: route.fulfill(body=f"<a href='{link}'>in</a>", content_type="text/html"))
+            tab.route(
+                "http://terminal.example/",
+                lambda route: route.fulfill(
+                    body=f"<a href='{link}'>in</a>", content_type="text/html"
+                ),
+            )
             tab.goto("http://terminal.example/")
             tab.get_by_role("link", name="in").click()
             tab.wait_for_url(f"{url}/")
@@ -280,8 +329,12 @@ def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, tmp_path: Pa
 
 
 @pytest.mark.parametrize("path", [f"/studies/{gallery.DEAD}/requeue", "/api/v1/requeue"])
-@pytest.mark.parametrize(("site", "status"), [("http://evil.example/", 401), ("http://127.0.0.1:1024/", 403)])
-def test_a_form_of_another_site_is_refused(browser: Any, rig: Rig, address: Address, path: str, site: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("site", "status"), [("http://evil.example/", 401), ("http://127.0.0.1:1024/", 403)]
+)
+def test_a_form_of_another_site_is_refused(
+    browser: Any, rig: Rig, address: Address, path: str, site: str, status: int
+) -> None:
     """The browser sends our cookie for our own site alone: it includes every port of our host."""
     form = f"<form method=post action='{address}{path}'><input name=stage value=deliver></form><script>document.forms[0].submit()</script>"
     with opened(browser, address) as tab:
@@ -289,5 +342,9 @@ def test_a_form_of_another_site_is_refused(browser: Any, rig: Rig, address: Addr
         with tab.expect_response(address + path) as answered:
             tab.goto(site, wait_until="commit")
         assert answered.value.status == status
-    states = [item["deliveries"] for item in rig.get("/api/v1/studies")["studies"] if item["study_instance_uid"] == gallery.DEAD]
+    states = [
+        item["deliveries"]
+        for item in rig.get("/api/v1/studies")["studies"]
+        if item["study_instance_uid"] == gallery.DEAD
+    ]
     assert states == [{"dead": 1}]

@@ -53,7 +53,11 @@ def study() -> list[pydicom.Dataset]:
     images, source = phantom.make_study(views=("PA", "AP"), rows=256, columns=256), random.Random(1)
     study_uid = fresh_uid(source)
     for image in images:
-        image.StudyInstanceUID, image.SeriesInstanceUID, image.SOPInstanceUID = study_uid, fresh_uid(source), fresh_uid(source)
+        image.StudyInstanceUID, image.SeriesInstanceUID, image.SOPInstanceUID = (
+            study_uid,
+            fresh_uid(source),
+            fresh_uid(source),
+        )
         image.file_meta.MediaStorageSOPInstanceUID = image.SOPInstanceUID
     return images
 
@@ -62,7 +66,9 @@ def store(port: int, images: list[pydicom.Dataset]) -> None:
     kinds = [(str(image.SOPClassUID), str(image.file_meta.TransferSyntaxUID)) for image in images]
     with StorageScu(Peer(AE_TITLE, "127.0.0.1", port), "LOADGEN", kinds) as association:
         for image in images:
-            sent = encode(image).fresh(image.StudyInstanceUID, image.SeriesInstanceUID, image.SOPInstanceUID)
+            sent = encode(image).fresh(
+                image.StudyInstanceUID, image.SeriesInstanceUID, image.SOPInstanceUID
+            )
             assert association.store(sent) == SUCCESS
 
 
@@ -86,10 +92,16 @@ def test_the_plain_peer_reports_what_its_network_says(tmp_path: Path, material: 
         with PeerSystem(tmp_path / "peer", "plain", material, "f32", where) as peer:
             store(peer.dicom_port, images)
             report = received(tmp_path / "pacs" / "received")
-    assert_clean(report, [phantom.save(image, tmp_path / f"{number}.dcm") for number, image in enumerate(images)], FAST)
+    assert_clean(
+        report,
+        [phantom.save(image, tmp_path / f"{number}.dcm") for number, image in enumerate(images)],
+        FAST,
+    )
     batch = np.stack([preparation.plain(image) for image in images])
     expected = network.in_torch(material / "weights.pt", len(LABELS))(batch).max(axis=0)
-    assert scores_in(pydicom.dcmread(report)) == pytest.approx({"edema": expected[0], "pneumothorax": expected[1]}, abs=1e-4)
+    assert scores_in(pydicom.dcmread(report)) == pytest.approx(
+        {"edema": expected[0], "pneumothorax": expected[1]}, abs=1e-4
+    )
 
 
 def test_a_peer_that_cannot_start_says_why(tmp_path: Path, material: Path):
@@ -101,7 +113,9 @@ def test_a_peer_that_cannot_start_says_why(tmp_path: Path, material: Path):
 
 @pytest.fixture
 def mix(tmp_path: Path) -> Path:
-    small = tuple(encode(image) for image in phantom.make_study(views=("PA", "AP"), rows=16, columns=16))
+    small = tuple(
+        encode(image) for image in phantom.make_study(views=("PA", "AP"), rows=16, columns=16)
+    )
     Mix((Part(1.0, "LOADGEN", (small,)),)).save(tmp_path)
     return tmp_path
 
@@ -109,7 +123,11 @@ def mix(tmp_path: Path) -> Path:
 def test_every_phase_of_a_comparison(mix: Path):
     """Against a stand-in in this process, which answers soon after the second image."""
     port, report_port = free_ports(2)
-    with Receiver(report_port) as receiver, answering(AnsweringPeer(report_port), port), Accountant(os.getpid()) as accountant:
+    with (
+        Receiver(report_port) as receiver,
+        answering(AnsweringPeer(report_port), port),
+        Accountant(os.getpid()) as accountant,
+    ):
         with phases.Offering(Peer("FAKE", "127.0.0.1", port), mix, receiver, 2) as offering:
             phases.warm_up(offering, 2)
             assert offering.reported() == 2
@@ -119,7 +137,9 @@ def test_every_phase_of_a_comparison(mix: Path):
             found = phases.saturate(offering, accountant, 3, 1.0)
             assert offering.reported() == offering.accepted() >= 2 + 2 + found.studies
         assert offering.generator_cpu_seconds > 0
-    assert 0 < found.studies_per_second <= found.studies, "of a window of a second, or longer where the machine is busy"
+    assert 0 < found.studies_per_second <= found.studies, (
+        "of a window of a second, or longer where the machine is busy"
+    )
     assert sum(found.cpu_seconds_per_study.values()) > 0
     assert offering.repeated == 0
 

@@ -60,7 +60,10 @@ def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path:
             incoming.commit()
     disk.cut()
     disk.restore()
-    assert [file.read_bytes() == CONTENT for file in Archive(tmp_path / "disk").unindexed()] == [True, True]
+    assert [file.read_bytes() == CONTENT for file in Archive(tmp_path / "disk").unindexed()] == [
+        True,
+        True,
+    ]
 
 
 def test_what_nobody_has_synced_does_not(disk: PowerDisk, tmp_path: Path) -> None:
@@ -73,7 +76,9 @@ def test_what_nobody_has_synced_does_not(disk: PowerDisk, tmp_path: Path) -> Non
     assert not list((tmp_path / "disk").glob("a.*"))
 
 
-def test_a_name_can_be_durable_before_its_bytes_unless_these_were_waited_for(disk: PowerDisk, tmp_path: Path) -> None:
+def test_a_name_can_be_durable_before_its_bytes_unless_these_were_waited_for(
+    disk: PowerDisk, tmp_path: Path
+) -> None:
     """A commit that somebody else waits for takes along all new names, and no bytes that are still on their way."""
     folder = tmp_path / "disk"
     naming = in_order(folder)
@@ -90,7 +95,9 @@ def test_a_name_can_be_durable_before_its_bytes_unless_these_were_waited_for(dis
     assert (folder / "hasty.dcm").read_bytes() != CONTENT
 
 
-def test_one_sync_of_the_folder_makes_names_and_bytes_durable(disk: PowerDisk, tmp_path: Path) -> None:
+def test_one_sync_of_the_folder_makes_names_and_bytes_durable(
+    disk: PowerDisk, tmp_path: Path
+) -> None:
     folder = tmp_path / "disk"
     naming = in_order(folder)
     for name in "ab":
@@ -101,10 +108,15 @@ def test_one_sync_of_the_folder_makes_names_and_bytes_durable(disk: PowerDisk, t
     naming.after()
     disk.cut()
     disk.restore()
-    assert {file.name: file.read_bytes() == CONTENT for file in folder.glob("*.*")} == {"a.dcm": True, "b.dcm": True}
+    assert {file.name: file.read_bytes() == CONTENT for file in folder.glob("*.*")} == {
+        "a.dcm": True,
+        "b.dcm": True,
+    }
 
 
-def test_what_a_killed_process_had_named_and_not_synced_is_durable_once_it_was_found(disk: PowerDisk, tmp_path: Path) -> None:
+def test_what_a_killed_process_had_named_and_not_synced_is_durable_once_it_was_found(
+    disk: PowerDisk, tmp_path: Path
+) -> None:
     archive = Archive(tmp_path / "disk", "listener-1")
     with archive.begin() as incoming:
         incoming.write(b"the folder is there")
@@ -129,7 +141,9 @@ def test_triton_s_run_time_folder_is_whole_or_not_there(disk: PowerDisk, tmp_pat
     disk.cut()
     disk.restore()
     library = "libtriton_python.so"
-    assert (target / "backends/python" / library).read_bytes() == (wheel.backend / library).read_bytes()
+    assert (target / "backends/python" / library).read_bytes() == (
+        wheel.backend / library
+    ).read_bytes()
 
 
 def test_an_ext4_without_a_journal_is_not_taken_for_one_that_keeps_order(tmp_path: Path) -> None:
@@ -157,9 +171,12 @@ def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> N
 def test_a_street_goes_on_after_a_cut(tmp_path: Path) -> None:
     if not may_mount() or "ext4" not in kinds():
         missing("needs root, and mkfs.ext4")
-    found = power_street(Plan(tmp_path, make_tiny(tmp_path / "release"), seed=1, is_short=True, say=lambda _: None))
+    found = power_street(
+        Plan(tmp_path, make_tiny(tmp_path / "release"), seed=1, is_short=True, say=lambda _: None)
+    )
     assert found.holds, (found.goals, found.problems)
     assert found.figures["cuts"] == {"ext4": 1}
     assert found.figures["images_acknowledged"] == 2 * found.figures["studies"] > 0
-    # The dispatcher of the former life owned the PACS's lane: it was not waited for until that lapsed.
+    # The dispatcher of the former life owned the PACS's lane: it was not waited for until that
+    # lapsed.
     assert "leases_ended" in (tmp_path / "ext4/hilum.log").read_text(encoding="utf-8")

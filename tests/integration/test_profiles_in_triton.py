@@ -22,7 +22,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 def _refusal(repository: Path) -> str:
     """What tritonserver says when it starts on `<repository>/embedded/tiny__1`."""
-    server = EmbeddedTriton(repository, repository / "state", ["tiny__1"], start_timeout_seconds=60, exit_timeout_seconds=5)
+    server = EmbeddedTriton(
+        repository,
+        repository / "state",
+        ["tiny__1"],
+        start_timeout_seconds=60,
+        exit_timeout_seconds=5,
+    )
     with pytest.raises(ConfigurationError) as caught:
         server.start()
     server.stop()
@@ -30,10 +36,21 @@ def _refusal(repository: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("profile", "accelerator"), [("onnxruntime", name) for name in build.ACCELERATORS] + [("tensorrt", "none")], ids="-".join
+    ("profile", "accelerator"),
+    [("onnxruntime", name) for name in build.ACCELERATORS] + [("tensorrt", "none")],
+    ids="-".join,
 )
-def test_triton_misses_the_backend_and_nothing_else(tiny: Tiny, tmp_path: Path, profile: str, accelerator: str) -> None:
-    build.build(["tiny@1"], tiny.manifests_dir, tmp_path, profile, progress=lambda _: None, accelerator=accelerator)
+def test_triton_misses_the_backend_and_nothing_else(
+    tiny: Tiny, tmp_path: Path, profile: str, accelerator: str
+) -> None:
+    build.build(
+        ["tiny@1"],
+        tiny.manifests_dir,
+        tmp_path,
+        profile,
+        progress=lambda _: None,
+        accelerator=accelerator,
+    )
     tree = tmp_path / "embedded/tiny__1"  # where this server looks
     shutil.copytree(tmp_path / profile / "tiny__1", tree)
     assert f"unable to find backend library for backend '{profile}'" in _refusal(tmp_path)

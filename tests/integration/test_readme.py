@@ -1,4 +1,7 @@
-"""README "First use with a PACS", followed to the letter: what a newcomer types ends with a report in a real PACS."""
+"""README "First use with a PACS", followed to the letter.
+
+What a newcomer types ends with a report in a real PACS.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,11 @@ from load_tests.serving import BUILT_MODELS, REPOSITORY, free_ports
 from tests.support.peers import require_program
 
 HEADING = "## First use with a PACS"
-PACS = {"pacs.example.org": "127.0.0.1", "port = 104": "port = {port}", 'ae_title = "PACS"': 'ae_title = "ORTHANC"'}
+PACS = {
+    "pacs.example.org": "127.0.0.1",
+    "port = 104": "port = {port}",
+    'ae_title = "PACS"': 'ae_title = "ORTHANC"',
+}
 # A line that is done already where tests run, and may not be done twice at once.
 SET_UP = "make setup"
 
@@ -49,7 +56,10 @@ def pacs(tmp_path: Path) -> Iterator[Orthanc]:
 
 
 def named(line: str, pacs: Orthanc, port: int) -> str:
-    """The line, and after the copy of the settings what its comment asks for: the PACS is named in them."""
+    """The line, and after the copy of the settings what its comment asks for.
+
+    The PACS is named in them.
+    """
     here = line.replace(":11112", f":{port}")
     if not line.startswith("cp deploy/hilum.toml"):
         return here
@@ -62,8 +72,11 @@ def named(line: str, pacs: Orthanc, port: int) -> str:
 def test_the_first_use_ends_with_a_report_in_the_pacs(checkout: Path, pacs: Orthanc) -> None:
     port, api_port = free_ports(2)
     lines = [named(line, pacs, port) for line in block() if not line.startswith(SET_UP)]
-    (checkout / "block.sh").write_text("\n".join(["set -euo pipefail", *lines, 'echo "uid: $uid"']) + "\n")
-    # Only what the machine of the tests shares with others: ports, and models that are built already.
+    (checkout / "block.sh").write_text(
+        "\n".join(["set -euo pipefail", *lines, 'echo "uid: $uid"']) + "\n"
+    )
+    # Only what the machine of the tests shares with others: ports, and models that are built
+    # already.
     environment = {
         **os.environ,
         "HILUM_RECEIVE__PORT": str(port),
@@ -73,7 +86,12 @@ def test_the_first_use_ends_with_a_report_in_the_pacs(checkout: Path, pacs: Orth
     words = checkout / "block.log"  # a pipe would stay open as long as the server that it starts
     with words.open("wb") as target:
         process = subprocess.Popen(
-            ["bash", "block.sh"], cwd=checkout, env=environment, stdout=target, stderr=subprocess.STDOUT, start_new_session=True
+            ["bash", "block.sh"],
+            cwd=checkout,
+            env=environment,
+            stdout=target,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
     try:
         process.wait(timeout=500)
@@ -83,11 +101,17 @@ def test_the_first_use_ends_with_a_report_in_the_pacs(checkout: Path, pacs: Orth
     assert process.returncode == 0, output[-3000:] + said_by_the_server(checkout)[-3000:]
     log = said_by_the_server(checkout)
     assert re.search(r"checks, 0 problems$", output, re.MULTILINE), output
-    (uid,) = re.findall(r'"sop_instance_uid": "([0-9.]+)",\n\s+"series_instance_uid": "[0-9.]+",\n\s+"predecessor_uid"', output)[:1]
+    (uid,) = re.findall(
+        r'"sop_instance_uid": "([0-9.]+)",\n\s+"series_instance_uid": "[0-9.]+",\n\s+"predecessor_uid"',
+        output,
+    )[:1]
     report = pacs.fetch(uid)
     assert report is not None, "the report does not lie in the PACS"
     dataset = pydicom.dcmread(report)
-    assert (dataset.SOPClassUID, dataset.StudyInstanceUID) == (Comprehensive3DSRStorage, output.rstrip().rpartition("uid: ")[2])
+    assert (dataset.SOPClassUID, dataset.StudyInstanceUID) == (
+        Comprehensive3DSRStorage,
+        output.rstrip().rpartition("uid: ")[2],
+    )
     assert len([line for line in log.splitlines() if "study_reported" in line]) == 1
     assert "document_withheld" not in log
 
@@ -99,7 +123,10 @@ def said_by_the_server(checkout: Path) -> str:
 
 
 def end(group: int) -> None:
-    """Stop the server that the block has started. It takes its time, and its ports and files are ours until then."""
+    """Stop the server that the block has started.
+
+    It takes its time, and its ports and files are ours until then.
+    """
     with contextlib.suppress(ProcessLookupError):
         os.killpg(group, signal.SIGTERM)
         for _ in range(300):

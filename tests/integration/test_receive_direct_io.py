@@ -45,13 +45,29 @@ def in_places(listener: ListenerProcess) -> list[Path]:
 
 
 @pytest.mark.parametrize("pdu_bytes", [4096, 16 << 10, 128 << 10])
-def test_large_objects_arrive_bit_for_bit(listener: ListenerProcess, tmp_path: Path, pdu_bytes: int) -> None:
+def test_large_objects_arrive_bit_for_bit(
+    listener: ListenerProcess, tmp_path: Path, pdu_bytes: int
+) -> None:
     program = require_program("storescu", "dcmtk")
-    files = [save(make_instance(number, rows=SIDE, columns=SIDE), tmp_path / f"{number}.dcm") for number in range(4)]
+    files = [
+        save(make_instance(number, rows=SIDE, columns=SIDE), tmp_path / f"{number}.dcm")
+        for number in range(4)
+    ]
 
     def send(file: Path) -> int:
-        command = [program, "--max-send-pdu", str(pdu_bytes), "-aec", "HILUM", "127.0.0.1", str(listener.port), str(file)]
-        return subprocess.run(command, check=False, timeout=90, env={**os.environ, "TCP_NODELAY": "1"}).returncode
+        command = [
+            program,
+            "--max-send-pdu",
+            str(pdu_bytes),
+            "-aec",
+            "HILUM",
+            "127.0.0.1",
+            str(listener.port),
+            str(file),
+        ]
+        return subprocess.run(
+            command, check=False, timeout=90, env={**os.environ, "TCP_NODELAY": "1"}
+        ).returncode
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(send, files)) == [0] * len(files)
@@ -73,7 +89,10 @@ def test_most_of_a_large_object_is_in_no_memory(listener: ListenerProcess) -> No
 def test_an_object_that_breaks_off_leaves_nothing(listener: ListenerProcess) -> None:
     content = data_set("1.2.3", pixels=bytes(8 << 20))
     with Wire(listener.port) as wire:
-        pdus = [pdu(4, pdv(content[at : at + PDU_BYTES], is_last=False)) for at in range(0, 5 << 20, PDU_BYTES)]
+        pdus = [
+            pdu(4, pdv(content[at : at + PDU_BYTES], is_last=False))
+            for at in range(0, 5 << 20, PDU_BYTES)
+        ]
         wire.send(message(store("1.2.3")), *pdus)
         wait_for(lambda: list(listener.archive.root.rglob("*.part")))
         wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -95,8 +114,16 @@ def test_a_full_disk_is_a_status_and_space_is_the_cure(tmp_path: Path) -> None:
     subprocess.run([program, "-q", "-m", "0", image], check=True)
     subprocess.run(["mount", "-o", "loop", image, archive], check=True)
     try:
-        with ListenerProcess(make_settings(tmp_path / "state", direct_io=True, reject_bytes=0)) as listener, RawScu(listener.port) as scu:
-            answers = {uid: scu.store(data_set(uid, pixels=os.urandom(9 << 20)), uid) for uid in (f"1.2.{n}" for n in range(9))}
+        with (
+            ListenerProcess(
+                make_settings(tmp_path / "state", direct_io=True, reject_bytes=0)
+            ) as listener,
+            RawScu(listener.port) as scu,
+        ):
+            answers = {
+                uid: scu.store(data_set(uid, pixels=os.urandom(9 << 20)), uid)
+                for uid in (f"1.2.{n}" for n in range(9))
+            }
             stored = [uid for uid, (status, _) in answers.items() if status == 0]
             assert {f"{status:04X}" for status, _ in answers.values() if status} == {"A700"}
             assert 4 <= len(stored) < 8

@@ -46,7 +46,9 @@ def associate_at(port: int, called: str = "HILUM") -> Association:
 
 
 def status(association: Association, seed: int) -> int:
-    return int(association.send_c_store(phantom.make_instance(seed=seed, rows=256, columns=256)).Status)
+    return int(
+        association.send_c_store(phantom.make_instance(seed=seed, rows=256, columns=256)).Status
+    )
 
 
 def test_a_disk_that_fills_up(tiny_disk: Path) -> None:
@@ -67,7 +69,9 @@ def test_a_disk_that_fills_up(tiny_disk: Path) -> None:
         again = associate(listener)
         assert again.is_established
         again.release()
-        wait_for(lambda: len(listener.rows("SELECT * FROM association")) == 3, what="the associations")
+        wait_for(
+            lambda: len(listener.rows("SELECT * FROM association")) == 3, what="the associations"
+        )
         (row,) = listener.rows("SELECT * FROM association WHERE outcome = 'rejected'")
         assert row["reason"] == "disk_nearly_full"
         assert "receive.reject_bytes" in row["advice"]
@@ -79,9 +83,15 @@ def test_a_queue_that_is_full_by_settings(tmp_path: Path) -> None:
         first = associate(listener)
         assert [status(first, seed) for seed in (1, 2)] == [0, 0]
         first.release()
-        wait_for(lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2, what="the readings")
+        wait_for(
+            lambda: len(listener.rows("SELECT * FROM reading WHERE state = 'due'")) == 2,
+            what="the readings",
+        )
         wait_for(lambda: rejection_of(associate(listener)), what="the rejection")
-        wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"), what="its row")
+        wait_for(
+            lambda: listener.rows("SELECT * FROM association WHERE reason = 'queue_full'"),
+            what="its row",
+        )
 
 
 def test_a_dead_mount_rejects_until_it_is_back(tmp_path: Path) -> None:
@@ -92,22 +102,48 @@ def test_a_dead_mount_rejects_until_it_is_back(tmp_path: Path) -> None:
         wait_for(lambda: not list(unindexed(listener.archive)), what="the file in its place")
         with dead_disk(listener.archive.root):
             assert rejection_of(associate(listener)) == (2, 3, 2)
-            assert rejection_of(associate(listener, "NOT_HILUM")) == (1, 1, 7), "what is wrong for good is said all the same"
+            assert rejection_of(associate(listener, "NOT_HILUM")) == (1, 1, 7), (
+                "what is wrong for good is said all the same"
+            )
         again = associate(listener)
         assert status(again, 2) == 0x0000
         again.release()
-        (row,) = wait_for(lambda: listener.rows("SELECT * FROM association WHERE reason = 'archive_not_available'"), what="its row")
+        (row,) = wait_for(
+            lambda: listener.rows(
+                "SELECT * FROM association WHERE reason = 'archive_not_available'"
+            ),
+            what="its row",
+        )
         assert "Transport endpoint is not connected" in row["advice"]
 
 
-def test_a_request_that_cannot_be_judged_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Associations cannot be counted: the census cannot be locked through a descriptor that is for reading only."""
-    for module, name in ((threading, "excepthook"), (_config, "LOG_HANDLER_LEVEL"), (_config, "PASS_CONTEXTVARS")):
-        monkeypatch.setattr(module, name, getattr(module, name))  # the listener sets them for its process, which is this one
+def test_a_request_that_cannot_be_judged_is_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Associations cannot be counted.
+
+    The census cannot be locked through a descriptor that is for reading only.
+    """
+    for module, name in (
+        (threading, "excepthook"),
+        (_config, "LOG_HANDLER_LEVEL"),
+        (_config, "PASS_CONTEXTVARS"),
+    ):
+        monkeypatch.setattr(
+            module, name, getattr(module, name)
+        )  # the listener sets them for its process, which is this one
     settings, stop, census = make_settings(tmp_path / "state"), threading.Event(), Census(1)
     ledger = Ledger(settings.ledger_url)
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        arguments = (settings, listening, ledger, open_inbox(settings, "listener-1"), stop, None, Seat(census))
+        arguments = (
+            settings,
+            listening,
+            ledger,
+            open_inbox(settings, "listener-1"),
+            stop,
+            None,
+            Seat(census),
+        )
         serving = threading.Thread(target=serve_listener, args=arguments)
         read_only = os.open(os.devnull, os.O_RDONLY)
         os.dup2(read_only, census.descriptor)

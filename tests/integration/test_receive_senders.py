@@ -1,4 +1,7 @@
-"""Each sender on its own terms, through the real listeners and DCMTK's storescu: what it may send, from where, whereto, how often."""
+"""Each sender on its own terms, through the real listeners and DCMTK's storescu.
+
+What it may send, from where, whereto, how often.
+"""
 
 from __future__ import annotations
 
@@ -46,22 +49,48 @@ SENDERS = {
 @pytest.fixture(scope="module")
 def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProcess]:
     state = tmp_path_factory.mktemp("senders") / "state"
-    settings = make_settings(state, SENDERS, ae_titles=("HILUM", "ER"), calling_ae_titles=("ANYBODY",))
+    settings = make_settings(
+        state, SENDERS, ae_titles=("HILUM", "ER"), calling_ae_titles=("ANYBODY",)
+    )
     with ListenerProcess(settings) as running:
         yield running
 
 
-def storescu(listener: ListenerProcess, calling: str, *arguments: object, called: str = "HILUM") -> subprocess.CompletedProcess[str]:
+def storescu(
+    listener: ListenerProcess, calling: str, *arguments: object, called: str = "HILUM"
+) -> subprocess.CompletedProcess[str]:
     program = require_program("storescu", "dcmtk")
-    command = [program, "-v", "-aet", calling, "-aec", called, "127.0.0.1", str(listener.port), *map(str, arguments)]
-    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env={**os.environ, "TCP_NODELAY": "1"})
+    command = [
+        program,
+        "-v",
+        "-aet",
+        calling,
+        "-aec",
+        called,
+        "127.0.0.1",
+        str(listener.port),
+        *map(str, arguments),
+    ]
+    return subprocess.run(
+        command,
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TCP_NODELAY": "1"},
+    )
 
 
 def compressed() -> Dataset:
     dataset = encoded(ramp(32, 32), JPEG2000Lossless, 12)
-    dataset.SOPClassUID = dataset.file_meta.MediaStorageSOPClassUID = DigitalXRayImageStorageForPresentation
+    dataset.SOPClassUID = dataset.file_meta.MediaStorageSOPClassUID = (
+        DigitalXRayImageStorageForPresentation
+    )
     dataset.SOPInstanceUID = dataset.file_meta.MediaStorageSOPInstanceUID = uid_for("senders", 1)
-    dataset.StudyInstanceUID, dataset.SeriesInstanceUID = uid_for("senders", 2), uid_for("senders", 3)
+    dataset.StudyInstanceUID, dataset.SeriesInstanceUID = (
+        uid_for("senders", 2),
+        uid_for("senders", 3),
+    )
     return dataset
 
 
@@ -72,7 +101,9 @@ def plain(seed: int, sop_class: str) -> Dataset:
 
 
 def row_of(listener: ListenerProcess, calling: str, reason: str) -> dict[str, Any]:
-    query = f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND reason = '{reason}'"
+    query = (
+        f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND reason = '{reason}'"
+    )
     return dict(wait_for(lambda: listener.rows(query))[0])
 
 
@@ -87,7 +118,9 @@ def accepted_of(listener: ListenerProcess, calling: str) -> list[str]:
     return accepted
 
 
-def test_one_that_prefers_jpeg_2000_gets_it_and_keeps_it(listener: ListenerProcess, tmp_path: Path) -> None:
+def test_one_that_prefers_jpeg_2000_gets_it_and_keeps_it(
+    listener: ListenerProcess, tmp_path: Path
+) -> None:
     dataset = compressed()
     answer = storescu(listener, "ARCHIVE", "-xv", "+C", save(dataset, tmp_path / "j2k.dcm"))
     assert answer.returncode == 0, answer.stderr
@@ -97,21 +130,35 @@ def test_one_that_prefers_jpeg_2000_gets_it_and_keeps_it(listener: ListenerProce
     assert accepted_of(listener, "CASSETTES") == []
 
 
-def test_of_the_same_proposal_each_gets_the_first_of_its_own_order(listener: ListenerProcess) -> None:
+def test_of_the_same_proposal_each_gets_the_first_of_its_own_order(
+    listener: ListenerProcess,
+) -> None:
     assert accepted_of(listener, "STORESCU") == [ExplicitVRLittleEndian]
     wait_for(lambda: accepted_of(listener, "ARCHIVE") == [JPEG2000Lossless])
 
 
-def test_its_study_waits_hurries_and_is_read_as_its_section_says(listener: ListenerProcess, tmp_path: Path) -> None:
+def test_its_study_waits_hurries_and_is_read_as_its_section_says(
+    listener: ListenerProcess, tmp_path: Path
+) -> None:
     for calling, sop_class, seed in (
         ("ARCHIVE", DigitalXRayImageStorageForPresentation, 3),
         ("CASSETTES", ComputedRadiographyImageStorage, 4),
     ):
         file = save(plain(seed, sop_class), tmp_path / f"{seed}.dcm")
-        wait_for(lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0)
+        wait_for(
+            lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0
+        )
     query = "SELECT s.*, r.release FROM study s JOIN reading r USING (study_instance_uid) WHERE s.study_instance_uid = '{}'"
-    (archive,) = wait_for(lambda: listener.rows(query.format(plain(3, ComputedRadiographyImageStorage).StudyInstanceUID)))
-    (urgent,) = wait_for(lambda: listener.rows(query.format(plain(4, ComputedRadiographyImageStorage).StudyInstanceUID)))
+    (archive,) = wait_for(
+        lambda: listener.rows(
+            query.format(plain(3, ComputedRadiographyImageStorage).StudyInstanceUID)
+        )
+    )
+    (urgent,) = wait_for(
+        lambda: listener.rows(
+            query.format(plain(4, ComputedRadiographyImageStorage).StudyInstanceUID)
+        )
+    )
     assert archive["release"] == "other@1"
     assert archive["quiet_until"] - archive["collecting_since"] == pytest.approx(77.0)
     assert urgent["quiet_until"] - urgent["collecting_since"] == pytest.approx(10.0)
@@ -119,30 +166,49 @@ def test_its_study_waits_hurries_and_is_read_as_its_section_says(listener: Liste
     assert archive["lane"] > urgent["lane"]
 
 
-def test_who_sends_a_later_image_of_a_study_changes_nothing(listener: ListenerProcess, tmp_path: Path) -> None:
-    first, later = plain(6, ComputedRadiographyImageStorage), plain(7, ComputedRadiographyImageStorage)
+def test_who_sends_a_later_image_of_a_study_changes_nothing(
+    listener: ListenerProcess, tmp_path: Path
+) -> None:
+    first, later = (
+        plain(6, ComputedRadiographyImageStorage),
+        plain(7, ComputedRadiographyImageStorage),
+    )
     later.StudyInstanceUID = first.StudyInstanceUID
     both = "SELECT r.release, s.lane FROM reading r JOIN study s USING (study_instance_uid)"
     query = f"{both} WHERE study_instance_uid = '{first.StudyInstanceUID}'"
     for number, (calling, image) in enumerate((("ARCHIVE", first), ("CASSETTES", later)), 1):
         file = save(image, tmp_path / f"{number}.dcm")
-        wait_for(lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0)
+        wait_for(
+            lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0
+        )
         wait_for(lambda number=number: len(listener.rows(query)) == number)
-    assert [(row["release"], Lane(row["lane"])) for row in listener.rows(query)] == [("other@1", Lane.REANALYSIS)] * 2
+    assert [(row["release"], Lane(row["lane"])) for row in listener.rows(query)] == [
+        ("other@1", Lane.REANALYSIS)
+    ] * 2
 
 
 def test_one_that_may_send_cr_only_is_told_so(listener: ListenerProcess, tmp_path: Path) -> None:
-    answer = storescu(listener, "CASSETTES", "-R", save(plain(5, DigitalXRayImageStorageForPresentation), tmp_path / "dx.dcm"))
+    answer = storescu(
+        listener,
+        "CASSETTES",
+        "-R",
+        save(plain(5, DigitalXRayImageStorageForPresentation), tmp_path / "dx.dcm"),
+    )
     assert answer.returncode != 0
     row = row_of(listener, "CASSETTES", "sop_class_not_accepted")
     assert (row["outcome"], row["stored"]) == ("released", 0) or row["outcome"] == "aborted"
-    assert "Send Computed Radiography Image Storage only, or add to senders.CASSETTES.sop_classes." in row["advice"]
+    assert (
+        "Send Computed Radiography Image Storage only, or add to senders.CASSETTES.sop_classes."
+        in row["advice"]
+    )
     with RawScu(listener.port, calling="CASSETTES") as scu:
         assert [context.result for context in scu.assoc.rejected_contexts] == [3]
         assert scu.echo() == 0
 
 
-def test_a_syntax_that_is_not_on_its_list_is_refused_with_result_4(listener: ListenerProcess) -> None:
+def test_a_syntax_that_is_not_on_its_list_is_refused_with_result_4(
+    listener: ListenerProcess,
+) -> None:
     def results() -> list[int]:
         with RawScu(listener.port, transfer_syntax_uid=RLELossless, calling="ARCHIVE") as scu:
             return [context.result for context in scu.assoc.rejected_contexts]
@@ -160,19 +226,39 @@ def test_its_second_association_is_one_too_many(listener: ListenerProcess) -> No
     with wait_for(first), RawScu(listener.port, calling="STORESCU") as other:
         assert other.echo() == 0
         assert rejection_of(RawScu(listener.port, calling="ARCHIVE").assoc) == (2, 3, 2)
-    assert "senders.ARCHIVE.maximum_associations" in row_of(listener, "ARCHIVE", "limit_of_sender_exceeded")["advice"]
+    assert (
+        "senders.ARCHIVE.maximum_associations"
+        in row_of(listener, "ARCHIVE", "limit_of_sender_exceeded")["advice"]
+    )
 
 
 @pytest.mark.parametrize(
     ("calling", "called", "code", "reason", "key"),
     [
         ("ELSEWHERE", "HILUM", (1, 1, 1), "peer_address_not_allowed", "senders.ELSEWHERE.peers"),
-        ("ARCHIVE", "ER", (1, 1, 7), "called_ae_title_not_recognised", "senders.ARCHIVE.called_ae_titles"),
-        ("STRANGER", "HILUM", (1, 1, 3), "calling_ae_title_not_recognised", "receive.calling_ae_titles"),
+        (
+            "ARCHIVE",
+            "ER",
+            (1, 1, 7),
+            "called_ae_title_not_recognised",
+            "senders.ARCHIVE.called_ae_titles",
+        ),
+        (
+            "STRANGER",
+            "HILUM",
+            (1, 1, 3),
+            "calling_ae_title_not_recognised",
+            "receive.calling_ae_titles",
+        ),
     ],
 )
 def test_who_is_rejected_reads_the_setting_in_its_row(
-    listener: ListenerProcess, calling: str, called: str, code: tuple[int, int, int], reason: str, key: str
+    listener: ListenerProcess,
+    calling: str,
+    called: str,
+    code: tuple[int, int, int],
+    reason: str,
+    key: str,
 ) -> None:
     assert rejection_of(RawScu(listener.port, calling=calling, called=called).assoc) == code
     assert key in row_of(listener, calling, reason)["advice"]

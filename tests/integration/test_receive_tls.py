@@ -47,7 +47,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         "tls_crl_file": authority.revocations(),
         "acse_timeout_seconds": 3,
     }
-    bound = {"BOUND": {"certificate_names": ["modality"]}, "FINGERED": {"certificate_names": [fingerprint(sender)]}}
+    bound = {
+        "BOUND": {"certificate_names": ["modality"]},
+        "FINGERED": {"certificate_names": [fingerprint(sender)]},
+    }
     with ListenerProcess(make_settings(folder / "state", bound, **tls)) as running:
         yield Site(running, authority, sender, own)
 
@@ -58,12 +61,29 @@ def fingerprint(identity: Identity) -> str:
     return f"sha256:{hashlib.sha256(der).digest().hex(':').upper()}"
 
 
-def storescu(site: Site, identity: Identity | None, calling: str, *files: Path) -> subprocess.CompletedProcess[str]:
+def storescu(
+    site: Site, identity: Identity | None, calling: str, *files: Path
+) -> subprocess.CompletedProcess[str]:
     shown = ["+tla"] if identity is None else ["+tls", str(identity.key), str(identity.certificate)]
-    command = [require_program("storescu", "dcmtk"), "-v", *shown, "+cf", str(site.authority.file), "-aet", calling, "-aec", "HILUM"]
+    command = [
+        require_program("storescu", "dcmtk"),
+        "-v",
+        *shown,
+        "+cf",
+        str(site.authority.file),
+        "-aet",
+        calling,
+        "-aec",
+        "HILUM",
+    ]
     target = ["127.0.0.1", str(site.listener.tls_port), *map(str, files)]
     return subprocess.run(
-        [*command, *target], check=False, capture_output=True, text=True, timeout=60, env={**os.environ, "TCP_NODELAY": "1"}
+        [*command, *target],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "TCP_NODELAY": "1"},
     )
 
 
@@ -75,7 +95,9 @@ def plain_echo(port: int) -> int:
 
 def advice_of_the_newest_failure(site: Site, since: int) -> str:
     wait_for(lambda: failures(site) > since, what="the failed handshake in its row")
-    (row,) = site.listener.rows("SELECT advice FROM association WHERE outcome = 'tls_failed' ORDER BY ended_at DESC LIMIT 1")
+    (row,) = site.listener.rows(
+        "SELECT advice FROM association WHERE outcome = 'tls_failed' ORDER BY ended_at DESC LIMIT 1"
+    )
     return str(row["advice"])
 
 
@@ -85,7 +107,9 @@ def failures(site: Site) -> int:
 
 def counted(site: Site, condition: str) -> int:
     """Associations of which rows tell."""
-    ((count,),) = site.listener.rows(f"SELECT coalesce(sum(count), 0) FROM association WHERE {condition}")
+    ((count,),) = site.listener.rows(
+        f"SELECT coalesce(sum(count), 0) FROM association WHERE {condition}"
+    )
     return int(count)
 
 
@@ -94,9 +118,14 @@ def test_dcmtk_stores_over_mutual_tls_bit_for_bit(site: Site, tmp_path: Path) ->
     files = [save(dataset, tmp_path / f"{number}.dcm") for number, dataset in enumerate(drawn)]
     answer = storescu(site, site.sender, "TLSDR", *files)
     assert answer.stderr.count("Received Store Response (Success)") == 3, answer.stderr
-    stored = wait_for(lambda: len(site.listener.data_sets()) == 3 and site.listener.data_sets(), what="the rows")
+    stored = wait_for(
+        lambda: len(site.listener.data_sets()) == 3 and site.listener.data_sets(), what="the rows"
+    )
     assert sorted(stored.values()) == sorted(data_set_of(file) for file in files)
-    row = wait_for(lambda: site.listener.rows("SELECT * FROM association WHERE calling_ae_title = 'TLSDR'"), what="the row")[0]
+    row = wait_for(
+        lambda: site.listener.rows("SELECT * FROM association WHERE calling_ae_title = 'TLSDR'"),
+        what="the row",
+    )[0]
     assert (row["outcome"], row["stored"]) == ("released", 3)
 
 
@@ -106,7 +135,9 @@ def test_pynetdicom_echoes_and_aborts(site: Site) -> None:
     ae = AE("PYNETDICOM")
     ae.add_requested_context(Verification)
     for _ in range(5):
-        association = ae.associate("127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1"))
+        association = ae.associate(
+            "127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1")
+        )
         assert association.is_established
         assert [association.send_c_echo().Status for _ in range(3)] == [0, 0, 0]
         association.abort()
@@ -121,7 +152,10 @@ def test_the_port_without_tls_serves_beside_it(site: Site) -> None:
 def test_a_stranger_is_refused_with_advice(site: Site, tmp_path: Path) -> None:
     stranger = Authority(tmp_path / "others").identity("stranger")
     file = save(make_instance(9, rows=32, columns=32), tmp_path / "9.dcm")
-    for identity, said in ((stranger, "have it signed by the authority"), (None, "It showed no certificate")):
+    for identity, said in (
+        (stranger, "have it signed by the authority"),
+        (None, "It showed no certificate"),
+    ):
         before = failures(site)
         assert "Received Store Response" not in storescu(site, identity, "STRANGER", file).stderr
         assert said in advice_of_the_newest_failure(site, before)
@@ -135,26 +169,39 @@ def test_plain_dicom_on_the_tls_port_is_told_so(site: Site) -> None:
 
 
 @pytest.mark.parametrize("title", ["BOUND", "FINGERED"])
-def test_a_certificate_of_one_sender_does_not_pass_for_another(site: Site, tmp_path: Path, title: str) -> None:
+def test_a_certificate_of_one_sender_does_not_pass_for_another(
+    site: Site, tmp_path: Path, title: str
+) -> None:
     file = save(make_instance(310, rows=64, columns=64), tmp_path / "1.dcm")
     assert storescu(site, site.sender, title, file).returncode == 0
     assert storescu(site, site.authority.identity("other"), title, file).returncode != 0
-    assert f"Its certificate holds none of senders.{title}.certificate_names" in newest_advice(site, title, 1)
+    assert f"Its certificate holds none of senders.{title}.certificate_names" in newest_advice(
+        site, title, 1
+    )
     assert rejection_of(RawScu(site.listener.port, calling=title).assoc), "nor without TLS"
     assert "It showed no certificate" in newest_advice(site, title, 2)
-    assert storescu(site, site.authority.identity("other"), "UNBOUND", file).returncode == 0, "others are as before"
+    assert storescu(site, site.authority.identity("other"), "UNBOUND", file).returncode == 0, (
+        "others are as before"
+    )
 
 
 def newest_advice(site: Site, title: str, count: int) -> str:
     """Of so many rejections, for whichever minute they are counted in."""
     rejected = f"calling_ae_title = '{title}' AND outcome = 'rejected' AND reason = 'certificate_not_of_ae_title'"
     wait_for(lambda: counted(site, rejected) == count, what="the rejection in a row")
-    (row,) = site.listener.rows(f"SELECT advice FROM association WHERE {rejected} ORDER BY ended_at DESC LIMIT 1")
+    (row,) = site.listener.rows(
+        f"SELECT advice FROM association WHERE {rejected} ORDER BY ended_at DESC LIMIT 1"
+    )
     return str(row["advice"])
 
 
-def test_a_revoked_certificate_is_refused_without_restart_and_others_are_not(site: Site, tmp_path: Path) -> None:
-    file, leaver = save(make_instance(311, rows=64, columns=64), tmp_path / "1.dcm"), site.authority.identity("leaver")
+def test_a_revoked_certificate_is_refused_without_restart_and_others_are_not(
+    site: Site, tmp_path: Path
+) -> None:
+    file, leaver = (
+        save(make_instance(311, rows=64, columns=64), tmp_path / "1.dcm"),
+        site.authority.identity("leaver"),
+    )
     assert storescu(site, leaver, "LEAVER", file).returncode == 0
     before = failures(site)
     site.authority.revocations(leaver)
@@ -163,7 +210,9 @@ def test_a_revoked_certificate_is_refused_without_restart_and_others_are_not(sit
     assert storescu(site, site.sender, "STAYS", file).returncode == 0
 
 
-def test_a_list_of_revoked_certificates_that_has_expired_lets_nobody_in(site: Site, tmp_path: Path) -> None:
+def test_a_list_of_revoked_certificates_that_has_expired_lets_nobody_in(
+    site: Site, tmp_path: Path
+) -> None:
     file, before = save(make_instance(312, rows=64, columns=64), tmp_path / "1.dcm"), failures(site)
     site.authority.revocations(has_expired=True)
     assert storescu(site, site.sender, "LATE", file).returncode != 0
@@ -176,9 +225,15 @@ def test_old_tls_is_refused(site: Site) -> None:
     before = failures(site)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(site.authority.file)
-    context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    context.minimum_version, context.maximum_version = (
+        ssl.TLSVersion.TLSv1_2,
+        ssl.TLSVersion.TLSv1_2,
+    )
     context.set_ciphers("AES128-SHA:@SECLEVEL=0")  # without forward secrecy
-    with socket.create_connection(("127.0.0.1", site.listener.tls_port)) as plain, pytest.raises(OSError, match=r"(?i)handshake|alert"):
+    with (
+        socket.create_connection(("127.0.0.1", site.listener.tls_port)) as plain,
+        pytest.raises(OSError, match=r"(?i)handshake|alert"),
+    ):
         context.wrap_socket(plain, server_hostname="127.0.0.1")
     assert "TLS 1.2 or newer, with forward secrecy" in advice_of_the_newest_failure(site, before)
 
@@ -206,7 +261,10 @@ def test_a_look_by_a_load_balancer_leaves_no_row(site: Site) -> None:
 
 def test_a_renewed_certificate_is_used_without_restart(site: Site, tmp_path: Path) -> None:
     renewed = site.authority.identity("renewed", "IP:127.0.0.1")
-    kept = [Path(shutil.copy(file, tmp_path / file.name)) for file in (site.own.certificate, site.own.key)]
+    kept = [
+        Path(shutil.copy(file, tmp_path / file.name))
+        for file in (site.own.certificate, site.own.key)
+    ]
     assert common_name(site) == "hilum"
     replace(renewed, site.own)
     assert common_name(site) == "renewed"
@@ -243,7 +301,15 @@ def test_the_process_ends_soon_with_tls_associations_open(site: Site) -> None:
     context.load_cert_chain(site.sender.certificate, site.sender.key)
     ae = AE("IDLE")
     ae.add_requested_context(Verification)
-    open_ones = [ae.associate("127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1")) for _ in range(4)]
+    open_ones = [
+        ae.associate(
+            "127.0.0.1", site.listener.tls_port, ae_title="HILUM", tls_args=(context, "127.0.0.1")
+        )
+        for _ in range(4)
+    ]
     assert all(association.is_established for association in open_ones)
     assert site.listener.stop() == 0
-    wait_for(lambda: all(association.is_aborted for association in open_ones), what="A-ABORT: they are not cut off when their time is over")
+    wait_for(
+        lambda: all(association.is_aborted for association in open_ones),
+        what="A-ABORT: they are not cut off when their time is over",
+    )

@@ -1,4 +1,7 @@
-"""The releases of this repository through the real tritonserver: the numbers that come out are those that should."""
+"""The releases of this repository through the real tritonserver.
+
+The numbers that come out are those that should.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,9 @@ def _manifest(release_id: str) -> Manifest:
 
 def _served(folder: Path, state: Path, release: Release) -> EmbeddedTriton:
     require_triton()
-    return EmbeddedTriton(folder, state, [release.triton_name], start_timeout_seconds=120, exit_timeout_seconds=5)
+    return EmbeddedTriton(
+        folder, state, [release.triton_name], start_timeout_seconds=120, exit_timeout_seconds=5
+    )
 
 
 def _infer(url: str, release: Release, batches: list[Array]) -> list[Inference]:
@@ -59,13 +64,19 @@ def _infer(url: str, release: Release, batches: list[Array]) -> list[Inference]:
 
 
 @pytest.fixture(scope="module")
-def densenet(built_models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Manifest]]:
+def densenet(
+    built_models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Manifest]]:
     manifest = _manifest(DENSENET)
-    with killed_afterwards(_served(built_models, tmp_path_factory.mktemp("state"), manifest.release)) as server:
+    with killed_afterwards(
+        _served(built_models, tmp_path_factory.mktemp("state"), manifest.release)
+    ) as server:
         yield server.start(), manifest
 
 
-def test_densenet_gives_its_canary_and_the_same_numbers_in_any_batch(densenet: tuple[str, Manifest], built_models: Path) -> None:
+def test_densenet_gives_its_canary_and_the_same_numbers_in_any_batch(
+    densenet: tuple[str, Manifest], built_models: Path
+) -> None:
     url, manifest = densenet
     known = canary.read_canary(manifest.release, built_models)
     images = np.concatenate([canary.known_image(manifest.spec, number) for number in range(5)])
@@ -84,11 +95,17 @@ def test_the_mean_of_a_class_activation_map_is_its_logit(densenet: tuple[str, Ma
     assert np.abs(inference.cam.astype(np.float32).mean((2, 3)) - inference.logits).max() < 5e-3
 
 
-def test_an_untrained_release_tells_phantoms_apart_with_moderate_logits(densenet: tuple[str, Manifest]) -> None:
+def test_an_untrained_release_tells_phantoms_apart_with_moderate_logits(
+    densenet: tuple[str, Manifest],
+) -> None:
     from load_tests.phantom import make_study
 
     url, manifest = densenet
-    tensors = [_prepared(dataset, manifest) for seed in range(3) for dataset in make_study(seed=seed, views=("PA",))]
+    tensors = [
+        _prepared(dataset, manifest)
+        for seed in range(3)
+        for dataset in make_study(seed=seed, views=("PA",))
+    ]
     (inference,) = _infer(url, manifest.release, [np.stack(tensors)])
     assert np.abs(inference.logits).max() < 30
     assert np.ptp(inference.logits, axis=0).max() > 0.05
@@ -103,7 +120,10 @@ def _prepared(dataset: Any, manifest: Manifest) -> Array:
 
 @pytest.mark.slow
 def test_vit_is_built_and_its_engines_agree() -> None:
-    """Building compares ONNX with torch at two batch sizes; here the two engines meet on images that the build did not use."""
+    """Building compares ONNX with torch at two batch sizes.
+
+    Here the two engines meet on images that the build did not use.
+    """
     from hilum.models import embedded_model
 
     manifest = _manifest("vit_b16_untrained@1")
@@ -111,7 +131,10 @@ def test_vit_is_built_and_its_engines_agree() -> None:
     assert build.is_built(manifest.release, built)
     images = np.concatenate([canary.known_image(manifest.spec, number) for number in (20, 21)])
     artefact = build.tree_of(manifest.release, built) / "1/model.onnx"
-    ours, theirs = (embedded_model.open_engine(artefact, name, "f32", "all")(images)["logits"] for name in ("openvino", "onnxruntime"))
+    ours, theirs = (
+        embedded_model.open_engine(artefact, name, "f32", "all")(images)["logits"]
+        for name in ("openvino", "onnxruntime")
+    )
     assert np.abs(ours - theirs).max() < 2e-3
     assert np.abs(ours[0] - ours[1]).max() > 0.05
 
@@ -120,19 +143,28 @@ def test_an_artefact_that_differs_from_torch_is_refused(built_models: Path) -> N
     from hilum.models import architectures, export
 
     manifest = _manifest(DENSENET)
-    other = architectures.Served(architectures.make("densenet121", manifest.spec, 14), manifest.spec).eval()
+    other = architectures.Served(
+        architectures.make("densenet121", manifest.spec, 14), manifest.spec
+    ).eval()
     with pytest.raises(ConfigurationError, match="logits of ONNX differ from torch's by"):
-        export._require_parity(manifest, other, build.tree_of(manifest.release, built_models) / "1/model.onnx")
+        export._require_parity(
+            manifest, other, build.tree_of(manifest.release, built_models) / "1/model.onnx"
+        )
 
 
-# The real int8 release on real radiographs ---------------------------------------------------------------------------
+# The real int8 release on real radiographs
+# ---------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def nih(test_data: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Manifest]]:
+def nih(
+    test_data: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, Manifest]]:
     manifest = _manifest(NIH)
     built = build_cached(NIH, weights_dir=test_data / "models")
-    with killed_afterwards(_served(built, tmp_path_factory.mktemp("state"), manifest.release)) as server:
+    with killed_afterwards(
+        _served(built, tmp_path_factory.mktemp("state"), manifest.release)
+    ) as server:
         yield server.start(), manifest
 
 
@@ -150,11 +182,19 @@ def answers(nih: tuple[str, Manifest], reference: list[dict[str, str]], test_dat
     for row in reference:
         picture = _pillow_224(test_data / row["input"])
         tensor = ((picture.astype(np.float32) / 255 - 0.485) / 0.229)[None, None]
-        assert hashlib.sha256(tensor.astype(np.float32).tobytes()).hexdigest() == row["input_tensor_sha256"], row["input"]
+        assert (
+            hashlib.sha256(tensor.astype(np.float32).tobytes()).hexdigest()
+            == row["input_tensor_sha256"]
+        ), row["input"]
         images.append(picture[None])
     stacked = np.stack(images)
-    batches = [stacked[i : i + manifest.release.max_batch] for i in range(0, len(stacked), manifest.release.max_batch)]
-    return np.concatenate([inference.logits for inference in _infer(url, manifest.release, batches)])
+    batches = [
+        stacked[i : i + manifest.release.max_batch]
+        for i in range(0, len(stacked), manifest.release.max_batch)
+    ]
+    return np.concatenate(
+        [inference.logits for inference in _infer(url, manifest.release, batches)]
+    )
 
 
 def _pillow_224(path: Path) -> Array:
@@ -173,7 +213,9 @@ def _picture(path: Path) -> Any:
         return Image.open(path)
     dataset = dcmread(path)
     pixels = pixel_array(dataset)
-    return Image.fromarray(255 - pixels if dataset.PhotometricInterpretation == "MONOCHROME1" else pixels)
+    return Image.fromarray(
+        255 - pixels if dataset.PhotometricInterpretation == "MONOCHROME1" else pixels
+    )
 
 
 def _columns(rows: list[dict[str, str]], prefix: str) -> Array:
@@ -182,7 +224,10 @@ def _columns(rows: list[dict[str, str]], prefix: str) -> Array:
 
 
 def test_the_recorded_logits_come_back(answers: Array, reference: list[dict[str, str]]) -> None:
-    """Without graph optimisation, which is what the release pins: with it, int8 logits depend on the CPU."""
+    """Without graph optimisation, which is what the release pins.
+
+    With it, int8 logits depend on the CPU.
+    """
     recorded = _columns(reference, "noopt_logit_")
     within = np.abs(answers - recorded) <= 2 * STEP + 1e-3
     assert answers.shape == (70, 15)
@@ -190,12 +235,16 @@ def test_the_recorded_logits_come_back(answers: Array, reference: list[dict[str,
     assert (answers.argmax(1) == recorded.argmax(1)).mean() >= 0.95
 
 
-def test_the_area_under_the_curve_is_that_of_the_reference(answers: Array, reference: list[dict[str, str]], test_data: Path) -> None:
+def test_the_area_under_the_curve_is_that_of_the_reference(
+    answers: Array, reference: list[dict[str, str]], test_data: Path
+) -> None:
     rows = list(csv.DictReader(io.StringIO((test_data / "labels.csv").read_text(encoding="utf-8"))))
     truth_by_file = {f"nih_png/{row['file']}": row for row in rows}
     names = [name.removeprefix("softmax_") for name in reference[0] if name.startswith("softmax_")]
     used = [i for i, row in enumerate(reference) if row["input"] in truth_by_file]
-    truth = np.array([[int(truth_by_file[reference[i]["input"]][name]) for name in names] for i in used])
+    truth = np.array(
+        [[int(truth_by_file[reference[i]["input"]][name]) for name in names] for i in used]
+    )
     recorded = _columns(reference, "noopt_logit_")
     ours, theirs = (_macro_auc(_softmax(logits[used]), truth) for logits in (answers, recorded))
     assert len(used) == 66
@@ -211,7 +260,10 @@ def _softmax(logits: Array) -> Array:
 
 
 def _macro_auc(scores: Array, truth: Array) -> float:
-    """Mean over labels of the chance that a positive image scores above a negative one; ties count half."""
+    """Mean over labels of the chance that a positive image scores above a negative one.
+
+    Ties count half.
+    """
     areas = []
     for score, label in zip(scores.T, truth.T, strict=True):
         apart = score[label == 1][:, None] - score[label == 0][None, :]
@@ -219,7 +271,9 @@ def _macro_auc(scores: Array, truth: Array) -> float:
     return float(np.mean(areas))
 
 
-def test_labels_and_outputs_stand_in_one_order(nih: tuple[str, Manifest], reference: list[dict[str, str]]) -> None:
+def test_labels_and_outputs_stand_in_one_order(
+    nih: tuple[str, Manifest], reference: list[dict[str, str]]
+) -> None:
     words = {"Effusion": "pleural_effusion", "Hernia": "hiatal_hernia"}
     names = [name.removeprefix("softmax_") for name in reference[0] if name.startswith("softmax_")]
     expected = [words.get(name, name.lower().replace(" ", "_")) for name in names]
@@ -228,6 +282,9 @@ def test_labels_and_outputs_stand_in_one_order(nih: tuple[str, Manifest], refere
 
 def test_the_real_release_passes_its_canary(nih: tuple[str, Manifest]) -> None:
     url, manifest = nih
-    known = canary.read_canary(manifest.release, build_cached(NIH, weights_dir=Path(os.environ["HILUM_TEST_DATA"]) / "models"))
+    known = canary.read_canary(
+        manifest.release,
+        build_cached(NIH, weights_dir=Path(os.environ["HILUM_TEST_DATA"]) / "models"),
+    )
     (inference,) = _infer(url, manifest.release, [known.image])
     assert np.abs(inference.logits - known.logits).max() <= known.tolerance

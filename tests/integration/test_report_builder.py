@@ -1,4 +1,7 @@
-"""Which way a report is built in a dispatcher, with a real pool of processes: the documents are the same on every way."""
+"""Which way a report is built in a dispatcher, with a real pool of processes.
+
+The documents are the same on every way.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +64,10 @@ def test_a_result_is_filled_in_without_highdicom_and_is_the_same(pool: ReportPoo
 def large() -> ReportJob:
     private = b"\x09\x00\x10\x00UN\x00\x00" + (300 << 10).to_bytes(4, "little") + bytes(300 << 10)
     claimed = job()
-    instances = (claimed.instances[0], dataclasses.replace(claimed.instances[1], header=claimed.instances[1].header + private))
+    instances = (
+        claimed.instances[0],
+        dataclasses.replace(claimed.instances[1], header=claimed.instances[1].header + private),
+    )
     return dataclasses.replace(claimed, instances=instances)
 
 
@@ -73,7 +79,9 @@ def large() -> ReportJob:
         ("unknown_finding", job(), make_release(labels=LABELS[1:])),
     ],
 )
-def test_what_is_unusual_is_counted_and_is_the_same(pool: ReportPool, reason: str, claimed: ReportJob, release: Release) -> None:
+def test_what_is_unusual_is_counted_and_is_the_same(
+    pool: ReportPool, reason: str, claimed: ReportJob, release: Release
+) -> None:
     before = fallbacks(reason)
     assert built(pool, claimed, release) == build_documents(claimed, release, CONTEXT, KINDS)
     assert fallbacks(reason) == before + 1
@@ -83,7 +91,9 @@ class Refusing(ReportPool):
     """The pool's seam: a release whose template does not prove itself."""
 
     async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
-        return None if function is compile_template else await super().run(function, *args, **kwargs)
+        return (
+            None if function is compile_template else await super().run(function, *args, **kwargs)
+        )
 
 
 def test_a_template_that_is_refused_costs_no_report() -> None:
@@ -124,21 +134,38 @@ def test_a_process_that_dies_idle_costs_the_next_result_nothing() -> None:
     assert first != second
 
 
-def test_a_heat_map_stands_beside_a_report_from_the_template(pool: ReportPool, tmp_path: Path) -> None:
+def test_a_heat_map_stands_beside_a_report_from_the_template(
+    pool: ReportPool, tmp_path: Path
+) -> None:
     claimed, sources = explained(make_study(3, rows=64, columns=64), RELEASE, tmp_path)
-    report = run(lambda: ReportBuilder(pool, CONTEXT).with_heat_map(claimed, RELEASE, KINDS, sources))
+    report = run(
+        lambda: ReportBuilder(pool, CONTEXT).with_heat_map(claimed, RELEASE, KINDS, sources)
+    )
     assert [document.kind for document in report.documents] == ["sr", "json", "heatmap"]
     assert (report.documents[2].sop_instance_uid or "").encode() in report.documents[0].content
 
 
 def test_a_study_that_nobody_could_read_gets_json_alone(pool: ReportPool) -> None:
     claimed = job()
-    nothing = dataclasses.replace(claimed.result, outcome=Outcome.NOT_ANALYSED, findings=(), reason=Reason.CORRUPT_HEADER.value)
-    broken = tuple(dataclasses.replace(item, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20") for item in claimed.instances)
+    nothing = dataclasses.replace(
+        claimed.result,
+        outcome=Outcome.NOT_ANALYSED,
+        findings=(),
+        reason=Reason.CORRUPT_HEADER.value,
+    )
+    broken = tuple(
+        dataclasses.replace(item, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20")
+        for item in claimed.instances
+    )
     documents = built(pool, dataclasses.replace(claimed, result=nothing, instances=broken))
     assert [document.kind for document in documents] == ["json"]
 
 
 def test_every_reason_is_documented() -> None:
-    page = Path(__file__).parents[2].joinpath("docs", "decisions", "sr-template.md").read_text(encoding="utf-8")
+    page = (
+        Path(__file__)
+        .parents[2]
+        .joinpath("docs", "decisions", "sr-template.md")
+        .read_text(encoding="utf-8")
+    )
     assert [reason for reason in UNUSUAL if f"`{reason}`" not in page] == []

@@ -1,4 +1,7 @@
-"""Every release of the repository gives a clean report and valid JSON: its names, codes and texts fit into both."""
+"""Every release of the repository gives a clean report and valid JSON.
+
+Its names, codes and texts fit into both.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,14 @@ from hilum.models.catalogue import load_catalogue
 from hilum.report import build_documents, json_schema, sr_text
 from load_tests.phantom import make_study, save
 from tests.support import sr_gate
-from tests.support.results import CONTEXT, instance_of, reading_of, report_job, results_of, study_job
+from tests.support.results import (
+    CONTEXT,
+    instance_of,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
 
 RELEASES = load_catalogue(Path(__file__).parents[2] / "model_repository")
 
@@ -23,10 +33,14 @@ def test_a_release_of_the_repository_reports_cleanly(name, tmp_path):
     datasets = make_study(1, views=("PA",), rows=32, columns=32)
     instances = [instance_of(dataset) for dataset in datasets]
     logits = tuple(0.25 * number - 2 for number in range(len(release.labels)))
-    (result,) = results_of(study_job(instances, [reading_of(instances[0], release, logits=logits)]), release)
+    (result,) = results_of(
+        study_job(instances, [reading_of(instances[0], release, logits=logits)]), release
+    )
     sr, plain = build_documents(report_job(instances, result), release, CONTEXT)
     Draft202012Validator(json_schema()).validate(json.loads(plain.content))
     report = tmp_path / "report.dcm"
     report.write_bytes(sr.content)
-    sr_gate.assert_clean(report, [save(dataset, tmp_path / "source.dcm") for dataset in datasets], sr_gate.FAST)
+    sr_gate.assert_clean(
+        report, [save(dataset, tmp_path / "source.dcm") for dataset in datasets], sr_gate.FAST
+    )
     assert max(map(len, sr_text(sr.content).splitlines())) <= 80

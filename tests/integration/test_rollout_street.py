@@ -1,4 +1,7 @@
-"""A release is replaced while images flow: shadow, canary, switch and rollback on a whole server, and an analyser that is killed."""
+"""A release is replaced while images flow.
+
+Shadow, canary, switch and rollback on a whole server, and an analyser that is killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,16 @@ import pytest
 from pydicom import Dataset
 
 from load_tests.serving import Hilum
-from tests.support.installation import START_SECONDS, hilum_with, kill, processes, save_all, send_to, small_study, wait_for
+from tests.support.installation import (
+    START_SECONDS,
+    hilum_with,
+    kill,
+    processes,
+    save_all,
+    send_to,
+    small_study,
+    wait_for,
+)
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny
 from tests.support.versions import add_version
 
@@ -34,14 +46,19 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("rollout")
-    destinations = {"out": {"kind": "folder", "path": str(folder / "out"), "documents": ["sr", "json"]}}
+    destinations = {
+        "out": {"kind": "folder", "path": str(folder / "out"), "documents": ["sr", "json"]}
+    }
     with hilum_with(folder, tiny, destinations, quiet_seconds=1.0) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 
 
 class Modality:
-    """Sends a study twice a second, its second image a little later: late enough to meet another release."""
+    """Sends a study twice a second, its second image a little later.
+
+    Late enough to meet another release.
+    """
 
     def __init__(self, server: Hilum, folder: Path) -> None:
         self.studies: list[str] = []
@@ -98,22 +115,44 @@ def is_settled(server: Hilum, uid: str) -> bool:
     """Both images read, the study closed, its last result reported and all documents sent."""
     found = study(server, uid)
     current = [item for item in found.get("results", []) if item["is_current"]]
-    ways = [way["state"] for item in current for paper in item["documents"] for way in paper["deliveries"]]
+    ways = [
+        way["state"]
+        for item in current
+        for paper in item["documents"]
+        for way in paper["deliveries"]
+    ]
     is_read = len(found.get("images", [])) == 2 and found["state"] == "closed"
-    return is_read and bool(ways) and set(ways) == {"delivered"} and all(item["state"] == "reported" for item in current)
+    return (
+        is_read
+        and bool(ways)
+        and set(ways) == {"delivered"}
+        and all(item["state"] == "reported" for item in current)
+    )
 
 
 def readers(found: dict[str, Any], *, is_shadow: bool) -> set[str]:
-    return {item["release"] for image in found["images"] for item in image["readings"] if item["is_shadow"] is is_shadow}
+    return {
+        item["release"]
+        for image in found["images"]
+        for item in image["readings"]
+        if item["is_shadow"] is is_shadow
+    }
 
 
-def test_releases_change_while_images_flow_and_every_study_is_reported_once(server: Hilum, tiny: Tiny, tmp_path: Path) -> None:
+def test_releases_change_while_images_flow_and_every_study_is_reported_once(
+    server: Hilum, tiny: Tiny, tmp_path: Path
+) -> None:
     with Modality(server, tmp_path / "sent") as modality:
         wait_for(lambda: len(modality.studies) >= 2, what="studies")
-        candidate = add_version(tiny, "2", OTHER_WEIGHTS)  # its manifest comes while the server runs
+        candidate = add_version(
+            tiny, "2", OTHER_WEIGHTS
+        )  # its manifest comes while the server runs
         post(server, "start", release=candidate, mode="shadow")
         wait_for(lambda: rollout(server)["state"] == "running", what="the candidate")
-        wait_for(lambda: (rollout(server)["comparison"] or {"compared": 0})["compared"] >= 2, what="comparisons")
+        wait_for(
+            lambda: (rollout(server)["comparison"] or {"compared": 0})["compared"] >= 2,
+            what="comparisons",
+        )
         post(server, "promote", fraction=0.5)
         kill(processes(server, "analyser"))
         sent = len(modality.studies)
@@ -128,47 +167,76 @@ def test_releases_change_while_images_flow_and_every_study_is_reported_once(serv
         wait_for(lambda uid=uid: is_settled(server, uid), what=uid)
     found = {uid: study(server, uid) for uid in modality.studies}
     reported = {uid: readers(item, is_shadow=False) for uid, item in found.items()}
-    assert all(len(names) == 1 for names in reported.values()), "one release speaks for a study, whatever was switched meanwhile"
+    assert all(len(names) == 1 for names in reported.values()), (
+        "one release speaks for a study, whatever was switched meanwhile"
+    )
     for uid, item in found.items():
         (current,) = [result for result in item["results"] if result["is_current"]]
         assert {current["release"]} == reported[uid]
         assert sum(image["is_used"] for image in current["source_images"]) == 2, "no image is lost"
     assert Counter(name for names in reported.values() for name in names)[candidate] >= 4
     assert reported[modality.studies[-1]] == {"tiny@1"}
-    stored = {(uid, item["release"], item["revision"]) for uid, study_found in found.items() for item in study_found["results"]}
+    stored = {
+        (uid, item["release"], item["revision"])
+        for uid, study_found in found.items()
+        for item in study_found["results"]
+    }
     sent_json = [json.loads(file.read_text()) for file in (server.folder / "out").glob("*.json")]
-    assert sorted(map(_named, sent_json)) == sorted(stored), "each result was sent, once, and nothing of a shadow"
+    assert sorted(map(_named, sent_json)) == sorted(stored), (
+        "each result was sent, once, and nothing of a shadow"
+    )
     assert len(list((server.folder / "out").glob("*.dcm"))) == len(stored)
     shadows = [item for item in found.values() if readers(item, is_shadow=True)]
     assert shadows
-    assert all(result["documents"] == [] for item in shadows for result in item["results"] if result["state"] == "shadow")
+    assert all(
+        result["documents"] == []
+        for item in shadows
+        for result in item["results"]
+        if result["state"] == "shadow"
+    )
 
 
-def test_the_old_release_leaves_triton_when_nobody_waits_for_it(server: Hilum, tiny: Tiny, tmp_path: Path) -> None:
+def test_the_old_release_leaves_triton_when_nobody_waits_for_it(
+    server: Hilum, tiny: Tiny, tmp_path: Path
+) -> None:
     candidate = add_version(tiny, "3", OTHER_WEIGHTS)
     post(server, "start", release=candidate)
     wait_for(lambda: rollout(server)["state"] == "switched", what="the switch")
     post(server, "stop")
-    wait_for(lambda: "release_unloaded" in server.log.read_text() and "tiny@1" in _unloaded(server), what="tiny@1 to be unloaded")
+    wait_for(
+        lambda: "release_unloaded" in server.log.read_text() and "tiny@1" in _unloaded(server),
+        what="tiny@1 to be unloaded",
+    )
     (image, _) = small_study(seed=31)
     send_to(server, save_all(tmp_path / "sent", [image]))
-    wait_for(lambda: study(server, str(image.StudyInstanceUID)).get("state") == "closed", what="a study")
+    wait_for(
+        lambda: study(server, str(image.StudyInstanceUID)).get("state") == "closed", what="a study"
+    )
     assert readers(study(server, str(image.StudyInstanceUID)), is_shadow=False) == {candidate}
 
 
-def test_a_candidate_that_was_edited_meanwhile_is_the_same_for_all_processes(server: Hilum, tiny: Tiny, tmp_path: Path) -> None:
+def test_a_candidate_that_was_edited_meanwhile_is_the_same_for_all_processes(
+    server: Hilum, tiny: Tiny, tmp_path: Path
+) -> None:
     path = tiny.manifests_dir / "tiny@5" / "manifest.toml"
     text = path.read_text()
     path.write_text(text.replace("operating_point = 0.6", "operating_point = 0.9"))
     post(server, "start", release="tiny@5")
     wait_for(lambda: rollout(server)["state"] == "switched", what="the switch")
-    assert _points(server, tmp_path / "first", 41) == {0.9}, "what the command found, not what the server had read at its start"
+    assert _points(server, tmp_path / "first", 41) == {0.9}, (
+        "what the command found, not what the server had read at its start"
+    )
     path.write_text(text)
     kill(processes(server, "analyser"))
     kill(processes(server, "dispatcher"))
-    assert _points(server, tmp_path / "second", 42) == {0.9}, "what was proved, also for processes that are started anew"
+    assert _points(server, tmp_path / "second", 42) == {0.9}, (
+        "what was proved, also for processes that are started anew"
+    )
     refused = server.post("/api/v1/rollouts/tiny/start", json={"release": "tiny@5"})
-    assert (refused.status_code, "tiny@5 was edited after" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "tiny@5 was edited after" in refused.json()["detail"]) == (
+        409,
+        True,
+    )
 
 
 def _points(server: Hilum, folder: Path, seed: int) -> set[float]:
@@ -188,4 +256,6 @@ def _named(document: dict[str, Any]) -> tuple[str, str, int]:
 
 
 def _unloaded(server: Hilum) -> str:
-    return "\n".join(line for line in server.log.read_text().splitlines() if "release_unloaded" in line)
+    return "\n".join(
+        line for line in server.log.read_text().splitlines() if "release_unloaded" in line
+    )

@@ -1,4 +1,7 @@
-"""`hilum send` as a person runs it: TLS, what the receiver says, and what is wrong when nothing can be sent."""
+"""`hilum send` as a person runs it.
+
+TLS, what the receiver says, and what is wrong when nothing can be sent.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,9 @@ def sender(authority) -> Identity:
 def pacs(authority) -> Iterator[StoreScp]:
     """DCMTK's storescp with TLS, which wants a certificate of ours."""
     own = authority.identity("pacs", "DNS:pacs.test", "IP:127.0.0.1")
-    with StoreScp(extra=("+tls", str(own.key), str(own.certificate), "+cf", str(authority.file))) as running:
+    with StoreScp(
+        extra=("+tls", str(own.key), str(own.certificate), "+cf", str(authority.file))
+    ) as running:
         yield running
 
 
@@ -43,8 +48,15 @@ def pacs(authority) -> Iterator[StoreScp]:
 def listener(authority, tmp_path_factory) -> Iterator[ListenerProcess]:
     """Hilum's own receiver, with a port for TLS that wants a certificate of ours."""
     own = authority.identity("hilum", "IP:127.0.0.1")
-    tls = {"tls_port": 2762, "tls_certificate_file": own.certificate, "tls_key_file": own.key, "tls_client_ca_file": authority.file}
-    with ListenerProcess(make_settings(tmp_path_factory.mktemp("listener") / "state", **tls)) as running:
+    tls = {
+        "tls_port": 2762,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": own.key,
+        "tls_client_ca_file": authority.file,
+    }
+    with ListenerProcess(
+        make_settings(tmp_path_factory.mktemp("listener") / "state", **tls)
+    ) as running:
         yield running
 
 
@@ -75,7 +87,9 @@ def answering(status: int, comment: bytes | str = "") -> Iterator[str]:
     ae = AE("PACS")
     ae.add_supported_context(DigitalXRayImageStorageForPresentation)
     port = free_port()
-    server = ae.start_server(("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, lambda _event: answer)])
+    server = ae.start_server(
+        ("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, lambda _event: answer)]
+    )
     try:
         yield f"PACS@127.0.0.1:{port}"
     finally:
@@ -83,18 +97,28 @@ def answering(status: int, comment: bytes | str = "") -> Iterator[str]:
 
 
 def test_an_image_goes_over_mutual_tls_to_dcmtk(pacs, authority, sender, image):
-    done = hilum_send(image, "--to", f"PACS@127.0.0.1:{pacs.port}", *trusting(authority), *showing(sender))
+    done = hilum_send(
+        image, "--to", f"PACS@127.0.0.1:{pacs.port}", *trusting(authority), *showing(sender)
+    )
     assert done.exit_code == 0, done.output
     assert done.stderr == f"1/1 sent     0x0000 {image}\n"
     assert done.stdout.startswith("1 sent, 0 refused, 0 failed, 0 skipped; ")
 
 
 def test_an_image_goes_over_mutual_tls_to_hilum(listener, authority, sender, image):
-    done = hilum_send(image, "--to", f"HILUM@127.0.0.1:{listener.tls_port}", *trusting(authority), *showing(sender))
+    done = hilum_send(
+        image,
+        "--to",
+        f"HILUM@127.0.0.1:{listener.tls_port}",
+        *trusting(authority),
+        *showing(sender),
+    )
     assert (done.exit_code, "1/1 sent     0x0000" in done.stderr) == (0, True), done.output
 
 
-def test_a_destination_of_the_settings_brings_its_tls_and_its_titles(listener, authority, sender, image, tmp_path):
+def test_a_destination_of_the_settings_brings_its_tls_and_its_titles(
+    listener, authority, sender, image, tmp_path
+):
     settings = tmp_path / "hilum.toml"
     settings.write_text(
         f'[destinations.other]\nhost = "127.0.0.1"\nport = {listener.tls_port}\nae_title = "HILUM"\ncalling_ae_title = "FROMHERE"\n'
@@ -103,9 +127,17 @@ def test_a_destination_of_the_settings_brings_its_tls_and_its_titles(listener, a
         encoding="utf-8",
     )
     assert hilum_send(image, "--destination", "other", "--config", settings).exit_code == 0
-    assert hilum_send(image, "--destination", "other", "--from", "ANOTHER", "--config", settings).exit_code == 0
+    assert (
+        hilum_send(
+            image, "--destination", "other", "--from", "ANOTHER", "--config", settings
+        ).exit_code
+        == 0
+    )
     no_dicom = hilum_send(image, "--destination", "files", "--config", settings)
-    assert (no_dicom.exit_code, no_dicom.stderr) == (2, "hilum: --destination files: no DICOM destination; the settings have other\n")
+    assert (no_dicom.exit_code, no_dicom.stderr) == (
+        2,
+        "hilum: --destination files: no DICOM destination; the settings have other\n",
+    )
 
 
 @pytest.mark.parametrize(
@@ -113,14 +145,24 @@ def test_a_destination_of_the_settings_brings_its_tls_and_its_titles(listener, a
     [
         ([], "in certificate chain); correct ca_file or tls_server_name"),
         (["OTHER"], "its certificate is not accepted ("),
-        (["CA", "--tls-server-name", "elsewhere.test"], "certificate is not valid for 'elsewhere.test'"),
+        (
+            ["CA", "--tls-server-name", "elsewhere.test"],
+            "certificate is not valid for 'elsewhere.test'",
+        ),
         (["CA"], "give certificate_file and key_file, and have our certificate trusted there"),
     ],
     ids=["system's authorities", "another authority", "another name", "no certificate of ours"],
 )
 def test_certificates_that_do_not_fit_are_said(listener, authority, image, tmp_path, words, says):
     files = {"CA": authority.file, "OTHER": Authority(tmp_path / "others").file}
-    options = ["--tls", *(each for word in words for each in (["--ca-file", files[word]] if word in files else [word]))]
+    options = [
+        "--tls",
+        *(
+            each
+            for word in words
+            for each in (["--ca-file", files[word]] if word in files else [word])
+        ),
+    ]
     done = hilum_send(image, "--to", f"HILUM@127.0.0.1:{listener.tls_port}", *options)
     assert done.exit_code == 1
     assert done.stderr.startswith(f"1/1 failed   {image}: ")
@@ -151,11 +193,15 @@ def test_a_refusal_has_the_receivers_comment_and_no_advice_on_reports(listener, 
     content = file.read_bytes()
     uid = str(dataset.SOPInstanceUID).encode()
     at = content.rindex(uid)
-    file.write_bytes(content[:at] + uid[:-1] + (b"1" if uid[-1:] != b"1" else b"2") + content[at + len(uid) :])  # not the file meta's
+    file.write_bytes(
+        content[:at] + uid[:-1] + (b"1" if uid[-1:] != b"1" else b"2") + content[at + len(uid) :]
+    )  # not the file meta's
     done = hilum_send(file, image, "--to", f"HILUM@127.0.0.1:{listener.port}")
     refused, sent = done.stderr.splitlines()
     assert done.exit_code == 1
-    assert refused.startswith(f'1/2 refused  0xA900 {file}: HILUM@127.0.0.1:{listener.port} answered 0xA900: "')
+    assert refused.startswith(
+        f'1/2 refused  0xA900 {file}: HILUM@127.0.0.1:{listener.port} answered 0xA900: "'
+    )
     assert "SOP Instance UID" in refused
     assert "requeue" not in refused
     assert sent == f"2/2 sent     0x0000 {image}"
@@ -165,18 +211,58 @@ def test_a_refusal_has_the_receivers_comment_and_no_advice_on_reports(listener, 
 @pytest.mark.parametrize(
     ("status", "comment", "begins", "ends"),
     [
-        (0xA700, "Disk full", "failed   0xA700", ': "Disk full" (it is out of resources; its disk may be full); send it again later'),
-        (0xA900, "", "refused  0xA900", "answered 0xA900 (the data set does not match its SOP Class there)"),
-        (0xC123, "No patient", "refused  0xC123", ': "No patient" (it cannot understand the data set)'),
-        (0x0122, "Only CR here", "refused  0x0122", ': "Only CR here" (it does not support this SOP Class)'),
+        (
+            0xA700,
+            "Disk full",
+            "failed   0xA700",
+            ': "Disk full" (it is out of resources; its disk may be full); send it again later',
+        ),
+        (
+            0xA900,
+            "",
+            "refused  0xA900",
+            "answered 0xA900 (the data set does not match its SOP Class there)",
+        ),
+        (
+            0xC123,
+            "No patient",
+            "refused  0xC123",
+            ': "No patient" (it cannot understand the data set)',
+        ),
+        (
+            0x0122,
+            "Only CR here",
+            "refused  0x0122",
+            ': "Only CR here" (it does not support this SOP Class)',
+        ),
         (0x0124, "Not you", "refused  0x0124", ': "Not you" (our AE Title may not store there)'),
         (0x0117, "", "refused  0x0117", "(it finds the SOP Instance UID invalid)"),
         (0x0110, "Oops", "failed   0x0110", ': "Oops" (its log may say why); send it again later'),
-        (0xB007, "Other class", "sent     0xB007", ': stored, with the warning 0xB007: "Other class"'),
+        (
+            0xB007,
+            "Other class",
+            "sent     0xB007",
+            ': stored, with the warning 0xB007: "Other class"',
+        ),
         (0x0111, "", "sent     0x0111", ": not stored again, it has this SOP Instance UID: 0x0111"),
-        (0xC000, b"Gr\xf6\xdfe", "refused  0xC000", ': "Größe" (it cannot understand the data set)'),
-        (0xC000, "Größe".encode(), "refused  0xC000", ': "Größe" (it cannot understand the data set)'),
-        (0xC000, b"\x1b[31mred\x07", "refused  0xC000", ': "?[31mred?" (it cannot understand the data set)'),
+        (
+            0xC000,
+            b"Gr\xf6\xdfe",
+            "refused  0xC000",
+            ': "Größe" (it cannot understand the data set)',
+        ),
+        (
+            0xC000,
+            "Größe".encode(),
+            "refused  0xC000",
+            ': "Größe" (it cannot understand the data set)',
+        ),
+        (
+            0xC000,
+            b"\x1b[31mred\x07",
+            "refused  0xC000",
+            ': "?[31mred?" (it cannot understand the data set)',
+        ),
         (0xC000, b"  \0", "refused  0xC000", "answered 0xC000 (it cannot understand the data set)"),
     ],
 )
@@ -192,11 +278,18 @@ def test_every_answer_is_said_with_its_status_and_comment(image, status, comment
 def test_a_title_that_the_receiver_does_not_have_is_said_with_its_reason(listener, image):
     done = hilum_send(image, "--to", f"WRONG@127.0.0.1:{listener.port}")
     assert done.exit_code == 1
-    assert "rejected the association: (1,1,7) it does not answer to the AE Title WRONG" in done.stderr
+    assert (
+        "rejected the association: (1,1,7) it does not answer to the AE Title WRONG" in done.stderr
+    )
 
 
 @pytest.mark.parametrize(
-    ("host", "says"), [("127.0.0.1", "Connection refused"), ("no-such-host.invalid", "not known"), ("[::1]", "Connection refused")]
+    ("host", "says"),
+    [
+        ("127.0.0.1", "Connection refused"),
+        ("no-such-host.invalid", "not known"),
+        ("[::1]", "Connection refused"),
+    ],
 )
 def test_a_host_that_does_not_answer_is_said(image, host, says):
     done = hilum_send(image, "--to", f"PACS@{host}:{free_port()}")
@@ -223,7 +316,9 @@ def test_nothing_to_send_is_said(tmp_path):
     empty = tmp_path / "empty"
     empty.mkdir()
     to = ("--to", f"PACS@127.0.0.1:{free_port()}")
-    nothing, notes, absent = (hilum_send(path, *to) for path in (empty, tmp_path, tmp_path / "absent.dcm"))
+    nothing, notes, absent = (
+        hilum_send(path, *to) for path in (empty, tmp_path, tmp_path / "absent.dcm")
+    )
     assert {nothing.exit_code, notes.exit_code, absent.exit_code} == {1}
     assert nothing.stderr == f"hilum: nothing to send: no file in {empty}\n"
     assert notes.stderr.endswith(f"hilum: nothing to send: no DICOM file in {tmp_path}\n")
@@ -235,11 +330,20 @@ def test_nothing_to_send_is_said(tmp_path):
     [
         ([], "where to? Give --to AE_TITLE@HOST:PORT, or --destination NAME of the settings"),
         (["--to", "PACS"], "--to PACS: give AE_TITLE@HOST:PORT, for example HILUM@127.0.0.1:11112"),
-        (["--to", "PACS@host:0"], "--to PACS@host:0: give AE_TITLE@HOST:PORT, for example HILUM@127.0.0.1:11112"),
+        (
+            ["--to", "PACS@host:0"],
+            "--to PACS@host:0: give AE_TITLE@HOST:PORT, for example HILUM@127.0.0.1:11112",
+        ),
         (["--to", "PA\\CS@host:104"], "--to: an AE Title has at most 16 characters"),
-        (["--to", "PACS@host:104", "--from", "A" * 17], "--from: an AE Title has at most 16 characters"),
+        (
+            ["--to", "PACS@host:104", "--from", "A" * 17],
+            "--from: an AE Title has at most 16 characters",
+        ),
         (["--to", "PACS@host:104", "--ca-file", "x.pem"], "--ca-file: goes with --tls"),
-        (["--to", "PACS@host:104", "--key-file", "x.pem", "--tls-server-name", "x"], "--key-file, --tls-server-name: goes with --tls"),
+        (
+            ["--to", "PACS@host:104", "--key-file", "x.pem", "--tls-server-name", "x"],
+            "--key-file, --tls-server-name: goes with --tls",
+        ),
         (
             ["--to", "PACS@host:104", "--tls", "--key-file", "x.pem"],
             "--tls: certificate_file and key_file belong together",
@@ -248,10 +352,19 @@ def test_nothing_to_send_is_said(tmp_path):
             ["--to", "PACS@host:104", "--tls", "--ca-file", "absent.pem"],
             "TLS: absent.pem: No such file or directory; give files",
         ),
-        (["--to", "PACS@host:104", "--tls", "--ca-file", "image.dcm"], "TLS: image.dcm: not usable"),
+        (
+            ["--to", "PACS@host:104", "--tls", "--ca-file", "image.dcm"],
+            "TLS: image.dcm: not usable",
+        ),
         (["--destination", "pacs", "--tls"], "--destination has address and TLS in the settings"),
-        (["--destination", "pacs", "--to", "PACS@host:104"], "--destination has address and TLS in the settings"),
-        (["--destination", "pacs"], "--destination pacs: no DICOM destination; the settings have none"),
+        (
+            ["--destination", "pacs", "--to", "PACS@host:104"],
+            "--destination has address and TLS in the settings",
+        ),
+        (
+            ["--destination", "pacs"],
+            "--destination pacs: no DICOM destination; the settings have none",
+        ),
     ],
 )
 def test_wrong_use_is_said_before_anything_is_sent(image, monkeypatch, words, says):

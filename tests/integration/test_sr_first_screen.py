@@ -29,7 +29,10 @@ NAMES = ("CR_mixed", "DX_doubted", "SC_untrained", "DX_calibrated", "CR_not_anal
 
 def in_every_class(built: Built) -> dict[str, Document]:
     """The report as each SOP Class that goes out."""
-    lower = {wanted.name: derive(built.sr, wanted, built.job.result.identifiers[wanted.kind]) for wanted in SR_LADDER[1:]}
+    lower = {
+        wanted.name: derive(built.sr, wanted, built.job.result.identifiers[wanted.kind])
+        for wanted in SR_LADDER[1:]
+    }
     return {SR_LADDER[0].name: built.sr, **lower}
 
 
@@ -37,7 +40,12 @@ def shown(document: Document, folder: Path) -> str:
     """The text of DCMTK's HTML, which shows the names of items as viewers do."""
     (folder / "report.dcm").write_bytes(document.content)
     program = require_program("dsr2html", "dcmtk")
-    subprocess.run([program, folder / "report.dcm", folder / "report.html"], check=True, capture_output=True, timeout=60)
+    subprocess.run(
+        [program, folder / "report.dcm", folder / "report.html"],
+        check=True,
+        capture_output=True,
+        timeout=60,
+    )
     body = (folder / "report.html").read_text(encoding="utf-8").split("<body>")[1]
     return html.unescape(re.sub(r"<[^>]*>", " ", body))
 
@@ -46,7 +54,10 @@ def shown(document: Document, folder: Path) -> str:
 def test_containers_hold_separate_items(name: str) -> None:
     for document in in_every_class(make(VARIANTS[name])).values():
         report = parse(document.content)
-        containers = [report, *(item for item in sr_gate.walk(report) if item.ValueType == "CONTAINER")]
+        containers = [
+            report,
+            *(item for item in sr_gate.walk(report) if item.ValueType == "CONTAINER"),
+        ]
         assert {item.ContinuityOfContent for item in containers} == {"SEPARATE"}
 
 
@@ -55,23 +66,41 @@ def test_the_decisions_come_first_then_the_images_then_the_groups(name: str) -> 
     built = make(VARIANTS[name])
     documents = in_every_class(built)
     text = parse(documents.pop("basic_text").content)
-    assert [sr_gate.name_of(item) for item in text.ContentSequence if item.ValueType == "CONTAINER"] == [FINDINGS]
+    assert [
+        sr_gate.name_of(item) for item in text.ContentSequence if item.ValueType == "CONTAINER"
+    ] == [FINDINGS]
     expected = [EVALUATIONS, LIBRARY, *([MEASUREMENTS] if built.content["findings"] else [])]
     for document in documents.values():
         report = parse(document.content)
-        assert [sr_gate.name_of(item) for item in report.ContentSequence if item.ValueType == "CONTAINER"] == expected
+        assert [
+            sr_gate.name_of(item)
+            for item in report.ContentSequence
+            if item.ValueType == "CONTAINER"
+        ] == expected
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "CR_not_analysed"])
-def test_dcmtk_shows_every_decision_with_its_finding_before_anything_else(name: str, tmp_path: Path) -> None:
+def test_dcmtk_shows_every_decision_with_its_finding_before_anything_else(
+    name: str, tmp_path: Path
+) -> None:
     built = make(VARIANTS[name])
     for kind, document in in_every_class(built).items():
         seen = " ".join(shown(document, tmp_path).split())
-        first_screen = seen[: min(seen.index(word) for word in ("Image Library", "Measurement Group", "Comment") if word in seen)]
+        first_screen = seen[
+            : min(
+                seen.index(word)
+                for word in ("Image Library", "Measurement Group", "Comment")
+                if word in seen
+            )
+        ]
         for finding in built.content["findings"]:
             is_private = finding["code"]["scheme"].startswith("99")
             label = finding["text"] if is_private else finding["code"]["meaning"]
-            assert re.search(rf"{label}: {PRESENCE[finding['decision']][1]}\b", first_screen), (kind, label, first_screen)
+            assert re.search(rf"{label}: {PRESENCE[finding['decision']][1]}\b", first_screen), (
+                kind,
+                label,
+                first_screen,
+            )
 
 
 def test_dcmtk_shows_why_there_is_no_finding_before_anything_else(tmp_path: Path) -> None:
@@ -79,14 +108,19 @@ def test_dcmtk_shows_why_there_is_no_finding_before_anything_else(tmp_path: Path
     for document in in_every_class(built).values():
         seen = " ".join(shown(document, tmp_path).split())
         first_screen = seen.split("Image Library")[0]
-        assert f"Not analysed ({built.content['reason']}): {built.content['reason_text']}" in first_screen
+        assert (
+            f"Not analysed ({built.content['reason']}): {built.content['reason_text']}"
+            in first_screen
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_terminal_of_forty_lines_shows_every_decision(name: str) -> None:
     built = make(VARIANTS[name])
     first_screen = "\n".join(sr_text(built.sr.content).splitlines()[:40])
-    assert all(f"{PRESENCE[item['decision']][1]}" in first_screen for item in built.content["findings"])
+    assert all(
+        f"{PRESENCE[item['decision']][1]}" in first_screen for item in built.content["findings"]
+    )
     assert "Qualitative Evaluations" in first_screen
     assert "Measurement Group" not in first_screen
 
@@ -101,7 +135,9 @@ def test_highdicom_reads_all_groups(tmp_path: Path) -> None:
 def in_the_order_of_before(report: Dataset) -> None:
     """As reports were stored whose evaluations came last."""
     last = [item for item in report.ContentSequence if sr_gate.name_of(item) == EVALUATIONS]
-    report.ContentSequence = Sequence([*(item for item in report.ContentSequence if item not in last), *last])
+    report.ContentSequence = Sequence(
+        [*(item for item in report.ContentSequence if item not in last), *last]
+    )
 
 
 def test_a_report_stored_before_says_the_same_as_basic_text(tmp_path: Path) -> None:
@@ -110,6 +146,10 @@ def test_a_report_stored_before_says_the_same_as_basic_text(tmp_path: Path) -> N
     stored = dcmread(tmp_path / "report.dcm")
     in_the_order_of_before(stored)
     earlier = Document("sr", built.sr.media_type, encode(stored))
-    (now, then) = (parse(derive(item, SR_LADDER[3], "2.25.1").content) for item in (built.sr, earlier))
+    (now, then) = (
+        parse(derive(item, SR_LADDER[3], "2.25.1").content) for item in (built.sr, earlier)
+    )
     assert list(lines_in_text(then)) == list(lines_in_text(now))
-    assert [item.TextValue for item in items(then, "121106")] == [item.TextValue for item in items(now, "121106")]
+    assert [item.TextValue for item in items(then, "121106")] == [
+        item.TextValue for item in items(now, "121106")
+    ]

@@ -1,4 +1,6 @@
-"""Every variant of the report under the gate, and read back against the JSON: modality, number of images, what their headers hold,
+"""Every variant of the report under the gate, and read back against the JSON.
+
+Modality, number of images, what their headers hold,
 what was found, what was not analysed, what it replaces, and each SOP Class of the ladder.
 """
 
@@ -35,7 +37,11 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 
 def gate(folder: Path, built: Built, document: Document, validators: Sequence[str]) -> None:
     named = document.content
-    sources = [save(image, folder / f"{number}.dcm") for number, image in enumerate(built.images) if image.SOPInstanceUID.encode() in named]
+    sources = [
+        save(image, folder / f"{number}.dcm")
+        for number, image in enumerate(built.images)
+        if image.SOPInstanceUID.encode() in named
+    ]
     report = folder / "report.dcm"
     report.write_bytes(named)
     sr_gate.assert_clean(report, sources, validators)
@@ -44,11 +50,18 @@ def gate(folder: Path, built: Built, document: Document, validators: Sequence[st
 def assert_says_what_it_is(report: Dataset, built: Built, release: Release) -> None:
     """Preliminary, unverified, uncalibrated and untrained, where a machine looks, where a list shows it, and in words."""
     comments = " ".join(item.TextValue for item in items(report, "121106"))
-    assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == ("PRELIMINARY", "COMPLETE", "UNVERIFIED")
+    assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == (
+        "PRELIMINARY",
+        "COMPLETE",
+        "UNVERIFIED",
+    )
     assert "Preliminary and unverified" in comments
     assert "unverified" in report.SeriesDescription
     has_number = bool(built.job.result.findings)
-    for word, is_so in (("Untrained", not release.is_trained), ("Uncalibrated", has_number and not built.job.result.is_calibrated)):
+    for word, is_so in (
+        ("Untrained", not release.is_trained),
+        ("Uncalibrated", has_number and not built.job.result.is_calibrated),
+    ):
         assert (word in comments, word.lower() in report.SeriesDescription) == (is_so, is_so)
     assert all(sentence in comments for sentence in built.content["caveats"])
 
@@ -67,7 +80,9 @@ def test_a_variant_is_clean_and_says_what_the_json_says(name: str, tmp_path: Pat
     built = make(variant)
     gate(tmp_path, built, built.sr, sr_gate.FAST)
     report = parse(built.sr.content)
-    assert [said_in_group(group) for group in items(report, "125007")] == [said_in_json(item) for item in built.content["findings"]]
+    assert [said_in_group(group) for group in items(report, "125007")] == [
+        said_in_json(item) for item in built.content["findings"]
+    ]
     assert_says_what_it_is(report, built, variant.release)
     assert_identifies_the_release(report, built)
     if built.content["outcome"] == "not_analysed":
@@ -85,7 +100,15 @@ def test_the_reference_writes_the_same(name: str) -> None:
     assert build_documents(built.job, VARIANTS[name].release, CONTEXT, ("sr",)) == [built.sr]
 
 
-LADDERED = ("CR_mixed", "DX_doubted", "DX_not_analysed", "SC_superseding", "DX_calibrated", "CR_untrained", "CR_first_frontal")
+LADDERED = (
+    "CR_mixed",
+    "DX_doubted",
+    "DX_not_analysed",
+    "SC_superseding",
+    "DX_calibrated",
+    "CR_untrained",
+    "CR_first_frontal",
+)
 
 
 @pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
@@ -97,16 +120,28 @@ def test_a_lower_class_is_clean_and_says_the_same(name: str, wanted: Any, tmp_pa
     is_text = wanted.name == "basic_text"
     gate(tmp_path, built, lower, sr_gate.TEXT if is_text else sr_gate.FAST)
     report = parse(lower.content)
-    assert (lower.kind, report.SOPClassUID, report.file_meta.MediaStorageSOPClassUID) == (wanted.kind, *[wanted.sop_class_uid] * 2)
-    assert lower.sop_instance_uid == report.SOPInstanceUID == report.file_meta.MediaStorageSOPInstanceUID != built.sr.sop_instance_uid
+    assert (lower.kind, report.SOPClassUID, report.file_meta.MediaStorageSOPClassUID) == (
+        wanted.kind,
+        *[wanted.sop_class_uid] * 2,
+    )
+    assert (
+        lower.sop_instance_uid
+        == report.SOPInstanceUID
+        == report.file_meta.MediaStorageSOPInstanceUID
+        != built.sr.sop_instance_uid
+    )
     assert lower.series_instance_uid == report.SeriesInstanceUID == built.sr.series_instance_uid
     assert derive(built.sr, wanted, lower.sop_instance_uid or "") == lower
     assert_says_what_it_is(report, built, variant.release)
     if is_text:
         assert list(lines_in_text(report)) == lines_in_json(built.content)
-        assert measured_in_text(report) == {uid for item in built.content["findings"] for uid in item["source_sop_instance_uids"]}
+        assert measured_in_text(report) == {
+            uid for item in built.content["findings"] for uid in item["source_sop_instance_uids"]
+        }
     else:
-        assert [said_in_group(group) for group in items(report, "125007")] == [said_in_json(item) for item in built.content["findings"]]
+        assert [said_in_group(group) for group in items(report, "125007")] == [
+            said_in_json(item) for item in built.content["findings"]
+        ]
     assert ("PredecessorDocumentsSequence" in report) == variant.is_second
 
 

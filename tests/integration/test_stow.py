@@ -1,4 +1,7 @@
-"""STOW-RS against a whole server: dicomweb-client, raw multipart bodies that are wrong in every way, and what a request promises."""
+"""STOW-RS against a whole server.
+
+Dicomweb-client, raw multipart bodies that are wrong in every way, and what a request promises.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,16 @@ def encoded(dataset: Dataset) -> bytes:
     return buffer.getvalue()
 
 
-def body(*parts: bytes, boundary: str = "B", header: str = "Content-Type: application/dicom\r\n") -> bytes:
+def body(
+    *parts: bytes, boundary: str = "B", header: str = "Content-Type: application/dicom\r\n"
+) -> bytes:
     inner = b"".join(f"--{boundary}\r\n{header}\r\n".encode() + part + b"\r\n" for part in parts)
     return inner + f"--{boundary}--\r\n".encode()
 
 
-def post(server: Hilum, content: bytes, path: str = "/studies", kind: str = RELATED.format("B")) -> httpx.Response:
+def post(
+    server: Hilum, content: bytes, path: str = "/studies", kind: str = RELATED.format("B")
+) -> httpx.Response:
     return server.post(f"/dicom-web{path}", content=content, headers={"Content-Type": kind})
 
 
@@ -68,21 +75,40 @@ def failures(answer: httpx.Response) -> dict[str, int]:
     return {item["00081155"]["Value"][0]: item["00081197"]["Value"][0] for item in items}
 
 
-def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(server: Hilum, tmp_path: Path) -> None:
+def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(
+    server: Hilum, tmp_path: Path
+) -> None:
     drawn = make_study(seed=31, views=("PA", "AP"), rows=128, columns=128)
-    study = [pydicom.dcmread(BytesIO(encoded(image))) for image in drawn]  # as files are: with preamble and prefix
-    answer = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(study)
+    study = [
+        pydicom.dcmread(BytesIO(encoded(image))) for image in drawn
+    ]  # as files are: with preamble and prefix
+    answer = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(
+        study
+    )
     assert len(answer.ReferencedSOPSequence) == 2
     assert "FailedSOPSequence" not in answer
     uid = str(study[0].StudyInstanceUID)
-    found = wait_for(lambda: rows(server, "SELECT outcome FROM result WHERE study_instance_uid = ?", uid), what="the result")
+    found = wait_for(
+        lambda: rows(server, "SELECT outcome FROM result WHERE study_instance_uid = ?", uid),
+        what="the result",
+    )
     assert [row["outcome"] for row in found] == ["analysed"]
     for image in study:
         (tmp_path / "sent.dcm").write_bytes(encoded(image))
         assert archived(server, image.SOPInstanceUID) == data_set_of(tmp_path / "sent.dcm")
-    (row,) = rows(server, "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE study_instance_uid = ?", uid)
-    assert row == {"calling_ae_title": "STOW_RS", "called_ae_title": "HILUM", "peer_address": "127.0.0.1"}
-    again = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(study, study_instance_uid=uid)
+    (row,) = rows(
+        server,
+        "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE study_instance_uid = ?",
+        uid,
+    )
+    assert row == {
+        "calling_ae_title": "STOW_RS",
+        "called_ae_title": "HILUM",
+        "peer_address": "127.0.0.1",
+    }
+    again = DICOMwebClient(f"{server.api}/dicom-web", headers=server.headers).store_instances(
+        study, study_instance_uid=uid
+    )
     assert len(again.ReferencedSOPSequence) == 2, "the same bytes again are success, once"
     assert len(rows(server, "SELECT 1 FROM instance WHERE study_instance_uid = ?", uid)) == 2
 
@@ -91,37 +117,65 @@ def test_good_parts_are_stored_beside_bad_ones_which_are_named_with_a_reason(ser
     good, ct, other = (make_instance(seed, rows=64, columns=64) for seed in (41, 42, 43))
     ct.SOPClassUID = ct.file_meta.MediaStorageSOPClassUID = "1.2.840.10008.5.1.4.1.1.2"
     uid, wrong = str(other.SOPInstanceUID), f"{str(other.SOPInstanceUID)[:-2]}99"
-    lying = encoded(other).replace(uid.encode(), wrong.encode(), 1)  # in the File Meta Information only
+    lying = encoded(other).replace(
+        uid.encode(), wrong.encode(), 1
+    )  # in the File Meta Information only
     answer = post(server, body(encoded(good), encoded(ct), b"no DICOM at all", lying))
     assert answer.status_code == 202
     assert answer.headers["content-type"] == "application/dicom+json"
     assert failures(answer) == {str(ct.SOPInstanceUID): 0x0122, wrong: 0xA900}
     assert answer.json()["0008119A"]["Value"][0]["00081197"]["Value"] == [0xC000]
-    assert [item["00081155"]["Value"][0] for item in answer.json()["00081199"]["Value"]] == [good.SOPInstanceUID]
-    assert pydicom.Dataset.from_json(answer.json()).ReferencedSOPSequence[0].ReferencedSOPClassUID == good.SOPClassUID
-    wait_for(lambda: rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", good.SOPInstanceUID), what="the row")
+    assert [item["00081155"]["Value"][0] for item in answer.json()["00081199"]["Value"]] == [
+        good.SOPInstanceUID
+    ]
+    assert (
+        pydicom.Dataset.from_json(answer.json()).ReferencedSOPSequence[0].ReferencedSOPClassUID
+        == good.SOPClassUID
+    )
+    wait_for(
+        lambda: rows(
+            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", good.SOPInstanceUID
+        ),
+        what="the row",
+    )
 
 
 def test_an_object_of_another_study_is_refused_where_the_address_names_one(server: Hilum) -> None:
     image = make_instance(44, rows=64, columns=64)
     answer = post(server, body(encoded(image)), "/studies/1.2.3")
     assert (answer.status_code, failures(answer)) == (409, {str(image.SOPInstanceUID): 0xA900})
-    assert rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID) == []
+    assert (
+        rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID)
+        == []
+    )
 
 
 def test_an_object_that_ends_in_its_header_is_refused_and_leaves_nothing(server: Hilum) -> None:
     image = make_instance(45, rows=64, columns=64)
     answer = post(server, body(encoded(image)[:700]))
     assert answer.status_code == 409
-    assert rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID) == []
+    assert (
+        rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID)
+        == []
+    )
 
 
 WRONG = {
     "another media type": (b"{}", "application/json", 415, "multipart/related"),
-    "metadata and bulk data apart": (b"", 'multipart/related; type="application/dicom+json"; boundary=B', 415, "multipart/related"),
+    "metadata and bulk data apart": (
+        b"",
+        'multipart/related; type="application/dicom+json"; boundary=B',
+        415,
+        "multipart/related",
+    ),
     "no boundary": (b"", 'multipart/related; type="application/dicom"', 400, "no boundary"),
     "no part": (b"--B--\r\n", RELATED.format("B"), 400, ""),
-    "another boundary": (body(b"x", boundary="C"), RELATED.format("B"), 400, "not a multipart body"),
+    "another boundary": (
+        body(b"x", boundary="C"),
+        RELATED.format("B"),
+        400,
+        "not a multipart body",
+    ),
     "line feeds only": (b"--B\n\nx\n--B--\n", RELATED.format("B"), 400, "not a multipart body"),
     "no end": (b"--B\r\n\r\nhalf a part", RELATED.format("B"), 400, "without its closing boundary"),
     "an empty body": (b"", RELATED.format("B"), 400, "without its closing boundary"),
@@ -140,14 +194,25 @@ def test_complete_parts_before_a_broken_end_are_stored(server: Hilum) -> None:
     image = make_instance(46, rows=64, columns=64)
     answer = post(server, body(encoded(image), b"x")[:-20])
     assert answer.status_code == 400
-    wait_for(lambda: rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID), what="the row")
+    wait_for(
+        lambda: rows(
+            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID
+        ),
+        what="the row",
+    )
 
 
 @pytest.mark.parametrize("boundary", ["B", '"with spaces = and ;"', "x" * 70])
-def test_boundaries_may_be_quoted_and_long_and_parts_may_lack_headers(server: Hilum, boundary: str) -> None:
+def test_boundaries_may_be_quoted_and_long_and_parts_may_lack_headers(
+    server: Hilum, boundary: str
+) -> None:
     seed = 50 + len(boundary)
     image = make_instance(seed, rows=64, columns=64)
-    answer = post(server, body(encoded(image), boundary=boundary.strip('"'), header=""), kind=RELATED.format(boundary))
+    answer = post(
+        server,
+        body(encoded(image), boundary=boundary.strip('"'), header=""),
+        kind=RELATED.format(boundary),
+    )
     assert answer.status_code == 200, answer.text
 
 
@@ -156,9 +221,14 @@ def test_other_pixels_under_a_known_uid_are_a_conflict_and_the_first_stay(server
     first = encoded(image)
     image.PixelData = bytes(len(image.PixelData))
     for content in (first, encoded(image)):
-        assert post(server, body(content)).status_code == 200, "a failure would make the sender try for ever"
+        assert post(server, body(content)).status_code == 200, (
+            "a failure would make the sender try for ever"
+        )
     uid = str(image.SOPInstanceUID)
-    wait_for(lambda: rows(server, "SELECT 1 FROM conflict WHERE sop_instance_uid = ?", uid), what="the conflict")
+    wait_for(
+        lambda: rows(server, "SELECT 1 FROM conflict WHERE sop_instance_uid = ?", uid),
+        what="the conflict",
+    )
     assert first.endswith(archived(server, uid))
 
 
@@ -180,12 +250,20 @@ def test_what_was_answered_with_success_survives_kill_9_of_the_web_process(serve
     for _ in range(2):
         before = len(answered)
         wait_for(lambda known=before: len(answered) > known + 5, what="a few answers")
-        (pid,) = wait_for(lambda: processes(server, "api"), what="the web process")  # which has answered, so it is not the one before
+        (pid,) = wait_for(
+            lambda: processes(server, "api"), what="the web process"
+        )  # which has answered, so it is not the one before
         os.kill(pid, signal.SIGKILL)
     wait_for(lambda: is_up(server), what="the web process")
     is_over.set()
     sender.join()
-    wait_for(lambda: answered.keys() <= {row["sop_instance_uid"] for row in rows(server, "SELECT * FROM instance")}, what="all rows")
+    wait_for(
+        lambda: (
+            answered.keys()
+            <= {row["sop_instance_uid"] for row in rows(server, "SELECT * FROM instance")}
+        ),
+        what="all rows",
+    )
     assert all(content.endswith(archived(server, uid)) for uid, content in answered.items())
 
 
@@ -196,7 +274,9 @@ def test_a_large_object_in_small_pieces_takes_little_memory(server: Hilum) -> No
     content = body(encoded(image))
     before = peak_kib(server)
     pieces = (content[start : start + 60_000] for start in range(0, len(content), 60_000))
-    answer = server.post("/dicom-web/studies", content=pieces, headers={"Content-Type": RELATED.format("B")})
+    answer = server.post(
+        "/dicom-web/studies", content=pieces, headers={"Content-Type": RELATED.format("B")}
+    )
     assert answer.status_code == 200, answer.text
     assert peak_kib(server) - before < 25_000, "half of the object was never in memory"
 
@@ -209,7 +289,13 @@ def peak_kib(server: Hilum) -> int:
 
 
 def test_a_nearly_full_disk_is_said_before_anything_is_taken(tmp_path: Path) -> None:
-    with hilum_with(tmp_path / "hilum", make_tiny(tmp_path / "tiny"), {}, role="api", receive={"reserve_bytes": 1 << 60}) as full:
+    with hilum_with(
+        tmp_path / "hilum",
+        make_tiny(tmp_path / "tiny"),
+        {},
+        role="api",
+        receive={"reserve_bytes": 1 << 60},
+    ) as full:
         wait_for(lambda: is_up(full), what="the web process")
         answer = post(full, body(encoded(make_instance(48, rows=32, columns=32))))
         assert answer.status_code == 503

@@ -1,4 +1,7 @@
-"""A disk that fills up in the middle of a STOW-RS request: what fits is stored and said to be, the rest is refused and leaves nothing."""
+"""A disk that fills up in the middle of a STOW-RS request.
+
+What fits is stored and said to be, the rest is refused and leaves nothing.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ _LIMITS = {
 
 
 @pytest.fixture(scope="module", params=_LIMITS)
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Hilum]:
     """The archive has a file system of 32 MiB for itself, and 6 MiB of it to use."""
     folder = tmp_path_factory.mktemp("stow")
     (folder / "hilum/state").mkdir(parents=True)
@@ -57,11 +62,15 @@ def test_what_fits_is_stored_and_the_rest_may_come_again(server: Hilum) -> None:
     answer = post(server, body(encoded(first), encoded(large), encoded(last)))
     assert answer.status_code == 202, answer.text
     assert failures(answer) == {str(large.SOPInstanceUID): 0xA700}
-    assert [item["00081155"]["Value"][0] for item in answer.json()["00081199"]["Value"]] == [first.SOPInstanceUID, last.SOPInstanceUID]
+    assert [item["00081155"]["Value"][0] for item in answer.json()["00081199"]["Value"]] == [
+        first.SOPInstanceUID,
+        last.SOPInstanceUID,
+    ]
     wait_for(lambda: not remains(server), what="their places")
-    assert [row["sop_instance_uid"] for row in rows(server, "SELECT * FROM instance ORDER BY sop_instance_uid")] == sorted(
-        (first.SOPInstanceUID, last.SOPInstanceUID)
-    )
+    assert [
+        row["sop_instance_uid"]
+        for row in rows(server, "SELECT * FROM instance ORDER BY sop_instance_uid")
+    ] == sorted((first.SOPInstanceUID, last.SOPInstanceUID))
     for sent in (first, last):
         assert encoded(sent).endswith(archived(server, str(sent.SOPInstanceUID)))
 
@@ -69,11 +78,18 @@ def test_what_fits_is_stored_and_the_rest_may_come_again(server: Hilum) -> None:
 def test_where_nothing_fits_the_same_request_later_may_succeed(server: Hilum) -> None:
     large = image(64, 12)
     answer = post(server, body(encoded(large)))
-    assert (answer.status_code, failures(answer)) == (503, {str(large.SOPInstanceUID): 0xA700}), answer.text
+    assert (answer.status_code, failures(answer)) == (503, {str(large.SOPInstanceUID): 0xA700}), (
+        answer.text
+    )
     assert "Retry-After" in answer.headers
     assert remains(server) == []
     (server.folder / "state/archive/fill").unlink()
     again = post(server, body(encoded(large)))
     assert again.status_code == 200, again.text
-    wait_for(lambda: rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", str(large.SOPInstanceUID)), what="its row")
+    wait_for(
+        lambda: rows(
+            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", str(large.SOPInstanceUID)
+        ),
+        what="its row",
+    )
     assert encoded(large).endswith(archived(server, str(large.SOPInstanceUID)))

@@ -1,4 +1,7 @@
-"""The same association at each listener: the same statuses, the same rows, the same bytes in the archive. pynetdicom is the oracle."""
+"""The same association at each listener.
+
+The same statuses, the same rows, the same bytes in the archive. pynetdicom is the oracle.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,11 @@ from tests.support.storing import element, uid_element
 from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, RELEASE, VERIFICATION, Wire, message, store
 
-SC, SR, KOS = str(SecondaryCaptureImageStorage), str(Comprehensive3DSRStorage), str(KeyObjectSelectionDocumentStorage)
+SC, SR, KOS = (
+    str(SecondaryCaptureImageStorage),
+    str(Comprehensive3DSRStorage),
+    str(KeyObjectSelectionDocumentStorage),
+)
 CONTEXTS = {1: DX, 3: VERIFICATION, 5: SC, 7: SR, 9: KOS, 11: str(CTImageStorage)}
 SYNTAXES = {3: ImplicitVRLittleEndian}
 MAXIMUM_OBJECT_BYTES = 1 << 20
@@ -45,7 +52,11 @@ def listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Listeners]:
         settings = make_settings(folder / name, maximum_object_bytes=MAXIMUM_OBJECT_BYTES)
         return ListenerProcess(settings, library=library, is_oracle=is_oracle)
 
-    with made("compiled") as streaming, made("plain", NOT_COMPILED) as plain, made("oracle", is_oracle=True) as slow:
+    with (
+        made("compiled") as streaming,
+        made("plain", NOT_COMPILED) as plain,
+        made("oracle", is_oracle=True) as slow,
+    ):
         yield streaming, plain, slow
 
 
@@ -66,7 +77,9 @@ class Store:
             return WHOLE[self.flaw]
         uid = f"{base}.{self.number}"
         parts = [
-            uid_element(0x00080016, DX if self.flaw == "other class inside" else CONTEXTS[self.context]),
+            uid_element(
+                0x00080016, DX if self.flaw == "other class inside" else CONTEXTS[self.context]
+            ),
             uid_element(0x00080018, f"{uid}.9" if self.flaw == "other instance inside" else uid),
             element(0x00090010, b"UN", bytes(self.header_bytes)),
             uid_element(0x0020000D, "" if self.flaw == "no study" else f"{base}.0"),
@@ -80,11 +93,20 @@ class Store:
 
     def command(self, base: str) -> bytes:
         changes: dict[str, bytes | None] = COMMANDS.get(self.flaw, {})
-        sop_class = SC if self.flaw == "other class in the command" and self.context != 5 else CONTEXTS[self.context]
+        sop_class = (
+            SC
+            if self.flaw == "other class in the command" and self.context != 5
+            else CONTEXTS[self.context]
+        )
         return store(f"{base}.{self.number}", sop_class=sop_class, **changes)
 
 
-WHOLE = {"nothing": b"", "garbage": b"\xff" * 3000, "zeros": bytes(100_000), "text": b"GET / HTTP/1.1\r\n\r\n"}
+WHOLE = {
+    "nothing": b"",
+    "garbage": b"\xff" * 3000,
+    "zeros": bytes(100_000),
+    "text": b"GET / HTTP/1.1\r\n\r\n",
+}
 COMMANDS: dict[str, dict[str, bytes | None]] = {
     "no priority": {"e0700": None},
     "no class in the command": {"e0002": None},
@@ -112,14 +134,25 @@ STORES = st.builds(
     pixel=st.integers(0, 1),
     pdu_bytes=st.sampled_from((300, 4096, 16384, 131072)),
 )
-SCRIPTS = st.tuples(st.lists(st.one_of(STORES, st.just("echo")), min_size=1, max_size=5), st.sampled_from((RELEASE, ABORT, b"")))
+SCRIPTS = st.tuples(
+    st.lists(st.one_of(STORES, st.just("echo")), min_size=1, max_size=5),
+    st.sampled_from((RELEASE, ABORT, b"")),
+)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(script=SCRIPTS)
-@example(script=([Store(1, 9, "none", 300_000, 5_000, 0, 4096)], RELEASE))  # large, in equal PDUs, and nothing that is written to a file
+@example(
+    script=([Store(1, 9, "none", 300_000, 5_000, 0, 4096)], RELEASE)
+)  # large, in equal PDUs, and nothing that is written to a file
 @example(script=([Store(1, 7, "none", 300_000, 5_000, 0, 4096)], RELEASE))
-def test_all_listeners_do_the_same(listeners: Listeners, script: tuple[list[Store | str], bytes]) -> None:
+def test_all_listeners_do_the_same(
+    listeners: Listeners, script: tuple[list[Store | str], bytes]
+) -> None:
     steps, last = script
     run = next(_run)
     streaming, plain, slow = (perform(listener, steps, last, run) for listener in listeners)
@@ -128,20 +161,31 @@ def test_all_listeners_do_the_same(listeners: Listeners, script: tuple[list[Stor
     assert "receive_not_compiled" in listeners[1].log.read_text()
 
 
-def perform(listener: ListenerProcess, steps: list[Store | str], last: bytes, run: int) -> dict[str, Any]:
+def perform(
+    listener: ListenerProcess, steps: list[Store | str], last: bytes, run: int
+) -> dict[str, Any]:
     """Everything that came of it, in the terms of its sender and of a reader of the ledger."""
     base, calling = f"1.2.840.{run}", f"RUN{run}"
-    contexts = [(sop_class, SYNTAXES.get(number, ExplicitVRLittleEndian)) for number, sop_class in CONTEXTS.items()]
+    contexts = [
+        (sop_class, SYNTAXES.get(number, ExplicitVRLittleEndian))
+        for number, sop_class in CONTEXTS.items()
+    ]
     with Wire(listener.port, calling=calling, contexts=contexts) as wire:
         answers = [step(wire, one, base) for one in steps]
         wire.send(last)
         ended = wire.next_pdu()[0] if last == RELEASE else None
     row = rows(listener, f"SELECT * FROM association WHERE calling_ae_title = '{calling}'")[0]
-    stored = sum(answer[1] == 0 and one.context in (1, 5) for one, answer in zip(steps, answers, strict=True) if isinstance(one, Store))
+    stored = sum(
+        answer[1] == 0 and one.context in (1, 5)
+        for one, answer in zip(steps, answers, strict=True)
+        if isinstance(one, Store)
+    )
     return {
         "answers": answers,
         "ended": ended,
-        "association": {name: row[name] for name in row if name not in ("id", "started_at", "ended_at")},
+        "association": {
+            name: row[name] for name in row if name not in ("id", "started_at", "ended_at")
+        },
         "instances": instances(listener, base, stored),
     }
 
@@ -150,7 +194,9 @@ def step(wire: Wire, one: Store | str, base: str) -> tuple[Any, ...]:
     """What the response says. Of broken commands the loop repeats the UIDs, pynetdicom does not."""
     if isinstance(one, str):
         return ("echo", wire.status_of_echo())
-    wire.send(message(one.command(base), one.encoded(base), context=one.context, pdu_bytes=one.pdu_bytes))
+    wire.send(
+        message(one.command(base), one.encoded(base), context=one.context, pdu_bytes=one.pdu_bytes)
+    )
     response = wire.response()
     return (
         "store",
@@ -160,14 +206,25 @@ def step(wire: Wire, one: Store | str, base: str) -> tuple[Any, ...]:
 
 
 def instances(listener: ListenerProcess, base: str, acknowledged: int) -> dict[str, Any]:
-    """Rows without what differs by nature, each with the bytes of its file; when all that was acknowledged has been indexed."""
+    """Rows without what differs by nature, each with the bytes of its file.
+
+    When all that was acknowledged has been indexed.
+    """
     if acknowledged:
         rows(listener, f"SELECT 1 FROM instance WHERE study_instance_uid = '{base}.0'")
-    wait_for(lambda: not any((listener.archive.root / "unindexed").rglob("*.*")), what="the indexer")
+    wait_for(
+        lambda: not any((listener.archive.root / "unindexed").rglob("*.*")), what="the indexer"
+    )
     found = {}
-    for row in map(dict, listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{base}.0'")):
+    for row in map(
+        dict, listener.rows(f"SELECT * FROM instance WHERE study_instance_uid = '{base}.0'")
+    ):
         differs = ("id", "path", "received_at", "updated_at", "created_at")
-        said = {name: value for name, value in row.items() if name not in differs and not name.endswith("_at")}
+        said = {
+            name: value
+            for name, value in row.items()
+            if name not in differs and not name.endswith("_at")
+        }
         found[row["sop_instance_uid"]] = (said, listener.archive.locate(row["path"]).read_bytes())
     return found
 
@@ -178,7 +235,9 @@ def rows(listener: ListenerProcess, query: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=["compiled", "in Python"])
-def test_what_was_learnt_on_the_way_in_is_what_the_file_says(listeners: Listeners, which: int) -> None:
+def test_what_was_learnt_on_the_way_in_is_what_the_file_says(
+    listeners: Listeners, which: int
+) -> None:
     """After a crash the scan reads the file: it must come to the same row."""
     from hilum.receive.describe import describe
 
@@ -191,5 +250,14 @@ def test_what_was_learnt_on_the_way_in_is_what_the_file_says(listeners: Listener
     (row,) = rows(streaming, f"SELECT * FROM instance WHERE sop_instance_uid = '{uid}'")
     (seed,) = rows(streaming, "SELECT value FROM installation WHERE key = 'digest_seed'")
     said = describe(streaming.archive.locate(row["path"]), int(seed["value"], 16))
-    for name in ("digest", "pixel_digest", "size_bytes", "calling_ae_title", "called_ae_title", "peer_address", "received_at", "path"):
+    for name in (
+        "digest",
+        "pixel_digest",
+        "size_bytes",
+        "calling_ae_title",
+        "called_ae_title",
+        "peer_address",
+        "received_at",
+        "path",
+    ):
         assert getattr(said, name) == row[name], name

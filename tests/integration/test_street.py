@@ -1,4 +1,7 @@
-"""The whole street: C-STORE in, a model in a real tritonserver, report, JSON and page out. One server for all tests here."""
+"""The whole street: C-STORE in, a model in a real tritonserver, report, JSON and page out.
+
+One server for all tests here.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,12 @@ from typing import Any
 import imagecodecs
 import pydicom
 import pytest
-from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit, JPEGLSLossless
+from pydicom.uid import (
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    JPEGBaseline8Bit,
+    JPEGLSLossless,
+)
 
 from load_tests import phantom
 from load_tests.serving import Hilum
@@ -47,7 +55,12 @@ def orthanc() -> Iterator[Orthanc]:
 def server(tmp_path_factory: pytest.TempPathFactory, orthanc: Orthanc) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("street")
     destinations = {
-        "pacs": {"kind": "dicom", "host": "127.0.0.1", "port": orthanc.dicom_port, "ae_title": orthanc.ae_title},
+        "pacs": {
+            "kind": "dicom",
+            "host": "127.0.0.1",
+            "port": orthanc.dicom_port,
+            "ae_title": orthanc.ae_title,
+        },
         "folder": {"kind": "folder", "path": str(folder / "out"), "documents": ["sr", "json"]},
     }
     tiny = make_tiny(folder / "tiny")
@@ -65,9 +78,18 @@ def detail(server: Hilum, study_uid: str) -> dict[str, Any]:
 def all_delivered(server: Hilum, study_uid: str, results: int = 1) -> bool:
     """So many results, the last of them reported, and nothing left to send."""
     found = detail(server, study_uid).get("results", [])
-    deliveries = [one for result in found for document in result["documents"] for one in document["deliveries"]]
+    deliveries = [
+        one
+        for result in found
+        for document in result["documents"]
+        for one in document["deliveries"]
+    ]
     is_sent = all(one["state"] in ("delivered", "cancelled", "withheld") for one in deliveries)
-    return len(found) == results and all(result["state"] in ("reported", "superseded") for result in found) and is_sent
+    return (
+        len(found) == results
+        and all(result["state"] in ("reported", "superseded") for result in found)
+        and is_sent
+    )
 
 
 def reports(server: Hilum, study_uid: str) -> list[pydicom.Dataset]:
@@ -76,8 +98,12 @@ def reports(server: Hilum, study_uid: str) -> list[pydicom.Dataset]:
 
 
 @pytest.mark.parametrize("modality", ["DX", "CR", "SC"])
-def test_a_study_becomes_a_clean_report_in_the_pacs(server: Hilum, orthanc: Orthanc, tmp_path: Path, modality: str) -> None:
-    images = phantom.make_study(seed=ord(modality[0]), modality=modality, views=("PA", "LATERAL"), rows=256, columns=256)
+def test_a_study_becomes_a_clean_report_in_the_pacs(
+    server: Hilum, orthanc: Orthanc, tmp_path: Path, modality: str
+) -> None:
+    images = phantom.make_study(
+        seed=ord(modality[0]), modality=modality, views=("PA", "LATERAL"), rows=256, columns=256
+    )
     sources = save_all(tmp_path, images)
     study_uid = images[0].StudyInstanceUID
     assert send_to(server, sources).is_ok
@@ -89,7 +115,11 @@ def test_a_study_becomes_a_clean_report_in_the_pacs(server: Hilum, orthanc: Orth
     (report,) = reports(server, study_uid)
     (stored,) = orthanc.find(report.SOPInstanceUID)
     assert pydicom.dcmread(io.BytesIO(orthanc.file(stored))) == report
-    assert_clean(server.folder / "out" / f"{report.SOPInstanceUID}.dcm", sources[:1], ("dciodvfy", "dcentvfy", "dsrdump"))
+    assert_clean(
+        server.folder / "out" / f"{report.SOPInstanceUID}.dcm",
+        sources[:1],
+        ("dciodvfy", "dcentvfy", "dsrdump"),
+    )
 
 
 def test_json_and_rest_and_report_say_the_same(server: Hilum, tmp_path: Path) -> None:
@@ -100,12 +130,16 @@ def test_json_and_rest_and_report_say_the_same(server: Hilum, tmp_path: Path) ->
     result = detail(server, study_uid)["results"][0]
     (file,) = [file for file in (server.folder / "out").glob("*.json") if study_uid in file.name]
     document = json.loads(file.read_text())
-    assert {item["key"]: item["logit"] for item in document["findings"]} == {item["key"]: item["logit"] for item in result["findings"]}
+    assert {item["key"]: item["logit"] for item in document["findings"]} == {
+        item["key"]: item["logit"] for item in result["findings"]
+    }
     assert document["study"]["study_instance_uid"] == study_uid
     (report,) = reports(server, study_uid)
     numbers = [float(value.NumericValue) for value in _numbers(report)]
     for item in result["findings"]:
-        assert any(number == pytest.approx(item["score"], rel=1e-4) for number in numbers), item["key"]
+        assert any(number == pytest.approx(item["score"], rel=1e-4) for number in numbers), item[
+            "key"
+        ]
 
 
 def _numbers(item: pydicom.Dataset) -> Iterator[pydicom.Dataset]:
@@ -114,15 +148,28 @@ def _numbers(item: pydicom.Dataset) -> Iterator[pydicom.Dataset]:
         yield from _numbers(child)
 
 
-@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit], ids=lambda uid: uid.name)
+@pytest.mark.parametrize(
+    "syntax",
+    [ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit],
+    ids=lambda uid: uid.name,
+)
 def test_transfer_syntaxes_that_are_read(server: Hilum, tmp_path: Path, syntax: str) -> None:
     bits = 8 if syntax == JPEGBaseline8Bit else 12
-    images = phantom.make_study(seed=len(syntax), views=("PA",), rows=128, columns=128, bits=bits, transfer_syntax_uid=syntax)
+    images = phantom.make_study(
+        seed=len(syntax),
+        views=("PA",),
+        rows=128,
+        columns=128,
+        bits=bits,
+        transfer_syntax_uid=syntax,
+    )
     send_to(server, save_all(tmp_path, images))
     wait_for(lambda: all_delivered(server, images[0].StudyInstanceUID), what=str(syntax))
 
 
-def test_what_cannot_be_read_ends_with_a_reason_and_without_a_report(server: Hilum, tmp_path: Path) -> None:
+def test_what_cannot_be_read_ends_with_a_reason_and_without_a_report(
+    server: Hilum, tmp_path: Path
+) -> None:
     truncated, foreign = small_study(501, ("PA",)), small_study(502, ("PA",))
     truncated[0].PixelData = truncated[0].PixelData[:1000]
     foreign[0].file_meta.TransferSyntaxUID = JPEGLSLossless
@@ -145,21 +192,36 @@ def test_a_late_image_supersedes(server: Hilum, tmp_path: Path) -> None:
     (old,) = reports(server, first.StudyInstanceUID)
     send_to(server, save_all(tmp_path / "second", [second]))
     wait_for(lambda: all_delivered(server, first.StudyInstanceUID, results=2), what="second report")
-    (new,) = [item for item in reports(server, first.StudyInstanceUID) if item.SOPInstanceUID != old.SOPInstanceUID]
-    predecessor = new.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence[0]
+    (new,) = [
+        item
+        for item in reports(server, first.StudyInstanceUID)
+        if item.SOPInstanceUID != old.SOPInstanceUID
+    ]
+    predecessor = (
+        new.PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence[0]
+    )
     assert predecessor.ReferencedSOPInstanceUID == old.SOPInstanceUID
     assert new.SeriesInstanceUID == old.SeriesInstanceUID
-    results = sorted(detail(server, first.StudyInstanceUID)["results"], key=lambda item: item["revision"])
+    results = sorted(
+        detail(server, first.StudyInstanceUID)["results"], key=lambda item: item["revision"]
+    )
     assert [(item["revision"], item["is_current"]) for item in results] == [(1, False), (2, True)]
 
 
-def test_a_late_lateral_gives_no_second_report_of_the_same_findings(server: Hilum, tmp_path: Path) -> None:
+def test_a_late_lateral_gives_no_second_report_of_the_same_findings(
+    server: Hilum, tmp_path: Path
+) -> None:
     frontal, lateral = small_study(seed=89, views=("PA", "LATERAL"))
     send_to(server, save_all(tmp_path / "first", [frontal]))
     wait_for(lambda: all_delivered(server, frontal.StudyInstanceUID), what="report")
     send_to(server, save_all(tmp_path / "second", [lateral]))
-    wait_for(lambda: len(detail(server, frontal.StudyInstanceUID)["images"]) == 2, what="the lateral")
-    wait_for(lambda: detail(server, frontal.StudyInstanceUID)["state"] == "closed", what="the study to close again")
+    wait_for(
+        lambda: len(detail(server, frontal.StudyInstanceUID)["images"]) == 2, what="the lateral"
+    )
+    wait_for(
+        lambda: detail(server, frontal.StudyInstanceUID)["state"] == "closed",
+        what="the study to close again",
+    )
     assert len(detail(server, frontal.StudyInstanceUID)["results"]) == 1
     assert len(reports(server, frontal.StudyInstanceUID)) == 1
 
@@ -180,8 +242,12 @@ def test_the_same_image_again_changes_nothing(server: Hilum, tmp_path: Path) -> 
 def test_a_listener_never_loads_torch(server: Hilum) -> None:
     (listener,), (analyser,) = processes(server, "listener"), processes(server, "analyser")
     assert "libtorch" not in loaded_libraries(listener)
-    assert "numpy" not in loaded_libraries(processes(server, "api")[0]) or "libtorch" not in loaded_libraries(processes(server, "api")[0])
-    assert any("libtorch" in loaded_libraries(pid) for pid in children_of(analyser)), "the control: decode processes do load it"
+    assert "numpy" not in loaded_libraries(
+        processes(server, "api")[0]
+    ) or "libtorch" not in loaded_libraries(processes(server, "api")[0])
+    assert any("libtorch" in loaded_libraries(pid) for pid in children_of(analyser)), (
+        "the control: decode processes do load it"
+    )
 
 
 def test_metrics_of_all_processes_in_one_scrape(server: Hilum, tmp_path: Path) -> None:
@@ -195,7 +261,9 @@ def test_metrics_of_all_processes_in_one_scrape(server: Hilum, tmp_path: Path) -
         "hilum_last_image_to_accepted_seconds_bucket",
         "hilum_queue_items{",
     ):
-        wait_for(lambda name=name: f"\n{name}" in server.get("/metrics").text, what=name)  # counted when its row has been written
+        wait_for(
+            lambda name=name: f"\n{name}" in server.get("/metrics").text, what=name
+        )  # counted when its row has been written
 
 
 def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Structured reports under four validators and our own checks; and every validator under reports that are damaged on purpose.
+"""Structured reports under four validators and our own checks.
+
+And every validator under reports that are damaged on purpose.
 
 The fifth one, of the templates, has test_report_templates.
 """
@@ -17,8 +19,23 @@ from pydicom.sequence import Sequence
 from hilum.report import build_documents
 from load_tests.phantom import make_study
 from tests.support import sr_gate
-from tests.support.read_back import items, numbers, presence_in_json, presence_in_report, said_in_group, said_in_json
-from tests.support.report_cases import CASES, TEMPERATURE, TWO, built, rewritten, superseding, written
+from tests.support.read_back import (
+    items,
+    numbers,
+    presence_in_json,
+    presence_in_report,
+    said_in_group,
+    said_in_json,
+)
+from tests.support.report_cases import (
+    CASES,
+    TEMPERATURE,
+    TWO,
+    built,
+    rewritten,
+    superseding,
+    written,
+)
 from tests.support.results import (
     CONTEXT,
     header_of,
@@ -46,7 +63,9 @@ def test_a_report_is_clean(name, tmp_path):
 
 def _without_tracking_uid(document: Dataset) -> None:
     group = items(document, "125007")[0]
-    group.ContentSequence = Sequence(item for item in group.ContentSequence if sr_gate.name_of(item) != "112040")
+    group.ContentSequence = Sequence(
+        item for item in group.ContentSequence if sr_gate.name_of(item) != "112040"
+    )
 
 
 def measured(document: Dataset) -> Dataset:
@@ -92,13 +111,19 @@ def test_a_validator_that_says_nothing_is_no_verdict(tmp_path):
         assert "no sign of life" in verdict.complaints
 
 
-@pytest.mark.parametrize("changes", [{}, {"is_trained": False}, {"calibration": TEMPERATURE}], ids=["trained", "untrained", "calibrated"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"is_trained": False}, {"calibration": TEMPERATURE}],
+    ids=["trained", "untrained", "calibrated"],
+)
 def test_read_back_it_says_what_the_json_says(changes):
     release = make_release(**changes)
     job = report_of(make_study(4, "DX", TWO, rows=32, columns=32), release)
     sr, plain = build_documents(job, release, CONTEXT)
     report, content = parse(sr.content), json.loads(plain.content)
-    assert [said_in_json(finding) for finding in content["findings"]] == [said_in_group(group) for group in items(report, "125007")]
+    assert [said_in_json(finding) for finding in content["findings"]] == [
+        said_in_group(group) for group in items(report, "125007")
+    ]
     assert presence_in_json(content) == presence_in_report(report)
     assert (str(report.SOPInstanceUID), str(report.SeriesInstanceUID)) == (
         content["structured_report"]["sop_instance_uid"],
@@ -120,22 +145,45 @@ def test_untrained_weights_assert_nothing_and_say_why():
     assert report.SeriesDescription == "AI CXR untrained, densenet121@2 (unverified, uncalibrated)"
     comments = [item.TextValue for item in items(report, "121106")]
     assert any(comment.startswith("Untrained:") for comment in comments)
-    assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == ("PRELIMINARY", "COMPLETE", "UNVERIFIED")
+    assert (report.PreliminaryFlag, report.CompletionFlag, report.VerificationFlag) == (
+        "PRELIMINARY",
+        "COMPLETE",
+        "UNVERIFIED",
+    )
 
 
 def test_no_code_is_private_so_that_none_needs_an_excuse():
     report = parse(built(make_study(4, rows=32, columns=32), make_release()).content)
     sequences = ("ConceptNameCodeSequence", "ConceptCodeSequence")
-    schemes = {code.CodingSchemeDesignator for item in sr_gate.walk(report) for name in sequences for code in item.get(name, [])}
+    schemes = {
+        code.CodingSchemeDesignator
+        for item in sr_gate.walk(report)
+        for name in sequences
+        for code in item.get(name, [])
+    }
     assert schemes == {"DCM", "SCT", "UCUM", "UMLS", "RFC5646"} - {"UCUM"}
 
 
 def test_times_are_the_results_and_in_the_zone_of_the_images():
     release = make_release()
-    report = parse(built(make_study(4, views=("PA",), rows=32, columns=32, overrides={"TimezoneOffsetFromUTC": "-0330"}), release).content)
+    report = parse(
+        built(
+            make_study(
+                4, views=("PA",), rows=32, columns=32, overrides={"TimezoneOffsetFromUTC": "-0330"}
+            ),
+            release,
+        ).content
+    )
     # CREATED_AT is 2026-09-21 14:13:20.250 UTC.
-    assert (report.ContentDate, report.ContentTime, report.TimezoneOffsetFromUTC) == ("20260921", "104320.250000", "-0330")
-    assert (report.InstanceCreationDate, report.InstanceCreationTime) == ("20260921", "104320.250000")
+    assert (report.ContentDate, report.ContentTime, report.TimezoneOffsetFromUTC) == (
+        "20260921",
+        "104320.250000",
+        "-0330",
+    )
+    assert (report.InstanceCreationDate, report.InstanceCreationTime) == (
+        "20260921",
+        "104320.250000",
+    )
 
 
 def test_a_late_image_gives_a_successor_in_the_same_series():
@@ -144,14 +192,30 @@ def test_a_late_image_gives_a_successor_in_the_same_series():
     first, second = built(datasets[:1], release), superseding(datasets, release)
     assert second.series_instance_uid == first.series_instance_uid
     assert second.sop_instance_uid != first.sop_instance_uid
-    (named,) = parse(second.content).PredecessorDocumentsSequence[0].ReferencedSeriesSequence[0].ReferencedSOPSequence
+    (named,) = (
+        parse(second.content)
+        .PredecessorDocumentsSequence[0]
+        .ReferencedSeriesSequence[0]
+        .ReferencedSOPSequence
+    )
     assert named.ReferencedSOPInstanceUID == first.sop_instance_uid == second.predecessor_uid
 
 
-TYPE_2 = ("PatientName", "PatientID", "PatientBirthDate", "PatientSex", "AccessionNumber", "StudyID", "StudyDate", "StudyTime")
+TYPE_2 = (
+    "PatientName",
+    "PatientID",
+    "PatientBirthDate",
+    "PatientSex",
+    "AccessionNumber",
+    "StudyID",
+    "StudyDate",
+    "StudyTime",
+)
 DESCRIPTORS = ("Modality", "Rows", "Columns", "PatientOrientation", "ImagerPixelSpacing")
 BAD_HEADERS: dict[str, dict[str, object]] = {
-    "nothing but UIDs": dict.fromkeys((*TYPE_2, *DESCRIPTORS, "ReferringPhysicianName", "Manufacturer")),
+    "nothing but UIDs": dict.fromkeys(
+        (*TYPE_2, *DESCRIPTORS, "ReferringPhysicianName", "Manufacturer")
+    ),
     "dates and times": {"StudyTime": "25", "StudyDate": "2026-01-05", "PatientAge": "old"},
     "values outside the rules": {"PatientSex": "X", "AccessionNumber": "A" * 20},
     "one orientation": {"PatientOrientation": "L", "ImagerPixelSpacing": ["0.2"]},
@@ -161,7 +225,9 @@ BAD_HEADERS: dict[str, dict[str, object]] = {
 
 @pytest.mark.parametrize("name", BAD_HEADERS)
 @pytest.mark.parametrize("modality", ["DX", "CR", "SC"])
-def test_a_bad_header_gives_a_report_and_no_line_on_the_terminal(name, modality, tmp_path, capfd, caplog):
+def test_a_bad_header_gives_a_report_and_no_line_on_the_terminal(
+    name, modality, tmp_path, capfd, caplog
+):
     datasets = make_study(8, modality, ("PA",), rows=32, columns=32, overrides=BAD_HEADERS[name])
     job, release = report_of(datasets, make_release()), make_release()
     caplog.clear()
@@ -174,7 +240,15 @@ def test_a_bad_header_gives_a_report_and_no_line_on_the_terminal(name, modality,
     assert parse(document.content).AccessionNumber == (datasets[0].get("AccessionNumber") or "")
 
 
-CHARACTER_SETS = ("cr_chest_ja_explicit_ir6", "cr_chest_ja_ir87", "de_latin1", "fr_multi", "ja_h31", "ru_cyrillic", "zh_utf8")
+CHARACTER_SETS = (
+    "cr_chest_ja_explicit_ir6",
+    "cr_chest_ja_ir87",
+    "de_latin1",
+    "fr_multi",
+    "ja_h31",
+    "ru_cyrillic",
+    "zh_utf8",
+)
 
 
 @pytest.mark.parametrize("name", CHARACTER_SETS)
@@ -194,7 +268,11 @@ def test_every_character_set_becomes_unicode(name, test_data, tmp_path):
     assert str(real.PatientName).encode() in sr.content
     assert json.loads(plain.content)["study"]["patient_id"] == (str(real.PatientID).strip() or None)
     path, _ = written(tmp_path, [image], sr)
-    complaints = [line for verdict in sr_gate.judge(path, [], ("dciodvfy", "dsrdump")) for line in verdict.complaints]
+    complaints = [
+        line
+        for verdict in sr_gate.judge(path, [], ("dciodvfy", "dsrdump"))
+        for line in verdict.complaints
+    ]
     # One of the names has no caret; that is the source's own, and not to be mended here.
     assert [line for line in complaints if "Retired Person Name form" not in line] == []
 
@@ -203,10 +281,19 @@ def test_a_lateral_that_nobody_read_is_no_evidence():
     release = make_release()
     datasets = make_study(4, rows=32, columns=32)
     instances = [instance_of(dataset, number) for number, dataset in enumerate(datasets, 1)]
-    (result,) = results_of(study_job(instances, [reading_of(instances[0], release), lateral_of(instances[1], release)]), release)
+    (result,) = results_of(
+        study_job(
+            instances, [reading_of(instances[0], release), lateral_of(instances[1], release)]
+        ),
+        release,
+    )
     document = build_documents(report_job(instances, result), release, CONTEXT, ("sr",))[0]
     report = parse(document.content)
     evidence = str(report.CurrentRequestedProcedureEvidenceSequence[0])
-    named = {item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in sr_gate.walk(report) if item.ValueType == "IMAGE"}
+    named = {
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+        for item in sr_gate.walk(report)
+        if item.ValueType == "IMAGE"
+    }
     assert named == {datasets[0].SOPInstanceUID}
     assert datasets[1].SOPInstanceUID not in evidence

@@ -25,11 +25,18 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def tree(made: Tiny, tmp_path: Path) -> Path:
     """A tree of the tensorrt profile without a plan, and the stand-ins in `tmp_path/bin`."""
-    build.build(["tiny@1"], made.manifests_dir, tmp_path / "built", "tensorrt", progress=lambda _: None)
+    build.build(
+        ["tiny@1"], made.manifests_dir, tmp_path / "built", "tensorrt", progress=lambda _: None
+    )
     (tmp_path / "bin").mkdir()
     for name in ("trtexec", "nvidia-smi", "tritonserver"):
         program = tmp_path / "bin" / name
-        lines = ("import sys", f"sys.path.insert(0, {str(FAKES)!r})", f"sys.argv[0] = {name!r}", "import fake_tensorrt as fake")
+        lines = (
+            "import sys",
+            f"sys.path.insert(0, {str(FAKES)!r})",
+            f"sys.argv[0] = {name!r}",
+            "import fake_tensorrt as fake",
+        )
         program.write_text(f"#!{sys.executable}\n" + "\n".join((*lines, "sys.exit(fake.main())\n")))
         program.chmod(0o755)
     tree = tmp_path / "built/tensorrt/tiny__1"
@@ -40,8 +47,16 @@ def tree(made: Tiny, tmp_path: Path) -> Path:
 
 
 def _run(tree: Path, verb: str, **world: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-I", SCRIPT, verb, tree.parent]  # -I: the script must need nothing of Hilum
-    return subprocess.run(command, env=_world(tree, world), capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-I",
+        SCRIPT,
+        verb,
+        tree.parent,
+    ]  # -I: the script must need nothing of Hilum
+    return subprocess.run(
+        command, env=_world(tree, world), capture_output=True, text=True, check=False
+    )
 
 
 def _world(tree: Path, world: dict[str, str]) -> dict[str, str]:
@@ -55,12 +70,19 @@ def _plan(tree: Path) -> dict[str, object]:
 
 def test_a_plan_is_built_proved_and_then_left_alone(tree: Path) -> None:
     assert "has no plan: run build_plans.py build here" in _run(tree, "check").stderr
-    assert "has no plan yet: run deploy/tensorrt/build_plans.py" in "".join(tensorrt.plan_problems(tree))
+    assert "has no plan yet: run deploy/tensorrt/build_plans.py" in "".join(
+        tensorrt.plan_problems(tree)
+    )
     first = _run(tree, "build")
     assert first.returncode == 0, first.stderr
     assert "tiny__1: fp16 plan for NVIDIA L4, logits within" in first.stdout
     record = _plan(tree)
-    assert (record["gpu"], record["compute_capability"], record["tensorrt"], record["precision"]) == ("NVIDIA L4", "8.9", "101300", "fp16")
+    assert (
+        record["gpu"],
+        record["compute_capability"],
+        record["tensorrt"],
+        record["precision"],
+    ) == ("NVIDIA L4", "8.9", "101300", "fp16")
     assert (_run(tree, "check").returncode, list(tensorrt.plan_problems(tree))) == (0, [])
     assert _run(tree, "build").stdout == "tiny__1: up to date\n"
     assert (tree.parent / "timing.cache").is_file()
@@ -101,11 +123,16 @@ def test_a_number_that_is_none_never_passes(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("world", "says"),
     [
-        ({"FAKE_GPUS": "NVIDIA H100, 9.0"}, "the plan is for gpu NVIDIA L4, here it is NVIDIA H100"),
+        (
+            {"FAKE_GPUS": "NVIDIA H100, 9.0"},
+            "the plan is for gpu NVIDIA L4, here it is NVIDIA H100",
+        ),
         ({"FAKE_TENSORRT": "110400"}, "the plan is for tensorrt 101300, here it is 110400"),
     ],
 )
-def test_a_plan_is_refused_on_another_gpu_and_by_another_tensorrt(tree: Path, world: dict[str, str], says: str) -> None:
+def test_a_plan_is_refused_on_another_gpu_and_by_another_tensorrt(
+    tree: Path, world: dict[str, str], says: str
+) -> None:
     _run(tree, "build")
     refused = _run(tree, "check", **world)
     assert refused.returncode == 1
@@ -132,11 +159,18 @@ def test_a_request_that_is_damaged_is_refused_in_words(tree: Path) -> None:
     (tree / "request.json").write_text("half of")
     for verb in ("check", "build"):
         done = _run(tree, verb)
-        assert (done.returncode, "request.json of tiny__1 is damaged" in done.stderr, "Traceback" in done.stderr) == (1, True, False)
+        assert (
+            done.returncode,
+            "request.json of tiny__1 is damaged" in done.stderr,
+            "Traceback" in done.stderr,
+        ) == (1, True, False)
 
 
 def test_two_types_of_gpu_are_refused(tree: Path) -> None:
-    assert "2 types of GPU here" in _run(tree, "build", FAKE_GPUS="NVIDIA L4, 8.9\nNVIDIA H100, 9.0").stderr
+    assert (
+        "2 types of GPU here"
+        in _run(tree, "build", FAKE_GPUS="NVIDIA L4, 8.9\nNVIDIA H100, 9.0").stderr
+    )
 
 
 def test_the_container_starts_no_triton_over_a_plan_of_another_gpu(tree: Path) -> None:
@@ -148,4 +182,6 @@ def test_the_container_starts_no_triton_over_a_plan_of_another_gpu(tree: Path) -
 
 def _start(tree: Path, **world: str) -> subprocess.CompletedProcess[str]:
     command = [SCRIPT.with_name("start.sh"), tree.parent, "--log-verbose=0"]
-    return subprocess.run(command, env=_world(tree, world), capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, env=_world(tree, world), capture_output=True, text=True, check=False
+    )

@@ -1,6 +1,9 @@
-"""A real TensorRT builder, without a GPU: both precisions of what is laid ready parse, keep their tensors and become engines.
+"""A real TensorRT builder, without a GPU.
 
-NVIDIA's library is proprietary, so it is nobody's dependency: `HILUM_TENSORRT_RTX=1` lets this test install it into a folder of its own.
+Both precisions of what is laid ready parse, keep their tensors and become engines.
+
+NVIDIA's library is proprietary, so it is nobody's dependency: `HILUM_TENSORRT_RTX=1` lets this test
+install it into a folder of its own.
 """
 
 from __future__ import annotations
@@ -23,10 +26,21 @@ from tests.support.models import REPOSITORY, make_tiny
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
     if os.environ.get("HILUM_TENSORRT_RTX") != "1":
-        pytest.skip("HILUM_TENSORRT_RTX is not 1: TensorRT for RTX (95 MB, NVIDIA's licence) is not installed unasked")
-    if all(importlib.util.find_spec(name) is None for name in ("tensorrt_rtx", "tensorrt_rtx_bindings")):
+        pytest.skip(
+            "HILUM_TENSORRT_RTX is not 1: TensorRT for RTX (95 MB, NVIDIA's licence) is not installed unasked"
+        )
+    if all(
+        importlib.util.find_spec(name) is None for name in ("tensorrt_rtx", "tensorrt_rtx_bindings")
+    ):
         folder = tmp_path_factory.mktemp("rtx")
-        wanted = ("--no-deps", "--require-hashes", "--target", str(folder), "-r", str(REPOSITORY / "deploy/lock/tensorrt-rtx.txt"))
+        wanted = (
+            "--no-deps",
+            "--require-hashes",
+            "--target",
+            str(folder),
+            "-r",
+            str(REPOSITORY / "deploy/lock/tensorrt-rtx.txt"),
+        )
         subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
         sys.path.append(str(folder))
         importlib.invalidate_caches()
@@ -51,11 +65,16 @@ def test_one_network_becomes_an_engine_in_both_precisions(tmp_path: Path) -> Non
 def test_the_rule_of_an_ensemble_is_something_that_tensorrt_knows(tmp_path: Path) -> None:
     trio = make_trio(tmp_path)
     build.build(["trio@1"], trio.manifests_dir, trio.built_dir, "tensorrt", progress=lambda _: None)
-    assert all("member_logits FLOAT (-1, 3, 3)" in engine.tensors for engine in _engines(trio.built_dir, "trio__1"))
+    assert all(
+        "member_logits FLOAT (-1, 3, 3)" in engine.tensors
+        for engine in _engines(trio.built_dir, "trio__1")
+    )
 
 
 @pytest.mark.usefixtures("library")
-def test_a_network_that_does_not_parse_and_a_profile_that_does_not_fit_are_refused(tmp_path: Path) -> None:
+def test_a_network_that_does_not_parse_and_a_profile_that_does_not_fit_are_refused(
+    tmp_path: Path,
+) -> None:
     tiny = make_tiny(tmp_path)
     build.build(["tiny@1"], tiny.manifests_dir, tiny.built_dir, "tensorrt", progress=lambda _: None)
     tree = tiny.built_dir / "tensorrt/tiny__1"

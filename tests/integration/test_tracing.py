@@ -38,7 +38,12 @@ TREE = {
     ("report", "study"): 1,
     ("deliver", "study"): 1,
 }
-ROLES = {"receive": "listener", "analyse": "analyser", "assemble": "dispatcher", "deliver": "dispatcher"}
+ROLES = {
+    "receive": "listener",
+    "analyse": "analyser",
+    "assemble": "dispatcher",
+    "deliver": "dispatcher",
+}
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +60,17 @@ def server(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> It
         stack.enter_context(Receiver(port))
         destinations = {"pacs": receiver_section(port, accept_untrained=True)}
         tiny = make_tiny(folder / "tiny")
-        hilum = stack.enter_context(hilum_with(folder, tiny, destinations, tracing={"endpoint": collector.endpoint}))
+        hilum = stack.enter_context(
+            hilum_with(folder, tiny, destinations, tracing={"endpoint": collector.endpoint})
+        )
         hilum.wait_until_ready(START_SECONDS)
         yield hilum
 
 
 def of_study(collector: Collector, uid: str) -> list[SeenSpan]:
-    return [span for span in collector.spans if span.attributes.get("hilum.study_instance_uid") == uid]
+    return [
+        span for span in collector.spans if span.attributes.get("hilum.study_instance_uid") == uid
+    ]
 
 
 def tree(spans: list[SeenSpan]) -> dict[tuple[str, str], int]:
@@ -73,7 +82,9 @@ def tree(spans: list[SeenSpan]) -> dict[tuple[str, str], int]:
     return found
 
 
-def test_a_study_is_one_trace_from_its_association_to_the_accepted_report(server: Hilum, collector: Collector, tmp_path: Path) -> None:
+def test_a_study_is_one_trace_from_its_association_to_the_accepted_report(
+    server: Hilum, collector: Collector, tmp_path: Path
+) -> None:
     study = small_study(1)
     uid = str(study[0].StudyInstanceUID)
     send_to(server, save_all(tmp_path, study))
@@ -87,14 +98,21 @@ def test_a_study_is_one_trace_from_its_association_to_the_accepted_report(server
         assert span.began <= span.ended
         assert not span.is_error
     by_name = {span.name: span for span in spans}
-    assert by_name["association"].began <= by_name["receive"].began <= by_name["analyse"].began <= by_name["assemble"].began
+    assert (
+        by_name["association"].began
+        <= by_name["receive"].began
+        <= by_name["analyse"].began
+        <= by_name["assemble"].began
+    )
     assert by_name["deliver"].attributes["hilum.destination"] == "pacs"
     assert by_name["deliver"].attributes["hilum.outcome"] == "delivered"
     assert by_name["deliver"].ended >= by_name["report"].began
     assert by_name["association"].attributes["hilum.stored"] == 2
 
 
-def test_triton_goes_on_in_the_trace_of_a_study(server: Hilum, collector: Collector, tmp_path: Path) -> None:
+def test_triton_goes_on_in_the_trace_of_a_study(
+    server: Hilum, collector: Collector, tmp_path: Path
+) -> None:
     """And only there: the canaries, which come without a traceparent, are not traced."""
     study = small_study(2)
     uid = str(study[0].StudyInstanceUID)
@@ -102,23 +120,38 @@ def test_triton_goes_on_in_the_trace_of_a_study(server: Hilum, collector: Collec
 
     def theirs() -> list[SeenSpan]:
         traces = {span.trace for span in of_study(collector, uid)}
-        return [span for span in collector.spans if span.service == "hilum-triton" and span.trace in traces]
+        return [
+            span
+            for span in collector.spans
+            if span.service == "hilum-triton" and span.trace in traces
+        ]
 
     wait_for(lambda: len(theirs()) >= 2, 60)
     calls = {span.id: span for span in of_study(collector, uid) if span.name == "infer"}
     own = {span.id: span for span in theirs()}
     tops = [span for span in own.values() if span.parent not in own]
     assert {span.name for span in tops} == {"InferRequest"}
-    wait_for(lambda: {span.parent for span in tops} <= {span.id for span in of_study(collector, uid) if span.name == "infer"})
+    wait_for(
+        lambda: (
+            {span.parent for span in tops}
+            <= {span.id for span in of_study(collector, uid) if span.name == "infer"}
+        )
+    )
     calls = {span.id: span for span in of_study(collector, uid) if span.name == "infer"}
     assert {span.parent for span in tops} <= set(calls)
     linked = {link for span in calls.values() for link in span.links}
     assert {span.parent for span in tops} | linked <= set(calls)
 
     def traces(service: str, name: str | None = None) -> set[str]:
-        return {span.trace for span in collector.spans if span.service == service and name in (None, span.name)}
+        return {
+            span.trace
+            for span in collector.spans
+            if span.service == service and name in (None, span.name)
+        }
 
-    wait_for(lambda: traces("hilum-triton") <= traces("hilum", "study"), 60, "only traces of studies")  # each process sends in its own time
+    wait_for(
+        lambda: traces("hilum-triton") <= traces("hilum", "study"), 60, "only traces of studies"
+    )  # each process sends in its own time
 
 
 def test_no_patient_is_in_a_span(server: Hilum, collector: Collector) -> None:
@@ -127,7 +160,9 @@ def test_no_patient_is_in_a_span(server: Hilum, collector: Collector) -> None:
     assert "^" not in said
 
 
-def test_a_collector_that_is_away_costs_no_report(server: Hilum, collector: Collector, tmp_path: Path) -> None:
+def test_a_collector_that_is_away_costs_no_report(
+    server: Hilum, collector: Collector, tmp_path: Path
+) -> None:
     collector.status = 503
     study = small_study(3)
     send_to(server, save_all(tmp_path, study))

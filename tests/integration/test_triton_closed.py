@@ -31,10 +31,18 @@ from hilum.triton.server import EmbeddedTriton
 from tests.support.certificates import Authority
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.processes import children_of
-from tests.support.triton import RemoteTriton, killed_afterwards, listening, mutual_tls, require_triton
+from tests.support.triton import (
+    RemoteTriton,
+    killed_afterwards,
+    listening,
+    mutual_tls,
+    require_triton,
+)
 
 SERVER, STRANGER = 41001, 41002
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two other accounts (setpriv)")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="only root can act as two other accounts (setpriv)"
+)
 
 INTRUDER = '''
 import ctypes, json, os, resource, socket, stat
@@ -134,7 +142,9 @@ def state() -> Iterator[Path]:
 
 @pytest.fixture
 def server(tiny: Tiny, state: Path) -> Iterator[EmbeddedTriton]:
-    with killed_afterwards(EmbeddedTriton(tiny.built_dir, state, [tiny.release.triton_name], 60, 1)) as made:
+    with killed_afterwards(
+        EmbeddedTriton(tiny.built_dir, state, [tiny.release.triton_name], 60, 1)
+    ) as made:
         yield made
 
 
@@ -152,17 +162,26 @@ def test_another_account_cannot_reach_its_socket(server: EmbeddedTriton) -> None
     file = server.start().removeprefix("unix:")
     code = f"import socket; socket.socket(socket.AF_UNIX).connect({file!r})"
     ours = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
-    theirs = subprocess.run(as_account(STRANGER, "/usr/bin/python3", "-c", code), capture_output=True, text=True, check=False)
+    theirs = subprocess.run(
+        as_account(STRANGER, "/usr/bin/python3", "-c", code),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ours.returncode == 0, "the same words work for us"
     assert theirs.stderr.splitlines()[-1] == "PermissionError: [Errno 13] Permission denied"
 
 
 @needs_root
-def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedTriton, tiny: Tiny, state: Path) -> None:
+def test_another_account_reads_no_region_while_images_are_read(
+    server: EmbeddedTriton, tiny: Tiny, state: Path
+) -> None:
     url, prefix = server.start(), leftovers.prefix(state)
     needle = pictures(4, seed=7)
     watching = as_account(STRANGER, "/usr/bin/python3", "-c", POLL, f"/dev/shm/{prefix}*")
-    with subprocess.Popen(watching, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as poller:
+    with subprocess.Popen(
+        watching, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as poller:
         assert poller.stdin is not None
         assert poller.stdout is not None
         assert poller.stdout.readline() == "began\n"
@@ -176,7 +195,9 @@ def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedT
 
         asyncio.run(read())
         regions = list(Path("/dev/shm").glob(f"{prefix}*"))
-        assert any(needle.tobytes() in region.read_bytes() for region in regions), "it is there for us to find"
+        assert any(needle.tobytes() in region.read_bytes() for region in regions), (
+            "it is there for us to find"
+        )
         poller.stdin.close()
         opened, denied = map(int, poller.stdout.read().split())
     assert opened == 0
@@ -184,27 +205,44 @@ def test_another_account_reads_no_region_while_images_are_read(server: EmbeddedT
     assert leftovers.open_to_others(prefix) == []
 
 
-def test_a_server_that_was_taken_over_sees_neither_ledger_nor_network(tiny: Tiny, state: Path) -> None:
+def test_a_server_that_was_taken_over_sees_neither_ledger_nor_network(
+    tiny: Tiny, state: Path
+) -> None:
     """The intruder is a model that Triton's own stub runs."""
     (state / "ledger.sqlite").write_text("patients")
     (state / "archive").mkdir()
     evil = state / "built/embedded/evil__1"
     shutil.copytree(tiny.built_dir / "embedded/tiny__1", evil)
-    (evil / "config.pbtxt").write_text((evil / "config.pbtxt").read_text().replace("tiny__1", "evil__1"))
+    (evil / "config.pbtxt").write_text(
+        (evil / "config.pbtxt").read_text().replace("tiny__1", "evil__1")
+    )
     (evil / "1/model.py").write_text(INTRUDER)
     made = EmbeddedTriton(state / "built", state, ["evil__1"], 60, 1)
-    with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as other, killed_afterwards(made):
+    with (
+        socket.create_server(("127.0.0.1", 0)) as tcp,
+        socket.socket(socket.AF_UNIX) as other,
+        killed_afterwards(made),
+    ):
         other.bind(str(state / "another"))
         other.listen()
-        given = {"state": str(state), "model": str(evil), "port": tcp.getsockname()[1], "socket": str(state / "another")}
+        given = {
+            "state": str(state),
+            "model": str(evil),
+            "port": tcp.getsockname()[1],
+            "socket": str(state / "another"),
+        }
         given |= {"pid": os.getpid(), "prefix": "hilum-test-"}
         (evil / "1/given.json").write_text(json.dumps(given))
         without = _attempts(evil / "1", given)
         (evil / "1/other.py").unlink()
         made.start()
         worked = json.loads((state / "run/triton/worked.json").read_text())
-    assert [name for name, is_done in without.items() if not is_done and name != "dump core"] == [], "without the sandbox all of it works"
-    hidden_by_landlock = {name for name in worked if name.split()[0] in {"read", "list", "write", "make", "signal"}}
+    assert [
+        name for name, is_done in without.items() if not is_done and name != "dump core"
+    ] == [], "without the sandbox all of it works"
+    hidden_by_landlock = {
+        name for name in worked if name.split()[0] in {"read", "list", "write", "make", "signal"}
+    }
     expected = set() if landlock.version() else hidden_by_landlock
     expected |= {"signal the supervisor"} if landlock.version() < 6 else set()
     assert {name for name, is_done in worked.items() if is_done} == expected
@@ -214,7 +252,11 @@ def _attempts(folder: Path, given: dict[str, Any]) -> dict[str, bool]:
     """The intruder in a process of its own that is shut in nowhere."""
     code = "import json, sys, types; sys.modules['triton_python_backend_utils'] = types.ModuleType('x'); from model import attempts;"
     done = subprocess.run(
-        [sys.executable, "-c", f"{code} print(json.dumps(attempts(json.loads({json.dumps(given)!r}))))"],
+        [
+            sys.executable,
+            "-c",
+            f"{code} print(json.dumps(attempts(json.loads({json.dumps(given)!r}))))",
+        ],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -235,11 +277,15 @@ def test_an_ordinary_account_can_run_it(tiny: Tiny, state: Path) -> None:
         f"server = EmbeddedTriton(Path({str(built)!r}), Path({str(state)!r}), [{tiny.release.triton_name!r}], 60, 1)\n"
         "print(server.start(), flush=True); server.stop()"
     )
-    done = subprocess.run(as_account(SERVER, sys.executable, "-c", code), capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        as_account(SERVER, sys.executable, "-c", code), capture_output=True, text=True, check=False
+    )
     assert f"unix:{state}/run/triton/grpc:1" in done.stdout.splitlines(), done.stderr
 
 
-def test_openvino_runs_in_the_sandbox_and_leaves_nothing_in_the_home(tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openvino_runs_in_the_sandbox_and_leaves_nothing_in_the_home(
+    tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     require_triton()
     (home := tmp_path / "home").mkdir()
     monkeypatch.setenv("HOME", str(home))
@@ -252,7 +298,9 @@ def test_openvino_runs_in_the_sandbox_and_leaves_nothing_in_the_home(tmp_path: P
         await gateway.close()
         return inference.logits
 
-    with killed_afterwards(EmbeddedTriton(vino.built_dir, state, [vino.release.triton_name], 60, 1)) as made:
+    with killed_afterwards(
+        EmbeddedTriton(vino.built_dir, state, [vino.release.triton_name], 60, 1)
+    ) as made:
         logits = asyncio.run(ask(made.start()))
     assert np.abs(logits - tiny_logits(pictures(2))).max() < 1e-2
     assert sorted(home.rglob("*")) == before
@@ -260,7 +308,9 @@ def test_openvino_runs_in_the_sandbox_and_leaves_nothing_in_the_home(tmp_path: P
 
 def test_a_state_folder_with_a_long_name_gets_its_socket_elsewhere(tiny: Tiny, state: Path) -> None:
     far = state / ("x" * 100)
-    with killed_afterwards(EmbeddedTriton(tiny.built_dir, far, [tiny.release.triton_name], 60, 1)) as made:
+    with killed_afterwards(
+        EmbeddedTriton(tiny.built_dir, far, [tiny.release.triton_name], 60, 1)
+    ) as made:
         folder = Path(made.start().removeprefix("unix:")).parent
         assert not folder.is_relative_to(state)
         assert folder.stat().st_mode & 0o777 == 0o700
@@ -277,12 +327,18 @@ def test_a_model_that_is_not_ours_is_named(tiny: Tiny, state: Path) -> None:
 
     async def use(address: str) -> list[list[str]]:
         gateway, client = Endpoints({"foreign": address}, 30), triton.InferenceServerClient(address)
-        assert await gateway.check_canary(tiny.release, read_canary(tiny.release, tiny.built_dir)) is None
+        assert (
+            await gateway.check_canary(tiny.release, read_canary(tiny.release, tiny.built_dir))
+            is None
+        )
         said = []
         for step in (None, client.load_model, client.unload_model):
             if step is not None:
                 await step("theirs")
-            while "theirs" in (await gateway._endpoints[0].gateway.served() or ()) and step == client.unload_model:
+            while (
+                "theirs" in (await gateway._endpoints[0].gateway.served() or ())
+                and step == client.unload_model
+            ):
                 await asyncio.sleep(0.02)
             await gateway.look_for_foreign({tiny.release.triton_name})
             said.append(gateway.warnings())
@@ -304,10 +360,17 @@ def test_a_model_that_is_not_ours_is_a_problem_for_check(tiny: Tiny, state: Path
     config = built / "embedded/theirs/config.pbtxt"
     config.write_text(config.read_text().replace("tiny__1", "theirs"))
     models = {"manifests": tiny.manifests_dir}
-    with killed_afterwards(EmbeddedTriton(built, state, [tiny.release.triton_name, "theirs"], 60, 1)) as running:
+    with killed_afterwards(
+        EmbeddedTriton(built, state, [tiny.release.triton_name, "theirs"], 60, 1)
+    ) as running:
         running.start()
-        found = {check.name: check for check in triton_checks(Settings(site={"state_dir": state}, models=models))}
-        permitted = Settings(site={"state_dir": state}, models=models, triton={"other_models": ["theirs"]})
+        found = {
+            check.name: check
+            for check in triton_checks(Settings(site={"state_dir": state}, models=models))
+        }
+        permitted = Settings(
+            site={"state_dir": state}, models=models, triton={"other_models": ["theirs"]}
+        )
         after = {check.name: check for check in triton_checks(permitted)}
     assert not found["triton models"].ok
     assert found["triton models"].detail.endswith("2 loaded, not ours: theirs")
@@ -316,15 +379,26 @@ def test_a_model_that_is_not_ours_is_a_problem_for_check(tiny: Tiny, state: Path
 
 def test_a_remote_triton_is_asked_over_mutual_tls(tiny: Tiny, tmp_path: Path) -> None:
     ours, strangers = Authority(tmp_path / "ours"), Authority(tmp_path / "strangers")
-    theirs, own, other = ours.identity("triton", "IP:127.0.0.1"), ours.identity("hilum"), strangers.identity("stranger")
-    remote = RemoteTriton(tiny.built_dir, tmp_path / "remote", [tiny.release.triton_name], *mutual_tls(theirs, ours.file))
+    theirs, own, other = (
+        ours.identity("triton", "IP:127.0.0.1"),
+        ours.identity("hilum"),
+        strangers.identity("stranger"),
+    )
+    remote = RemoteTriton(
+        tiny.built_dir,
+        tmp_path / "remote",
+        [tiny.release.triton_name],
+        *mutual_tls(theirs, ours.file),
+    )
 
     def problem(**settings: object) -> str | None:
         async def ask() -> str | None:
             found = credentials.read(TritonSettings(url=remote.url, **settings))
             gateway = Endpoints({"tls": remote.url}, 5, credentials=found)
             try:
-                return await gateway.check_canary(tiny.release, read_canary(tiny.release, tiny.built_dir))
+                return await gateway.check_canary(
+                    tiny.release, read_canary(tiny.release, tiny.built_dir)
+                )
             finally:
                 await gateway.close()
 
@@ -337,5 +411,11 @@ def test_a_remote_triton_is_asked_over_mutual_tls(tiny: Tiny, tmp_path: Path) ->
         refused = f"Triton at {remote.url} does not answer"
         assert refused in str(problem())
         assert refused in str(problem(**shown))
-        assert refused in str(problem(**shown, certificate_file=other.certificate, key_file=other.key))
-        assert refused in str(problem(tls=True, ca_file=strangers.file, certificate_file=own.certificate, key_file=own.key))
+        assert refused in str(
+            problem(**shown, certificate_file=other.certificate, key_file=other.key)
+        )
+        assert refused in str(
+            problem(
+                tls=True, ca_file=strangers.file, certificate_file=own.certificate, key_file=own.key
+            )
+        )

@@ -1,4 +1,7 @@
-"""Several real tritonservers as one gateway: who gets a batch, what becomes of it when one dies or hangs, and when that one is back."""
+"""Several real tritonservers as one gateway.
+
+Who gets a batch, what becomes of it when one dies or hangs, and when that one is back.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,9 @@ from tests.support.triton import killed_afterwards, require_triton
 from tests.support.waiting import WAIT_SECONDS
 
 T = TypeVar("T")
-_SHORT_SECONDS = 5.0  # a deadline that a test can wait for, and that who is well keeps on a busy machine
+_SHORT_SECONDS = (
+    5.0  # a deadline that a test can wait for, and that who is well keeps on a busy machine
+)
 
 
 @dataclass(frozen=True)
@@ -70,9 +75,14 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def pair(tiny: Tiny, tmp_path: Path) -> Iterator[Pair]:
     name = tiny.release.triton_name
-    first, second = (EmbeddedTriton(tiny.built_dir, tmp_path / word, [name], 60, 1) for word in ("one", "two"))
+    first, second = (
+        EmbeddedTriton(tiny.built_dir, tmp_path / word, [name], 60, 1) for word in ("one", "two")
+    )
     with killed_afterwards(first), killed_afterwards(second):
-        urls = {f"{tmp_path.name}-{word}": server.start() for word, server in (("one", first), ("two", second))}
+        urls = {
+            f"{tmp_path.name}-{word}": server.start()
+            for word, server in (("one", first), ("two", second))
+        }
         yield Pair((first, second), urls, tiny, read_canary(tiny.release, tiny.built_dir))
 
 
@@ -105,12 +115,16 @@ def test_batches_are_spread_and_none_goes_out_before_a_known_answer(pair: Pair) 
         await pair.prove(gateway)
         before = counted(pair, "answered")
         await asyncio.gather(*(pair.ask(gateway, seed) for seed in range(20)))
-        assert [after - was for after, was in zip(counted(pair, "answered"), before, strict=True)] == [10, 10]
+        assert [
+            after - was for after, was in zip(counted(pair, "answered"), before, strict=True)
+        ] == [10, 10]
 
     pair.run(use)
 
 
-def test_one_that_is_killed_under_load_loses_no_batch_and_is_used_again_when_it_is_back(pair: Pair) -> None:
+def test_one_that_is_killed_under_load_loses_no_batch_and_is_used_again_when_it_is_back(
+    pair: Pair,
+) -> None:
     async def use(gateway: Endpoints) -> None:
         await pair.prove(gateway)
         asked = [asyncio.create_task(pair.ask(gateway, seed)) for seed in range(40)]
@@ -125,7 +139,9 @@ def test_one_that_is_killed_under_load_loses_no_batch_and_is_used_again_when_it_
         assert healthy(pair) == [0, 1]
         (problem,) = gateway.problems()
         assert next(iter(pair.urls)) in problem
-        pair.servers[0].start()  # in this thread: the kernel ends a server with the thread that started it
+        pair.servers[
+            0
+        ].start()  # in this thread: the kernel ends a server with the thread that started it
         await until(lambda: not gateway.problems())
         before = counted(pair, "answered")
         await asyncio.gather(*(pair.ask(gateway, seed) for seed in range(10)))
@@ -181,11 +197,15 @@ def test_one_that_hangs_costs_those_under_way_a_deadline_and_nobody_else(pair: P
         os.kill(stopped, signal.SIGCONT)
 
 
-def test_one_with_another_build_behind_the_name_gets_no_batch_until_it_is_mended(pair: Pair, tmp_path: Path) -> None:
+def test_one_with_another_build_behind_the_name_gets_no_batch_until_it_is_mended(
+    pair: Pair, tmp_path: Path
+) -> None:
     name = pair.tiny.release.triton_name
     kill(pair.servers[1])
     other = make_tiny(tmp_path / "other", weights=-TINY_WEIGHTS)
-    wrong = EmbeddedTriton(other.built_dir, tmp_path / "two", [name], 60, 1)  # at the address of the second
+    wrong = EmbeddedTriton(
+        other.built_dir, tmp_path / "two", [name], 60, 1
+    )  # at the address of the second
 
     async def use(gateway: Endpoints) -> None:
         wrong.start()
@@ -193,7 +213,10 @@ def test_one_with_another_build_behind_the_name_gets_no_batch_until_it_is_mended
         assert "another build is loaded" in "; ".join(gateway.problems())
         await asyncio.gather(*(pair.ask(gateway, seed) for seed in range(10)))
         kill(wrong)
-        shutil.copyfile(pair.tiny.built_dir / "embedded" / name / "1/model.onnx", other.built_dir / "embedded" / name / "1/model.onnx")
+        shutil.copyfile(
+            pair.tiny.built_dir / "embedded" / name / "1/model.onnx",
+            other.built_dir / "embedded" / name / "1/model.onnx",
+        )
         wrong.start()
         await until(lambda: not gateway.problems())
         await asyncio.gather(*(pair.ask(gateway, seed) for seed in range(10)))
@@ -237,7 +260,9 @@ def test_a_release_that_nobody_serves_is_refused_before_its_image_is_decoded(pai
     async def use(gateway: Endpoints) -> None:
         gateway.require("absent@1")  # never checked: others know what becomes of it
         await pair.prove(gateway)
-        assert "hilum models build absent@1" in (await gateway.check_canary(absent, pair.canary) or "")
+        assert "hilum models build absent@1" in (
+            await gateway.check_canary(absent, pair.canary) or ""
+        )
         with pytest.raises(Retry) as caught:
             gateway.require("absent@1")
         assert caught.value.is_outage

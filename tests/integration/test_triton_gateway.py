@@ -23,7 +23,13 @@ from hilum.telemetry import MODEL_HEALS
 from hilum.triton.server import EmbeddedTriton
 from load_tests.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import RemoteTriton, killed_afterwards, require_triton, stubs, with_gateway
+from tests.support.triton import (
+    RemoteTriton,
+    killed_afterwards,
+    require_triton,
+    stubs,
+    with_gateway,
+)
 
 T = TypeVar("T")
 
@@ -37,7 +43,9 @@ class Rig:
     tiny: Tiny
     releases: dict[str, Release]
 
-    def run(self, use: Callable[[TritonGateway], Awaitable[T]], deadline_seconds: float = 30.0) -> T:
+    def run(
+        self, use: Callable[[TritonGateway], Awaitable[T]], deadline_seconds: float = 30.0
+    ) -> T:
         """What `use` gives for a gateway of its own."""
         return with_gateway(self.url, use, deadline_seconds)
 
@@ -50,9 +58,13 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     make_tiny(folder, "slow", max_batch=1, delay_channels=64)
     make_tiny(folder, "holey", operator="Log")
     tiny = make_tiny(folder)
-    releases = {release.name: release for release in catalogue.load_catalogue(tiny.manifests_dir).values()}
+    releases = {
+        release.name: release for release in catalogue.load_catalogue(tiny.manifests_dir).values()
+    }
     loaded = [release.triton_name for name, release in releases.items() if name != "other"]
-    with killed_afterwards(EmbeddedTriton(tiny.built_dir, tmp_path_factory.mktemp("state"), loaded, 60, 5)) as server:
+    with killed_afterwards(
+        EmbeddedTriton(tiny.built_dir, tmp_path_factory.mktemp("state"), loaded, 60, 5)
+    ) as server:
         yield Rig(server.start(), server, tiny, releases)
 
 
@@ -61,7 +73,13 @@ def _heals(release: Release) -> float:
     return value
 
 
-def _refusal(rig: Rig, kind: type[Exception], release: Release, batch: np.ndarray[Any, Any], deadline_seconds: float = 30.0) -> str:
+def _refusal(
+    rig: Rig,
+    kind: type[Exception],
+    release: Release,
+    batch: np.ndarray[Any, Any],
+    deadline_seconds: float = 30.0,
+) -> str:
     with pytest.raises(kind) as caught:
         rig.run(lambda gateway: gateway.infer(release, batch), deadline_seconds)
     return str(caught.value)
@@ -108,8 +126,12 @@ def test_a_dead_stub_is_healed_once_for_all_its_requests(rig: Rig) -> None:
     os.kill(stub, signal.SIGKILL)
 
     async def use(gateway: TritonGateway) -> list[object]:
-        assert await gateway.is_loaded(release), "Triton noticed the death: healing may no longer be needed"
-        lost = await asyncio.gather(*(gateway.infer(release, pictures(1)) for _ in range(6)), return_exceptions=True)
+        assert await gateway.is_loaded(release), (
+            "Triton noticed the death: healing may no longer be needed"
+        )
+        lost = await asyncio.gather(
+            *(gateway.infer(release, pictures(1)) for _ in range(6)), return_exceptions=True
+        )
         again = await gateway.infer(release, pictures(3))
         assert np.abs(again.logits - tiny_logits(pictures(3))).max() < 1e-4
         return list(lost)
@@ -144,7 +166,9 @@ def test_loading_what_was_never_built_says_what_to_do(rig: Rig) -> None:
 
 
 def test_a_passed_deadline_is_tried_again_later(rig: Rig) -> None:
-    assert "DEADLINE_EXCEEDED" in _refusal(rig, Retry, rig.releases["slow"], pictures(1), deadline_seconds=0.01)
+    assert "DEADLINE_EXCEEDED" in _refusal(
+        rig, Retry, rig.releases["slow"], pictures(1), deadline_seconds=0.01
+    )
 
 
 def test_nobody_at_the_address_is_tried_again_later(rig: Rig) -> None:
@@ -153,27 +177,41 @@ def test_nobody_at_the_address_is_tried_again_later(rig: Rig) -> None:
     assert nowhere.url in message
     assert "is it running there?" in message
     known = canary.read_canary(rig.tiny.release, rig.tiny.built_dir)
-    assert nowhere.url in (nowhere.run(lambda gateway: gateway.check_canary(rig.tiny.release, known)) or "")
+    assert nowhere.url in (
+        nowhere.run(lambda gateway: gateway.check_canary(rig.tiny.release, known)) or ""
+    )
     assert nowhere.run(lambda gateway: gateway.is_loaded(rig.tiny.release)) is False
 
 
 def test_logits_that_are_not_finite_name_the_image(rig: Rig) -> None:
     images = pictures(3) // 2 + 1
     images[1] = 0
-    assert "logits of image [1] of the batch are not finite" in _refusal(rig, WrongAnswer, rig.releases["holey"], images)
+    assert "logits of image [1] of the batch are not finite" in _refusal(
+        rig, WrongAnswer, rig.releases["holey"], images
+    )
 
 
 def test_another_number_of_labels_is_no_answer(rig: Rig) -> None:
     fewer = dataclasses.replace(rig.tiny.release, labels=rig.tiny.release.labels[:2])
-    assert "the logits are float32 (2, 3), the release promises float32 (2, 2)" in _refusal(rig, WrongAnswer, fewer, pictures(2))
+    assert "the logits are float32 (2, 3), the release promises float32 (2, 2)" in _refusal(
+        rig, WrongAnswer, fewer, pictures(2)
+    )
 
 
-@pytest.mark.parametrize("batch", [pictures(5), pictures(1).astype(np.float16), pictures(1)[:, :, :16]], ids=["too many", "type", "size"])
-def test_a_batch_that_breaks_the_contract_is_refused_by_triton(rig: Rig, batch: np.ndarray[Any, Any]) -> None:
+@pytest.mark.parametrize(
+    "batch",
+    [pictures(5), pictures(1).astype(np.float16), pictures(1)[:, :, :16]],
+    ids=["too many", "type", "size"],
+)
+def test_a_batch_that_breaks_the_contract_is_refused_by_triton(
+    rig: Rig, batch: np.ndarray[Any, Any]
+) -> None:
     assert "INVALID_ARGUMENT" in _refusal(rig, WrongAnswer, rig.tiny.release, batch)
 
 
-def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(rig: Rig, tmp_path: Path) -> None:
+def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(
+    rig: Rig, tmp_path: Path
+) -> None:
     remote = RemoteTriton(rig.tiny.built_dir, tmp_path, [], mode="none")
     with killed_afterwards(remote):
         stranger = dataclasses.replace(rig, url=remote.start())

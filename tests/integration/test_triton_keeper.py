@@ -1,4 +1,7 @@
-"""A tritonserver that dies, or hangs, while it starts: it is started again, and whoever wants to stop need not wait for it."""
+"""A tritonserver that dies, or hangs, while it starts.
+
+It is started again, and whoever wants to stop need not wait for it.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def triton(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
     shutil.copytree(tiny.built_dir, tmp_path / "built")
-    made = EmbeddedTriton(tmp_path / "built", tmp_path / "state", [tiny.release.triton_name], 60, 10)
+    made = EmbeddedTriton(
+        tmp_path / "built", tmp_path / "state", [tiny.release.triton_name], 60, 10
+    )
     with killed_afterwards(made):
         yield made
 
@@ -50,7 +55,9 @@ def test_one_that_ends_is_started_again_at_its_address(triton: EmbeddedTriton) -
     assert triton.poll() is not None
 
 
-def test_one_that_stands_still_while_it_starts_can_be_stopped(triton: EmbeddedTriton, tiny: Tiny) -> None:
+def test_one_that_stands_still_while_it_starts_can_be_stopped(
+    triton: EmbeddedTriton, tiny: Tiny
+) -> None:
     keeper = TritonKeeper(triton, lambda: None)
     keeper.start()
     wait_for(lambda: stands_still(triton, tiny.release.triton_name))
@@ -59,7 +66,10 @@ def test_one_that_stands_still_while_it_starts_can_be_stopped(triton: EmbeddedTr
 
 
 def stands_still(server: EmbeddedTriton, triton_name: str) -> bool:
-    """Whether a stub of the model could be stopped. One that was seen may have gone: the first is only asked for the configuration."""
+    """Whether a stub of the model could be stopped.
+
+    One that was seen may have gone: the first is only asked for the configuration.
+    """
     for stub in stubs(server.pid, triton_name) if server.pid is not None else ():
         with suppress(ProcessLookupError):
             os.kill(stub, signal.SIGSTOP)
@@ -67,7 +77,9 @@ def stands_still(server: EmbeddedTriton, triton_name: str) -> bool:
     return False
 
 
-def test_one_that_cannot_load_its_model_is_tried_again(triton: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
+def test_one_that_cannot_load_its_model_is_tried_again(
+    triton: EmbeddedTriton, tiny: Tiny, tmp_path: Path
+) -> None:
     network = tmp_path / "built/embedded" / tiny.release.triton_name / "1/model.onnx"
     whole = network.read_bytes()
     network.write_bytes(b"damaged")

@@ -37,7 +37,13 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
     """A server that is not started yet, and is stopped whatever happens."""
-    made = EmbeddedTriton(tiny.built_dir, tmp_path, [tiny.release.triton_name], start_timeout_seconds=60, exit_timeout_seconds=10)
+    made = EmbeddedTriton(
+        tiny.built_dir,
+        tmp_path,
+        [tiny.release.triton_name],
+        start_timeout_seconds=60,
+        exit_timeout_seconds=10,
+    )
     with killed_afterwards(made):
         yield made
 
@@ -53,7 +59,9 @@ def _infer(url: str, release: Release, *batches: np.ndarray[Any, Any]) -> list[I
     return asyncio.run(run())
 
 
-def test_it_listens_on_no_port_and_keeps_our_secrets_out(server: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_listens_on_no_port_and_keeps_our_secrets_out(
+    server: EmbeddedTriton, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HILUM_API__TOKEN", "a secret of the supervisor")
     monkeypatch.setenv("PGPASSWORD", "another one")
     server.start()
@@ -64,7 +72,9 @@ def test_it_listens_on_no_port_and_keeps_our_secrets_out(server: EmbeddedTriton,
     assert b"PGPASSWORD" not in seen
 
 
-def test_inputs_are_no_constants_and_outputs_no_empty_bytes(server: EmbeddedTriton, tiny: Tiny) -> None:
+def test_inputs_are_no_constants_and_outputs_no_empty_bytes(
+    server: EmbeddedTriton, tiny: Tiny
+) -> None:
     """With numpy 2 in the stub, every pixel would read as the first one and the answer would hold no bytes."""
     url = server.start()
     batches = [pictures(size, seed=size) for size in (1, 4, 2, 3, 1)]
@@ -82,7 +92,9 @@ def test_sigterm_finishes_the_queue_and_ends_with_status_0(tiny: Tiny, tmp_path:
 
     async def run() -> tuple[list[Inference], int | None]:
         gateway = TritonGateway(url, deadline_seconds=60)
-        waiting = {asyncio.create_task(gateway.infer(slow.release, images[i : i + 1])) for i in range(8)}
+        waiting = {
+            asyncio.create_task(gateway.infer(slow.release, images[i : i + 1])) for i in range(8)
+        }
         done, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         assert pending, "the queue was empty before the signal: nothing was tested"
         status = await asyncio.to_thread(server.stop)
@@ -95,11 +107,16 @@ def test_sigterm_finishes_the_queue_and_ends_with_status_0(tiny: Tiny, tmp_path:
     assert list(Path("/dev/shm").glob(f"{leftovers.prefix(tmp_path)}*")) == []
 
 
-def test_regions_of_a_killed_server_are_swept_and_its_address_stays(server: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
+def test_regions_of_a_killed_server_are_swept_and_its_address_stays(
+    server: EmbeddedTriton, tiny: Tiny, tmp_path: Path
+) -> None:
     first = server.start()
     assert server.pid is not None
     (stub,) = stubs(server.pid, tiny.release.triton_name)
-    for each in (stub, server.pid):  # as the kernel does when memory runs out; a stub that outlives its server may tidy up
+    for each in (
+        stub,
+        server.pid,
+    ):  # as the kernel does when memory runs out; a stub that outlives its server may tidy up
         os.kill(each, signal.SIGKILL)
     wait_for(lambda: server.poll() is not None and not is_alive(stub))
     assert server.poll() == -signal.SIGKILL
@@ -111,8 +128,13 @@ def test_regions_of_a_killed_server_are_swept_and_its_address_stays(server: Embe
     assert np.abs(inference.logits - tiny_logits(pictures(2))).max() < 1e-4
 
 
-def test_a_stub_that_outlives_its_server_is_ended(server: EmbeddedTriton, tiny: Tiny, tmp_path: Path) -> None:
-    """Some notice within a second that their server was killed, some never do; each holds an engine in memory."""
+def test_a_stub_that_outlives_its_server_is_ended(
+    server: EmbeddedTriton, tiny: Tiny, tmp_path: Path
+) -> None:
+    """Some notice within a second that their server was killed, some never do.
+
+    Each holds an engine in memory.
+    """
     server.start()
     assert server.pid is not None
     (stub,) = stubs(server.pid, tiny.release.triton_name)
@@ -134,7 +156,9 @@ def test_it_dies_with_its_parent(tiny: Tiny, tmp_path: Path) -> None:
         f"server = EmbeddedTriton(Path({str(tiny.built_dir)!r}), Path({str(tmp_path)!r}), [{tiny.release.triton_name!r}])\n"
         "server.start(); print('pid', server.pid, flush=True); time.sleep(600)"
     )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as parent:
         assert parent.stdout is not None
         pid = int(next(line for line in parent.stdout if line.startswith("pid ")).split()[1])
         assert is_alive(pid)
@@ -157,13 +181,21 @@ def test_a_model_that_cannot_load_is_named_with_its_reason(tiny: Tiny, tmp_path:
 
 
 def test_a_server_that_is_never_ready_is_ended(tiny: Tiny, tmp_path: Path) -> None:
-    server = EmbeddedTriton(tiny.built_dir, tmp_path, [tiny.release.triton_name], start_timeout_seconds=0.01, exit_timeout_seconds=5)
+    server = EmbeddedTriton(
+        tiny.built_dir,
+        tmp_path,
+        [tiny.release.triton_name],
+        start_timeout_seconds=0.01,
+        exit_timeout_seconds=5,
+    )
     with pytest.raises(ConfigurationError, match=r"not ready within 0\.01 s"):
         server.start()
     assert server.poll() is not None
 
 
-def test_one_that_is_killed_while_it_starts_is_started_again(server: EmbeddedTriton, tiny: Tiny) -> None:
+def test_one_that_is_killed_while_it_starts_is_started_again(
+    server: EmbeddedTriton, tiny: Tiny
+) -> None:
     killed: list[int] = []
 
     def kill_the_first() -> None:

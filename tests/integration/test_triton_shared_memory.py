@@ -1,4 +1,7 @@
-"""Batches by shared memory to a real tritonserver: the same answers, nothing left behind, and gRPC where it does not work."""
+"""Batches by shared memory to a real tritonserver.
+
+The same answers, nothing left behind, and gRPC where it does not work.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 
 @pytest.fixture
 def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
-    with killed_afterwards(EmbeddedTriton(tiny.built_dir, tmp_path / "state", [tiny.release.triton_name], 60, 1)) as made:
+    with killed_afterwards(
+        EmbeddedTriton(tiny.built_dir, tmp_path / "state", [tiny.release.triton_name], 60, 1)
+    ) as made:
         yield made
 
 
@@ -52,15 +57,21 @@ def mapped(pid: int | None) -> int:
     return Path(f"/proc/{pid}/maps").read_text().count("hilum-batch-")
 
 
-def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(server: EmbeddedTriton, tiny: Tiny) -> None:
+def test_requests_at_once_do_not_see_each_other_and_regions_are_used_again(
+    server: EmbeddedTriton, tiny: Tiny
+) -> None:
     async def use(gateway: TritonGateway) -> None:
         for turn in range(4):
             await asyncio.gather(*(ask(gateway, tiny, size, turn) for size in (1, 4, 2, 3, 4, 1)))
         assert gateway._regions is not None, "it fell back to gRPC"
-        assert 0 < mapped(server.pid) <= 6 + 2, "six at once, and some that were too small for a later batch"
+        assert 0 < mapped(server.pid) <= 6 + 2, (
+            "six at once, and some that were too small for a later batch"
+        )
         names = gateway._regions.names
         assert names
-        assert not [name for name in names if (_FOLDER / name).exists()], "a name is left for a killed process to leave behind"
+        assert not [name for name in names if (_FOLDER / name).exists()], (
+            "a name is left for a killed process to leave behind"
+        )
 
     run(server.start(), use)
     wait_for(lambda: mapped(server.pid) == 0, what="Triton to let the regions go")
@@ -120,7 +131,9 @@ asyncio.run(Regions(register).lend(1 << 20))
 @contextlib.contextmanager
 def lending() -> Iterator[tuple[subprocess.Popen[str], Path]]:
     """A process that has made a region, of which Triton says nothing; and the region's file."""
-    with subprocess.Popen([sys.executable, "-c", WAITS_FOR_TRITON], stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", WAITS_FOR_TRITON], stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         file = _FOLDER / process.stdout.readline().strip()
         try:
@@ -148,7 +161,10 @@ async def never(_name: str, _key: str, _size_bytes: int) -> None:
 
 def test_a_triton_that_has_another_shared_memory_is_sent_grpc(tiny: Tiny, tmp_path: Path) -> None:
     """As in a container of its own."""
-    if subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode != 0:
+    if (
+        subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode
+        != 0
+    ):
         pytest.skip("no mount namespace can be made here: it needs CAP_SYS_ADMIN")
     apart = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$0" "$@"']
     remote = RemoteTriton(tiny.built_dir, tmp_path, [tiny.release.triton_name], before=apart)

@@ -1,4 +1,7 @@
-"""Hosts that share an archive and watch one folder: one of them takes its files, and when it is killed another one does."""
+"""Hosts that share an archive and watch one folder.
+
+One of them takes its files, and when it is killed another one does.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ def installation(tmp_path: Path) -> Hilum:
 def watcher(installation: Hilum, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """The watcher's process, as the supervisor of a host starts it; killed at the end."""
     with log.open("wb") as output:
-        running = subprocess.Popen([sys.executable, "-c", _WATCH, str(installation.settings_file)], stderr=output)
+        running = subprocess.Popen(
+            [sys.executable, "-c", _WATCH, str(installation.settings_file)], stderr=output
+        )
     try:
         yield running
     finally:
@@ -57,39 +62,60 @@ def watcher(installation: Hilum, log: Path) -> Iterator[subprocess.Popen[bytes]]
 def stored(installation: Hilum) -> int:
     engine = open_reader(f"sqlite:///{installation.folder / 'state/ledger.sqlite'}")
     with engine.connect() as connection:
-        count: int = connection.execute(select(func.count()).select_from(schema.instance)).scalar_one()
+        count: int = connection.execute(
+            select(func.count()).select_from(schema.instance)
+        ).scalar_one()
     engine.dispose()
     return count
 
 
 def unsettled(installation: Hilum) -> list[Path]:
-    return [file for file in (installation.folder / "state/archive/unindexed").rglob("*") if file.is_file()]
+    return [
+        file
+        for file in (installation.folder / "state/archive/unindexed").rglob("*")
+        if file.is_file()
+    ]
 
 
 def put(inbox: Path, *numbers: int) -> None:
     """Files that are renamed into place."""
     for number in numbers:
         image = make_instance(5, rows=64, columns=64)
-        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = uid_for("watched", number)
+        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = uid_for(
+            "watched", number
+        )
         save(image, inbox / f".{number}").rename(inbox / f"{number}.dcm")
 
 
-def test_who_takes_over_indexes_what_another_host_had_taken(installation: Hilum, tmp_path: Path) -> None:
+def test_who_takes_over_indexes_what_another_host_had_taken(
+    installation: Hilum, tmp_path: Path
+) -> None:
     image = save(make_instance(5, rows=64, columns=64), tmp_path / "1.dcm")
-    with Archive(installation.folder / "state/archive", "elsewhere-ingest-0.live").begin() as incoming:
+    with Archive(
+        installation.folder / "state/archive", "elsewhere-ingest-0.live"
+    ).begin() as incoming:
         incoming.write(image.read_bytes())
         incoming.commit()
     with watcher(installation, tmp_path / "log"):
         wait_for(lambda: stored(installation) == 1, what="its row")
 
 
-def test_one_takes_the_files_and_the_other_when_that_is_killed(installation: Hilum, tmp_path: Path) -> None:
-    inbox, first_log, second_log = tmp_path / "inbox", tmp_path / "first.log", tmp_path / "second.log"
+def test_one_takes_the_files_and_the_other_when_that_is_killed(
+    installation: Hilum, tmp_path: Path
+) -> None:
+    inbox, first_log, second_log = (
+        tmp_path / "inbox",
+        tmp_path / "first.log",
+        tmp_path / "second.log",
+    )
     with watcher(installation, first_log) as first:
         put(inbox, 0)
         wait_for((inbox / "taken/0.dcm").exists, what="the first watcher")
         with watcher(installation, second_log):
-            wait_for(lambda: b"watch_stands_by" in second_log.read_bytes(), what="the second one to stand by")
+            wait_for(
+                lambda: b"watch_stands_by" in second_log.read_bytes(),
+                what="the second one to stand by",
+            )
             put(inbox, *range(1, 20))
             wait_for((inbox / "taken/19.dcm").exists, what="the files of the first")
             assert second_log.read_bytes().count(b"\n") == 1, "it has done and said nothing else"
@@ -97,11 +123,17 @@ def test_one_takes_the_files_and_the_other_when_that_is_killed(installation: Hil
             first.kill()
             wait_for(lambda: not list(inbox.glob("*.dcm")), what="the second watcher")
             wait_for(lambda: stored(installation) == 40, what="all rows")
-            wait_for(lambda: not unsettled(installation), what="the files in their places")  # which they get when their rows are there
-    assert {file.name for file in (inbox / "taken").iterdir()} == {f"{number}.dcm" for number in range(40)}
+            wait_for(
+                lambda: not unsettled(installation), what="the files in their places"
+            )  # which they get when their rows are there
+    assert {file.name for file in (inbox / "taken").iterdir()} == {
+        f"{number}.dcm" for number in range(40)
+    }
 
 
-def test_a_link_to_itself_holds_nobody_up_and_is_said_once_without_its_name(installation: Hilum, tmp_path: Path) -> None:
+def test_a_link_to_itself_holds_nobody_up_and_is_said_once_without_its_name(
+    installation: Hilum, tmp_path: Path
+) -> None:
     inbox, log = tmp_path / "inbox", tmp_path / "log"
     (inbox / "DOE^JANE.dcm").symlink_to("DOE^JANE.dcm")
     with watcher(installation, log):

@@ -1,4 +1,7 @@
-"""A watched folder while the archive's disk is full: files wait where they are, nothing is taken half, and room is enough to go on."""
+"""A watched folder while the archive's disk is full.
+
+Files wait where they are, nothing is taken half, and room is enough to go on.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +46,12 @@ def put(inbox: Path, *numbers: int) -> dict[str, Path]:
     made = {}
     for number in numbers:
         image = make_instance(5, rows=512, columns=512)
-        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = uid_for("watched", number)
-        made[str(image.SOPInstanceUID)] = save(image, inbox / f".{number}").rename(inbox / f"{number}.dcm")
+        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = uid_for(
+            "watched", number
+        )
+        made[str(image.SOPInstanceUID)] = save(image, inbox / f".{number}").rename(
+            inbox / f"{number}.dcm"
+        )
     return made
 
 
@@ -53,23 +60,39 @@ def names(folder: Path) -> list[str]:
 
 
 def has_said(log: Path) -> Callable[[], bool]:
-    return lambda: any(json.loads(line)["event"] == "watch_waits" for line in log.read_text().splitlines() if line.startswith("{"))
+    return lambda: any(
+        json.loads(line)["event"] == "watch_waits"
+        for line in log.read_text().splitlines()
+        if line.startswith("{")
+    )
 
 
-def test_files_wait_for_room_and_are_taken_when_there_is_some(installation: Hilum, tmp_path: Path) -> None:
-    inbox, log, archive = tmp_path / "inbox", tmp_path / "log", Archive(installation.folder / "state/archive")
+def test_files_wait_for_room_and_are_taken_when_there_is_some(
+    installation: Hilum, tmp_path: Path
+) -> None:
+    inbox, log, archive = (
+        tmp_path / "inbox",
+        tmp_path / "log",
+        Archive(installation.folder / "state/archive"),
+    )
     with watcher(installation, log):
         put(inbox, 1)
         wait_for(lambda: stored(installation) == 1, what="the first")
-        wait_for(lambda: not list(unindexed(archive)) and names(inbox) == ["taken"], what="its place")
+        wait_for(
+            lambda: not list(unindexed(archive)) and names(inbox) == ["taken"], what="its place"
+        )
         room = fill_to(archive.root, MIB // 4)
         waiting = {uid: data_set_of(file) for uid, file in put(inbox, 2, 3, 4).items()}
         wait_for(has_said(log), what="word that it waits")
         assert names(inbox) == ["2.dcm", "3.dcm", "4.dcm", "taken"]
-        wait_for(lambda: not list(unindexed(archive)), what="nothing half taken")  # but for the moment of another try
+        wait_for(
+            lambda: not list(unindexed(archive)), what="nothing half taken"
+        )  # but for the moment of another try
         room.unlink()
         wait_for(lambda: stored(installation) == 4, what="the others")
-        wait_for(lambda: not list(unindexed(archive)) and names(inbox) == ["taken"], what="their places")
+        wait_for(
+            lambda: not list(unindexed(archive)) and names(inbox) == ["taken"], what="their places"
+        )
     kept = [data_set_of(file) for file in archive.root.rglob("*.dcm")]
     assert len(kept) == 4
     assert all(content in kept for content in waiting.values())

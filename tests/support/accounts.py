@@ -1,4 +1,7 @@
-"""Other accounts of this machine, as attackers: a command run as one of them, and folders that they may enter."""
+"""Other accounts of this machine, as attackers.
+
+A command run as one of them, and folders that they may enter.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ STRANGER = 41003
 
 @contextmanager
 def open_to_all() -> Iterator[Path]:
-    """A new folder that every account may enter, unlike those of pytest. Skips the test for those who cannot be another account."""
+    """A new folder that every account may enter, unlike those of pytest.
+
+    Skips the test for those who cannot be another account.
+    """
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         pytest.skip("needs root and setpriv, to act as another account")
     folder = Path(tempfile.mkdtemp(prefix="hilum-accounts-"))
@@ -28,10 +34,19 @@ def open_to_all() -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
-def as_stranger(*command: str | Path, folder: Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+def as_stranger(
+    *command: str | Path, folder: Path, check: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a command in a folder as an account that is nobody's."""
     become = ["setpriv", f"--reuid={STRANGER}", f"--regid={STRANGER}", "--clear-groups"]
-    return subprocess.run([*become, *map(str, command)], check=check, capture_output=True, text=True, cwd=folder, timeout=60)
+    return subprocess.run(
+        [*become, *map(str, command)],
+        check=check,
+        capture_output=True,
+        text=True,
+        cwd=folder,
+        timeout=60,
+    )
 
 
 def folder_of_stranger(path: Path) -> Path:

@@ -1,4 +1,7 @@
-"""A stand-in for a whole Hilum, for tests of the load generator: it takes images and sends a report on each study."""
+"""A stand-in for a whole Hilum, for tests of the load generator.
+
+It takes images and sends a report on each study.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,12 @@ from contextlib import contextmanager
 
 from pydicom import Dataset
 from pydicom.dataset import FileMetaDataset
-from pydicom.uid import Comprehensive3DSRStorage, DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian, generate_uid
+from pydicom.uid import (
+    Comprehensive3DSRStorage,
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+    generate_uid,
+)
 from pynetdicom import AE, evt
 from pynetdicom.events import Event
 
@@ -17,10 +25,25 @@ _TRIES = 5
 
 
 class AnsweringPeer:
-    """Sends one report when a study has two images. `status` is what it answers to images; `is_silent`: it never reports."""
+    """Sends one report when a study has two images.
 
-    def __init__(self, report_port: int, *, status: int = 0x0000, is_silent: bool = False, changes: bool = False) -> None:
-        self._report_port, self._status, self._is_silent, self._changes = report_port, status, is_silent, changes
+    `status` is what it answers to images; `is_silent`: it never reports.
+    """
+
+    def __init__(
+        self,
+        report_port: int,
+        *,
+        status: int = 0x0000,
+        is_silent: bool = False,
+        changes: bool = False,
+    ) -> None:
+        self._report_port, self._status, self._is_silent, self._changes = (
+            report_port,
+            status,
+            is_silent,
+            changes,
+        )
         self._images: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._uid = generate_uid()
@@ -49,7 +72,10 @@ class AnsweringPeer:
 
 
 def _is_sent(ae: AE, report: Dataset, port: int) -> bool:
-    """On a busy machine an association may break off: like any sender of reports, the peer tries again."""
+    """On a busy machine an association may break off.
+
+    Like any sender of reports, the peer tries again.
+    """
     association = ae.associate("127.0.0.1", port)
     if not association.is_established:
         return False
@@ -63,7 +89,9 @@ def answering(peer: AnsweringPeer, port: int) -> Iterator[None]:
     """The peer, listening."""
     ae = AE("FAKE")
     ae.add_supported_context(DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian)
-    server = ae.start_server(("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, peer.store)])
+    server = ae.start_server(
+        ("127.0.0.1", port), block=False, evt_handlers=[(evt.EVT_C_STORE, peer.store)]
+    )
     try:
         yield
     finally:

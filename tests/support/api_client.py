@@ -51,11 +51,18 @@ def settings_for(
     sections = {
         "site": Site(state_dir=folder),
         "api": Api(token=token, **(api or {})),
-        "receive": Receive(reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds),
+        "receive": Receive(
+            reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds
+        ),
         "stow": Stow(maximum_parts=maximum_parts),
         "destinations": {"pacs": Destination(accept_untrained=True), **(destinations or {})},
     }
-    return Settings.model_construct(**{**{name: field.get_default() for name, field in Settings.model_fields.items()}, **sections})
+    return Settings.model_construct(
+        **{
+            **{name: field.get_default() for name, field in Settings.model_fields.items()},
+            **sections,
+        }
+    )
 
 
 @dataclass
@@ -74,7 +81,9 @@ class Rig:
     @property
     def headers(self) -> dict[str, str]:
         """Of a client beside this one: the token of this host."""
-        return {"Authorization": f"Bearer {local_token_file(settings_for(self.folder)).read_text()}"}
+        return {
+            "Authorization": f"Bearer {local_token_file(settings_for(self.folder)).read_text()}"
+        }
 
     def get(self, path: str, status: int = 200, **query: Any) -> Any:
         """JSON of a GET that must end with this status."""
@@ -84,8 +93,20 @@ class Rig:
 
 
 def _as_if_probed(name: str) -> dict[str, Any]:
-    """What the delivery room would say of a receiver that is well: the API never connects itself."""
-    return asdict(Probe(name, "PACS@127.0.0.1:4242", is_ok=True, detail="reports go there", echo="success", sr_class="comprehensive_3d"))
+    """What the delivery room would say of a receiver that is well.
+
+    The API never connects itself.
+    """
+    return asdict(
+        Probe(
+            name,
+            "PACS@127.0.0.1:4242",
+            is_ok=True,
+            detail="reports go there",
+            echo="success",
+            sr_class="comprehensive_3d",
+        )
+    )
 
 
 @contextmanager
@@ -108,19 +129,35 @@ def open_rig(
     clock = Clock()
     ledger, views = Ledger(ledger_url, clock), LedgerViews(ledger_url, clock)
     (folder / "metrics").mkdir(exist_ok=True)
-    releases: Mapping[str, Any] = {item.id: item for item in (release(), release("vit_b16_untrained"))}
-    settings = settings_for(folder, token=token, reserve_bytes=reserve_bytes, api=api, destinations=destinations)
+    releases: Mapping[str, Any] = {
+        item.id: item for item in (release(), release("vit_b16_untrained"))
+    }
+    settings = settings_for(
+        folder, token=token, reserve_bytes=reserve_bytes, api=api, destinations=destinations
+    )
     decisions = Decisions(ledger_url, Archive(folder / "archive"), describe, sha256_of, clock)
-    usual = {"requeue": ledger.requeue, "interventions": LedgerInterventions(settings, ledger), "decisions": decisions}
+    usual = {
+        "requeue": ledger.requeue,
+        "interventions": LedgerInterventions(settings, ledger),
+        "decisions": decisions,
+    }
     rollouts = Rollouts(ledger_url, clock)
-    options = {**usual, "probe": _as_if_probed, "rollouts": RolloutVerbs(settings, rollouts, views), **options}
+    options = {
+        **usual,
+        "probe": _as_if_probed,
+        "rollouts": RolloutVerbs(settings, rollouts, views),
+        **options,
+    }
     if settings.api.show_identifiers:
         options.setdefault("identifiers", LedgerIdentifiers(views))
     audit = options.setdefault("audit", AuditLog(ledger_url, clock, look_seconds=300.0))
     tokens = AccessTokens(ledger_url, clock)
     access = open_access(settings, views, tokens, clock, audit)
     options = {"clock": clock, "shared_seconds": 0.0, **options}
-    app = create_app(Parts(settings, views, str(folder / "metrics"), releases, access, **options), with_studies=with_studies)
+    app = create_app(
+        Parts(settings, views, str(folder / "metrics"), releases, access, **options),
+        with_studies=with_studies,
+    )
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:
         rig = Rig(client, Street(ledger, clock), clock, views, folder, audit, access, tokens)
         if not token:

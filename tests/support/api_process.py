@@ -1,4 +1,7 @@
-"""The API as a process of its own: `python -m tests.support.api_process FOLDER PORT`. SIGTERM ends it."""
+"""The API as a process of its own: `python -m tests.support.api_process FOLDER PORT`.
+
+SIGTERM ends it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,9 @@ def main(folder: Path, port: int) -> None:
     """Serve the ledger in `folder` until SIGTERM."""
     metrics = folder / "metrics"
     metrics.mkdir(exist_ok=True)
-    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)  # before the first import of prometheus_client
+    os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(
+        metrics
+    )  # before the first import of prometheus_client
     from hilum.api.access import open_access
     from hilum.api.app import create_app
     from hilum.api.parts import Parts
@@ -30,7 +35,9 @@ def main(folder: Path, port: int) -> None:
     listening = bind("api", settings.api.host, settings.api.port)
     url = f"sqlite:///{folder / 'ledger.sqlite'}"
     views = LedgerViews(url)
-    app = create_app(Parts(settings, views, str(metrics), {}, open_access(settings, views, AccessTokens(url))))
+    app = create_app(
+        Parts(settings, views, str(metrics), {}, open_access(settings, views, AccessTokens(url)))
+    )
     serve_api(app, listening, stop)
 
 

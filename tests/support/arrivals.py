@@ -13,9 +13,18 @@ BEGAN_AT = 1_795_163_400.0  # 2026-11-20T08:30:00Z
 
 
 def arrival_of(
-    uid: str, study: str, releases: tuple[str, ...], *, lane: Lane = Lane.LIVE, maximum_wait_seconds: float = 60.0, **changes: object
+    uid: str,
+    study: str,
+    releases: tuple[str, ...],
+    *,
+    lane: Lane = Lane.LIVE,
+    maximum_wait_seconds: float = 60.0,
+    **changes: object,
 ) -> Arrival:
-    """The image `uid` of a study, in a file of its own. `changes`: what is different about the instance."""
+    """The image `uid` of a study, in a file of its own.
+
+    `changes`: what is different about the instance.
+    """
     instance = Instance(
         sop_instance_uid=uid,
         sop_class_uid="1.2.840.10008.5.1.4.1.1.1.1",
@@ -31,4 +40,10 @@ def arrival_of(
         called_ae_title="HILUM",
         header=b"header",
     )
-    return Arrival(dataclasses.replace(instance, **changes), lane, releases, QUIET_SECONDS, maximum_wait_seconds)  # type: ignore[arg-type]
+    return Arrival(
+        dataclasses.replace(instance, **changes),
+        lane,
+        releases,
+        QUIET_SECONDS,
+        maximum_wait_seconds,
+    )  # type: ignore[arg-type]

@@ -24,22 +24,51 @@ class Authority:
         self._folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         own = self._paths("authority")
-        self._openssl("req", "-x509", *self._new_key(own), "-out", str(own.certificate), "-subj", "/CN=Hilum test authority", "-days", "2")
+        self._openssl(
+            "req",
+            "-x509",
+            *self._new_key(own),
+            "-out",
+            str(own.certificate),
+            "-subj",
+            "/CN=Hilum test authority",
+            "-days",
+            "2",
+        )
         self.file = own.certificate
         self._own = own
 
     def identity(self, name: str, *hosts: str, days: int = 2) -> Identity:
-        """For these host names or addresses: `DNS:pacs.test`, `IP:127.0.0.1`. `days`: so long it holds; -1: it expired yesterday."""
-        made, request, extension = self._paths(name), self._folder / f"{name}.csr", self._folder / f"{name}.ext"
+        """For these host names or addresses: `DNS:pacs.test`, `IP:127.0.0.1`.
+
+        `days`: so long it holds; -1: it expired yesterday.
+        """
+        made, request, extension = (
+            self._paths(name),
+            self._folder / f"{name}.csr",
+            self._folder / f"{name}.ext",
+        )
         extension.write_text(f"subjectAltName={','.join(hosts) or f'DNS:{name}'}\n")
         self._openssl("req", *self._new_key(made), "-out", str(request), "-subj", f"/CN={name}")
-        signing = ["-CA", str(self.file), "-CAkey", str(self._own.key), "-CAcreateserial", "-extfile", str(extension), "-days", str(days)]
+        signing = [
+            "-CA",
+            str(self.file),
+            "-CAkey",
+            str(self._own.key),
+            "-CAcreateserial",
+            "-extfile",
+            str(extension),
+            "-days",
+            str(days),
+        ]
         self._openssl("x509", "-req", "-in", str(request), "-out", str(made.certificate), *signing)
         return made
 
     def revocations(self, *revoked: Identity, has_expired: bool = False) -> Path:
         """A new list of what the authority has revoked, these and what it had revoked before."""
-        database, number, configuration = (self._folder / name for name in ("index.txt", "crlnumber", "ca.cnf"))
+        database, number, configuration = (
+            self._folder / name for name in ("index.txt", "crlnumber", "ca.cnf")
+        )
         if not database.exists():
             database.touch()
             number.write_text("01\n")
@@ -48,14 +77,27 @@ class Authority:
         for identity in revoked:
             self._openssl("ca", "-config", str(configuration), "-revoke", str(identity.certificate))
         made = self._folder / "revoked.pem"
-        holds = ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20200102000000Z"] if has_expired else ["-crldays", "2"]
+        holds = (
+            ["-crl_lastupdate", "20200101000000Z", "-crl_nextupdate", "20200102000000Z"]
+            if has_expired
+            else ["-crldays", "2"]
+        )
         self._openssl("ca", "-config", str(configuration), "-gencrl", "-out", str(made), *holds)
         return made
 
     def encrypted(self, identity: Identity) -> Path:
         """Its key, with a password."""
         made = identity.key.with_suffix(".encrypted.key")
-        self._openssl("pkey", "-in", str(identity.key), "-aes256", "-passout", "pass:secret", "-out", str(made))
+        self._openssl(
+            "pkey",
+            "-in",
+            str(identity.key),
+            "-aes256",
+            "-passout",
+            "pass:secret",
+            "-out",
+            str(made),
+        )
         return made
 
     def _paths(self, name: str) -> Identity:
@@ -65,4 +107,9 @@ class Authority:
         return ["-newkey", "rsa:2048", "-nodes", "-keyout", str(made.key)]
 
     def _openssl(self, *arguments: str) -> None:
-        subprocess.run([require_program("openssl", "openssl"), *arguments], check=True, capture_output=True, timeout=60)
+        subprocess.run(
+            [require_program("openssl", "openssl"), *arguments],
+            check=True,
+            capture_output=True,
+            timeout=60,
+        )

@@ -1,4 +1,6 @@
-"""Damaged codestreams by the thousand, decoded in a process of limited memory: each is refused or decoded, and nothing else happens.
+"""Damaged codestreams by the thousand, decoded in a process of limited memory.
+
+Each is refused or decoded, and nothing else happens.
 
 python -m tests.support.codec_fuzz --cases 100000 --seed 7        prints what became of them; the unit test runs a thousand
 """
@@ -38,7 +40,9 @@ def lie(whole: bytes, random: np.random.Generator) -> bytes:
     """Other bytes in the headers: sizes, lengths, depths, table selectors."""
     damaged = bytearray(whole)
     start = int(random.integers(0, min(200, len(whole) - 4)))
-    damaged[start : start + 2] = random.choice([b"\xff\xff", b"\x00\x00", b"\x00\x01", b"\x7f\xff", b"\x80\x00"])
+    damaged[start : start + 2] = random.choice(
+        [b"\xff\xff", b"\x00\x00", b"\x00\x01", b"\x7f\xff", b"\x80\x00"]
+    )
     return bytes(damaged)
 
 
@@ -69,10 +73,16 @@ DAMAGES: Final[tuple[Damage, ...]] = (flip, lie, cut, cut_and_ended, splice, noi
 
 
 def run(cases: int, seed: int, trace: Path | None) -> Counter[str]:
-    """How many ended how, as `damage ending`. The case at hand stands in `trace`, so that a crash says which it was."""
+    """How many ended how, as `damage ending`.
+
+    The case at hand stands in `trace`, so that a crash says which it was.
+    """
     ended: Counter[str] = Counter()
     originals = [(uid, encoder.bits[-1]) for uid, encoder in ENCODERS.items()]
-    arrays = {bits: scene(60, 50, bits).astype(np.uint8 if bits == 8 else np.uint16) for _, bits in originals}
+    arrays = {
+        bits: scene(60, 50, bits).astype(np.uint8 if bits == 8 else np.uint16)
+        for _, bits in originals
+    }
     codestreams = {uid: ENCODERS[uid].encode(arrays[bits], bits) for uid, bits in originals}
     for case in range(cases):
         random = np.random.default_rng((seed, case))
@@ -81,7 +91,9 @@ def run(cases: int, seed: int, trace: Path | None) -> Counter[str]:
         if trace is not None:
             trace.write_text(f"--seed {seed}, case {case}: {uid}, {damage.__name__}")
         damaged = damage(codestreams[uid], random)
-        ended[f"{damage.__name__} {_ending(damaged, codestreams[uid], arrays[bits], uid, bits)}"] += 1
+        ended[
+            f"{damage.__name__} {_ending(damaged, codestreams[uid], arrays[bits], uid, bits)}"
+        ] += 1
     return ended
 
 

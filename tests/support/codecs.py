@@ -1,4 +1,7 @@
-"""What a decode process loads instead of codecs, so that it breaks on demand: the file's name says how."""
+"""What a decode process loads instead of codecs, so that it breaks on demand.
+
+The file's name says how.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,9 @@ def _answer(request: Request) -> Answer | Decoded:
         case "hang":
             time.sleep(600)
         case "memory":
-            bytearray(64 << 30)  # as a codestream might want; the address space alone, which nobody refuses who knows no limit
+            bytearray(
+                64 << 30
+            )  # as a codestream might want; the address space alone, which nobody refuses who knows no limit
         case "slow":
             time.sleep(0.5)
         case "bug":

@@ -1,4 +1,6 @@
-"""An OpenTelemetry collector's receiver (OTLP 1.x over HTTP) that keeps what it is sent. It parses by OpenTelemetry's own schema, and takes
+"""An OpenTelemetry collector's receiver (OTLP 1.x over HTTP) that keeps what it is sent.
+
+It parses by OpenTelemetry's own schema, and takes
 protobuf, as our processes post it, and JSON, as tritonserver does."""
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from google.protobuf import json_format
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest, ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,12 @@ def _seen(body: bytes, *, is_json: bool) -> list[SeenSpan]:
         json_format.ParseDict(_with_base64(json.loads(body)), request)
     else:
         request.ParseFromString(body)
-    return [_span(item, resource.resource) for resource in request.resource_spans for scope in resource.scope_spans for item in scope.spans]
+    return [
+        _span(item, resource.resource)
+        for resource in request.resource_spans
+        for scope in resource.scope_spans
+        for item in scope.spans
+    ]
 
 
 def _with_base64(value: Any) -> Any:
@@ -88,7 +98,10 @@ def _with_base64(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     ids = {"traceId", "spanId", "parentSpanId"}
-    return {name: base64.b64encode(bytes.fromhex(item)).decode() if name in ids else _with_base64(item) for name, item in value.items()}
+    return {
+        name: base64.b64encode(bytes.fromhex(item)).decode() if name in ids else _with_base64(item)
+        for name, item in value.items()
+    }
 
 
 def _span(item: Any, resource: Any) -> SeenSpan:

@@ -1,4 +1,7 @@
-"""Storage commitment from outside: an SCU of pynetdicom that asks and takes reports, and the dispatcher's loop that sends them."""
+"""Storage commitment from outside.
+
+An SCU of pynetdicom that asks and takes reports, and the dispatcher's loop that sends them.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +54,20 @@ def _item(sop_class_uid: str, sop_instance_uid: str) -> Dataset:
 class Report:
     """A report as it came."""
 
-    def __init__(self, event_type: int, information: Dataset, *, is_same_association: bool, calling: str) -> None:
-        self.event_type, self.is_same_association, self.calling = event_type, is_same_association, calling
+    def __init__(
+        self, event_type: int, information: Dataset, *, is_same_association: bool, calling: str
+    ) -> None:
+        self.event_type, self.is_same_association, self.calling = (
+            event_type,
+            is_same_association,
+            calling,
+        )
         self.transaction_uid = str(information.TransactionUID)
         self.committed = [_pair(item) for item in information.get("ReferencedSOPSequence", [])]
-        self.failed = {_pair(item): int(item.FailureReason) for item in information.get("FailedSOPSequence", [])}
+        self.failed = {
+            _pair(item): int(item.FailureReason)
+            for item in information.get("FailedSOPSequence", [])
+        }
 
 
 def _pair(item: Dataset) -> Pair:
@@ -68,7 +80,13 @@ class CommitmentScu:
     `statuses` answer them in turn. While `may_answer` is not set, reports have come and are not answered.
     """
 
-    def __init__(self, ae_title: str, statuses: Iterable[int] = (), port: int = 0, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        ae_title: str,
+        statuses: Iterable[int] = (),
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self.ae_title = ae_title
         self.may_answer = threading.Event()
         self.may_answer.set()
@@ -78,24 +96,41 @@ class CommitmentScu:
         self._ae.add_supported_context(PUSH_MODEL, scu_role=False, scp_role=True)
         self._ae.acse_timeout = self._ae.dimse_timeout = self._ae.network_timeout = 30
         handlers = [(evt.EVT_N_EVENT_REPORT, self._take, [False])]
-        self._server = self._ae.start_server(("127.0.0.1", port), block=False, evt_handlers=handlers, ssl_context=tls)
+        self._server = self._ae.start_server(
+            ("127.0.0.1", port), block=False, evt_handlers=handlers, ssl_context=tls
+        )
         self.port = int(self._server.server_address[1])
 
     def _take(self, event: Event, is_same_association: bool) -> tuple[int, None]:
         calling = str(event.assoc.requestor.ae_title).strip()
-        self.reports.put(Report(event.event_type, event.event_information, is_same_association=is_same_association, calling=calling))
+        self.reports.put(
+            Report(
+                event.event_type,
+                event.event_information,
+                is_same_association=is_same_association,
+                calling=calling,
+            )
+        )
         self.may_answer.wait(60)
         return next(self._statuses, 0), None
 
     @contextmanager
-    def associated(self, port: int, *also: str, tls: ssl.SSLContext | None = None) -> Iterator[Association]:
+    def associated(
+        self, port: int, *also: str, tls: ssl.SSLContext | None = None
+    ) -> Iterator[Association]:
         """An association for storage commitment, and for these classes."""
         ae = AE(self.ae_title)
         for sop_class in (PUSH_MODEL, *also):
             ae.add_requested_context(sop_class, "1.2.840.10008.1.2.1")
         ae.acse_timeout = ae.dimse_timeout = ae.network_timeout = 30
         handlers = [(evt.EVT_N_EVENT_REPORT, self._take, [True])]
-        assoc = ae.associate("127.0.0.1", port, ae_title="HILUM", evt_handlers=handlers, tls_args=tls and (tls, "127.0.0.1"))
+        assoc = ae.associate(
+            "127.0.0.1",
+            port,
+            ae_title="HILUM",
+            evt_handlers=handlers,
+            tls_args=tls and (tls, "127.0.0.1"),
+        )
         assert assoc.is_established
         try:
             yield assoc
@@ -119,7 +154,12 @@ class CommitmentScu:
         self._server.shutdown()
 
 
-def ask(assoc: Association, information: Dataset | None, action_type: int = 1, instance_uid: str = INSTANCE) -> int:
+def ask(
+    assoc: Association,
+    information: Dataset | None,
+    action_type: int = 1,
+    instance_uid: str = INSTANCE,
+) -> int:
     """The status of an N-ACTION; -1: no answer."""
     status, _ = assoc.send_n_action(information, action_type, PUSH_MODEL, instance_uid)
     return int(status.get("Status", -1))
@@ -127,7 +167,10 @@ def ask(assoc: Association, information: Dataset | None, action_type: int = 1, i
 
 def with_address(settings: Settings, **ports: int) -> Settings:
     """Reports for these AE Titles go to these ports; quick pauses between tries."""
-    peers = {title: CommitmentPeer(host="127.0.0.1", port=port, timeout_seconds=5.0) for title, port in ports.items()}
+    peers = {
+        title: CommitmentPeer(host="127.0.0.1", port=port, timeout_seconds=5.0)
+        for title, port in ports.items()
+    }
     quick = settings.pipeline.model_copy(update={"backoff_seconds": 0.2, "poll_seconds": 0.5})
     return settings.model_copy(update={"commitment": peers, "pipeline": quick})
 
@@ -141,7 +184,9 @@ class Dispatcher:
 
     def start(self) -> None:
         """Start it."""
-        self.child = subprocess.Popen([sys.executable, "-m", "tests.support.committing"], stdin=subprocess.PIPE, cwd=_ROOT)
+        self.child = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.committing"], stdin=subprocess.PIPE, cwd=_ROOT
+        )
         assert self.child.stdin is not None
         self.child.stdin.write(self._settings.dump().encode())
         self.child.stdin.close()

@@ -1,4 +1,6 @@
-"""An installation without processes on a real ledger and archive, walked by hand; and a child that dies inside a decision.
+"""An installation without processes on a real ledger and archive, walked by hand.
+
+And a child that dies inside a decision.
 
 `python -m tests.support.deciding ROOT URL CONFLICT BOUNDARY` replaces by that conflict and kills itself at a durable boundary.
 """
@@ -66,20 +68,32 @@ class Site:
         self.ledger.close()
 
     def receive(
-        self, uid: str, *, study: str = "1.2.3", sender: str = "MODALITY", may_correct: bool | None = None, **content: Any
+        self,
+        uid: str,
+        *,
+        study: str = "1.2.3",
+        sender: str = "MODALITY",
+        may_correct: bool | None = None,
+        **content: Any,
     ) -> RecordOutcome:
         """An object arrives and gets its row and its place."""
         with self.archive.begin() as incoming:
-            incoming.write(file_meta.encode(dataclasses.replace(meta(uid), calling_ae_title=sender)))
+            incoming.write(
+                file_meta.encode(dataclasses.replace(meta(uid), calling_ae_title=sender))
+            )
             incoming.write(data_set(uid, study=study, **content))
             file = incoming.commit()
         self.archive.place(file)
-        arrival = Arrival(describe(file), Lane.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct)
+        arrival = Arrival(
+            describe(file), Lane.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct
+        )
         (outcome,) = self.ledger.record([arrival])
         if outcome.is_conflict:
             self.archive.quarantine(file)
         else:
-            (self.archive.discard if outcome is RecordOutcome.DUPLICATE else self.archive.settle)(file)
+            (self.archive.discard if outcome is RecordOutcome.DUPLICATE else self.archive.settle)(
+                file
+            )
         return outcome
 
     def claim(self, stage: str) -> list[Job]:
@@ -99,16 +113,25 @@ class Site:
         releases = {self.release.id: self.release} if self.is_configured else {}
         for job in self.claim("assemble"):
             assert isinstance(job, StudyJob)
-            decided = assemble(job, releases, NAMESPACE, self.clock.now, identity_of, self.ledger.begin_epoch())
+            decided = assemble(
+                job, releases, NAMESPACE, self.clock.now, identity_of, self.ledger.begin_epoch()
+            )
             assert isinstance(decided, Close)
-            assert self.ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]) == [True]
+            assert self.ledger.advance(
+                "assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]
+            ) == [True]
 
     def report(self) -> list[ReportJob]:
         """Each due result gets a document for `pacs`."""
         jobs = [job for job in self.claim("report") if isinstance(job, ReportJob)]
         for job in jobs:
             document = Document(
-                "sr", "application/dicom", b"bytes", "1.2.840.10008.5.1.4.1.1.88.34", job.result.identifiers["sr"], "2.25.1"
+                "sr",
+                "application/dicom",
+                b"bytes",
+                "1.2.840.10008.5.1.4.1.1.88.34",
+                job.result.identifiers["sr"],
+                "2.25.1",
             )
             decided = Advance(ResultState.REPORTED, documents=[NewDocument(document, ("pacs",))])
             assert self.ledger.advance("report", [(job.lease, decided)]) == [True]
@@ -116,7 +139,10 @@ class Site:
 
     def deliver(self) -> None:
         """The PACS takes what is due."""
-        self.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED)) for job in self.claim("deliver")])
+        self.ledger.advance(
+            "deliver",
+            [(job.lease, Advance(DeliveryState.DELIVERED)) for job in self.claim("deliver")],
+        )
 
     def walk(self) -> list[ReportJob]:
         """Whatever is due goes the whole street; the results that were reported."""
@@ -139,14 +165,26 @@ class Site:
 
     def files(self) -> set[str]:
         """Relative paths of everything in the archive, locks left out."""
-        found = (str(file.relative_to(self.archive.root)) for file in self.archive.root.rglob("*.dcm"))
+        found = (
+            str(file.relative_to(self.archive.root)) for file in self.archive.root.rglob("*.dcm")
+        )
         return set(found)
 
 
 def replace_until_killed(folder: Path, url: str, conflict_id: int, boundary: str) -> None:
     """Run the child until it kills itself."""
-    command = [sys.executable, "-m", "tests.support.deciding", str(folder), url, str(conflict_id), boundary]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True, cwd=_ROOT, timeout=60)
+    command = [
+        sys.executable,
+        "-m",
+        "tests.support.deciding",
+        str(folder),
+        url,
+        str(conflict_id),
+        boundary,
+    ]
+    ran = subprocess.run(
+        command, check=False, capture_output=True, text=True, cwd=_ROOT, timeout=60
+    )
     assert ran.returncode == -signal.SIGKILL, ran.stderr
 
 

@@ -1,6 +1,9 @@
-"""The decode processes of a whole server, from outside: which they are, and a stored file that holds one of them up.
+"""The decode processes of a whole server, from outside.
 
-The kernel's file leases do it (fcntl(2), F_SETLEASE): whoever opens a leased file waits until the lease is given back, and dies
+Which they are, and a stored file that holds one of them up.
+
+The kernel's file leases do it (fcntl(2), F_SETLEASE): whoever opens a leased file waits until the
+lease is given back, and dies
 there if it is killed. The server itself is not touched.
 """
 
@@ -25,14 +28,18 @@ from tests.support.processes import children_of
 def decode_processes(server: Hilum) -> list[int]:
     """Children of the analyser that were spawned to decode."""
     (analyser,) = processes(server, "analyser")
-    return [pid for pid in children_of(analyser) if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
+    return [
+        pid for pid in children_of(analyser) if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))
+    ]
 
 
 def stored_file(server: Hilum, sop_instance_uid: str) -> Path:
     """Where the archive keeps an object."""
     engine = create_engine(f"sqlite:///{server.folder / 'state/ledger.sqlite'}")
     with engine.connect() as connection:
-        path = connection.execute(select(instance.c.path).where(instance.c.sop_instance_uid == sop_instance_uid)).scalar_one()
+        path = connection.execute(
+            select(instance.c.path).where(instance.c.sop_instance_uid == sop_instance_uid)
+        ).scalar_one()
     engine.dispose()
     return server.folder / "state/archive" / path
 
@@ -67,7 +74,9 @@ class HeldFile:
 @contextlib.contextmanager
 def held_up(server: Hilum, folder: Path, images: list[Dataset]) -> Iterator[HeldFile]:
     """Send a study; a decode process waits for the file of its first image."""
-    previous = signal.signal(signal.SIGIO, signal.SIG_IGN)  # how the kernel says that somebody waits
+    previous = signal.signal(
+        signal.SIGIO, signal.SIG_IGN
+    )  # how the kernel says that somebody waits
     frozen = decode_processes(server)
     held: HeldFile | None = None
     try:
@@ -79,7 +88,9 @@ def held_up(server: Hilum, folder: Path, images: list[Dataset]) -> Iterator[Held
         for pid in frozen:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
-        wait_for(lambda: held is not None and held.is_wanted, what="a decode process that opens the file")
+        wait_for(
+            lambda: held is not None and held.is_wanted, what="a decode process that opens the file"
+        )
         yield held
     finally:
         if held is not None:
@@ -97,7 +108,10 @@ def crash_while_held(server: Hilum, held: HeldFile) -> None:
 
 
 def _is_opening(pid: int) -> bool:
-    """Whether the process is in openat(2), on x86-64 or ARM: an image that broke another process is tried in one apart."""
+    """Whether the process is in openat(2), on x86-64 or ARM.
+
+    An image that broke another process is tried in one apart.
+    """
     return _read(Path(f"/proc/{pid}/syscall")).split(" ")[0] in ("257", "56")
 
 
@@ -105,7 +119,9 @@ def reading_of(server: Hilum, image: Dataset) -> dict[str, object]:
     """The one reading of an image as REST shows it, {} before there is one."""
     answer = server.get(f"/api/v1/studies/{image.StudyInstanceUID}")
     images = answer.json()["images"] if answer.is_success else []
-    found = [item["readings"] for item in images if item["sop_instance_uid"] == image.SOPInstanceUID]
+    found = [
+        item["readings"] for item in images if item["sop_instance_uid"] == image.SOPInstanceUID
+    ]
     return dict(found[0][0]) if found and found[0] else {}
 
 

@@ -14,10 +14,18 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, mebibytes: int, inodes: int = 0) -> Iterator[Path]:
-    """A file system of this size, mounted on `folder`; `inodes` 0: as many as there may be. Skips the test where that is not allowed."""
+    """A file system of this size, mounted on `folder`; `inodes` 0: as many as there may be.
+
+    Skips the test where that is not allowed.
+    """
     folder.mkdir()
     options = f"size={mebibytes}m" + (f",nr_inodes={inodes}" if inodes else "")
-    if os.geteuid() != 0 or subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False).returncode:
+    if (
+        os.geteuid() != 0
+        or subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=False
+        ).returncode
+    ):
         pytest.skip("needs the right to mount a tmpfs")
     try:
         yield folder
@@ -27,7 +35,10 @@ def small_disk(folder: Path, mebibytes: int, inodes: int = 0) -> Iterator[Path]:
 
 @contextmanager
 def dead_disk(folder: Path) -> Iterator[None]:
-    """Mounted on `folder`, a FUSE file system whose program has ended (ENOTCONN). Skips the test where mounting is not allowed."""
+    """Mounted on `folder`, a FUSE file system whose program has ended (ENOTCONN).
+
+    Skips the test where mounting is not allowed.
+    """
     library = ctypes.CDLL(None, use_errno=True)
     try:
         program = os.open("/dev/fuse", os.O_RDWR)

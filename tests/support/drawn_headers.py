@@ -1,4 +1,7 @@
-"""Headers as hospitals send them, drawn by hypothesis: names in every character set, values missing, empty, too long, doubled, broken."""
+"""Headers as hospitals send them, drawn by hypothesis.
+
+Names in every character set, values missing, empty, too long, doubled, broken.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,8 @@ from typing import Any, Final
 
 from hypothesis import strategies as st
 
-# (Specific Character Set, a name in it): those of the shared files, and Korean and simplified Chinese (PS3.5 Annexes H to K).
+# (Specific Character Set, a name in it): those of the shared files, and Korean and simplified
+# Chinese (PS3.5 Annexes H to K).
 NAMES: Final = (
     ("", "Doe^Jane"),
     ("ISO_IR 100", "Äneas^Rüdiger"),
@@ -18,12 +22,60 @@ NAMES: Final = (
     ("\\ISO 2022 IR 149", "Hong^Gildong=洪^吉洞=홍^길동"),
     ("\\ISO 2022 IR 58", "Wang^XiaoDong=王^小东"),
 )
-ODD_NAMES: Final = ("", "^", "=", "Doe^Jane^A^B^C", "Doe^Jane^A^B^C^D^E", "A=B=C=D", "Doe\\Roe", "X" * 70, "Doe^Jane\x1b", "  ", "Doe\r\n")
+ODD_NAMES: Final = (
+    "",
+    "^",
+    "=",
+    "Doe^Jane^A^B^C",
+    "Doe^Jane^A^B^C^D^E",
+    "A=B=C=D",
+    "Doe\\Roe",
+    "X" * 70,
+    "Doe^Jane\x1b",
+    "  ",
+    "Doe\r\n",
+)
 SEXES: Final = ("M", "F", "O", "U", "", "male", "F\\M", "X ", "\x00")
-DATES: Final = ("20260105", "2026.01.05", "20261345", "", "  ", "unknown", "2026", "99999999", "20260105\\20260106", "00000000")
-TIMES: Final = ("083000", "08:30:00.12", "25", "24", "0860", "083060", "083000.1234567", "", "now", "08\\09")
+DATES: Final = (
+    "20260105",
+    "2026.01.05",
+    "20261345",
+    "",
+    "  ",
+    "unknown",
+    "2026",
+    "99999999",
+    "20260105\\20260106",
+    "00000000",
+)
+TIMES: Final = (
+    "083000",
+    "08:30:00.12",
+    "25",
+    "24",
+    "0860",
+    "083060",
+    "083000.1234567",
+    "",
+    "now",
+    "08\\09",
+)
 LOCAL: Final = "(in the character set)"
-IDENTIFIERS: Final = ("A1", "", "A" * 80, "A\\B", " lead", LOCAL, "0", "-", "A\x1b[1mB", "A\x07B", "A\tB", "a=b^c", "\\")
+IDENTIFIERS: Final = (
+    "A1",
+    "",
+    "A" * 80,
+    "A\\B",
+    " lead",
+    LOCAL,
+    "0",
+    "-",
+    "A\x1b[1mB",
+    "A\x07B",
+    "A\tB",
+    "a=b^c",
+    "\\",
+)
 TEXTS: Final = ("Thorax pa", "", "T" * 300, "a\\b", "line\r\nline", "bell\x07", "x" * 64, LOCAL)
 NUMBERS: Final = ("1.80", "", "1,80", "abc", "1" * 40, "nan", "1e99", "1\\2", "\x00")
 
@@ -55,8 +107,16 @@ HEADERS: Final = st.fixed_dictionaries(
         "PregnancyStatus": maybe(("\x01\x00", "\x01", "\x00\x00\x00\x00", "")),
         "SmokingStatus": maybe(("YES", "maybe", "")),
         "PatientIdentityRemoved": maybe(("NO", "PERHAPS")),
-        "OtherPatientIDsSequence": maybe(("", "FEFF00E000000000", "FEFF00E00E00000010002000 4C4F0600 413120202020".replace(" ", ""))),
-        "ProcedureCodeSequence": maybe(("", "FEFF00E000000000", "FEFF00E00A00000008000001 53480200 4131".replace(" ", ""))),
+        "OtherPatientIDsSequence": maybe(
+            (
+                "",
+                "FEFF00E000000000",
+                "FEFF00E00E00000010002000 4C4F0600 413120202020".replace(" ", ""),
+            )
+        ),
+        "ProcedureCodeSequence": maybe(
+            ("", "FEFF00E000000000", "FEFF00E00A00000008000001 53480200 4131".replace(" ", ""))
+        ),
         "ReferencedStudySequence": maybe(("", "FEFF00E000000000")),
         "PatientOrientation": maybe(("L\\F", "L", "", "\\", "L\\F\\X", "left\\foot")),
         "ImagerPixelSpacing": maybe(("0.2\\0.2", "0.2", "", "a\\b", "\\", "0.2\\0.2\\0.2")),

@@ -52,33 +52,51 @@ class Encoder:
 
 
 def _bare(array: Pixels, bits: int) -> Pixels:
-    """Two's complement in `bits` bits, as unsigned words: what codecs without signs are given (PS3.5 8.2)."""
+    """Two's complement in `bits` bits, as unsigned words.
+
+    What codecs without signs are given (PS3.5 8.2).
+    """
     return array.view(f"u{array.itemsize}") & np.array((1 << bits) - 1, f"u{array.itemsize}")
 
 
 def _lossless(predictor: int) -> Callable[[Pixels, int], bytes]:
-    return lambda array, bits: bytes(imagecodecs.jpeg8_encode(_bare(array, bits), lossless=True, predictor=predictor, bitspersample=bits))
+    return lambda array, bits: bytes(
+        imagecodecs.jpeg8_encode(
+            _bare(array, bits), lossless=True, predictor=predictor, bitspersample=bits
+        )
+    )
 
 
 def _dct(bits_per_sample: int) -> Callable[[Pixels, int], bytes]:
-    return lambda array, _: bytes(imagecodecs.jpeg8_encode(array, level=98, bitspersample=bits_per_sample))
+    return lambda array, _: bytes(
+        imagecodecs.jpeg8_encode(array, level=98, bitspersample=bits_per_sample)
+    )
 
 
 def _jpeg_ls(near: int) -> Callable[[Pixels, int], bytes]:
-    """CharLS by pyjpegls, which writes the precision that it is told; imagecodecs writes 8 or 16."""
+    """CharLS by pyjpegls, which writes the precision that it is told.
+
+    Imagecodecs writes 8 or 16.
+    """
 
     def encode(array: Pixels, bits: int) -> bytes:
         rows, columns = array.shape
         if array.size < 8:  # which pyjpegls gives no room for a header
             return bytes(imagecodecs.jpegls_encode(_bare(array, bits), level=near))
         bare = _bare(array, bits).tobytes()
-        return bytes(jpeg_ls.encode_pixel_data(bare, near, rows=rows, columns=columns, samples_per_pixel=1, bits_stored=bits))
+        return bytes(
+            jpeg_ls.encode_pixel_data(
+                bare, near, rows=rows, columns=columns, samples_per_pixel=1, bits_stored=bits
+            )
+        )
 
     return encode
 
 
 def _j2k(**options: Any) -> Callable[[Pixels, int], bytes]:
-    return lambda array, bits: bytes(imagecodecs.jpeg2k_encode(array, codecformat="J2K", bitspersample=bits, **options))
+    return lambda array, bits: bytes(
+        imagecodecs.jpeg2k_encode(array, codecformat="J2K", bitspersample=bits, **options)
+    )
 
 
 def _htj2k(**options: Any) -> Callable[[Pixels, int], bytes]:
@@ -121,10 +139,18 @@ ENCODERS: Final[Mapping[str, Encoder]] = {
 
 def encoded(array: Pixels, transfer_syntax_uid: str, bits: int, **attributes: Any) -> Dataset:
     """A chest radiograph with these stored values under this Transfer Syntax."""
-    return enclosed(ENCODERS[transfer_syntax_uid].encode(array, bits), array, transfer_syntax_uid, bits, **attributes)
+    return enclosed(
+        ENCODERS[transfer_syntax_uid].encode(array, bits),
+        array,
+        transfer_syntax_uid,
+        bits,
+        **attributes,
+    )
 
 
-def enclosed(codestream: bytes, array: Pixels, transfer_syntax_uid: str, bits: int, **attributes: Any) -> Dataset:
+def enclosed(
+    codestream: bytes, array: Pixels, transfer_syntax_uid: str, bits: int, **attributes: Any
+) -> Dataset:
     """The same around a codestream, whatever that is; the header describes the array."""
     dataset = radiograph(array, bits_stored=bits, **attributes)
     dataset.PixelData = encapsulate([codestream])
@@ -134,7 +160,10 @@ def enclosed(codestream: bytes, array: Pixels, transfer_syntax_uid: str, bits: i
 
 def by_dcmtk(array: Pixels, bits: int, folder: Path, *options: str) -> bytes:
     """A codestream of DCMTK's dcmcjpeg, which writes Huffman tables of the picture's own and point transforms."""
-    uids = {keyword: generate_uid() for keyword in ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")}
+    uids = {
+        keyword: generate_uid()
+        for keyword in ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
+    }
     plain, coded = folder / "plain.dcm", folder / "coded.dcm"
     radiograph(array, bits_stored=bits, **uids).save_as(plain, enforce_file_format=True)
     subprocess.run(["dcmcjpeg", *options, plain, coded], check=True)

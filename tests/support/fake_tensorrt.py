@@ -1,6 +1,9 @@
-"""Stands for trtexec, nvidia-smi and tritonserver at their command lines: a plan is the ONNX file itself, and ONNX Runtime runs it.
+"""Stands for trtexec, nvidia-smi and tritonserver at their command lines.
 
-Options and output are those of trtexec's own source (samples/common). `SPOIL` (a number) is added to every logit of half-precision plans;
+A plan is the ONNX file itself, and ONNX Runtime runs it.
+
+Options and output are those of trtexec's own source (samples/common). `SPOIL` (a number) is added
+to every logit of half-precision plans;
 with `NO_HALF` none can be built.
 """
 
@@ -17,7 +20,9 @@ _MARK = b"fake plan\n"
 
 def main() -> int:
     """By the name under which it was started."""
-    return {"nvidia-smi": _gpus, "tritonserver": _server, "trtexec": _trtexec}[Path(sys.argv[0]).name]()
+    return {"nvidia-smi": _gpus, "tritonserver": _server, "trtexec": _trtexec}[
+        Path(sys.argv[0]).name
+    ]()
 
 
 def _gpus() -> int:
@@ -30,7 +35,9 @@ def _server() -> int:
 
 def _trtexec() -> int:
     options = dict(part.removeprefix("--").partition("=")[::2] for part in sys.argv[1:])
-    _say(f"&&&& RUNNING TensorRT.trtexec [TensorRT v{os.environ.get('FAKE_TENSORRT', '101300')}] # trtexec")
+    _say(
+        f"&&&& RUNNING TensorRT.trtexec [TensorRT v{os.environ.get('FAKE_TENSORRT', '101300')}] # trtexec"
+    )
     if "onnx" in options:
         return _build(options)
     return _run(options) if "loadEngine" in options else 0
@@ -64,18 +71,27 @@ def _run(options: dict[str, str]) -> int:
     session = onnxruntime.InferenceSession(network, providers=["CPUExecutionProvider"])
     image = session.get_inputs()[0]
     shape = [int(size) for size in options["shapes"].removeprefix("image:").split("x")]
-    pixels = np.fromfile(options["loadInputs"].removeprefix("image:"), np.uint8 if "uint8" in image.type else np.float16).reshape(shape)
+    pixels = np.fromfile(
+        options["loadInputs"].removeprefix("image:"),
+        np.uint8 if "uint8" in image.type else np.float16,
+    ).reshape(shape)
     names = [output.name for output in session.get_outputs()]
     values = dict(zip(names, session.run(names, {"image": pixels}), strict=True))
     if kind == b"half":
         values["logits"] = values["logits"] + float(os.environ.get("SPOIL", "0"))
     said = [_output(name, value) for name, value in values.items()]
-    Path(options["exportOutput"]).write_text(json.dumps(said).replace("NaN", "nan"))  # as C++ spells it
+    Path(options["exportOutput"]).write_text(
+        json.dumps(said).replace("NaN", "nan")
+    )  # as C++ spells it
     return 0
 
 
 def _output(name: str, value: Any) -> dict[str, Any]:
-    return {"name": name, "dimensions": "x".join(map(str, value.shape)), "values": [_spelt(each) for each in value.ravel()]}
+    return {
+        "name": name,
+        "dimensions": "x".join(map(str, value.shape)),
+        "values": [_spelt(each) for each in value.ravel()],
+    }
 
 
 def _spelt(value: float) -> float:

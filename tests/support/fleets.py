@@ -97,9 +97,13 @@ class Rig:
 
     def explain(self, study: str, release: str) -> Exception:
         """What becomes of a reading whose release is not here."""
-        instance = Instance(f"{study}.1", "1.2", study, "1.2.4", "1", "x", 1, "d", "p", 0.0, "A", "B", id=1)
+        instance = Instance(
+            f"{study}.1", "1.2", study, "1.2.4", "1", "x", 1, "d", "p", 0.0, "A", "B", id=1
+        )
         try:
-            return asyncio.run(self.fleet.explain(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance)))
+            return asyncio.run(
+                self.fleet.explain(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance))
+            )
         except Retry as error:
             return error
 

@@ -1,4 +1,7 @@
-"""Headers of 16 MiB at most that would make a reader create millions of objects, or nest for ever; each a valid object otherwise."""
+"""Headers of 16 MiB at most that would make a reader create millions of objects, or nest for ever.
+
+Each a valid object otherwise.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import (
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 
 _HEADER_BYTES: Final = (16 << 20) - 4096  # within what a listener reads
 _MANY: Final = _HEADER_BYTES // 8
@@ -32,12 +39,20 @@ class Bomb(NamedTuple):
 
 def explicit(tag: int, vr: bytes, value: bytes, length: int | None = None) -> bytes:
     """An element with a 32-bit length."""
-    return struct.pack("<HH2s2xL", tag >> 16, tag & 0xFFFF, vr, len(value) if length is None else length) + value
+    return (
+        struct.pack(
+            "<HH2s2xL", tag >> 16, tag & 0xFFFF, vr, len(value) if length is None else length
+        )
+        + value
+    )
 
 
 def implicit(tag: int, value: bytes, length: int | None = None) -> bytes:
     """The same in implicit VR."""
-    return struct.pack("<HHL", tag >> 16, tag & 0xFFFF, len(value) if length is None else length) + value
+    return (
+        struct.pack("<HHL", tag >> 16, tag & 0xFFFF, len(value) if length is None else length)
+        + value
+    )
 
 
 def _items(count: int = _MANY) -> bytes:
@@ -47,7 +62,9 @@ def _items(count: int = _MANY) -> bytes:
 def _nested(depth: int) -> bytes:
     """Sequences of defined length, each within the item of another."""
     heads = (
-        explicit(VIEW_CODES, b"SQ", b"", 20 * left + 8) + struct.pack("<HHL", 0xFFFE, 0xE000, 20 * left) for left in range(depth, -1, -1)
+        explicit(VIEW_CODES, b"SQ", b"", 20 * left + 8)
+        + struct.pack("<HHL", 0xFFFE, 0xE000, 20 * left)
+        for left in range(depth, -1, -1)
     )
     return b"".join(heads)
 
@@ -62,26 +79,55 @@ def _patients(count: int) -> bytes:
 
 
 BOMBS: Final[Mapping[str, Callable[[], Bomb]]] = {
-    "empty items": lambda: Bomb(VIEW_CODES, explicit(VIEW_CODES, b"SQ", _items() + _SEQUENCE_END, _UNDEFINED)),
-    "empty items of a defined length": lambda: Bomb(VIEW_CODES, explicit(VIEW_CODES, b"SQ", _items())),
+    "empty items": lambda: Bomb(
+        VIEW_CODES, explicit(VIEW_CODES, b"SQ", _items() + _SEQUENCE_END, _UNDEFINED)
+    ),
+    "empty items of a defined length": lambda: Bomb(
+        VIEW_CODES, explicit(VIEW_CODES, b"SQ", _items())
+    ),
     "empty items for the report": lambda: Bomb(PATIENT_IDS, _patients(_MANY)),
-    "private empty items": lambda: Bomb(_PRIVATE, explicit(_PRIVATE, b"SQ", _items() + _SEQUENCE_END, _UNDEFINED)),
-    "empty items in UN": lambda: Bomb(_PRIVATE, explicit(_PRIVATE, b"UN", _items() + _SEQUENCE_END, _UNDEFINED)),
-    "empty items in UN of a defined length": lambda: Bomb(VIEW_CODES, explicit(VIEW_CODES, b"UN", _items())),
-    "implicit empty items": lambda: Bomb(VIEW_CODES, implicit(VIEW_CODES, _items()), ImplicitVRLittleEndian),
-    "items that are none": lambda: Bomb(VIEW_CODES, explicit(VIEW_CODES, b"SQ", bytes(_HEADER_BYTES))),
+    "private empty items": lambda: Bomb(
+        _PRIVATE, explicit(_PRIVATE, b"SQ", _items() + _SEQUENCE_END, _UNDEFINED)
+    ),
+    "empty items in UN": lambda: Bomb(
+        _PRIVATE, explicit(_PRIVATE, b"UN", _items() + _SEQUENCE_END, _UNDEFINED)
+    ),
+    "empty items in UN of a defined length": lambda: Bomb(
+        VIEW_CODES, explicit(VIEW_CODES, b"UN", _items())
+    ),
+    "implicit empty items": lambda: Bomb(
+        VIEW_CODES, implicit(VIEW_CODES, _items()), ImplicitVRLittleEndian
+    ),
+    "items that are none": lambda: Bomb(
+        VIEW_CODES, explicit(VIEW_CODES, b"SQ", bytes(_HEADER_BYTES))
+    ),
     "private elements": lambda: Bomb(_PRIVATE, struct.pack("<HH2sH", 9, 0x1010, b"LO", 0) * _MANY),
-    "implicit private elements": lambda: Bomb(_PRIVATE, implicit(_PRIVATE, b"") * _MANY, ImplicitVRLittleEndian),
+    "implicit private elements": lambda: Bomb(
+        _PRIVATE, implicit(_PRIVATE, b"") * _MANY, ImplicitVRLittleEndian
+    ),
     "elements in one item": lambda: Bomb(
-        VIEW_CODES, explicit(VIEW_CODES, b"SQ", _OPEN_ITEM + struct.pack("<HH2sH", 9, 0x1010, b"LO", 0) * (_MANY - 8))
+        VIEW_CODES,
+        explicit(
+            VIEW_CODES, b"SQ", _OPEN_ITEM + struct.pack("<HH2sH", 9, 0x1010, b"LO", 0) * (_MANY - 8)
+        ),
     ),
     "deep": lambda: Bomb(_PRIVATE, _nested_for_ever()),
     "deep of defined lengths": lambda: Bomb(VIEW_CODES, _nested(50_000)),
-    "values of a number": lambda: Bomb(0x00281050, implicit(0x00281050, b"1\\" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian),
-    "values of a text": lambda: Bomb(0x00080008, implicit(0x00080008, b"A\\" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian),
-    "values in UN": lambda: Bomb(0x00281050, explicit(0x00281050, b"UN", b"1\\" * (_HEADER_BYTES // 2))),
-    "words": lambda: Bomb(0x00280010, implicit(0x00280010, b"\1\2" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian),
-    "character sets": lambda: Bomb(CHARACTER_SET, implicit(CHARACTER_SET, b"\\" * _HEADER_BYTES), ImplicitVRLittleEndian),
+    "values of a number": lambda: Bomb(
+        0x00281050, implicit(0x00281050, b"1\\" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian
+    ),
+    "values of a text": lambda: Bomb(
+        0x00080008, implicit(0x00080008, b"A\\" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian
+    ),
+    "values in UN": lambda: Bomb(
+        0x00281050, explicit(0x00281050, b"UN", b"1\\" * (_HEADER_BYTES // 2))
+    ),
+    "words": lambda: Bomb(
+        0x00280010, implicit(0x00280010, b"\1\2" * (_HEADER_BYTES // 2)), ImplicitVRLittleEndian
+    ),
+    "character sets": lambda: Bomb(
+        CHARACTER_SET, implicit(CHARACTER_SET, b"\\" * _HEADER_BYTES), ImplicitVRLittleEndian
+    ),
 }
 
 
@@ -126,7 +172,10 @@ def _short(tag: int, value: bytes) -> bytes:
 
 
 def calls_of(function: Callable[[], Any]) -> int:
-    """Functions of Python that it calls until it ends, as it may: what a walk costs, whatever the machine."""
+    """Functions of Python that it calls until it ends, as it may.
+
+    What a walk costs, whatever the machine.
+    """
     count = 0
 
     def note(_: object, event: str, __: object) -> None:

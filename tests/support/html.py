@@ -25,8 +25,14 @@ class Strict(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         names = [name for name, _ in attrs]
-        self.problems += [f"{name} twice in <{tag}>" for name in set(names) if names.count(name) > 1]
-        self.problems += [f"{name} in <{tag}>: the policy forbids it" for name in names if name.startswith("on") or name == "style"]
+        self.problems += [
+            f"{name} twice in <{tag}>" for name in set(names) if names.count(name) > 1
+        ]
+        self.problems += [
+            f"{name} in <{tag}>: the policy forbids it"
+            for name in names
+            if name.startswith("on") or name == "style"
+        ]
         if tag == "img" and "alt" not in names:
             self.problems.append("<img> without alt")
         if tag == "th" and "scope" not in names:
@@ -56,10 +62,18 @@ class Strict(HTMLParser):
         ids = [attributes["id"] for _, attributes in self.tags if "id" in attributes]
         self.problems += [f"id {each} twice" for each in set(ids) if ids.count(each) > 1]
         for name in ("for", "aria-labelledby", "aria-describedby"):
-            self.problems += [f"{name} names no id" for _, found in self.tags if name in found and found[name] not in ids]
+            self.problems += [
+                f"{name} names no id"
+                for _, found in self.tags
+                if name in found and found[name] not in ids
+            ]
 
     def _check_labels(self) -> None:
         labelled = {attributes.get("for") for attributes in self.attributes("label")}
         for tag, attributes in self.tags:
-            if tag in _LABELLED and attributes.get("type") != "hidden" and attributes.get("id") not in labelled:
+            if (
+                tag in _LABELLED
+                and attributes.get("type") != "hidden"
+                and attributes.get("id") not in labelled
+            ):
                 self.problems.append(f"<{tag}> without a label")

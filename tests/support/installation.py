@@ -24,18 +24,34 @@ START_SECONDS = 180.0
 
 def receiver_section(port: int, *, accept_untrained: bool = False) -> dict[str, Any]:
     """Settings of a DICOM destination that is the test itself."""
-    return {"kind": "dicom", "host": "127.0.0.1", "port": port, "ae_title": AE_TITLE, "accept_untrained": accept_untrained}
+    return {
+        "kind": "dicom",
+        "host": "127.0.0.1",
+        "port": port,
+        "ae_title": AE_TITLE,
+        "accept_untrained": accept_untrained,
+    }
 
 
 def hilum_with(
-    folder: Path, tiny: Tiny, destinations: dict[str, Any], quiet_seconds: float = 1.0, role: str = "all", **sections: Any
+    folder: Path,
+    tiny: Tiny,
+    destinations: dict[str, Any],
+    quiet_seconds: float = 1.0,
+    role: str = "all",
+    **sections: Any,
 ) -> Hilum:
     """A server that reads with the tiny release; quick retries, so that a test sees recovery.
 
-    One `role` costs a third of all: enough where a test asks nothing of the others. Its ledger is migrated.
+    One `role` costs a third of all: enough where a test asks nothing of the others. Its ledger is
+    migrated.
     """
     usual: dict[str, Any] = {
-        "models": {"manifests": str(tiny.manifests_dir), "built": str(tiny.built_dir), "releases": [tiny.release.id]},
+        "models": {
+            "manifests": str(tiny.manifests_dir),
+            "built": str(tiny.built_dir),
+            "releases": [tiny.release.id],
+        },
         "studies": {"quiet_seconds": quiet_seconds},
         "pipeline": {"backoff_seconds": 0.5, "maximum_backoff_seconds": 2.0},
         "analyse": {"canary_seconds": 2.0, "decode_processes": 1},
@@ -75,7 +91,10 @@ def processes(server: Hilum, role: str) -> list[int]:
 
 
 def workers_of(server: Hilum, role: str) -> list[int]:
-    """The spawned processes below a role: decode processes of the analyser, report processes of the dispatcher."""
+    """The spawned processes below a role.
+
+    Decode processes of the analyser, report processes of the dispatcher.
+    """
     children = [pid for parent in processes(server, role) for pid in descendants_of(parent)]
     return [pid for pid in children if "spawn_main" in _read(Path(f"/proc/{pid}/cmdline"))]
 
@@ -87,7 +106,11 @@ def all_processes(server: Hilum) -> list[int]:
 
 
 def kill(pids: Sequence[int]) -> None:
-    """kill -9. Some of several end by themselves as soon as their parent or their peer is gone, which may be before their turn."""
+    """kill -9.
+
+    Some of several end by themselves as soon as their parent or their peer is gone, which may be
+    before their turn.
+    """
     gone = 0
     for pid in pids:
         try:

@@ -39,7 +39,11 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture(params=["sqlite", "postgresql"])
 def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A migrated ledger without rows."""
-    return migrated_sqlite(tmp_path) if request.param == "sqlite" else migrated_postgres(request.getfixturevalue("postgres_url"))
+    return (
+        migrated_sqlite(tmp_path)
+        if request.param == "sqlite"
+        else migrated_postgres(request.getfixturevalue("postgres_url"))
+    )
 
 
 @pytest.fixture

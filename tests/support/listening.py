@@ -1,6 +1,7 @@
 """A listener in a process of its own, on a socket that the test has bound, as the supervisor will do it.
 
-The socket listens before the process starts, so nobody has to wait for it, and it outlives a kill -9.
+The socket listens before the process starts, so nobody has to wait for it, and it outlives a kill
+-9.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _LIBRARY, _ORACLE = "HILUM_TEST_TRANSFER_LIBRARY", "HILUM_TEST_ORACLE"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
-    """Settings of an installation in `state`, with a migrated ledger and an archive, both empty. No disk reserve, unless asked for."""
+    """Settings of an installation in `state`, with a migrated ledger and an archive, both empty.
+
+    No disk reserve, unless asked for.
+    """
     state.mkdir(parents=True, exist_ok=True)
     shutil.copy(_migrated_ledger(), state / "ledger.sqlite")
     Archive(state / "archive").make()
@@ -55,8 +59,13 @@ def _migrated_ledger() -> Path:
 class ListenerProcess:
     """`serve_listener` in a child process, alive inside a `with` block."""
 
-    def __init__(self, settings: Settings, *, library: Path | None = None, is_oracle: bool = False) -> None:
-        """`library`: instead of transfer.so; NOT_COMPILED: as where nobody could compile it. `is_oracle`: pynetdicom instead of ours."""
+    def __init__(
+        self, settings: Settings, *, library: Path | None = None, is_oracle: bool = False
+    ) -> None:
+        """`library`: instead of transfer.so; NOT_COMPILED: as where nobody could compile it.
+
+        `is_oracle`: pynetdicom instead of ours.
+        """
         self.settings = settings
         self._added = {_LIBRARY: str(library)} if library is not None else {}
         if is_oracle:
@@ -64,7 +73,11 @@ class ListenerProcess:
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
-        self.tls_socket = socket.create_server(("127.0.0.1", 0), backlog=128) if settings.receive.tls_port else None
+        self.tls_socket = (
+            socket.create_server(("127.0.0.1", 0), backlog=128)
+            if settings.receive.tls_port
+            else None
+        )
         self.log = settings.site.state_dir / "listener.log"
         self.child: subprocess.Popen[bytes] | None = None
 
@@ -78,7 +91,15 @@ class ListenerProcess:
         command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
         environment = {**os.environ, **self._added}
         with self.log.open("ab") as log:
-            child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log, cwd=_ROOT, pass_fds=sockets, env=environment)
+            child = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                cwd=_ROOT,
+                pass_fds=sockets,
+                env=environment,
+            )
         assert child.stdin is not None
         child.stdin.write(self.settings.dump().encode())
         child.stdin.close()
@@ -114,7 +135,10 @@ class ListenerProcess:
 
     def data_sets(self) -> dict[str, bytes]:
         """SOP Instance UID to the encoded data set, of every recorded instance."""
-        return {row["sop_instance_uid"]: data_set_of(self.archive.locate(row["path"])) for row in self.rows("SELECT * FROM instance")}
+        return {
+            row["sop_instance_uid"]: data_set_of(self.archive.locate(row["path"]))
+            for row in self.rows("SELECT * FROM instance")
+        }
 
     def __enter__(self) -> Self:
         self.start()

@@ -1,4 +1,7 @@
-"""Commands that configure logging, run in the process of the tests: what they bind to a captured stream must not outlive it."""
+"""Commands that configure logging, run in the process of the tests.
+
+What they bind to a captured stream must not outlive it.
+"""
 
 from __future__ import annotations
 

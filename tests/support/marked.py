@@ -1,4 +1,7 @@
-"""A study whose every identifying attribute is a marker, in all the ways in which one can go wrong; and where a marker may stand."""
+"""A study whose every identifying attribute is a marker, in all the ways in which one can go wrong.
+
+And where a marker may stand.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ from pydicom.uid import JPEGBaseline8Bit
 
 from load_tests import phantom
 
-# Every marker holds one of these; nothing else does. The second is a birth date, as DICOM and as people write it.
+# Every marker holds one of these; nothing else does. The second is a birth date, as DICOM and as
+# people write it.
 SIGNS = ("ZQX", "19470213", "1947-02-13", "13.02.1947")
 AE_SIGN = "QZAE"
 BORN = "19470213"
@@ -38,7 +42,8 @@ IDENTIFYING = {
     "ImageComments": "ZQX image",
     "AdmissionID": "ZQXADMISSION",
 }
-# Values that break the rules of their VR, so that libraries complain about them; written over values of the same length.
+# Values that break the rules of their VR, so that libraries complain about them; written over
+# values of the same length.
 MALFORMED = {
     "PatientAge": ("062Y", "ZQXA"),
     "PatientSex": ("OOOO", "ZQXS"),
@@ -56,7 +61,9 @@ MALFORMED = {
 
 def image(seed: int, **overrides: object) -> Dataset:
     """One small marked image of a study of its own."""
-    return phantom.make_instance(seed, modality="DX", rows=128, columns=128, overrides={**IDENTIFYING, **overrides})
+    return phantom.make_instance(
+        seed, modality="DX", rows=128, columns=128, overrides={**IDENTIFYING, **overrides}
+    )
 
 
 def truncated(seed: int) -> Dataset:
@@ -75,7 +82,14 @@ def other_pixels(seed: int) -> Dataset:
 
 def undecodable(seed: int) -> Dataset:
     """A codestream that is text."""
-    dataset = phantom.make_instance(seed, rows=64, columns=64, bits=8, transfer_syntax_uid=JPEGBaseline8Bit, overrides={**IDENTIFYING})
+    dataset = phantom.make_instance(
+        seed,
+        rows=64,
+        columns=64,
+        bits=8,
+        transfer_syntax_uid=JPEGBaseline8Bit,
+        overrides={**IDENTIFYING},
+    )
     dataset.PixelData = encapsulate([b"\xff\xd8" + b"ZQXPIXELS" * 20 + b"\xff\xd9"])
     return dataset
 

@@ -11,6 +11,10 @@ _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"),
 
 def metric_names() -> set[str]:
     """Counters with `_total`, histograms with their three series, gauges as they are."""
-    described = [next(iter(metric.describe())) for metric in vars(telemetry).values() if isinstance(metric, MetricWrapperBase)]
+    described = [
+        next(iter(metric.describe()))
+        for metric in vars(telemetry).values()
+        if isinstance(metric, MetricWrapperBase)
+    ]
     counted = {family.name + suffix for family in described for suffix in _SUFFIXES[family.type]}
     return counted | set(telemetry.STATE_GAUGES)

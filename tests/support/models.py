@@ -45,7 +45,9 @@ __all__ = [
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 MANIFESTS = REPOSITORY / "model_repository"
-CACHE = REPOSITORY / "state/models"  # where demo and load test build theirs, so that each release is built once
+CACHE = (
+    REPOSITORY / "state/models"
+)  # where demo and load test build theirs, so that each release is built once
 
 
 @contextmanager
@@ -66,7 +68,10 @@ def build_cached(*release_ids: str, weights_dir: Path | None = None) -> Path:
 
 @pytest.fixture(scope="session")
 def built_models() -> Path:
-    """Folder of built trees, with densenet121_untrained@1 in it. The first run of a machine takes half a minute."""
+    """Folder of built trees, with densenet121_untrained@1 in it.
+
+    The first run of a machine takes half a minute.
+    """
     return build_cached("densenet121_untrained@1")
 
 

@@ -29,7 +29,9 @@ TITLES = {
 
 def key_objects(images: Sequence[Dataset], title: str) -> Dataset:
     """A Key Object Selection document with this title (DCM) that names the images."""
-    content = hd.ko.KeyObjectSelection(document_title=Code(title, "DCM", TITLES[title]), referenced_objects=list(images))
+    content = hd.ko.KeyObjectSelection(
+        document_title=Code(title, "DCM", TITLES[title]), referenced_objects=list(images)
+    )
     return hd.ko.KeyObjectSelectionDocument(
         evidence=list(images),
         content=content,
@@ -44,7 +46,10 @@ def key_objects(images: Sequence[Dataset], title: str) -> Dataset:
 
 def own_report(images: Sequence[Dataset], serial: str) -> Dataset:
     """The structured report that the installation with this serial number makes of these images."""
-    job, context = report_of(list(images), make_release()), dataclasses.replace(CONTEXT, installation_serial=serial)
+    job, context = (
+        report_of(list(images), make_release()),
+        dataclasses.replace(CONTEXT, installation_serial=serial),
+    )
     document = structured_report(job, make_release(), context, None, Extracts(job), None)
     return dcmread(BytesIO(document.content))
 

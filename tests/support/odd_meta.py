@@ -33,10 +33,16 @@ def usual(file: bytes) -> tuple[Meta, bytes]:
 
 def written(elements: Meta, *, length: int | None = None, is_implicit: bool = False) -> bytes:
     """Group 0002; `length`: what (0002,0000) is off by, None: it is not there."""
-    group = b"".join(_element(number, vr, value, is_implicit=is_implicit) for number, (vr, value) in sorted(elements.items()))
+    group = b"".join(
+        _element(number, vr, value, is_implicit=is_implicit)
+        for number, (vr, value) in sorted(elements.items())
+    )
     if length is None:
         return group
-    return _element(0x0000, b"UL", struct.pack("<L", len(group) + length), is_implicit=is_implicit) + group
+    return (
+        _element(0x0000, b"UL", struct.pack("<L", len(group) + length), is_implicit=is_implicit)
+        + group
+    )
 
 
 def file_with(elements: Meta, data_set: bytes) -> bytes:
@@ -62,7 +68,9 @@ def _of(change: Callable[[Meta], bytes]) -> Callable[[bytes], bytes]:
 
 
 def _without(*numbers: int) -> Callable[[Meta], bytes]:
-    return lambda elements: written({number: found for number, found in elements.items() if number not in numbers}, length=0)
+    return lambda elements: written(
+        {number: found for number, found in elements.items() if number not in numbers}, length=0
+    )
 
 
 def _with(number: int, vr: bytes, value: bytes) -> Callable[[Meta], bytes]:
@@ -73,7 +81,9 @@ ODD_META: Final[dict[str, Callable[[bytes], bytes]]] = {
     "as the standard has it": _of(lambda elements: written(elements, length=0)),
     "no group length": _of(written),
     "a group length that is too short": _of(lambda elements: written(elements, length=-18)),
-    "a group length that is shorter by half an element": _of(lambda elements: written(elements, length=-5)),
+    "a group length that is shorter by half an element": _of(
+        lambda elements: written(elements, length=-5)
+    ),
     "a group length of 0": _of(lambda elements: written(elements, length=-len(written(elements)))),
     "a group length that is too long": _of(lambda elements: written(elements, length=26)),
     "a group length beyond the file": _of(lambda elements: written(elements, length=1 << 30)),
@@ -83,12 +93,18 @@ ODD_META: Final[dict[str, Callable[[bytes], bytes]]] = {
     "an empty SOP Instance UID": _of(_with(0x0003, b"UI", b"")),
     "an implementation version name of 40 characters": _of(_with(0x0013, b"SH", b"V" * 40)),
     "private information of 50 kB": _of(
-        lambda elements: written({**elements, 0x0100: (b"UI", b"1.2.3"), 0x0102: (b"OB", bytes(50_000))}, length=0)
+        lambda elements: written(
+            {**elements, 0x0100: (b"UI", b"1.2.3"), 0x0102: (b"OB", bytes(50_000))}, length=0
+        )
     ),
     "a Transfer Syntax padded with a space": _of(
-        lambda elements: written({**elements, 0x0010: (b"UI", elements[0x0010][1].ljust(20))}, length=0)
+        lambda elements: written(
+            {**elements, 0x0010: (b"UI", elements[0x0010][1].ljust(20))}, length=0
+        )
     ),
-    "a Transfer Syntax of implicit VR, whatever follows": _of(_with(0x0010, b"UI", ImplicitVRLittleEndian.encode())),
+    "a Transfer Syntax of implicit VR, whatever follows": _of(
+        _with(0x0010, b"UI", ImplicitVRLittleEndian.encode())
+    ),
     "implicit VR": _of(lambda elements: written(elements, length=0, is_implicit=True)),
     "implicit VR without group length": _of(lambda elements: written(elements, is_implicit=True)),
 }

@@ -6,7 +6,11 @@ import struct
 
 from tests.support.wire import item
 
-CLASS_UID, VERSION_NAME, MAXIMUM = item(0x52, b"1.2.3.4"), item(0x55, b"PACS_1"), item(0x51, struct.pack(">L", 4096))
+CLASS_UID, VERSION_NAME, MAXIMUM = (
+    item(0x52, b"1.2.3.4"),
+    item(0x55, b"PACS_1"),
+    item(0x51, struct.pack(">L", 4096)),
+)
 
 ODD_USER_INFORMATION = {
     "a version name of 17 characters": MAXIMUM + CLASS_UID + item(0x55, b"OFFIS_DCMTK_36812"),
@@ -26,9 +30,14 @@ ODD_USER_INFORMATION = {
     "no class UID": MAXIMUM + VERSION_NAME,
     "a sub-item that nobody knows": MAXIMUM + item(0x5F, b"\xff" * 7) + CLASS_UID,
     "an unknown sub-item before the maximum length": item(0xFE, b"") + MAXIMUM + CLASS_UID,
-    "a role of a class UID that is none": MAXIMUM + CLASS_UID + item(0x54, struct.pack(">H", 3) + b"\xe9\xe9\xe9\1\1"),
+    "a role of a class UID that is none": MAXIMUM
+    + CLASS_UID
+    + item(0x54, struct.pack(">H", 3) + b"\xe9\xe9\xe9\1\1"),
     "an extended negotiation that is cut": MAXIMUM + CLASS_UID + item(0x56, b"\0"),
     "a user identity of an unknown type": MAXIMUM + CLASS_UID + item(0x58, b"\x09\0\0\0\0\0"),
-    "a sub-item that is longer than all": MAXIMUM + CLASS_UID + struct.pack(">BxH", 0x55, 400) + b"PACS",
+    "a sub-item that is longer than all": MAXIMUM
+    + CLASS_UID
+    + struct.pack(">BxH", 0x55, 400)
+    + b"PACS",
 }
 """Each says a maximum length of 4096."""

@@ -18,7 +18,9 @@ def is_in_memory(path: Path, position: int = 0) -> bool:
         start = (ctypes.c_char * len(mapped)).from_buffer(mapped)
         found = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
         try:
-            if ctypes.CDLL(None, use_errno=True).mincore(ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found):
+            if ctypes.CDLL(None, use_errno=True).mincore(
+                ctypes.c_void_p(ctypes.addressof(start)), ctypes.c_size_t(len(mapped)), found
+            ):
                 raise OSError(ctypes.get_errno(), "mincore")
         finally:
             del start
@@ -26,7 +28,10 @@ def is_in_memory(path: Path, position: int = 0) -> bool:
 
 
 def can_be_dropped(path: Path) -> bool:
-    """Whether its file system, unlike one in memory, gives pages back. The file is in memory and on the disk afterwards."""
+    """Whether its file system, unlike one in memory, gives pages back.
+
+    The file is in memory and on the disk afterwards.
+    """
     with path.open("rb") as file:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

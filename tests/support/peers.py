@@ -1,6 +1,9 @@
-"""Real DICOM peers for tests, started on free loopback ports: Orthanc as the PACS, DCMTK's storescp as the plain receiver.
+"""Real DICOM peers for tests, started on free loopback ports.
 
-A test that needs a program which is not installed skips with the name of its Debian package; with CI=true it fails instead.
+Orthanc as the PACS, DCMTK's storescp as the plain receiver.
+
+A test that needs a program which is not installed skips with the name of its Debian package; with
+CI=true it fails instead.
 """
 
 from __future__ import annotations
@@ -46,8 +49,13 @@ def free_port() -> int:
     return free_ports(1)[0]
 
 
-def wait_for_port(port: int, process: subprocess.Popen[bytes] | None = None, seconds: float = _START_SECONDS) -> None:
-    """Return when the port accepts a connection; raises when the process ended or the time is over."""
+def wait_for_port(
+    port: int, process: subprocess.Popen[bytes] | None = None, seconds: float = _START_SECONDS
+) -> None:
+    """Return when the port accepts a connection.
+
+    Raises when the process ended or the time is over.
+    """
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if process is not None and process.poll() is not None:
@@ -72,7 +80,10 @@ def stop_process(process: subprocess.Popen[bytes], seconds: float = 10.0) -> Non
 
 
 class Peer:
-    """A program with a private folder, alive inside a `with` block. `start` and `stop` may also be called in between."""
+    """A program with a private folder, alive inside a `with` block.
+
+    `start` and `stop` may also be called in between.
+    """
 
     def __init__(self) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="hilum-peer-"))
@@ -89,7 +100,11 @@ class Peer:
         """Start the program and wait until its ports answer."""
         with self.log_file.open("ab") as log:
             self.process = subprocess.Popen(
-                self._command(), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self.folder
+                self._command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self.folder,
             )
         for port in self._ports():
             wait_for_port(port, self.process)
@@ -102,7 +117,11 @@ class Peer:
 
     def log(self) -> str:
         """Everything the program has printed."""
-        return self.log_file.read_text(encoding="utf-8", errors="replace") if self.log_file.exists() else ""
+        return (
+            self.log_file.read_text(encoding="utf-8", errors="replace")
+            if self.log_file.exists()
+            else ""
+        )
 
     def __enter__(self) -> Self:
         self.start()
@@ -148,7 +167,9 @@ class Orthanc(Peer):
 
     def request(self, path: str, method: str = "GET", body: bytes | None = None) -> bytes:
         """One call of Orthanc's REST API."""
-        call = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method)
+        call = urllib.request.Request(
+            f"http://127.0.0.1:{self.http_port}{path}", data=body, method=method
+        )
         with urllib.request.urlopen(call, timeout=30) as answer:
             return bytes(answer.read())
 
@@ -206,12 +227,17 @@ class StoreScp(Peer):
         return [self.port]
 
     def _command(self) -> list[str]:
-        negotiation = ["--config-file", str(self._profile()), "IMAGES"] if self.refuse_sr else ["+xa"]
+        negotiation = (
+            ["--config-file", str(self._profile()), "IMAGES"] if self.refuse_sr else ["+xa"]
+        )
         options = ["-v", "--fork", "+B", "-aet", self.ae_title, "-od", str(self.received), "-dhl"]
         return [self._program, *options, *negotiation, *self.extra, str(self.port)]
 
     def _profile(self) -> Path:
-        """An association negotiation profile without the SR classes that nobody asked for (format: DCMTK's asconfig.txt)."""
+        """An association negotiation profile without the SR classes that nobody asked for (format.
+
+        DCMTK's asconfig.txt).
+        """
         classes = (
             "VerificationSOPClass",
             "ComputedRadiographyImageStorage",
@@ -228,7 +254,10 @@ class StoreScp(Peer):
         lines += [
             "[[PresentationContexts]]",
             "[Images]",
-            *(f"PresentationContext{n} = {name}\\Uncompressed" for n, name in enumerate(classes, 1)),
+            *(
+                f"PresentationContext{n} = {name}\\Uncompressed"
+                for n, name in enumerate(classes, 1)
+            ),
         ]
         lines += ["[[Profiles]]", "[Images]", "PresentationContexts = Images"]
         file = self.folder / "storescp.cfg"

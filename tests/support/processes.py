@@ -1,6 +1,7 @@
 """Children of a process, while they come and go.
 
-By the parent that each process names: `/proc/PID/task/*/children` is a list of each thread, and a child changes lists when its thread ends.
+By the parent that each process names: `/proc/PID/task/*/children` is a list of each thread, and a
+child changes lists when its thread ends.
 """
 
 from __future__ import annotations

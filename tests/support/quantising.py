@@ -21,7 +21,10 @@ CHANNELS = 8
 
 
 def _network(path: Path, outlier: float = 1.0) -> Path:
-    """Two convolutions, pooling, a head. One channel `outlier` times as wide as the rest ruins the range of the activations."""
+    """Two convolutions, pooling, a head.
+
+    One channel `outlier` times as wide as the rest ruins the range of the activations.
+    """
     draws = np.random.default_rng(3)
     first = draws.normal(0, 1, (CHANNELS, 1, 5, 5)).astype(np.float32)
     first[0] *= outlier
@@ -31,17 +34,24 @@ def _network(path: Path, outlier: float = 1.0) -> Path:
         helper.make_node("Conv", ["input", "first"], ["wide"], pads=[2] * 4),
         helper.make_node("Relu", ["wide"], ["kept"]),
         helper.make_node("Conv", ["kept", "second"], ["mixed"], group=CHANNELS, pads=[1] * 4),
-        helper.make_node("Sigmoid", ["mixed"], ["bent"]) if outlier == 1 else helper.make_node("Identity", ["mixed"], ["bent"]),
+        helper.make_node("Sigmoid", ["mixed"], ["bent"])
+        if outlier == 1
+        else helper.make_node("Identity", ["mixed"], ["bent"]),
         helper.make_node("GlobalAveragePool", ["bent"], ["means"]),
         helper.make_node("Flatten", ["means"], ["features"]),
         helper.make_node("Gemm", ["features", "head"], ["output"]),
     ]
     second = np.full((CHANNELS, 1, 3, 3), 1 / 9, np.float32)
-    constants = [numpy_helper.from_array(value, name) for name, value in (("first", first), ("second", second), ("head", head))]
+    constants = [
+        numpy_helper.from_array(value, name)
+        for name, value in (("first", first), ("second", second), ("head", head))
+    ]
     image = helper.make_tensor_value_info("input", TensorProto.FLOAT, ["batch", 1, SIZE, SIZE])
     logits = helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", len(TINY_LABELS)])
     graph = helper.make_graph(nodes, "small", [image], [logits], constants)
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
@@ -54,8 +64,14 @@ def _images(count: int, seed: int) -> Any:
 class Place:
     """A release to be quantised, images to calibrate with, and cases whose truth is what the float network says."""
 
-    def __init__(self, folder: Path, limit: float = 0.05, outlier: float = 1.0, table: bool = True) -> None:
-        self.manifests, self.built, self.calibration = folder / "manifests", folder / "built", folder / "calibration"
+    def __init__(
+        self, folder: Path, limit: float = 0.05, outlier: float = 1.0, table: bool = True
+    ) -> None:
+        self.manifests, self.built, self.calibration = (
+            folder / "manifests",
+            folder / "built",
+            folder / "calibration",
+        )
         network = _network(folder / "tiny.onnx", outlier)
         text = tiny_manifest(file_sha256(network)) + (LIMITS.format(limit) if table else "")
         write_release(self.manifests, text, network)
@@ -69,9 +85,13 @@ class Place:
 
         folder.mkdir()
         images = _images(40, seed=9)
-        (logits,) = onnxruntime.InferenceSession(network).run(None, {"input": images.astype(np.float32) / 255})
+        (logits,) = onnxruntime.InferenceSession(network).run(
+            None, {"input": images.astype(np.float32) / 255}
+        )
         low, high = np.percentile(logits, [35, 65], axis=0)
-        truth = np.where(logits > high, "1", np.where(logits < low, "0", ""))  # nobody said anything about those between
+        truth = np.where(
+            logits > high, "1", np.where(logits < low, "0", "")
+        )  # nobody said anything about those between
         with (folder / "cases.csv").open("w", newline="") as file:
             rows = csv.writer(file)
             rows.writerow(["file", *TINY_LABELS])
@@ -82,7 +102,15 @@ class Place:
 
     def quantise(self, **changes: Any) -> Outcome:
         read = catalogue.load_manifests(self.manifests)["tiny@1"]
-        order = Order(**{"version": "1.int8", "calibration": self.calibration, "cases": self.cases, "weights_dir": None, **changes})
+        order = Order(
+            **{
+                "version": "1.int8",
+                "calibration": self.calibration,
+                "cases": self.cases,
+                "weights_dir": None,
+                **changes,
+            }
+        )
         return quantise(read, order, self.manifests, self.built)
 
     def left(self) -> list[str]:

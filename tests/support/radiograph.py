@@ -1,4 +1,7 @@
-"""Chest radiographs around given pixels: the smallest data set that the preprocessing accepts, for tests that need exact values."""
+"""Chest radiographs around given pixels.
+
+The smallest data set that the preprocessing accepts, for tests that need exact values.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ from hilum_preprocessing import InputSpec
 
 
 def radiograph(array: NDArray[Any], bits_stored: int | None = None, **attributes: Any) -> Dataset:
-    """Secondary Capture, CHEST, PA, around stored values (H, W) uint8, uint16 or int16. An attribute None is left out."""
+    """Secondary Capture, CHEST, PA, around stored values (H, W) uint8, uint16 or int16.
+
+    An attribute None is left out.
+    """
     ds = Dataset()
     ds.SOPClassUID, ds.Modality = SecondaryCaptureImageStorage, "CR"
     ds.BodyPartExamined, ds.ViewPosition = "CHEST", "PA"
@@ -36,14 +42,22 @@ def radiograph(array: NDArray[Any], bits_stored: int | None = None, **attributes
 
 
 def under(dataset: Dataset, transfer_syntax_uid: str) -> Dataset:
-    """The data set with this Transfer Syntax UID in its file meta; the pixels are left as they are."""
+    """The data set with this Transfer Syntax UID in its file meta.
+
+    The pixels are left as they are.
+    """
     dataset.file_meta = FileMetaDataset()
     dataset.file_meta.TransferSyntaxUID = UID(transfer_syntax_uid)
     return dataset
 
 
-def jpeg_radiograph(array: NDArray[np.uint8], codestream: bytes | None = None, **attributes: Any) -> Dataset:
-    """The same under JPEG Baseline, in one fragment; `codestream` instead of what the array encodes to."""
+def jpeg_radiograph(
+    array: NDArray[np.uint8], codestream: bytes | None = None, **attributes: Any
+) -> Dataset:
+    """The same under JPEG Baseline, in one fragment.
+
+    `codestream` instead of what the array encodes to.
+    """
     ds = radiograph(array, **attributes)
     ds.PixelData = encapsulate([codestream or jpeg(array)])
     return under(ds, JPEGBaseline8Bit)
@@ -56,11 +70,16 @@ def jpeg(array: NDArray[np.uint8]) -> bytes:
 
 def ramp(rows: int, columns: int, bits: int = 12) -> NDArray[np.uint16]:
     """Stored values rising from 0 to 2^bits - 1, row by row."""
-    return np.linspace(0, 2**bits - 1, rows * columns).round().astype(np.uint16).reshape(rows, columns)
+    return (
+        np.linspace(0, 2**bits - 1, rows * columns).round().astype(np.uint16).reshape(rows, columns)
+    )
 
 
 def scene(rows: int, columns: int, bits: int = 12, seed: int = 0) -> NDArray[np.uint16]:
-    """A picture with large shapes, fine noise and hard edges: what tells one resizer from another."""
+    """A picture with large shapes, fine noise and hard edges.
+
+    What tells one resizer from another.
+    """
     rng = np.random.default_rng(seed)
     y, x = np.mgrid[0:rows, 0:columns] / max(rows, columns)
     smooth = 0.5 + 0.3 * np.sin(7 * x) * np.cos(5 * y) + 0.05 * rng.standard_normal((rows, columns))

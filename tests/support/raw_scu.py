@@ -33,7 +33,9 @@ class RawScu:
         self._sop_class_uid = sop_class_uid
         self._message_id = 0
 
-    def store(self, encoded: bytes, sop_instance_uid: str | None, *, sop_class_uid: str | None = None) -> tuple[int, str]:
+    def store(
+        self, encoded: bytes, sop_instance_uid: str | None, *, sop_class_uid: str | None = None
+    ) -> tuple[int, str]:
         """Status and Error Comment of one C-STORE; -1 when no response came."""
         self._message_id += 1
         request = C_STORE()
@@ -43,7 +45,11 @@ class RawScu:
         request.Priority = 2
         request.DataSet = BytesIO(encoded) if encoded else None
         response = self._exchange(request)
-        return (-1, "") if response is None else (int(response.Status), str(response.ErrorComment or ""))
+        return (
+            (-1, "")
+            if response is None
+            else (int(response.Status), str(response.ErrorComment or ""))
+        )
 
     def _exchange(self, request: C_STORE) -> C_STORE | None:
         # As pynetdicom's own send_c_store does it, but without building a data set.
@@ -53,7 +59,11 @@ class RawScu:
 
     def echo(self) -> int:
         """Status of a C-ECHO; -1 when no response came."""
-        return int(getattr(self.assoc.send_c_echo(), "Status", -1)) if self.assoc.is_established else -1
+        return (
+            int(getattr(self.assoc.send_c_echo(), "Status", -1))
+            if self.assoc.is_established
+            else -1
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -66,8 +76,10 @@ class RawScu:
 def rejection_of(assoc: Association) -> tuple[int, int, int] | None:
     """Result, source and reason of the A-ASSOCIATE-RJ that this association got; None: it got none.
 
-    pynetdicom 3.0.4 overlooks one in a thousand on a busy machine: when the answer and the end of the connection have been read before
-    the thread that associates looks whether there is a connection, it says that there was none. The answer is in its queue then.
+    pynetdicom 3.0.4 overlooks one in a thousand on a busy machine: when the answer and the end of
+    the connection have been read before
+    the thread that associates looks whether there is a connection, it says that there was none. The
+    answer is in its queue then.
     """
     answer = assoc.acceptor.primitive or assoc.dul.receive_pdu()
     if answer is None or not getattr(answer, "result", 0):
@@ -78,7 +90,8 @@ def rejection_of(assoc: Association) -> tuple[int, int, int] | None:
 def stop_reading(assoc: Association) -> None:
     """End the thread that looks for requests of the peer, so that no response is taken from whoever waits for it.
 
-    To pause it, as pynetdicom does, is a race: it says that it is paused a moment before it is, and on a busy machine a moment is long.
+    To pause it, as pynetdicom does, is a race: it says that it is paused a moment before it is, and
+    on a busy machine a moment is long.
     """
     if assoc.is_alive() and assoc.is_established:
         assoc._kill = True

@@ -46,7 +46,11 @@ def said_in_group(group: Dataset) -> tuple[Any, ...]:
     (number,) = numbers(group)
     value = number.MeasuredValueSequence[0]
     name = (sr_gate.name_of(number), value.MeasurementUnitsCodeSequence[0].CodeValue)
-    uids = [item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in group.ContentSequence if item.ValueType == "IMAGE"]
+    uids = [
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+        for item in group.ContentSequence
+        if item.ValueType == "IMAGE"
+    ]
     assert math.isclose(float(value.NumericValue), value.FloatingPointValue, rel_tol=1e-6)
     return found["112039"].TextValue, code, name, value.FloatingPointValue, tuple(uids)
 
@@ -65,9 +69,13 @@ def presence_in_report(report: Dataset) -> set[tuple[str, str]]:
     """The same of the container Qualitative Evaluations."""
     (evaluations,) = items(report, "C0034375")
     codes = [item for item in evaluations.ContentSequence if item.ValueType == "CODE"]
-    texts = [item.TextValue for item in evaluations.ContentSequence if sr_gate.name_of(item) == "121071"]
+    texts = [
+        item.TextValue for item in evaluations.ContentSequence if sr_gate.name_of(item) == "121071"
+    ]
     worded = {(text.split(": ")[0], text.split(": ")[1].split(" (")[0]) for text in texts}
-    return worded | {(str(sr_gate.name_of(item)), item.ConceptCodeSequence[0].CodeValue) for item in codes}
+    return worded | {
+        (str(sr_gate.name_of(item)), item.ConceptCodeSequence[0].CodeValue) for item in codes
+    }
 
 
 def lines_in_json(content: dict[str, Any]) -> list[tuple[str, str, float]]:
@@ -76,18 +84,30 @@ def lines_in_json(content: dict[str, Any]) -> list[tuple[str, str, float]]:
 
 
 def _line(finding: dict[str, Any]) -> tuple[str, str, float]:
-    name = finding["text"] if finding["code"]["scheme"].startswith("99") else finding["code"]["meaning"]
-    return name, PRESENCE[finding["decision"]][1], float(f"{said_in_json(finding)[3]:.7g}")  # text has no Floating Point Value
+    name = (
+        finding["text"]
+        if finding["code"]["scheme"].startswith("99")
+        else finding["code"]["meaning"]
+    )
+    return (
+        name,
+        PRESENCE[finding["decision"]][1],
+        float(f"{said_in_json(finding)[3]:.7g}"),
+    )  # text has no Floating Point Value
 
 
 def lines_in_text(report: Dataset) -> Iterator[tuple[str, str, float]]:
     """The same from the lines of a Basic Text SR."""
     for item in items(report, "121071"):
-        found = re.match(r"(.+?): (\w+)(?: \(private code [^)]*\))?\. [A-Za-z ]+ ([-0-9.e]+) ", item.TextValue)
+        found = re.match(
+            r"(.+?): (\w+)(?: \(private code [^)]*\))?\. [A-Za-z ]+ ([-0-9.e]+) ", item.TextValue
+        )
         assert found, item.TextValue
         yield found[1], found[2], float(found[3])
 
 
 def measured_in_text(report: Dataset) -> set[str]:
     """Images that a Basic Text SR calls the source of a measurement."""
-    return {item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in items(report, "121112")}
+    return {
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in items(report, "121112")
+    }

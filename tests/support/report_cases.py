@@ -12,14 +12,25 @@ from pydicom.dataset import Dataset
 from hilum.domain import Document
 from hilum.report import build_documents
 from load_tests.phantom import make_study, save
-from tests.support.results import CONTEXT, instance_of, make_release, reading_of, report_job, report_of, results_of, study_job
+from tests.support.results import (
+    CONTEXT,
+    instance_of,
+    make_release,
+    reading_of,
+    report_job,
+    report_of,
+    results_of,
+    study_job,
+)
 
 TEMPERATURE = {"method": "temperature", "temperature": 1.3}
 
 
 def written(folder: Path, datasets: list[Dataset], document: Document) -> tuple[Path, list[Path]]:
     """The report and its sources as files."""
-    sources = [save(dataset, folder / f"source{number}.dcm") for number, dataset in enumerate(datasets)]
+    sources = [
+        save(dataset, folder / f"source{number}.dcm") for number, dataset in enumerate(datasets)
+    ]
     report = folder / "report.dcm"
     report.write_bytes(document.content)
     return report, sources
@@ -35,9 +46,15 @@ def superseding(datasets: list[Dataset], release) -> Document:
     first = report_of(early, release)
     before = build_documents(first, release, CONTEXT, ("sr",))[0]
     instances = [instance_of(dataset, number) for number, dataset in enumerate(late, 1)]
-    job = study_job(instances, [reading_of(item, release) for item in instances], [dataclasses.replace(first.result, id=1)])
+    job = study_job(
+        instances,
+        [reading_of(item, release) for item in instances],
+        [dataclasses.replace(first.result, id=1)],
+    )
     (result,) = results_of(job, release)
-    return build_documents(report_job(instances, result, {"sr": before}), release, CONTEXT, ("sr",))[0]
+    return build_documents(
+        report_job(instances, result, {"sr": before}), release, CONTEXT, ("sr",)
+    )[0]
 
 
 CASES: dict[str, Callable[[], tuple[list[Dataset], Document]]] = {}
@@ -55,10 +72,22 @@ TWO = ("PA", "LATERAL")
 case("dx_untrained_with_unused_lateral", "DX", TWO, make_release(is_trained=False), [True, False])
 case("cr_two_images", "CR", TWO, make_release())
 case("sc_calibrated", "SC", ("PA",), make_release(calibration=TEMPERATURE))
-case("dx_calibrated_two_images_mean", "DX", TWO, make_release(calibration=TEMPERATURE, aggregation="mean"))
+case(
+    "dx_calibrated_two_images_mean",
+    "DX",
+    TWO,
+    make_release(calibration=TEMPERATURE, aggregation="mean"),
+)
 case("cr_first_frontal", "CR", TWO, make_release(aggregation="first_frontal"))
 case("sc_untrained", "SC", TWO, make_release(is_trained=False))
-case("cr_without_orientation_and_spacing", "CR", ("PA",), make_release(), PatientOrientation=None, ImagerPixelSpacing=None)
+case(
+    "cr_without_orientation_and_spacing",
+    "CR",
+    ("PA",),
+    make_release(),
+    PatientOrientation=None,
+    ImagerPixelSpacing=None,
+)
 case("dx_for_another_time_zone", "DX", ("PA",), make_release(), TimezoneOffsetFromUTC="-0330")
 
 

@@ -13,17 +13,37 @@ from pydicom.dataset import Dataset
 from hilum.domain import Document, Reading, ReadingState, Reason, Release, ReportJob
 from load_tests.phantom import make_instance
 from tests.support.reporting import sent
-from tests.support.results import LOGITS, instance_of, lateral_of, make_release, reading_of, report_job, results_of, study_job
+from tests.support.results import (
+    LOGITS,
+    instance_of,
+    lateral_of,
+    make_release,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
 
 TEMPERATURE = {"method": "temperature", "temperature": 1.3}
 NEGATIVE = tuple(-abs(value) - 1 for value in LOGITS)
-OPTIONAL = ("PatientOrientation", "ImagerPixelSpacing", "PatientAge", "StudyDescription", "Manufacturer", "InstitutionName")
+OPTIONAL = (
+    "PatientOrientation",
+    "ImagerPixelSpacing",
+    "PatientAge",
+    "StudyDescription",
+    "Manufacturer",
+    "InstitutionName",
+)
 READING = Callable[[Any, Release], Reading]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What goes into one report. `without`: keywords that the images lack. `readings`: what became of the images, the last repeated."""
+    """What goes into one report.
+
+    `without`: keywords that the images lack. `readings`: what became of the images, the last
+    repeated.
+    """
 
     modality: str
     images: int = 1
@@ -48,7 +68,13 @@ def negative(instance: Any, release: Release) -> Reading:
 
 
 def constant(instance: Any, release: Release) -> Reading:
-    return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, reason=Reason.CONSTANT_IMAGE.value)
+    return reading_of(
+        instance,
+        release,
+        state=ReadingState.NOT_ANALYSED,
+        logits=None,
+        reason=Reason.CONSTANT_IMAGE.value,
+    )
 
 
 def doubted(instance: Any, release: Release) -> Reading:
@@ -57,13 +83,25 @@ def doubted(instance: Any, release: Release) -> Reading:
 
 def refused(instance: Any, release: Release) -> Reading:
     reason = Reason.IMPLAUSIBLE_PIXELS.value
-    return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, reason=reason, detail="few_levels, saturated")
+    return reading_of(
+        instance,
+        release,
+        state=ReadingState.NOT_ANALYSED,
+        logits=None,
+        reason=reason,
+        detail="few_levels, saturated",
+    )
 
 
-UNTRAINED, CALIBRATED = make_release(is_trained=False), make_release(calibration=TEMPERATURE, aggregation="mean")
+UNTRAINED, CALIBRATED = (
+    make_release(is_trained=False),
+    make_release(calibration=TEMPERATURE, aggregation="mean"),
+)
 FIRST = make_release(aggregation="first_frontal")
 VARIANTS = {
-    f"{modality}_{images}_{'without' if without else 'with'}_optional": Variant(modality, images, without=without)
+    f"{modality}_{images}_{'without' if without else 'with'}_optional": Variant(
+        modality, images, without=without
+    )
     for modality in ("CR", "DX", "SC")
     for images in (1, 2, 3, 4)
     for without in ((), OPTIONAL)
@@ -78,7 +116,9 @@ for _modality in ("CR", "DX", "SC"):
         f"{_modality}_first_frontal": Variant(_modality, 3, release=FIRST),
         f"{_modality}_not_analysed": Variant(_modality, 2, (lateral_of, constant)),
         f"{_modality}_superseding": Variant(_modality, 2, is_second=True),
-        f"{_modality}_superseded_by_not_analysed": Variant(_modality, 2, (constant,), is_second=True, without=OPTIONAL),
+        f"{_modality}_superseded_by_not_analysed": Variant(
+            _modality, 2, (constant,), is_second=True, without=OPTIONAL
+        ),
     }
 GOLDEN = ("CR_mixed", "DX_not_analysed", "SC_doubted")
 
@@ -87,15 +127,30 @@ def make(variant: Variant) -> Built:
     views = ("PA", "LATERAL", "PA", "AP")
     overrides = dict.fromkeys(variant.without)
     images = [
-        make_instance(21, views[number], modality=variant.modality, rows=24, columns=24, overrides=overrides, number=number + 1)  # type: ignore[arg-type]
+        make_instance(
+            21,
+            views[number],
+            modality=variant.modality,
+            rows=24,
+            columns=24,
+            overrides=overrides,
+            number=number + 1,
+        )  # type: ignore[arg-type]
         for number in range(variant.images)
     ]
     for number, image in enumerate(images):  # the generator derives UIDs from the view
         image.SeriesInstanceUID = f"{image.SeriesInstanceUID[:50]}.{number}"
-        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = f"{image.SOPInstanceUID[:50]}.{number}"
+        image.SOPInstanceUID = image.file_meta.MediaStorageSOPInstanceUID = (
+            f"{image.SOPInstanceUID[:50]}.{number}"
+        )
     instances = [instance_of(image, number) for number, image in enumerate(images, 1)]
-    readings = [(*variant.readings, *[variant.readings[-1]] * 4)[number] for number in range(len(images))]
-    ended = [reading(instance, variant.release) for reading, instance in zip(readings, instances, strict=True)]
+    readings = [
+        (*variant.readings, *[variant.readings[-1]] * 4)[number] for number in range(len(images))
+    ]
+    ended = [
+        reading(instance, variant.release)
+        for reading, instance in zip(readings, instances, strict=True)
+    ]
     before = first_report(instances[:1], variant.release) if variant.is_second else None
     current = [dataclasses.replace(before[0].result, id=1)] if before else []
     (result,) = results_of(study_job(instances, ended, current), variant.release)
@@ -105,6 +160,8 @@ def make(variant: Variant) -> Built:
 
 
 def first_report(instances: Sequence[Any], release: Release) -> tuple[ReportJob, Document]:
-    (result,) = results_of(study_job(instances, [reading_of(item, release) for item in instances]), release)
+    (result,) = results_of(
+        study_job(instances, [reading_of(item, release) for item in instances]), release
+    )
     job = report_job(instances, result)
     return job, sent(job, release, ("sr",))[0]

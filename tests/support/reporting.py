@@ -1,4 +1,7 @@
-"""The documents that the server sends: from the template of the release, as its dispatcher fills it."""
+"""The documents that the server sends.
+
+From the template of the release, as its dispatcher fills it.
+"""
 
 from __future__ import annotations
 
@@ -21,6 +24,11 @@ def template_of(release: Release) -> SrTemplate:
     return _compiled[key]
 
 
-def sent(job: ReportJob, release: Release, kinds: Iterable[str] = ("sr", "json"), heat_map: HeatMap | None = None) -> list[Document]:
+def sent(
+    job: ReportJob,
+    release: Release,
+    kinds: Iterable[str] = ("sr", "json"),
+    heat_map: HeatMap | None = None,
+) -> list[Document]:
     """The documents of a result; fails when the template cannot say them."""
     return build_documents(job, release, CONTEXT, kinds, heat_map, template_of(release))

@@ -1,4 +1,7 @@
-"""Values for tests of assembling, reporting and delivering: releases, instances and jobs, made from synthetic images."""
+"""Values for tests of assembling, reporting and delivering.
+
+Releases, instances and jobs, made from synthetic images.
+"""
 
 from __future__ import annotations
 
@@ -43,12 +46,19 @@ CONTEXT = ReportContext(
     software_version="0.1.0",
     installation_serial="installation-1",
 )
-# As a release of the NIH labels has them: verified codes, two of DICOM's own, and one that has no verified code.
+# As a release of the NIH labels has them: verified codes, two of DICOM's own, and one that has no
+# verified code.
 LABELS = (
     Label("effusion", "Pleural effusion", Code("60046008", "SCT", "Pleural effusion"), "A", 0.5),
     Label("pneumothorax", "Pneumothorax", Code("36118008", "SCT", "Pneumothorax"), "A", 0.3),
     Label("infiltration", "Infiltration", Code("112121", "DCM", "Infiltrate"), "A", 0.5),
-    Label("thickening", "Pleural thickening", Code("PLEURAL_THICK", "99HILUM", "Pleural thickening"), "C", 0.5),
+    Label(
+        "thickening",
+        "Pleural thickening",
+        Code("PLEURAL_THICK", "99HILUM", "Pleural thickening"),
+        "C",
+        0.5,
+    ),
     Label("nodule", "Nodule", Code("27925004", "SCT", "Nodule"), "A", None),
     Label("masked", "Masked", Code("4147007", "SCT", "Mass"), "A", 0.5, is_masked=True),
 )
@@ -122,7 +132,13 @@ def reading_of(instance: Instance, release: Release, **changes: Any) -> Reading:
         logits=LOGITS,
         view="PA",
         preprocessing_version="hp1-0123abcd",
-        timings={"decode_seconds": 0.01 * instance.id, "infer_seconds": 0.02, "started_at": 1e9, "finished_at": 1e9, "batch_size": 4},
+        timings={
+            "decode_seconds": 0.01 * instance.id,
+            "infer_seconds": 0.02,
+            "started_at": 1e9,
+            "finished_at": 1e9,
+            "batch_size": 4,
+        },
     )
     return dataclasses.replace(reading, **changes)
 
@@ -130,7 +146,14 @@ def reading_of(instance: Instance, release: Release, **changes: Any) -> Reading:
 def lateral_of(instance: Instance, release: Release) -> Reading:
     """The reading of a lateral view by a release of frontal views."""
     reason = Reason.LATERAL_NOT_SUPPORTED.value
-    return reading_of(instance, release, state=ReadingState.NOT_ANALYSED, logits=None, view="LATERAL", reason=reason)
+    return reading_of(
+        instance,
+        release,
+        state=ReadingState.NOT_ANALYSED,
+        logits=None,
+        view="LATERAL",
+        reason=reason,
+    )
 
 
 def study_of(instances: Sequence[Instance]) -> Study:
@@ -149,28 +172,39 @@ def study_of(instances: Sequence[Instance]) -> Study:
     )
 
 
-def study_job(instances: Sequence[Instance], readings: Sequence[Reading], current: Sequence[Result] = ()) -> StudyJob:
+def study_job(
+    instances: Sequence[Instance], readings: Sequence[Reading], current: Sequence[Result] = ()
+) -> StudyJob:
     """A claimed study."""
     return StudyJob(LEASE, study_of(instances), tuple(instances), tuple(readings), tuple(current))
 
 
 def results_of(job: StudyJob, *releases: Release, now: float = CREATED_AT) -> tuple[Result, ...]:
     """What `assemble` makes of a study that has ended."""
-    decided = assemble(job, {release.id: release for release in releases}, NAMESPACE, now, identity_of)
+    decided = assemble(
+        job, {release.id: release for release in releases}, NAMESPACE, now, identity_of
+    )
     assert isinstance(decided, Close), decided
     return decided.results
 
 
-def report_job(instances: Sequence[Instance], result: Result, predecessors: Mapping[str, Any] | None = None) -> ReportJob:
+def report_job(
+    instances: Sequence[Instance], result: Result, predecessors: Mapping[str, Any] | None = None
+) -> ReportJob:
     """A claimed result."""
     return ReportJob(LEASE, result, study_of(instances), tuple(instances), predecessors or {})
 
 
-def report_of(datasets: Sequence[Dataset], release: Release, used: Sequence[bool] | None = None) -> ReportJob:
+def report_of(
+    datasets: Sequence[Dataset], release: Release, used: Sequence[bool] | None = None
+) -> ReportJob:
     """A claimed result of these images, all analysed or, where `used` is False, a lateral view that was not."""
     instances = [instance_of(dataset, number) for number, dataset in enumerate(datasets, 1)]
     flags = used or [True] * len(instances)
-    readings = [(reading_of if flag else lateral_of)(item, release) for item, flag in zip(instances, flags, strict=True)]
+    readings = [
+        (reading_of if flag else lateral_of)(item, release)
+        for item, flag in zip(instances, flags, strict=True)
+    ]
     (result,) = results_of(study_job(instances, readings), release)
     return report_job(instances, result)
 

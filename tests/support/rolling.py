@@ -1,4 +1,7 @@
-"""An alias that goes from one release to another, on a real ledger, walked by hand: listeners record, analysers read, dispatchers close."""
+"""An alias that goes from one release to another, on a real ledger, walked by hand.
+
+Listeners record, analysers read, dispatchers close.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,10 @@ def kept(release: str) -> KeptManifest:
 
 
 class Rolling:
-    """One installation whose settings name chest@1; chest@2 and chest@3 can follow. `says` are a release's logits where they differ."""
+    """One installation whose settings name chest@1; chest@2 and chest@3 can follow.
+
+    `says` are a release's logits where they differ.
+    """
 
     def __init__(self, url: str) -> None:
         self.clock = Clock()
@@ -65,11 +71,19 @@ class Rolling:
         self.ledger.close()
         self.rollouts.close()
 
-    def receive(self, study: str, number: int, configured: str = CONFIGURED, header_revision: int = 1) -> RecordOutcome:
+    def receive(
+        self, study: str, number: int, configured: str = CONFIGURED, header_revision: int = 1
+    ) -> RecordOutcome:
         """One image arrives; its route names `configured`."""
         uid = f"{study}.{number}"
-        came = {"digest": f"d{uid}-{header_revision}", "received_at": self.clock.now, "calling_ae_title": "CR1"}
-        (outcome,) = self.ledger.record([arrival_of(uid, study, (configured,), maximum_wait_seconds=120.0, **came)])
+        came = {
+            "digest": f"d{uid}-{header_revision}",
+            "received_at": self.clock.now,
+            "calling_ae_title": "CR1",
+        }
+        (outcome,) = self.ledger.record(
+            [arrival_of(uid, study, (configured,), maximum_wait_seconds=120.0, **came)]
+        )
         return outcome
 
     def claim(self, stage: str, limit: int = 100) -> list[Job]:
@@ -88,7 +102,10 @@ class Rolling:
 
     def _reading(self, release: str) -> Advance:
         logits = list(self.says.get(release, LOGITS))
-        return Advance(ReadingState.ANALYSED, {"logits": logits, "view": "PA", "preprocessing_version": "hp1-0"})
+        return Advance(
+            ReadingState.ANALYSED,
+            {"logits": logits, "view": "PA", "preprocessing_version": "hp1-0"},
+        )
 
     def close_studies(self) -> None:
         """The quiet period passes; what waits for no reading closes."""
@@ -97,11 +114,17 @@ class Rolling:
             assert isinstance(job, StudyJob)
             decided = assemble(job, self.releases, NAMESPACE, self.clock.now, identity_of)
             assert isinstance(decided, Close)
-            assert self.ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]) == [True]
+            assert self.ledger.advance(
+                "assemble", [(job.lease, Advance(StudyState.CLOSED, results=decided.results))]
+            ) == [True]
 
     def compare(self) -> int:
         """Studies that a shadow read along are compared, as a dispatcher does it; how many were."""
-        return sum(self._compare_one(job) for job in self.claim("compare") if isinstance(job, ComparisonJob))
+        return sum(
+            self._compare_one(job)
+            for job in self.claim("compare")
+            if isinstance(job, ComparisonJob)
+        )
 
     def _compare_one(self, job: ComparisonJob) -> bool:
         try:
@@ -117,7 +140,12 @@ class Rolling:
         jobs = [job for job in self.claim("report") if isinstance(job, ReportJob)]
         for job in jobs:
             document = Document(
-                "sr", "application/dicom", b"bytes", "1.2.840.10008.5.1.4.1.1.88.34", job.result.identifiers["sr"], "2.25.1"
+                "sr",
+                "application/dicom",
+                b"bytes",
+                "1.2.840.10008.5.1.4.1.1.88.34",
+                job.result.identifiers["sr"],
+                "2.25.1",
             )
             decided = Advance(ResultState.REPORTED, documents=[NewDocument(document, ("pacs",))])
             assert self.ledger.advance("report", [(job.lease, decided)]) == [True]
@@ -125,7 +153,11 @@ class Rolling:
 
     def rows(self, table: Table, **values: Any) -> list[Row[Any]]:
         """Rows of a table with these values, by id."""
-        query = select(table).where(*(table.c[name] == value for name, value in values.items())).order_by(table.c.id)
+        query = (
+            select(table)
+            .where(*(table.c[name] == value for name, value in values.items()))
+            .order_by(table.c.id)
+        )
         with self.ledger._engine.begin() as connection:
             return list(connection.execute(query).all())
 

@@ -32,7 +32,10 @@ _TEMPLATE = """template(name="fields" type="list") {{
 }}
 ruleset(name="audit") {{ action(type="omfile" file="{out}" template="fields") }}"""
 
-_RECEIVING = ("0A", "07")  # LISTEN, and of UDP sockets without a peer CLOSE (include/net/tcp_states.h)
+_RECEIVING = (
+    "0A",
+    "07",
+)  # LISTEN, and of UDP sockets without a peer CLOSE (include/net/tcp_states.h)
 
 
 class Rsyslog:
@@ -63,7 +66,11 @@ class Rsyslog:
 
     def received(self) -> list[dict[str, Any]]:
         """In order."""
-        return [json.loads(line) for line in self._out.read_text("utf-8").splitlines()] if self._out.exists() else []
+        return (
+            [json.loads(line) for line in self._out.read_text("utf-8").splitlines()]
+            if self._out.exists()
+            else []
+        )
 
 
 @contextmanager
@@ -81,5 +88,9 @@ def _listens(port: int) -> bool:
 
     Connections of before the restart still bear the port for a minute.
     """
-    lines = [line.split() for name in ("tcp", "udp") for line in Path("/proc/net", name).read_text().splitlines()[1:]]
+    lines = [
+        line.split()
+        for name in ("tcp", "udp")
+        for line in Path("/proc/net", name).read_text().splitlines()[1:]
+    ]
     return any(line[1].endswith(f":{port:04X}") and line[3] in _RECEIVING for line in lines)

@@ -1,11 +1,17 @@
-"""The gate that every structured report has to pass: five validators and our own checks of the content.
+"""The gate that every structured report has to pass.
 
-Each validator misses what another one finds, and most of them end with status 0 whatever they saw, so what they print is judged:
-a line that is not known to be harmless is a complaint, and the absence of the line that shows that the validator worked is one, too.
+Five validators and our own checks of the content.
+
+Each validator misses what another one finds, and most of them end with status 0 whatever they saw,
+so what they print is judged:
+a line that is not known to be harmless is a complaint, and the absence of the line that shows that
+the validator worked is one, too.
 
 Harmless, and nothing else:
-* dciodvfy does not know Device UID in Contributing Equipment Sequence, where IHE AI Results wants it;
-* dcentvfy files Accession Number under two entities and says so for every report (the content check compares the values);
+* dciodvfy does not know Device UID in Contributing Equipment Sequence, where IHE AI Results wants
+  it;
+* dcentvfy files Accession Number under two entities and says so for every report (the content check
+  compares the values);
 * DCMTK's value checker does not know ISO_IR 192.
 """
 
@@ -30,8 +36,11 @@ from pydicom.errors import InvalidDicomError
 from tests.support.peers import missing, require_program
 
 _JAR: Final = Path("/usr/share/java/pixelmed.jar")
-# Java 17 ends PixelMed's XSLT at its operator limits, and PixelMed then ends with status 0 and no verdict.
-_NO_LIMITS: Final = [f"-Djdk.xml.xpath{name}=0" for name in ("ExprGrpLimit", "ExprOpLimit", "TotalOpLimit")]
+# Java 17 ends PixelMed's XSLT at its operator limits, and PixelMed then ends with status 0 and no
+# verdict.
+_NO_LIMITS: Final = [
+    f"-Djdk.xml.xpath{name}=0" for name in ("ExprGrpLimit", "ExprOpLimit", "TotalOpLimit")
+]
 _QUICK_JVM: Final = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
 # Debian's JRE compiles the one file by itself.
 _MANY: Final = Path(__file__).with_name("ValidateReports.java")
@@ -49,8 +58,12 @@ _NO_ALGORITHM_SUCCEEDED: Final = "111245"
 _DEVICE_UID: Final = re.compile(
     r"Warning - </ContributingEquipmentSequence\(0018,a001\)\[\d+]/DeviceUID\(0018,1002\)> - Attribute is not present"
 )
-_ACCESSION: Final = re.compile(r"Different information entities for attribute - Element=<AccessionNumber>")
-_CHARACTER_SET: Final = re.compile(r"W: The VR checker does not support this Specific Character Set: ISO_IR 192")
+_ACCESSION: Final = re.compile(
+    r"Different information entities for attribute - Element=<AccessionNumber>"
+)
+_CHARACTER_SET: Final = re.compile(
+    r"W: The VR checker does not support this Specific Character Set: ISO_IR 192"
+)
 _DCMQI_BANNER: Final = re.compile(r"dcmqi repository URL: ")
 _JVM_BANNER: Final = re.compile(r"Picked up \w+: ")
 _PIXELMED_FINE: Final = re.compile(
@@ -77,7 +90,9 @@ def judge(report: Path, sources: Sequence[Path], validators: Sequence[str] = ())
 def assert_clean(report: Path, sources: Sequence[Path], validators: Sequence[str] = ()) -> None:
     """Fail with every complaint."""
     verdicts = judge(report, sources, validators)
-    complaints = [f"{verdict.validator}: {line}" for verdict in verdicts for line in verdict.complaints]
+    complaints = [
+        f"{verdict.validator}: {line}" for verdict in verdicts for line in verdict.complaints
+    ]
     assert not complaints, "\n".join(complaints)
 
 
@@ -86,12 +101,16 @@ def _run(program: str, package: str, *arguments: str) -> list[str]:
 
 
 def _lines(command: list[str], seconds: float = _SECONDS) -> list[str]:
-    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False
+    )
     text = (done.stdout + b"\n" + done.stderr).decode("utf-8", "replace")
     return [line.strip() for line in text.splitlines() if line.strip()]
 
 
-def _verdict(name: str, lines: Sequence[str], sign: str | None, *harmless: re.Pattern[str]) -> Verdict:
+def _verdict(
+    name: str, lines: Sequence[str], sign: str | None, *harmless: re.Pattern[str]
+) -> Verdict:
     bad = [line for line in lines if not any(pattern.search(line) for pattern in harmless)]
     return Verdict(name, sign or "", tuple(bad if sign else [*bad, "no sign of life"]))
 
@@ -106,11 +125,16 @@ def _dciodvfy(report: Path, sources: Sequence[Path]) -> Verdict:
 
 
 def _dcentvfy(report: Path, sources: Sequence[Path]) -> Verdict:
-    """The same patient, study and series in all files. With -v it tells each file that it has finished."""
+    """The same patient, study and series in all files.
+
+    With -v it tells each file that it has finished.
+    """
     lines = _run("dcentvfy", "dicom3tools", "-v", *map(str, sources), str(report))
     done = sum("Done processing file" in line for line in lines)
     said = [line for line in lines if re.search(r"\b(Error|Warning|Abort)\b", line)]
-    return _verdict("dcentvfy", said, f"{done} files" if done == len(sources) + 1 else None, _ACCESSION)
+    return _verdict(
+        "dcentvfy", said, f"{done} files" if done == len(sources) + 1 else None, _ACCESSION
+    )
 
 
 def _dsrdump(report: Path, sources: Sequence[Path]) -> Verdict:
@@ -118,7 +142,9 @@ def _dsrdump(report: Path, sources: Sequence[Path]) -> Verdict:
     del sources
     lines = _run("dsrdump", "dcmtk", "+Pn", "+Pc", str(report))
     sign = next((line for line in lines if line.endswith(" SR Document")), None)
-    return _verdict("dsrdump", [line for line in lines if re.match(r"[WEF]: ", line)], sign, _CHARACTER_SET)
+    return _verdict(
+        "dsrdump", [line for line in lines if re.match(r"[WEF]: ", line)], sign, _CHARACTER_SET
+    )
 
 
 def _pixelmed(report: Path, sources: Sequence[Path]) -> Verdict:
@@ -128,21 +154,33 @@ def _pixelmed(report: Path, sources: Sequence[Path]) -> Verdict:
 
 
 def judge_templates(reports: Sequence[Path]) -> list[Verdict]:
-    """PixelMed's verdicts. It takes seconds to compile its rules and seconds for each report, so it is started once for all of them."""
+    """PixelMed's verdicts.
+
+    It takes seconds to compile its rules and seconds for each report, so it is started once for all
+    of them.
+    """
     if not _JAR.is_file():
         missing(f"{_JAR} is not installed (Debian package libpixelmed-java)")
     java = require_program("java", "default-jre-headless")
-    lines = _lines([java, *_NO_LIMITS, *_QUICK_JVM, "-cp", str(_JAR), str(_MANY), *map(str, reports)], _SECONDS * len(reports))
+    lines = _lines(
+        [java, *_NO_LIMITS, *_QUICK_JVM, "-cp", str(_JAR), str(_MANY), *map(str, reports)],
+        _SECONDS * len(reports),
+    )
     starts = [number for number, line in enumerate(lines) if line.startswith(_MARK)]
     if len(starts) != len(reports):
         return [_verdict("pixelmed", lines, None)] * len(reports)
     ends = [*starts[1:], len(lines)]
-    return [_template_verdict([*lines[: starts[0]], *lines[start + 1 : end]]) for start, end in zip(starts, ends, strict=True)]
+    return [
+        _template_verdict([*lines[: starts[0]], *lines[start + 1 : end]])
+        for start, end in zip(starts, ends, strict=True)
+    ]
 
 
 def _template_verdict(lines: Sequence[str]) -> Verdict:
     is_alive = all(any(line.startswith(sign) for line in lines) for sign in _PIXELMED_SIGNS)
-    return _verdict("pixelmed", lines, "TID 1500" if is_alive else None, _PIXELMED_FINE, _JVM_BANNER)
+    return _verdict(
+        "pixelmed", lines, "TID 1500" if is_alive else None, _PIXELMED_FINE, _JVM_BANNER
+    )
 
 
 def _tid1500reader(report: Path, sources: Sequence[Path]) -> Verdict:
@@ -155,9 +193,17 @@ def _tid1500reader(report: Path, sources: Sequence[Path]) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, "groups.json")
         lines = _lines([str(program), "--inputDICOM", str(report), "--outputMetadata", str(target)])
-        groups = len(json.loads(target.read_bytes()).get("Measurements", [])) if target.exists() else 0
+        groups = (
+            len(json.loads(target.read_bytes()).get("Measurements", [])) if target.exists() else 0
+        )
         is_read = groups > 0 or (target.exists() and says_not_analysed(dcmread(report)))
-    return _verdict("tid1500reader", lines, f"{groups} groups" if is_read else None, _DCMQI_BANNER, _CHARACTER_SET)
+    return _verdict(
+        "tid1500reader",
+        lines,
+        f"{groups} groups" if is_read else None,
+        _DCMQI_BANNER,
+        _CHARACTER_SET,
+    )
 
 
 def _content(report: Path, sources: Sequence[Path]) -> Verdict:
@@ -165,8 +211,20 @@ def _content(report: Path, sources: Sequence[Path]) -> Verdict:
     document = dcmread(report)
     images = [dcmread(path, stop_before_pixels=True) for path in sources]
     groups = [item for item in walk(document) if name_of(item) == "125007"]
-    complaints = [*_flags(document), *_identity(document, images), *_groups(groups), *_numbers(document), *_evidence(document, images)]
-    return _verdict("content", complaints, f"{len(groups)} groups" if groups or says_not_analysed(document) or _is_text(document) else None)
+    complaints = [
+        *_flags(document),
+        *_identity(document, images),
+        *_groups(groups),
+        *_numbers(document),
+        *_evidence(document, images),
+    ]
+    return _verdict(
+        "content",
+        complaints,
+        f"{len(groups)} groups"
+        if groups or says_not_analysed(document) or _is_text(document)
+        else None,
+    )
 
 
 def _flags(document: Dataset) -> Iterator[str]:
@@ -176,7 +234,11 @@ def _flags(document: Dataset) -> Iterator[str]:
         "VerificationFlag": "UNVERIFIED",
         "SpecificCharacterSet": "ISO_IR 192",
     }
-    yield from (f"{keyword} is {document.get(keyword)}" for keyword, value in wanted.items() if document.get(keyword) != value)
+    yield from (
+        f"{keyword} is {document.get(keyword)}"
+        for keyword, value in wanted.items()
+        if document.get(keyword) != value
+    )
     if "VerifyingObserverSequence" in document:
         yield "a verifying observer, but nobody has verified it"
 
@@ -191,7 +253,13 @@ def _identity(document: Dataset, images: Sequence[Dataset]) -> Iterator[str]:
 
 
 def _groups(groups: Sequence[Dataset]) -> Iterator[str]:
-    uids = [next((child.get("UID") for child in group.ContentSequence if name_of(child) == "112040"), None) for group in groups]
+    uids = [
+        next(
+            (child.get("UID") for child in group.ContentSequence if name_of(child) == "112040"),
+            None,
+        )
+        for group in groups
+    ]
     if None in uids:
         yield "a measurement group without Tracking Unique Identifier"
     if len(set(uids)) != len(uids):
@@ -202,7 +270,9 @@ def _numbers(document: Dataset) -> Iterator[str]:
     for item in walk(document):
         for measured in item.get("MeasuredValueSequence", []):
             exact = measured.get("FloatingPointValue")
-            if exact is not None and not math.isclose(float(measured.NumericValue), exact, rel_tol=1e-6, abs_tol=1e-9):
+            if exact is not None and not math.isclose(
+                float(measured.NumericValue), exact, rel_tol=1e-6, abs_tol=1e-9
+            ):
                 yield f"NumericValue {measured.NumericValue} contradicts FloatingPointValue {exact}"
 
 
@@ -214,7 +284,11 @@ def _evidence(document: Dataset, images: Sequence[Dataset]) -> Iterator[str]:
         for series in study.ReferencedSeriesSequence
         for instance in series.ReferencedSOPSequence
     }
-    named = {item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID for item in walk(document) if item.get("ValueType") == "IMAGE"}
+    named = {
+        item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
+        for item in walk(document)
+        if item.get("ValueType") == "IMAGE"
+    }
     if named != evidence:
         yield f"the tree names {len(named)} images, the evidence {len(evidence)}"
     if not evidence <= {image.SOPInstanceUID for image in images}:
@@ -223,7 +297,9 @@ def _evidence(document: Dataset, images: Sequence[Dataset]) -> Iterator[str]:
 
 def says_not_analysed(document: Dataset) -> bool:
     """Whether the report says that no algorithm succeeded, and so has no measurement group."""
-    values = [code.CodeValue for item in walk(document) for code in item.get("ConceptCodeSequence", [])]
+    values = [
+        code.CodeValue for item in walk(document) for code in item.get("ConceptCodeSequence", [])
+    ]
     return _NO_ALGORITHM_SUCCEEDED in values
 
 

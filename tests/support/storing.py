@@ -1,6 +1,7 @@
 """A child that stores objects through the real intake and indexer, and dies at a chosen durable boundary.
 
-Death comes from the operating system's functions (the outermost seam): just before or just after the second object's call.
+Death comes from the operating system's functions (the outermost seam): just before or just after
+the second object's call.
 """
 
 from __future__ import annotations
@@ -20,11 +21,13 @@ from hilum.settings import Settings, restore
 from tests.support.taking import StoreRequest, store
 
 _ROOT = Path(__file__).resolve().parents[2]
-# Where the child dies while it handles the second of two objects, and how many objects a scan then finds.
+# Where the child dies while it handles the second of two objects, and how many objects a scan then
+# finds.
 BOUNDARIES = {
     "after the part is written": 1,
     "after its bytes are out": 1,
-    "after the rename": 2,  # complete but not acknowledged: kept, and the sender's repetition is a duplicate
+    # complete but not acknowledged: kept, and the sender's repetition is a duplicate
+    "after the rename": 2,
     "after its name is synced": 2,
     "after it has its place": 2,
     "after the row is committed": 2,
@@ -49,7 +52,12 @@ def uid_element(tag: int, uid: str) -> bytes:
 
 
 def data_set(
-    uid: str, *, study: str = "1.2.3", pixels: bytes = bytes(range(256)) * 64, patient_id: bytes = b"P1", order: bytes = b""
+    uid: str,
+    *,
+    study: str = "1.2.3",
+    pixels: bytes = bytes(range(256)) * 64,
+    patient_id: bytes = b"P1",
+    order: bytes = b"",
 ) -> bytes:
     """A small DX data set in explicit little endian, as bytes of our own making."""
     return b"".join(
@@ -68,7 +76,9 @@ def data_set(
 
 def meta(uid: str, transfer_syntax_uid: str = ExplicitVRLittleEndian) -> FileMeta:
     """What the command would say."""
-    return FileMeta(DigitalXRayImageStorageForPresentation, uid, transfer_syntax_uid, "MODALITY", "HILUM")
+    return FileMeta(
+        DigitalXRayImageStorageForPresentation, uid, transfer_syntax_uid, "MODALITY", "HILUM"
+    )
 
 
 def store_until_killed(settings: Settings, boundary: str, order: str) -> list[str]:
@@ -102,7 +112,9 @@ def main(boundary: str, order: str) -> None:
     for number, uid in enumerate(_UIDS):
         if number == 1:
             _arm(boundary)
-        request = StoreRequest(meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid)))
+        request = StoreRequest(
+            meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid))
+        )
         store(request, intake.begin)
         os.write(1, f"{uid}\n".encode())
     indexer.start()

@@ -1,4 +1,7 @@
-"""Studies that walk down the street on a real ledger, without pixels or models: for tests of what reads the ledger."""
+"""Studies that walk down the street on a real ledger, without pixels or models.
+
+For tests of what reads the ledger.
+"""
 
 from __future__ import annotations
 
@@ -54,19 +57,45 @@ class Clock:
 class Street:
     """Drives the ledger's verbs as the processes do, one study at a time, and moves the clock along."""
 
-    def __init__(self, ledger: Ledger, clock: Clock, destinations: tuple[str, ...] = ("pacs",)) -> None:
+    def __init__(
+        self, ledger: Ledger, clock: Clock, destinations: tuple[str, ...] = ("pacs",)
+    ) -> None:
         self.ledger, self.clock, self.destinations = ledger, clock, destinations
         self.withheld: Mapping[str, str] = {}  # by destination, the reason
 
-    def receive(self, study: str, *numbers: int, lane: Lane = Lane.LIVE, calling_ae_title: str = "CR1", release: str = RELEASE) -> None:
+    def receive(
+        self,
+        study: str,
+        *numbers: int,
+        lane: Lane = Lane.LIVE,
+        calling_ae_title: str = "CR1",
+        release: str = RELEASE,
+    ) -> None:
         """Images arrive."""
-        arrivals = [self._arrival(study, number, lane, calling_ae_title, release) for number in numbers]
+        arrivals = [
+            self._arrival(study, number, lane, calling_ae_title, release) for number in numbers
+        ]
         self.ledger.record(arrivals)
 
-    def _arrival(self, study: str, number: int, lane: Lane, calling_ae_title: str, release: str) -> Arrival:
+    def _arrival(
+        self, study: str, number: int, lane: Lane, calling_ae_title: str, release: str
+    ) -> Arrival:
         uid = f"{study}.{number}"
-        said = {"path": f"studies/{uid}.dcm", "size_bytes": 1000, "received_at": self.clock.now, "header": HEADER}
-        return arrival_of(uid, study, (release,), lane=lane, maximum_wait_seconds=120.0, calling_ae_title=calling_ae_title, **said)
+        said = {
+            "path": f"studies/{uid}.dcm",
+            "size_bytes": 1000,
+            "received_at": self.clock.now,
+            "header": HEADER,
+        }
+        return arrival_of(
+            uid,
+            study,
+            (release,),
+            lane=lane,
+            maximum_wait_seconds=120.0,
+            calling_ae_title=calling_ae_title,
+            **said,
+        )
 
     def claim(self, stage: str, limit: int = 100) -> list[Job]:
         """Everything that is due at a stage."""
@@ -74,10 +103,17 @@ class Street:
 
     def read(self, state: ReadingState = ReadingState.ANALYSED, reason: str | None = None) -> None:
         """All due images are read."""
-        values: Mapping[str, object] = {"logits": [0.5], "view": "PA", "preprocessing_version": "hp1-0", "timings": {"infer": 0.02}}
+        values: Mapping[str, object] = {
+            "logits": [0.5],
+            "view": "PA",
+            "preprocessing_version": "hp1-0",
+            "timings": {"infer": 0.02},
+        }
         if state is not ReadingState.ANALYSED:
             values = {"reason": reason, "detail": "as the test says"}
-        self.ledger.advance("analyse", [(job.lease, Advance(state, values)) for job in self.claim("analyse")])
+        self.ledger.advance(
+            "analyse", [(job.lease, Advance(state, values)) for job in self.claim("analyse")]
+        )
 
     def assemble(self, outcome: Outcome = Outcome.ANALYSED) -> None:
         """The quiet period passes and all due studies close with one result."""
@@ -89,10 +125,15 @@ class Street:
 
     def _result(self, job: StudyJob, outcome: Outcome) -> Result:
         release = job.readings[0].release
-        sources = [(item.sop_instance_uid, item.header_revision, item.pixel_digest) for item in job.instances]
+        sources = [
+            (item.sop_instance_uid, item.header_revision, item.pixel_digest)
+            for item in job.instances
+        ]
         analysed = [item for item in job.readings if item.state is ReadingState.ANALYSED]
         uids = tuple(item.sop_instance_uid for item in analysed)
-        finding = Finding("effusion", "Pleural effusion", EFFUSION, 0.5, 0.62, None, 0.5, Decision.UNDECIDED, uids)
+        finding = Finding(
+            "effusion", "Pleural effusion", EFFUSION, 0.5, 0.62, None, 0.5, Decision.UNDECIDED, uids
+        )
         previous = next(iter(job.current_results), None)
         return Result(
             study_instance_uid=job.study.study_instance_uid,
@@ -122,15 +163,21 @@ class Street:
                 NewDocument(sr, self.destinations, self.withheld),
                 NewDocument(Document("json", "application/json", b'{"outcome":"analysed"}'), ()),
             ]
-            self.ledger.advance("report", [(job.lease, Advance(ResultState.REPORTED, documents=documents))])
+            self.ledger.advance(
+                "report", [(job.lease, Advance(ResultState.REPORTED, documents=documents))]
+            )
 
     def deliver(self, seconds: float = 0.5) -> None:
         """All due deliveries are accepted, so many seconds later."""
         jobs = self.claim("deliver")
         self.clock.now += seconds
-        self.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED)) for job in jobs])
+        self.ledger.advance(
+            "deliver", [(job.lease, Advance(DeliveryState.DELIVERED)) for job in jobs]
+        )
 
-    def walk(self, study: str, *numbers: int, release: str = RELEASE, calling_ae_title: str = "CR1") -> None:
+    def walk(
+        self, study: str, *numbers: int, release: str = RELEASE, calling_ae_title: str = "CR1"
+    ) -> None:
         """A study from the door to the PACS."""
         self.receive(study, *numbers, release=release, calling_ae_title=calling_ae_title)
         self.read()
@@ -145,7 +192,9 @@ class Street:
 
     def beat(self, name: str, role: str, *, is_ready: bool = True, detail: str = "") -> None:
         """A heartbeat now."""
-        self.ledger.beat(name, role, 100, started_at=self.clock.now - 60, is_ready=is_ready, detail=detail)
+        self.ledger.beat(
+            name, role, 100, started_at=self.clock.now - 60, is_ready=is_ready, detail=detail
+        )
 
     def jobs_of(self, stage: str) -> list[ReadingJob]:
         """Claimed readings, for tests that leave them in work."""
@@ -154,7 +203,14 @@ class Street:
 
 def _source_image(item: Instance) -> SourceImage:
     uids = (item.sop_instance_uid, item.sop_class_uid, item.series_instance_uid)
-    return SourceImage(*uids, view="PA", is_used=True, reason=None, scores={"effusion": 0.62}, logits={"effusion": 0.5})
+    return SourceImage(
+        *uids,
+        view="PA",
+        is_used=True,
+        reason=None,
+        scores={"effusion": 0.62},
+        logits={"effusion": 0.5},
+    )
 
 
 def release(name: str = "densenet121_untrained", *, is_trained: bool = False) -> Release:

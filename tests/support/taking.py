@@ -27,7 +27,10 @@ class StoreRequest:
 
 
 def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
-    """Return when the request may be acknowledged. Raises Refusal or OSError, and then nothing of it is left."""
+    """Return when the request may be acknowledged.
+
+    Raises Refusal or OSError, and then nothing of it is left.
+    """
     with contextlib.closing(Arriving(request.command, taker_of)) as arriving:
         arriving.write([request.data_set])
         return arriving.commit()

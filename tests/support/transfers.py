@@ -1,4 +1,7 @@
-"""Random transfers of the compiled receive loop, beside what must come of them. Also a script, for a library that sanitizers watch."""
+"""Random transfers of the compiled receive loop, beside what must come of them.
+
+Also a script, for a library that sanitizers watch.
+"""
 
 from __future__ import annotations
 
@@ -57,13 +60,23 @@ class Case:
 def drawn(random: Random) -> Case:
     """Small buffers and sizes, so that every boundary is met."""
     aligned = random.choice((1, 16, 512, 4096))
-    fragment = random.choice((random.randint(1, 50), random.randint(1, 3000), random.randint(60_000, 200_000)))
+    fragment = random.choice(
+        (random.randint(1, 50), random.randint(1, 3000), random.randint(60_000, 200_000))
+    )
     is_last = random.random() < 0.3
     progress = random.choice((0, fragment, random.randint(0, fragment)))
     count = 0 if is_last else random.randint(0, 40 if fragment < 10_000 else 5)
     first = random.choice((0, random.randint(1, 10_000)))
-    most_held = (aligned - first % aligned) % aligned if random.random() < 0.5 else 0  # a first write may end anywhere
-    held = random.randint(0, most_held - 1) if most_held else random.randint(0, aligned - 1) if first % aligned == 0 else 0
+    most_held = (
+        (aligned - first % aligned) % aligned if random.random() < 0.5 else 0
+    )  # a first write may end anywhere
+    held = (
+        random.randint(0, most_held - 1)
+        if most_held
+        else random.randint(0, aligned - 1)
+        if first % aligned == 0
+        else 0
+    )
     size = first + held + progress + count * fragment
     start = random.choice((None, random.randint(0, size)))
     return Case(
@@ -88,7 +101,10 @@ def drawn(random: Random) -> Case:
 def run(library: Library, case: Case) -> None:
     """Assert that everything that may be taken arrives, that nothing else does, and that the rest is still to be read."""
     random = Random(case.fragment * 31 + case.count)
-    before, data = random.randbytes(case.first + case.held), random.randbytes(case.progress + case.count * case.fragment)
+    before, data = (
+        random.randbytes(case.first + case.held),
+        random.randbytes(case.progress + case.count * case.fragment),
+    )
     last = random.randbytes(case.last)
     beginning = pdu.beginning(case.fragment + 2, CONTEXT, DATA)
     starts = range(case.progress, len(data), case.fragment)
@@ -96,7 +112,11 @@ def run(library: Library, case: Case) -> None:
     stream = data[: case.progress] + b"".join(equal) + _last(last) + case.end
     unread_bytes = min(case.unread, len(stream), case.buffer)
     alike = min(case.count, (case.limit - case.progress) // case.fragment)
-    goes_on = not case.is_last and alike == case.count and case.limit - case.progress - alike * case.fragment >= case.fragment
+    goes_on = (
+        not case.is_last
+        and alike == case.count
+        and case.limit - case.progress - alike * case.fragment >= case.fragment
+    )
     has_last = goes_on and 0 < case.last <= case.fragment
     took = data[: case.progress + alike * case.fragment] + (last if has_last else b"")
     ours, peer = socket.socketpair()
@@ -107,8 +127,16 @@ def run(library: Library, case: Case) -> None:
         at = case.buffer - unread_bytes if case.count % 2 else 0
         buffer[at : at + unread_bytes] = stream[:unread_bytes]
         follows = b"" if case.is_last else beginning
-        unread = Unread(ours.fileno(), buffer, at, at + unread_bytes, case.progress, case.is_last, follows)
-        outlet = Outlet(file.fileno(), case.first, before[case.first :], 0, Writing(1, case.aligned, case.direct_io))
+        unread = Unread(
+            ours.fileno(), buffer, at, at + unread_bytes, case.progress, case.is_last, follows
+        )
+        outlet = Outlet(
+            file.fileno(),
+            case.first,
+            before[case.first :],
+            0,
+            Writing(1, case.aligned, case.direct_io),
+        )
         digests = library.digests(*case.pixels)
         digests.update(before)
         sender.start()
@@ -125,8 +153,17 @@ def run(library: Library, case: Case) -> None:
         if unread.is_last and not case.direct_io:
             assert outlet.end == b"", "nothing comes behind it"
         else:
-            assert not (outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), "a write ends at a multiple"
-        assert rest == stream[case.progress + alike * (len(beginning) + case.fragment) + (len(_last(last)) if has_last else 0) :]
+            assert not (outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), (
+                "a write ends at a multiple"
+            )
+        assert (
+            rest
+            == stream[
+                case.progress
+                + alike * (len(beginning) + case.fragment)
+                + (len(_last(last)) if has_last else 0) :
+            ]
+        )
         assert digests.size_bytes == len(before) + len(took)
         expected = Digests(*case.pixels)
         expected.update(before + took)

@@ -31,7 +31,13 @@ class RemoteTriton:
     """A tritonserver that Hilum does not run: gRPC on a TCP port of loopback, no sandbox."""
 
     def __init__(
-        self, built_dir: Path, folder: Path, names: Sequence[str], *options: str, mode: str = "explicit", before: Sequence[str] = ()
+        self,
+        built_dir: Path,
+        folder: Path,
+        names: Sequence[str],
+        *options: str,
+        mode: str = "explicit",
+        before: Sequence[str] = (),
     ) -> None:
         self.port = free_ports(1)[0]
         self.url = f"127.0.0.1:{self.port}"
@@ -50,7 +56,10 @@ class RemoteTriton:
         wheel = runtime.find()
         assert wheel is not None
         self._folder.mkdir(parents=True, exist_ok=True)
-        backends, prefix = runtime.prepare(wheel, self._folder) / "backends", leftovers.prefix(self._folder)
+        backends, prefix = (
+            runtime.prepare(wheel, self._folder) / "backends",
+            leftovers.prefix(self._folder),
+        )
         fixed = self._repository, self._names, backends, wheel.caches, prefix
         line = list(command.arguments(*fixed, 1, address="127.0.0.1", port=self.port))
         line[line.index("explicit")] = self._mode
@@ -85,7 +94,11 @@ class RemoteTriton:
 def mutual_tls(server: Identity, authority: Path) -> list[str]:
     """Options of a tritonserver that shows this certificate and takes those of this authority."""
     files = {"server-cert": server.certificate, "server-key": server.key, "root-cert": authority}
-    return ["--grpc-use-ssl-mutual", "true", *(f"--grpc-{name}={file}" for name, file in files.items())]
+    return [
+        "--grpc-use-ssl-mutual",
+        "true",
+        *(f"--grpc-{name}={file}" for name, file in files.items()),
+    ]
 
 
 @contextmanager
@@ -100,7 +113,11 @@ def killed_afterwards(server: AnyTriton) -> Iterator[AnyTriton]:
 
 
 def with_gateway(
-    url: str, use: Callable[[TritonGateway], Awaitable[T]], deadline_seconds: float = 30.0, *, shares_memory: bool = False
+    url: str,
+    use: Callable[[TritonGateway], Awaitable[T]],
+    deadline_seconds: float = 30.0,
+    *,
+    shares_memory: bool = False,
 ) -> T:
     """What `use` gives for a gateway of its own."""
 
@@ -156,13 +173,20 @@ def listening(pid: int) -> set[tuple[ipaddress.IPv4Address | ipaddress.IPv6Addre
         except OSError:
             continue
     inodes = {link[len("socket:[") : -1] for link in links if link.startswith("socket:[")}
-    rows = [line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]]
+    rows = [
+        line.split()
+        for name in ("tcp", "tcp6")
+        for line in Path(f"/proc/{pid}/net/{name}").read_text().splitlines()[1:]
+    ]
     ends = [row[1].split(":") for row in rows if row[3] == "0A" and row[9] in inodes]
     return {(_address(address), int(port, 16)) for address, port in ends}
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
-    """The kernel writes 32-bit words in the machine's order, in hexadecimal; 127.0.0.1 may come as ::ffff:127.0.0.1."""
+    """The kernel writes 32-bit words in the machine's order, in hexadecimal.
+
+    127.0.0.1 may come as ::ffff:127.0.0.1.
+    """
     packed = b"".join(bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8))
     address = ipaddress.ip_address(packed)
     return getattr(address, "ipv4_mapped", None) or address

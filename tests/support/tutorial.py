@@ -1,4 +1,7 @@
-"""Runs a page of the documentation as its reader would: writes its files, applies its edits, runs its commands, compares what they say."""
+"""Runs a page of the documentation as its reader would.
+
+Writes its files, applies its edits, runs its commands, compares what they say.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _ANYTHING = "…"
 
 
 def follow(text: str, folder: Path, environment: Mapping[str, str]) -> Iterator[str]:
-    """Do what each block says, in order; yields the commands that have been run. Raises AssertionError where page and truth differ."""
+    """Do what each block says, in order; yields the commands that have been run.
+
+    Raises AssertionError where page and truth differ.
+    """
     for kind, name, content in _BLOCK.findall(text):
         if kind == "console":
             for command, said in _COMMAND.findall(content):
@@ -43,12 +49,26 @@ def _run(command: str, said: str, folder: Path, environment: Mapping[str, str]) 
 
 
 def matches(given: str, said: str) -> bool:
-    """Whether the output is what the page says; … stands for anything in a line, alone for any lines."""
-    lines = [".*\n?" if line == _ANYTHING else f"{'.*'.join(map(re.escape, line.split(_ANYTHING)))}\n" for line in said.splitlines()]
+    """Whether the output is what the page says.
+
+    … stands for anything in a line, alone for any lines.
+    """
+    lines = [
+        ".*\n?" if line == _ANYTHING else f"{'.*'.join(map(re.escape, line.split(_ANYTHING)))}\n"
+        for line in said.splitlines()
+    ]
     pattern = "".join("(?:.*\n)*?" if line == ".*\n?" else line for line in lines)
     return re.fullmatch(pattern, given) is not None
 
 
 def _apply(diff: str, folder: Path) -> None:
-    done = subprocess.run(["patch", "-p0"], cwd=folder, input=diff, capture_output=True, text=True, timeout=20, check=False)
+    done = subprocess.run(
+        ["patch", "-p0"],
+        cwd=folder,
+        input=diff,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
     assert done.returncode == 0, f"{diff}\n{done.stdout}{done.stderr}"

@@ -9,12 +9,18 @@ from load_tests.tiny_release import TINY_WEIGHTS, Array, tiny_manifest, tiny_net
 from tests.support.models import Tiny
 
 
-def add_version(tiny: Tiny, version: str, weights: Array = TINY_WEIGHTS, *, is_built: bool = True) -> str:
+def add_version(
+    tiny: Tiny, version: str, weights: Array = TINY_WEIGHTS, *, is_built: bool = True
+) -> str:
     """Its id. `weights` (4, 3): what it says of the four quadrants of an image."""
     name = tiny.release.name
     network = tiny_network(tiny.manifests_dir.parent / f"{name}{version}.onnx", weights=weights)
     text = tiny_manifest(hashlib.sha256(network.read_bytes()).hexdigest(), name)
-    write_release(tiny.manifests_dir, text.replace('version = "1"', f'version = "{version}"'), network)
+    write_release(
+        tiny.manifests_dir, text.replace('version = "1"', f'version = "{version}"'), network
+    )
     if is_built:
-        build.build([f"{name}@{version}"], tiny.manifests_dir, tiny.built_dir, progress=lambda _: None)
+        build.build(
+            [f"{name}@{version}"], tiny.manifests_dir, tiny.built_dir, progress=lambda _: None
+        )
     return f"{name}@{version}"

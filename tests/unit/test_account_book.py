@@ -23,13 +23,22 @@ from tests.support.waiting import wait_for
 
 
 def record(
-    address: str = "192.0.2.1", title: str = "STRANGER", outcome: str = "rejected", reason: str | None = "unknown", stored: int = 0
+    address: str = "192.0.2.1",
+    title: str = "STRANGER",
+    outcome: str = "rejected",
+    reason: str | None = "unknown",
+    stored: int = 0,
 ) -> AssociationRecord:
-    return AssociationRecord(1.0, 2.0, address, title, "HILUM", outcome, reason, stored, 1, "Change it.")
+    return AssociationRecord(
+        1.0, 2.0, address, title, "HILUM", outcome, reason, stored, 1, "Change it."
+    )
 
 
 def counted(counts: AssociationCounts) -> list[tuple[str, str, int]]:
-    return [(row.record.peer_address, row.record.calling_ae_title, row.record.count) for row in counts.unwritten()]
+    return [
+        (row.record.peer_address, row.record.calling_ae_title, row.record.count)
+        for row in counts.unwritten()
+    ]
 
 
 def test_the_same_again_within_a_minute_is_counted_in_one_row() -> None:
@@ -72,7 +81,10 @@ def test_a_stranger_with_ten_thousand_titles_has_few_rows_and_all_are_counted() 
 def test_advice_that_quotes_the_peer_makes_no_rows_but_that_of_a_handshake_does() -> None:
     counts = AssociationCounts()
     for number in range(1000):
-        quoting = replace(record(outcome="released", reason=None), advice=f"SOP Classes not accepted: 1.2.{number}.")
+        quoting = replace(
+            record(outcome="released", reason=None),
+            advice=f"SOP Classes not accepted: 1.2.{number}.",
+        )
         counts.add(quoting, 0.0)
     for advice in ("It showed no certificate.", "It is no TLS."):
         counts.add(replace(record(outcome="tls_failed", reason=None), advice=advice), 0.0)
@@ -89,7 +101,10 @@ def test_ten_thousand_addresses_have_few_rows_and_all_are_counted() -> None:
 
 def test_a_ledger_that_is_away_for_days_costs_bounded_memory() -> None:
     counts = AssociationCounts()
-    taken = [counts.add(record(title=f"T{number % 50}"), WINDOW_SECONDS * (number // 50)) for number in range(10_000)]
+    taken = [
+        counts.add(record(title=f"T{number % 50}"), WINDOW_SECONDS * (number // 50))
+        for number in range(10_000)
+    ]
     assert taken.count(False) > 0
     assert len(counts.unwritten()) <= 4096
 
@@ -113,9 +128,13 @@ def test_rows_come_soon_and_grow(tmp_path: Path) -> None:
         for _ in range(20):
             accounts.put(record())
             accounts.put(record(outcome="released", title="CR1", stored=1))
-        wait_for(lambda: sum(row["count"] for row in views.associations()[0]) == 40, what="the rows")
+        wait_for(
+            lambda: sum(row["count"] for row in views.associations()[0]) == 40, what="the rows"
+        )
         accounts.put(record())
-        wait_for(lambda: sum(row["count"] for row in views.associations()[0]) == 41, what="one more")
+        wait_for(
+            lambda: sum(row["count"] for row in views.associations()[0]) == 41, what="one more"
+        )
         by_title = [row["calling_ae_title"] for row in views.associations()[0]]
     assert (by_title.count("STRANGER"), by_title.count("CR1")) == (1, 20)
 
@@ -127,11 +146,16 @@ def test_rows_survive_a_ledger_that_takes_nothing_for_a_while(tmp_path: Path) ->
         for number in range(30):
             accounts.put(record(title=f"T{number}"))
             accounts.put(record(outcome="released", title=f"S{number}", stored=1))
-        wait_for(lambda: any(line["event"] == "associations_not_recorded" for line in logs), what="a try that failed")
+        wait_for(
+            lambda: any(line["event"] == "associations_not_recorded" for line in logs),
+            what="a try that failed",
+        )
         with sqlite3.connect(file) as back:
             back.execute("ALTER TABLE gone RENAME TO association")
         wait_for(lambda: len(views.associations(limit=100)[0]) == 60, what="all rows")
-    assert [line["event"] for line in logs].count("associations_not_recorded") == 1, "said once, however often it was tried"
+    assert [line["event"] for line in logs].count("associations_not_recorded") == 1, (
+        "said once, however often it was tried"
+    )
     assert not any(line["event"] == "associations_lost" for line in logs)
 
 

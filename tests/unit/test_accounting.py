@@ -9,7 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.accounting import Accountant, Usage, hilum_role, proportional_bytes, roles, snapshot, spent, thread_seconds, total
+from load_tests.accounting import (
+    Accountant,
+    Usage,
+    hilum_role,
+    proportional_bytes,
+    roles,
+    snapshot,
+    spent,
+    thread_seconds,
+    total,
+)
 from tests.support.waiting import wait_for
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
@@ -23,7 +33,9 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start_one(script: str) -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        process = subprocess.Popen(
+            [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
         started.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == b"done\n"
@@ -44,7 +56,9 @@ def parent_of(child: str, *, waits: bool) -> str:
     ending = "c.wait()\n" if waits else "c.stdout.readline()\n"
     return (
         "import subprocess, sys\n"
-        f"c = subprocess.Popen([sys.executable, '-c', {child!r}, 'child'], stdout=subprocess.PIPE, stdin=subprocess.PIPE)\n" + ending + WAIT
+        f"c = subprocess.Popen([sys.executable, '-c', {child!r}, 'child'], stdout=subprocess.PIPE, stdin=subprocess.PIPE)\n"
+        + ending
+        + WAIT
     )
 
 
@@ -60,7 +74,10 @@ def test_a_process_that_burnt_half_a_second_is_charged_with_it(start: Start) -> 
 def test_threads_are_charged_after_they_have_ended(start: Start) -> None:
     threads = "import threading\nt = threading.Thread(target=lambda: sum(range(8_000_000)))\nt.start()\nt.join()\n"
     alive = start(threads + WAIT)
-    wait_for(lambda: len(list(Path(f"/proc/{alive.pid}/task").iterdir())) == 1, what="the kernel's thread to end, which Python has joined")
+    wait_for(
+        lambda: len(list(Path(f"/proc/{alive.pid}/task").iterdir())) == 1,
+        what="the kernel's thread to end, which Python has joined",
+    )
     used = snapshot(alive.pid)["supervisor"].cpu_seconds
     assert used > sum(thread_seconds(alive.pid).values()) + 0.02
 
@@ -103,7 +120,13 @@ def test_the_cpu_of_a_child_that_nobody_saw_goes_to_its_parent(start: Start) -> 
 
 
 def test_a_child_whose_parent_died_still_belongs_to_the_tree(start: Start) -> None:
-    process = start(parent_of(BURN.format(seconds=0.1) + WAIT.replace("sys.stdin.read()", "import time; time.sleep(30)"), waits=False))
+    process = start(
+        parent_of(
+            BURN.format(seconds=0.1)
+            + WAIT.replace("sys.stdin.read()", "import time; time.sleep(30)"),
+            waits=False,
+        )
+    )
     with Accountant(process.pid, by_mark) as accountant:
         process.kill()
         process.wait()
@@ -126,7 +149,10 @@ def test_a_role_that_depends_on_the_parent_stays_the_same(start: Start) -> None:
 
 
 def test_spent_is_the_difference_in_cpu_and_the_later_memory() -> None:
-    before, after = {"api": Usage(1.0, 10, 1)}, {"api": Usage(1.5, 20, 1), "decode": Usage(2.0, 30, 2)}
+    before, after = (
+        {"api": Usage(1.0, 10, 1)},
+        {"api": Usage(1.5, 20, 1), "decode": Usage(2.0, 30, 2)},
+    )
     assert spent(before, after) == {"api": Usage(0.5, 20, 1), "decode": Usage(2.0, 30, 2)}
 
 
@@ -142,11 +168,39 @@ def test_a_process_that_is_gone_has_no_use() -> None:
         (["python", "hilum", "serve", "--config", "hilum.toml"], "", "supervisor"),
         (["python", "-m", "hilum.wiring", "listener-0"], "supervisor", "listener"),
         (["python", "-m", "hilum.wiring", "analyser-1"], "supervisor", "analyser"),
-        (["python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)"], "analyser", "decode"),
-        (["python", "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)"], "dispatcher", "report"),
-        (["python", "-c", "from multiprocessing.resource_tracker import main;main(5)"], "analyser", "other"),
-        (["/x/tritonserver/bin/tritonserver", "--model-repository", "m"], "supervisor", "tritonserver"),
-        (["/x/tritonserver/backends/python/triton_python_backend_stub", "m"], "tritonserver", "triton-stub"),
+        (
+            [
+                "python",
+                "-c",
+                "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)",
+            ],
+            "analyser",
+            "decode",
+        ),
+        (
+            [
+                "python",
+                "-c",
+                "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=5)",
+            ],
+            "dispatcher",
+            "report",
+        ),
+        (
+            ["python", "-c", "from multiprocessing.resource_tracker import main;main(5)"],
+            "analyser",
+            "other",
+        ),
+        (
+            ["/x/tritonserver/bin/tritonserver", "--model-repository", "m"],
+            "supervisor",
+            "tritonserver",
+        ),
+        (
+            ["/x/tritonserver/backends/python/triton_python_backend_stub", "m"],
+            "tritonserver",
+            "triton-stub",
+        ),
     ],
 )
 def test_roles_of_hilum(command: list[str], parent_role: str, role: str) -> None:

@@ -1,4 +1,7 @@
-"""Jobs of one image share its decoding, whenever they come, and a release may go meanwhile. Decode processes are real."""
+"""Jobs of one image share its decoding, whenever they come, and a release may go meanwhile.
+
+Decode processes are real.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,44 @@ from hilum.settings import Analyse
 from tests.support.codecs import load_breaking
 
 NAMES = ("a", "b", "c")
-IMAGE = Instance("1.2.3", "1.2", "1.2.4", "1.2.5", "1.2.840.10008.1.2.1", "good.dcm", 1, "d", "p", 0.0, "A", "B", id=1)
+IMAGE = Instance(
+    "1.2.3",
+    "1.2",
+    "1.2.4",
+    "1.2.5",
+    "1.2.840.10008.1.2.1",
+    "good.dcm",
+    1,
+    "d",
+    "p",
+    0.0,
+    "A",
+    "B",
+    id=1,
+)
 
 
 def release(name: str) -> Release:
     spec = {"recipe": "torchxrayvision_224"}
     return Release(
-        name, "1", "onnx", f"{name}__1", spec, (), "sigmoid", "max", "f32", "openvino", False, True, None, "x", "x", "x", "x", ""
+        name,
+        "1",
+        "onnx",
+        f"{name}__1",
+        spec,
+        (),
+        "sigmoid",
+        "max",
+        "f32",
+        "openvino",
+        False,
+        True,
+        None,
+        "x",
+        "x",
+        "x",
+        "x",
+        "",
     )
 
 
@@ -33,7 +67,8 @@ def there(_: Instance) -> Path:
 
 
 def with_analyser(
-    scenario: Callable[[Analyser], Awaitable[list[NotAnalysed]]], find: Callable[[Instance], Path] = there
+    scenario: Callable[[Analyser], Awaitable[list[NotAnalysed]]],
+    find: Callable[[Instance], Path] = there,
 ) -> list[NotAnalysed]:
     """A decode process says `undecodable`, and its id, for every image."""
 
@@ -87,14 +122,24 @@ def test_a_release_that_goes_before_the_decoding_starts() -> None:
 
 @pytest.mark.parametrize(
     ("number", "is_outage"),
-    [(errno.EACCES, True), (errno.ESTALE, True), (errno.EUCLEAN, False), (errno.EBADMSG, False), (errno.ENOMEM, False)],
+    [
+        (errno.EACCES, True),
+        (errno.ESTALE, True),
+        (errno.EUCLEAN, False),
+        (errno.EBADMSG, False),
+        (errno.ENOMEM, False),
+    ],
 )
-def test_what_the_archive_does_not_give_now_waits_and_what_is_of_one_file_alone_ends(number: int, *, is_outage: bool) -> None:
+def test_what_the_archive_does_not_give_now_waits_and_what_is_of_one_file_alone_ends(
+    number: int, *, is_outage: bool
+) -> None:
     def closed(_: Instance) -> Path:
         raise OSError(number, os.strerror(number), "ab/cd/name.dcm")
 
     async def scenario(analyser: Analyser) -> list[NotAnalysed]:
-        with pytest.raises(Retry, match=f"the stored file cannot be read: {os.strerror(number)}") as later:
+        with pytest.raises(
+            Retry, match=f"the stored file cannot be read: {os.strerror(number)}"
+        ) as later:
             await ended(analyser, NAMES[0])
         assert later.value.is_outage == is_outage
         return []

@@ -62,7 +62,11 @@ def basic(user: str, password: str) -> dict[str, str]:
 
 def scopes_of(route: RouteContext) -> list[Scope]:
     """What its dependencies ask for, as the web framework runs them."""
-    return [found.call.scope for found in route.dependant.dependencies if isinstance(found.call, Admission)]
+    return [
+        found.call.scope
+        for found in route.dependant.dependencies
+        if isinstance(found.call, Admission)
+    ]
 
 
 def all_routes(rig: Rig) -> list[RouteContext]:
@@ -74,27 +78,52 @@ def all_routes(rig: Rig) -> list[RouteContext]:
 
 
 def test_every_route_declares_the_scope_that_it_needs(rig: Rig) -> None:
-    declared = {(method, str(route.path)): scopes_of(route) for route in all_routes(rig) for method in route.methods or ()}
+    declared = {
+        (method, str(route.path)): scopes_of(route)
+        for route in all_routes(rig)
+        for method in route.methods or ()
+    }
     assert {path for (_, path), scopes in declared.items() if not scopes} == OPEN
     assert {path for (_, path), scopes in declared.items() if scopes == [Scope.ERASE]} == {ERASE}
-    changing = {path for (method, path), scopes in declared.items() if method != "GET" and scopes == [Scope.READ]}
+    changing = {
+        path
+        for (method, path), scopes in declared.items()
+        if method != "GET" and scopes == [Scope.READ]
+    }
     assert changing == SEARCHES, "what changes something needs more than read"
-    looks = {path: scopes for (method, path), scopes in declared.items() if method == "GET" and scopes}
+    looks = {
+        path: scopes for (method, path), scopes in declared.items() if method == "GET" and scopes
+    }
     assert {path for path, scopes in looks.items() if scopes != [Scope.READ]} == {AUDIT}
 
 
 def test_every_route_refuses_those_without_a_token(rig: Rig) -> None:
     """By asking: no list of ours decides."""
-    asked = [(method, re.sub(r"{[^}]*}", "1", str(route.path))) for route in all_routes(rig) for method in route.methods or ()]
-    answers = {(method, path): rig.client.request(method, path, follow_redirects=False).status_code for method, path in asked}
-    assert {path for (_, path), status in answers.items() if status != 401} == OPEN | {"/health/ready"}
+    asked = [
+        (method, re.sub(r"{[^}]*}", "1", str(route.path)))
+        for route in all_routes(rig)
+        for method in route.methods or ()
+    ]
+    answers = {
+        (method, path): rig.client.request(method, path, follow_redirects=False).status_code
+        for method, path in asked
+    }
+    assert {path for (_, path), status in answers.items() if status != 401} == OPEN | {
+        "/health/ready"
+    }
 
 
 @pytest.mark.parametrize(
     ("scope", "statuses"),
-    [(Scope.READ, (200, 403, 403)), (Scope.OPERATE, (200, 200, 403)), (Scope.ERASE, (200, 200, 200))],
+    [
+        (Scope.READ, (200, 403, 403)),
+        (Scope.OPERATE, (200, 200, 403)),
+        (Scope.ERASE, (200, 200, 200)),
+    ],
 )
-def test_a_scope_includes_those_before_it_and_no_others(rig: Rig, scope: Scope, statuses: tuple[int, ...]) -> None:
+def test_a_scope_includes_those_before_it_and_no_others(
+    rig: Rig, scope: Scope, statuses: tuple[int, ...]
+) -> None:
     (rig.folder / "archive" / "locks").mkdir(parents=True)
     headers = bearer(rig.tokens.create("night", scope, 1))
     order = {"study_instance_uid": "1.2.3", "is_dry_run": True}
@@ -169,7 +198,9 @@ def test_a_known_token_opens_the_metrics_while_the_ledger_is_away(rig: Rig) -> N
         (basic("j" * 200, TOKEN), "settings/" + "j" * 55),
     ],
 )
-def test_the_actor_is_the_token_and_the_user_of_basic(rig: Rig, headers: dict[str, str], name: str) -> None:
+def test_the_actor_is_the_token_and_the_user_of_basic(
+    rig: Rig, headers: dict[str, str], name: str
+) -> None:
     app = rig.client.app
     assert isinstance(app, FastAPI)
 
@@ -203,7 +234,16 @@ def test_probes_tell_strangers_nothing_but_yes_or_no(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "host", ["127.0.0.1:8640", "localhost", "LOCALHOST.:80", "[::1]:8640", "10.1.2.3", socket.gethostname(), "pacs.test"]
+    "host",
+    [
+        "127.0.0.1:8640",
+        "localhost",
+        "LOCALHOST.:80",
+        "[::1]:8640",
+        "10.1.2.3",
+        socket.gethostname(),
+        "pacs.test",
+    ],
 )
 def test_probes_are_answered_under_addresses_and_our_names(tmp_path: Path, host: str) -> None:
     with open_rig(tmp_path, token=TOKEN, api={"names": ("pacs.test",)}) as rig:
@@ -211,7 +251,12 @@ def test_probes_are_answered_under_addresses_and_our_names(tmp_path: Path, host:
             assert rig.client.get(path, headers={"Host": host}).status_code in (200, 503)
 
 
-_FOREIGN_NAMES = ["evil.example", "127.0.0.1.evil.example", "127.0.0.1@evil.example", "evil.example#127.0.0.1"]
+_FOREIGN_NAMES = [
+    "evil.example",
+    "127.0.0.1.evil.example",
+    "127.0.0.1@evil.example",
+    "evil.example#127.0.0.1",
+]
 _NO_NAMES = ["", " ", "[evil]", "127.0.0.1:x", "0x7f.1"]
 
 
@@ -232,7 +277,9 @@ def test_a_request_without_a_host_is_not_answered(rig: Rig) -> None:
 def served(rig: Rig, api: Api | None = None) -> Iterator[int]:
     """By a real web server, on this port."""
     listening, stop = socket.create_server(("127.0.0.1", 0)), threading.Event()
-    thread = threading.Thread(target=serve_api, args=(rig.client.app, listening, stop), kwargs={"api": api})
+    thread = threading.Thread(
+        target=serve_api, args=(rig.client.app, listening, stop), kwargs={"api": api}
+    )
     thread.start()
     try:
         yield listening.getsockname()[1]
@@ -274,7 +321,9 @@ def test_many_wrong_tokens_lock_an_address_out_for_a_while() -> None:
     assert door.guesses.locked_seconds("10.0.0.2") == 0
     door.clock.now += guesses.LOCKED_SECONDS / 2
     door.try_often("10.0.0.1")
-    assert door.guesses.locked_seconds("10.0.0.1") == guesses.LOCKED_SECONDS / 2, "others there wait no longer for it"
+    assert door.guesses.locked_seconds("10.0.0.1") == guesses.LOCKED_SECONDS / 2, (
+        "others there wait no longer for it"
+    )
     door.clock.now += guesses.LOCKED_SECONDS / 2
     assert door.guesses.locked_seconds("10.0.0.1") == 0
     door.try_often("10.0.0.1")
@@ -320,16 +369,25 @@ def test_the_log_names_each_address_once_a_minute() -> None:
     with capture_logs() as lines:
         door.guesses.report()
         door.guesses.report()
-    assert [(line["address"], line["count"], line["is_locked_out"]) for line in lines] == [("10.0.0.1", 400, True), ("10.0.0.2", 3, False)]
+    assert [(line["address"], line["count"], line["is_locked_out"]) for line in lines] == [
+        ("10.0.0.1", 400, True),
+        ("10.0.0.2", 3, False),
+    ]
 
 
 def test_while_an_address_is_locked_out_only_what_cannot_be_guessed_opens(rig: Rig) -> None:
     """All accounts of a machine have one address: one that guesses must not lock the others out."""
     named = rig.tokens.create("night", Scope.READ, None)
-    statuses = [rig.client.get(STUDY, headers=bearer(f"guess {number}")).status_code for number in range(guesses.MOST + 1)]
+    statuses = [
+        rig.client.get(STUDY, headers=bearer(f"guess {number}")).status_code
+        for number in range(guesses.MOST + 1)
+    ]
     assert statuses == [401] * guesses.MOST + [429]
     refused = rig.client.get(STUDY, headers=bearer(TOKEN))
-    assert (refused.status_code, 0 < int(refused.headers["retry-after"]) <= guesses.LOCKED_SECONDS) == (429, True)
+    assert (
+        refused.status_code,
+        0 < int(refused.headers["retry-after"]) <= guesses.LOCKED_SECONDS,
+    ) == (429, True)
     assert rig.client.get(STUDY, headers=bearer(named)).status_code == 200
     assert rig.client.get("/health/live").status_code == 200
     assert rig.client.get(STUDY).status_code == 401, "no guess"
@@ -354,8 +412,13 @@ def test_a_login_by_link_is_a_row_of_the_audit_and_a_spent_link_is_none(rig: Rig
 
 
 def test_who_may_only_read_does_not_read_the_audit(rig: Rig) -> None:
-    reader, operator = rig.tokens.create("reader", Scope.READ, None), rig.tokens.create("operator", Scope.OPERATE, None)
-    statuses = [rig.client.get(AUDIT, headers=bearer(token)).status_code for token in (reader, operator)]
+    reader, operator = (
+        rig.tokens.create("reader", Scope.READ, None),
+        rig.tokens.create("operator", Scope.OPERATE, None),
+    )
+    statuses = [
+        rig.client.get(AUDIT, headers=bearer(token)).status_code for token in (reader, operator)
+    ]
     assert statuses == [403, 200]
     assert verbs_of(rig) == [(Verb.READ_AUDIT, "reader"), (Verb.READ_AUDIT, "operator")]
 
@@ -371,12 +434,20 @@ def test_an_address_that_a_proxy_of_the_settings_names_is_believed(rig: Rig) -> 
     with served(rig, Api(proxies=("127.0.0.1/32",))) as port:
         assert {_guess(port, f"10.0.0.{number}") for number in range(guesses.MOST + 2)} == {401}
         assert [_guess(port, "10.0.0.99") for _ in range(guesses.MOST + 1)][-1] == 429
-        answer = httpx.get(f"http://127.0.0.1:{port}{STUDY}", headers={**bearer(TOKEN), "X-Forwarded-For": "10.0.0.98"}, timeout=60)
+        answer = httpx.get(
+            f"http://127.0.0.1:{port}{STUDY}",
+            headers={**bearer(TOKEN), "X-Forwarded-For": "10.0.0.98"},
+            timeout=60,
+        )
         assert answer.status_code == 200, "the right token from another address"
 
 
 def _guess(port: int, claimed: str) -> int:
-    answer = httpx.get(f"http://127.0.0.1:{port}{STUDY}", headers={**bearer("guess"), "X-Forwarded-For": claimed}, timeout=60)
+    answer = httpx.get(
+        f"http://127.0.0.1:{port}{STUDY}",
+        headers={**bearer("guess"), "X-Forwarded-For": claimed},
+        timeout=60,
+    )
     return answer.status_code
 
 
@@ -386,10 +457,15 @@ def logged_in(rig: Rig, secret: str = TOKEN, **form: str) -> httpx.Response:
 
 def test_a_form_begins_a_session_whose_cookie_holds_no_token(rig: Rig) -> None:
     answer = logged_in(rig, name="jane", next="/associations?outcome=rejected")
-    assert (answer.status_code, answer.headers["location"]) == (303, "/associations?outcome=rejected")
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/associations?outcome=rejected",
+    )
     cookie = answer.headers["set-cookie"]
     assert {"HttpOnly", "SameSite=strict", "Path=/"} <= {part.strip() for part in cookie.split(";")}
-    content = base64.urlsafe_b64decode(rig.client.cookies["hilum_session_8640"].partition(".")[0]).decode()
+    content = base64.urlsafe_b64decode(
+        rig.client.cookies["hilum_session_8640"].partition(".")[0]
+    ).decode()
     assert TOKEN not in content + cookie
     assert digest_of(TOKEN) not in content
     assert rig.client.get("/").status_code == 200
@@ -402,7 +478,9 @@ def test_a_name_of_any_length_leaves_a_cookie_that_browsers_keep(rig: Rig) -> No
     assert rig.client.get("/").status_code == 200
 
 
-@pytest.mark.parametrize("wanted", ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb"])
+@pytest.mark.parametrize(
+    "wanted", ["//evil.example", "/\\evil.example", "https://evil.example", "", "/a\nb"]
+)
 def test_the_form_leads_to_no_other_site(rig: Rig, wanted: str) -> None:
     assert logged_in(rig, next=wanted).headers["location"] == "/"
 
@@ -417,7 +495,9 @@ def test_a_session_ends_when_its_person_logs_out(rig: Rig) -> None:
     logged_in(rig)
     cookie = rig.client.cookies["hilum_session_8640"]
     rig.client.post("/logout", headers={"Sec-Fetch-Site": "same-origin"})
-    assert rig.client.get("/", headers={"Cookie": f"hilum_session_8640={cookie}"}).status_code == 401
+    assert (
+        rig.client.get("/", headers={"Cookie": f"hilum_session_8640={cookie}"}).status_code == 401
+    )
 
 
 @pytest.mark.parametrize("end", ["revoked", "expired", "twelve hours"])
@@ -435,9 +515,14 @@ def test_a_session_ends_with_its_token_and_with_its_time(rig: Rig, end: str) -> 
 def test_a_cookie_that_was_changed_opens_nothing(rig: Rig, change: str) -> None:
     logged_in(rig)
     content, _, signature = rig.client.cookies["hilum_session_8640"].partition(".")
-    changed = {"signature": f"{content}.{signature[::-1]}", "content": f"{content[:-4]}AAAA.{signature}"}.get(change, change)
+    changed = {
+        "signature": f"{content}.{signature[::-1]}",
+        "content": f"{content[:-4]}AAAA.{signature}",
+    }.get(change, change)
     rig.client.cookies.clear()
-    assert rig.client.get("/", headers={"Cookie": f"hilum_session_8640={changed}"}).status_code == 401
+    assert (
+        rig.client.get("/", headers={"Cookie": f"hilum_session_8640={changed}"}).status_code == 401
+    )
 
 
 def test_a_session_never_erases(rig: Rig) -> None:
@@ -445,7 +530,12 @@ def test_a_session_never_erases(rig: Rig) -> None:
     logged_in(rig)
     ours = {"Sec-Fetch-Site": "same-origin"}
     assert rig.client.post(PAUSE, headers=ours).status_code == 200
-    assert rig.client.post(ERASE, json={"study_instance_uid": "1.2.3", "is_dry_run": True}, headers=ours).status_code == 403
+    assert (
+        rig.client.post(
+            ERASE, json={"study_instance_uid": "1.2.3", "is_dry_run": True}, headers=ours
+        ).status_code
+        == 403
+    )
 
 
 _FOREIGN = [
@@ -461,7 +551,9 @@ _FOREIGN = [
 
 @pytest.mark.parametrize("headers", _FOREIGN)
 @pytest.mark.parametrize("path", [PAUSE, "/studies/1.2.3/requeue", "/logout"])
-def test_nothing_is_changed_for_a_page_of_another_site(rig: Rig, headers: dict[str, str], path: str) -> None:
+def test_nothing_is_changed_for_a_page_of_another_site(
+    rig: Rig, headers: dict[str, str], path: str
+) -> None:
     """Also of another port or scheme of our host, whose pages get the cookie along.
 
     Nor for a browser that does not say for which page.
@@ -472,7 +564,9 @@ def test_nothing_is_changed_for_a_page_of_another_site(rig: Rig, headers: dict[s
 
 
 def test_nobody_is_logged_in_by_a_page_of_another_site(rig: Rig) -> None:
-    answer = rig.client.post("/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"})
+    answer = rig.client.post(
+        "/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}
+    )
     assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)
 
 
@@ -489,7 +583,11 @@ def test_a_link_logs_in_once(rig: Rig) -> None:
     assert "local/jane" in rig.client.get("/login").text
     rig.client.cookies.clear()
     again = rig.client.get(path)
-    assert (again.status_code, "set-cookie" in again.headers, "used already" in again.text) == (401, False, True)
+    assert (again.status_code, "set-cookie" in again.headers, "used already" in again.text) == (
+        401,
+        False,
+        True,
+    )
 
 
 def test_a_link_ends_after_ten_minutes(rig: Rig) -> None:
@@ -569,12 +667,23 @@ def test_probes_and_scrapes_are_answered_while_every_thread_waits(tmp_path: Path
         transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))  # type: ignore[arg-type]
         async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             order = {"stage": "report", "all": True}
-            waiting = [asyncio.create_task(client.post("/api/v1/requeue", json=order, headers=bearer(TOKEN))) for _ in range(60)]
-            waiting += [asyncio.create_task(client.get("/metrics", headers=bearer(TOKEN))) for _ in range(128)]
+            waiting = [
+                asyncio.create_task(
+                    client.post("/api/v1/requeue", json=order, headers=bearer(TOKEN))
+                )
+                for _ in range(60)
+            ]
+            waiting += [
+                asyncio.create_task(client.get("/metrics", headers=bearer(TOKEN)))
+                for _ in range(128)
+            ]
             await asyncio.sleep(0.5)
             try:
                 probes = ("/health/live", "/health/ready", "/metrics")
-                asked = [await asyncio.wait_for(client.get(path, headers=bearer(TOKEN)), 20) for path in probes]
+                asked = [
+                    await asyncio.wait_for(client.get(path, headers=bearer(TOKEN)), 20)
+                    for path in probes
+                ]
             finally:
                 gate.set()
             await asyncio.gather(*waiting)
@@ -592,9 +701,14 @@ def test_probes_and_scrapes_are_answered_while_every_thread_waits(tmp_path: Path
         ({"names": ("pacs.test",)}, "http://127.0.0.1:8640"),
         ({"host": "0.0.0.0", "port": 80}, "http://127.0.0.1:80"),
         ({"host": "0.0.0.0", "names": ("pacs.test",)}, "http://pacs.test:8640"),
-        ({"host": "10.0.0.1", "tls_certificate_file": Path("c"), "tls_key_file": Path("k")}, "https://10.0.0.1:8640"),
+        (
+            {"host": "10.0.0.1", "tls_certificate_file": Path("c"), "tls_key_file": Path("k")},
+            "https://10.0.0.1:8640",
+        ),
         ({"names": ("pacs.test",), "proxies": ("127.0.0.1",)}, "https://pacs.test"),
     ],
 )
-def test_a_link_leads_to_where_a_browser_reaches_the_pages(given: dict[str, Any], address: str) -> None:
+def test_a_link_leads_to_where_a_browser_reaches_the_pages(
+    given: dict[str, Any], address: str
+) -> None:
     assert base_address(Api(**given)) == address

@@ -1,4 +1,7 @@
-"""Connections that ask nothing: each is closed in time, and however many there are, others are answered."""
+"""Connections that ask nothing.
+
+Each is closed in time, and however many there are, others are answered.
+"""
 
 from __future__ import annotations
 
@@ -81,7 +84,10 @@ def rest(peer: socket.socket) -> bytes:
         (b"", b""),
         (ASKING, b""),
         (b"GET /small HTTP/1.1\r\nHost: localhost\r\n\r\nGET /small", b"HTTP/1.1 200 OK"),
-        (f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nx".encode(), b"HTTP/1.1 415 "),
+        (
+            f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nContent-Length: 900\r\n\r\nx".encode(),
+            b"HTTP/1.1 415 ",
+        ),
     ],
 )
 def test_a_connection_that_owes_a_request_is_closed(port: int, sent: bytes, answer: bytes) -> None:
@@ -115,7 +121,10 @@ def test_an_answer_that_is_read_slowly_comes_whole(port: int) -> None:
 
 
 def test_who_sends_a_large_body_that_was_refused_reads_why_behind_it(port: int) -> None:
-    with connected(port, f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n".encode()) as peer:
+    with connected(
+        port,
+        f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nContent-Length: 800000\r\n\r\n".encode(),
+    ) as peer:
         for _ in range(8):
             peer.sendall(b"x" * 100_000)
             time.sleep(0.4)
@@ -143,7 +152,9 @@ def test_beyond_the_most_a_request_whose_small_body_does_not_come_makes_room(ful
         assert peers[-1].recv(1 << 16).startswith(b"HTTP/1.1 404 ")
 
 
-def test_a_body_that_is_no_http_behind_its_answer_is_no_error_of_ours(port: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_body_that_is_no_http_behind_its_answer_is_no_error_of_ours(
+    port: int, capfd: pytest.CaptureFixture[str]
+) -> None:
     head = f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
     with connected(port, head.encode()) as peer:
         assert peer.recv(1 << 16).startswith(b"HTTP/1.1 415")
@@ -165,7 +176,12 @@ def test_a_body_that_does_not_come_is_408_and_ends_the_connection() -> None:
     async def send(message: Any) -> None:
         sent.append(message)
 
-    scope = {"type": "http", "method": "POST", "path": "/api/v1/requeue", "headers": [(b"content-length", b"60000")]}
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/api/v1/requeue",
+        "headers": [(b"content-length", b"60000")],
+    }
     asyncio.run(Around(application, 0.05)(scope, receive, send))
     assert (sent[0]["status"], (b"connection", b"close") in sent[0]["headers"]) == (408, True)
     assert json.loads(sent[1]["body"])["detail"] == "The body did not come within 0.05 s."
@@ -174,8 +190,20 @@ def test_a_body_that_does_not_come_is_408_and_ends_the_connection() -> None:
 def test_a_lack_of_descriptors_is_one_line(capfd: pytest.CaptureFixture[str]) -> None:
     loop, errors = asyncio.new_event_loop(), LoopErrors()
     for _ in range(100):
-        errors(loop, {"message": "socket.accept() out of system resource", "exception": OSError(errno.EMFILE, "Too many open files")})
-    errors(loop, {"message": "Task exception was never retrieved", "exception": ValueError("theirs")})
+        errors(
+            loop,
+            {
+                "message": "socket.accept() out of system resource",
+                "exception": OSError(errno.EMFILE, "Too many open files"),
+            },
+        )
+    errors(
+        loop, {"message": "Task exception was never retrieved", "exception": ValueError("theirs")}
+    )
     loop.close()
     text = "".join(capfd.readouterr())
-    assert (text.count("no_descriptors"), text.count("Too many open files"), text.count("loop_error")) == (1, 1, 1)
+    assert (
+        text.count("no_descriptors"),
+        text.count("Too many open files"),
+        text.count("loop_error"),
+    ) == (1, 1, 1)

@@ -42,7 +42,9 @@ def post(rig: Rig, path: str, status: int = 200) -> Any:
     return response.json()
 
 
-@pytest.mark.parametrize(("verb", "state"), [("keep", "kept"), ("replace", "replaced"), ("discard", "discarded")])
+@pytest.mark.parametrize(
+    ("verb", "state"), [("keep", "kept"), ("replace", "replaced"), ("discard", "discarded")]
+)
 def test_each_decision_by_rest(rig: Rig, site: Site, verb: str, state: str) -> None:
     (held,) = rig.get("/api/v1/conflicts")["conflicts"]
     assert (held["state"], held["resolved_at"]) == ("held", None)
@@ -65,11 +67,18 @@ def test_what_cannot_be_decided_says_why(rig: Rig) -> None:
 
 
 def test_an_image_is_rejected_by_rest(rig: Rig, site: Site) -> None:
-    expected = {"sop_instance_uid": "1.2.3.1", "study_instance_uid": "1.2.3", "removal_reason": "rejected_by_hand"}
+    expected = {
+        "sop_instance_uid": "1.2.3.1",
+        "study_instance_uid": "1.2.3",
+        "removal_reason": "rejected_by_hand",
+    }
     assert post(rig, "/api/v1/images/1.2.3.1/reject") == expected
     site.walk()
     detail = rig.get("/api/v1/studies/1.2.3")
-    assert (detail["images"][0]["is_removed"], detail["images"][0]["removal_reason"]) == (True, "rejected_by_hand")
+    assert (detail["images"][0]["is_removed"], detail["images"][0]["removal_reason"]) == (
+        True,
+        "rejected_by_hand",
+    )
     assert detail["results"][0]["reason"] == "rejected"
     post(rig, "/api/v1/images/9.9/reject", 404)
     assert "DOE" not in rig.client.post("/api/v1/images/DOE^JANE/reject").text
@@ -93,9 +102,15 @@ def test_the_commands(site: Site, tmp_path: Path) -> None:
     assert listed.stdout.split()[-1] == "1.2.3"
     replaced = hilum(tmp_path, "conflicts", "replace", "1")
     said = json.loads(replaced.stdout)
-    assert (replaced.returncode, said["state"], said["study_instance_uid"]) == (0, "replaced", "1.2.3"), replaced.stderr
+    assert (replaced.returncode, said["state"], said["study_instance_uid"]) == (
+        0,
+        "replaced",
+        "1.2.3",
+    ), replaced.stderr
     assert said["received_at"].endswith("Z")
-    with Archive(tmp_path / "archive").open(json.loads(replaced.stdout)["path"].removeprefix("quarantine/")) as stream:
+    with Archive(tmp_path / "archive").open(
+        json.loads(replaced.stdout)["path"].removeprefix("quarantine/")
+    ) as stream:
         assert stream.read().endswith(data_set("1.2.3.1", pixels=OTHER))
     assert hilum(tmp_path, "conflicts", "list").stdout == ""
     assert len(hilum(tmp_path, "conflicts", "list", "--all").stdout.splitlines()) == 2
@@ -105,7 +120,12 @@ def test_the_commands(site: Site, tmp_path: Path) -> None:
     assert hilum(tmp_path, "conflicts", "discard", "7").returncode == 1
     assert hilum(tmp_path, "conflicts", "discard", "2").returncode == 0
     site.ledger.reject([Rejection("1.2.3.1", "1.2.3", RemovalReason.QUALITY, "1.2.9", "ANYBODY")])
-    assert hilum(tmp_path, "images", "notes").stdout.split() == ["1.2.3.1", "1.2.3", "rejected_for_quality_reasons", "ANYBODY"]
+    assert hilum(tmp_path, "images", "notes").stdout.split() == [
+        "1.2.3.1",
+        "1.2.3",
+        "rejected_for_quality_reasons",
+        "ANYBODY",
+    ]
     rejected = hilum(tmp_path, "images", "reject", "1.2.3.1")
     assert json.loads(rejected.stdout)["removal_reason"] == "rejected_by_hand"
     unknown = hilum(tmp_path, "images", "reject", "9.9")

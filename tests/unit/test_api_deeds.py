@@ -62,12 +62,17 @@ def rows(log: AuditLog) -> list[tuple[str, str, str]]:
 
 
 def test_a_look_names_who_was_admitted(client: TestClient, log: AuditLog) -> None:
-    assert client.get("/api/v1/studies/1.2.3", headers={"Authorization": "Bearer ris"}).status_code == 200
+    assert (
+        client.get("/api/v1/studies/1.2.3", headers={"Authorization": "Bearer ris"}).status_code
+        == 200
+    )
     assert rows(log) == [("ris", "read_study", "done")]
 
 
 def test_who_is_known_and_may_not_is_refused(client: TestClient, log: AuditLog) -> None:
-    assert client.post("/api/v1/broken", headers={"Authorization": "Bearer reader"}).status_code == 403
+    assert (
+        client.post("/api/v1/broken", headers={"Authorization": "Bearer reader"}).status_code == 403
+    )
     assert rows(log) == [("reader", "requeue", "refused")]
 
 

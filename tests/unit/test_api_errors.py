@@ -57,7 +57,9 @@ def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, pla
     response = rig.client.get(path)
     assert (response.status_code, response.headers["content-type"]) == (422, PROBLEM)
     body = response.json()
-    assert (body["title"], body["status"]) == ("Unprocessable Content", 422) or body["title"] == "Unprocessable Entity"
+    assert (body["title"], body["status"]) == ("Unprocessable Content", 422) or body[
+        "title"
+    ] == "Unprocessable Entity"
     assert [item["place"] for item in body["errors"]] == [place]
     assert "DOE" not in response.text
 
@@ -74,17 +76,31 @@ def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, pla
 )
 def test_no_such_route(rig: Rig, method: str, path: str, status: int) -> None:
     response = rig.client.request(method, path)
-    assert (response.status_code, response.headers["content-type"], response.json()["status"]) == (status, PROBLEM, status)
+    assert (response.status_code, response.headers["content-type"], response.json()["status"]) == (
+        status,
+        PROBLEM,
+        status,
+    )
     assert (response.headers.get("allow") == "GET") is (status == 405)
 
 
-@pytest.mark.parametrize(("path", "status"), [("/health/live", 200), ("/api/v1/studies", 200), ("/nowhere", 404)])
+@pytest.mark.parametrize(
+    ("path", "status"), [("/health/live", 200), ("/api/v1/studies", 200), ("/nowhere", 404)]
+)
 def test_head_is_get_without_content(tmp_path: Path, path: str, status: int) -> None:
-    """Load balancers ask so (RFC 9110 9.3.2). Of the web server itself: it counts the bytes that it sends."""
+    """Load balancers ask so (RFC 9110 9.3.2).
+
+    Of the web server itself: it counts the bytes that it sends.
+    """
     with open_rig(tmp_path) as rig, served(rig.client.app) as port:
-        head, whole = (httpx.request(method, f"http://127.0.0.1:{port}{path}", headers=rig.headers) for method in ("HEAD", "GET"))
+        head, whole = (
+            httpx.request(method, f"http://127.0.0.1:{port}{path}", headers=rig.headers)
+            for method in ("HEAD", "GET")
+        )
     assert (head.status_code, whole.status_code, head.content) == (status, status, b"")
-    assert head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+    assert (
+        head.headers["content-length"] == whole.headers["content-length"] == str(len(whole.content))
+    )
     assert head.headers["content-type"] == whole.headers["content-type"]
 
 
@@ -104,7 +120,11 @@ def test_a_ledger_that_is_away_is_503_with_a_time(rig: Rig) -> None:
         file.rename(file.with_name(f"{file.name}.away"))
     for path in ("/api/v1/studies", "/api/v1/studies/1.2.3", "/api/v1/queues"):
         response = rig.client.get(path)
-        assert (response.status_code, response.headers["content-type"], response.headers["retry-after"]) == (503, PROBLEM, "5")
+        assert (
+            response.status_code,
+            response.headers["content-type"],
+            response.headers["retry-after"],
+        ) == (503, PROBLEM, "5")
         assert "ledger" in response.json()["detail"]
 
 
@@ -131,7 +151,9 @@ def test_a_corrupt_ledger_tells_no_secrets(rig: Rig) -> None:
         ("/api/v1/requeue", {"stage": "deliver", "destination": "pacs"}),
     ],
 )
-def test_a_verb_on_a_damaged_ledger_says_what_to_do(rig: Rig, path: str, order: dict[str, str] | None) -> None:
+def test_a_verb_on_a_damaged_ledger_says_what_to_do(
+    rig: Rig, path: str, order: dict[str, str] | None
+) -> None:
     """Not 500, which says nothing, and no Retry-After: no later try mends it."""
     rig.views.close()
     for file in rig.folder.glob("ledger.sqlite-*"):
@@ -148,7 +170,9 @@ def test_a_statement_that_is_wrong_is_a_bug_and_no_damage(tmp_path: Path) -> Non
         raise DatabaseError("SELECT 'DOE^JANE'", None, sqlite3.DatabaseError("no such column"))
 
     with open_rig(tmp_path, requeue=wrong) as rig:
-        response = rig.client.post("/api/v1/requeue", json={"stage": "deliver", "destination": "pacs"})
+        response = rig.client.post(
+            "/api/v1/requeue", json={"stage": "deliver", "destination": "pacs"}
+        )
     assert (response.status_code, response.headers["content-type"]) == (500, PROBLEM)
     assert "DOE" not in response.text
 
@@ -179,16 +203,29 @@ def test_a_token_may_have_any_letters(tmp_path: Path) -> None:
         assert rig.client.get("/api/v1/studies", headers=given).status_code == 200
 
 
-@pytest.mark.parametrize("given", [None, "Bearer ", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer t\u00f6ken"])
+@pytest.mark.parametrize(
+    "given",
+    [None, "Bearer ", "Bearer wrong", f"Basic {TOKEN}", f"Bearer {TOKEN}x", "Bearer t\u00f6ken"],
+)
 def test_a_wrong_token_is_401_before_anything_else(tmp_path: Path, given: str | None) -> None:
     headers = {"Authorization": given.encode()} if given else {}
     with open_rig(tmp_path, token=TOKEN) as rig:
-        for path in ("/api/v1/studies", "/api/v1/studies?limit=0", "/api/v1/documents/1", "/api/v1/releases"):
+        for path in (
+            "/api/v1/studies",
+            "/api/v1/studies?limit=0",
+            "/api/v1/documents/1",
+            "/api/v1/releases",
+        ):
             response = rig.client.get(path, headers=headers)
             assert (response.status_code, response.headers["content-type"]) == (401, PROBLEM)
             assert response.headers["www-authenticate"] == "Bearer"
             assert TOKEN not in response.text
-        assert rig.client.post("/api/v1/requeue", json={"stage": "deliver", "all": True}, headers=headers).status_code == 401
+        assert (
+            rig.client.post(
+                "/api/v1/requeue", json={"stage": "deliver", "all": True}, headers=headers
+            ).status_code
+            == 401
+        )
 
 
 def test_the_token_opens_the_api_under_any_name(tmp_path: Path) -> None:
@@ -198,9 +235,15 @@ def test_the_token_opens_the_api_under_any_name(tmp_path: Path) -> None:
 
 
 def test_a_large_body_is_refused_unread(rig: Rig) -> None:
-    response = rig.client.post("/api/v1/requeue", content=b" " * 65537, headers={"Content-Type": "application/json"})
+    response = rig.client.post(
+        "/api/v1/requeue", content=b" " * 65537, headers={"Content-Type": "application/json"}
+    )
     assert (response.status_code, response.headers["content-type"]) == (413, PROBLEM)
-    endless = rig.client.post("/api/v1/requeue", content=(b" " for _ in range(3)), headers={"Content-Type": "application/json"})
+    endless = rig.client.post(
+        "/api/v1/requeue",
+        content=(b" " for _ in range(3)),
+        headers={"Content-Type": "application/json"},
+    )
     assert (endless.status_code, endless.headers["cache-control"]) == (411, "no-store")
 
 

@@ -35,7 +35,9 @@ def ready(rig: Rig, *roles: str) -> dict[str, Any]:
     assert response.status_code == (200 if body["is_ready"] else 503)
     assert body["is_ready"] == all(item["is_ready"] for item in body["roles"])
     failed = [check for item in body["roles"] for check in item["checks"] if not check["ok"]]
-    assert all(check["advice"] for check in failed), "whoever is told that something is wrong is told what to do"
+    assert all(check["advice"] for check in failed), (
+        "whoever is told that something is wrong is told what to do"
+    )
     return {check["name"]: check for check in failed}
 
 
@@ -59,7 +61,9 @@ def test_all_roles_are_judged_unasked(rig: Rig) -> None:
 
 def test_a_missing_triton_never_takes_the_listener_away(rig: Rig) -> None:
     rig.street.beat("listener-1", "listener")
-    rig.street.beat("analyser-1", "analyser", is_ready=False, detail="Triton does not answer at 127.0.0.1:8001")
+    rig.street.beat(
+        "analyser-1", "analyser", is_ready=False, detail="Triton does not answer at 127.0.0.1:8001"
+    )
     assert ready(rig, "receive") == {}
     failed = ready(rig, "analyse")
     assert "Triton does not answer" in failed["analyser"]["detail"]
@@ -88,11 +92,20 @@ def test_a_full_disk_closes_the_door_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("free", "setting"), [(10, "receive.reserve_bytes"), (11, "receive.reject_bytes"), (20, "receive.reject_bytes"), (21, "")]
+    ("free", "setting"),
+    [
+        (10, "receive.reserve_bytes"),
+        (11, "receive.reject_bytes"),
+        (20, "receive.reject_bytes"),
+        (21, ""),
+    ],
 )
 def test_the_setting_that_is_crossed_is_named(free: int, setting: str) -> None:
     disk = judged(Free(free))
-    assert (disk.ok, (disk.advice or "").endswith(f"lower {setting}.")) == (not setting, bool(setting))
+    assert (disk.ok, (disk.advice or "").endswith(f"lower {setting}.")) == (
+        not setting,
+        bool(setting),
+    )
 
 
 @pytest.mark.parametrize(("files", "is_ok"), [(None, True), (100, True), (99, False), (0, False)])
@@ -104,7 +117,9 @@ def test_a_disk_that_can_hold_no_more_files_is_not_ready(files: int | None, is_o
 
 def judged(free: Free) -> Check:
     limits = Receive(reserve_bytes=10, reject_bytes=20, reserve_files=50)
-    return next(check for check in checks("receive", Facts(None, free, limits)) if check.name == "disk")
+    return next(
+        check for check in checks("receive", Facts(None, free, limits)) if check.name == "disk"
+    )
 
 
 def test_a_paused_destination_is_not_ready(rig: Rig) -> None:
@@ -137,7 +152,9 @@ def test_one_document_that_is_refused_does_not_make_its_destination_unready(rig:
     rig.street.assemble()
     rig.street.report()
     (job,) = rig.street.claim("deliver")
-    rig.street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "refused_0122"}))])
+    rig.street.ledger.advance(
+        "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "refused_0122"}))]
+    )
     rig.clock.now += 61
     beat_all(rig)
     assert ready(rig) == {}
@@ -156,7 +173,9 @@ def test_a_host_of_many_judges_its_own_processes(tmp_path: Path) -> None:
     with open_rig(tmp_path, default_roles=("receive",), host="another-host") as rig:
         beat_all(rig)
         assert set(ready(rig)) == {"listener"}
-        assert [place for place in values(rig) if place[0] == "hilum_role_ready"] == [("hilum_role_ready", ("receive",))]
+        assert [place for place in values(rig) if place[0] == "hilum_role_ready"] == [
+            ("hilum_role_ready", ("receive",))
+        ]
 
 
 def values(rig: Rig) -> dict[tuple[str, tuple[str, ...]], float]:
@@ -167,7 +186,10 @@ def values(rig: Rig) -> dict[tuple[str, tuple[str, ...]], float]:
     families = list(text_string_to_metric_families(response.text))
     order = {name: labels for name, (_, labels) in STATE_GAUGES.items()}
     samples = [item for family in families for item in family.samples if family.name in order]
-    return {(item.name, tuple(item.labels[label] for label in order[item.name])): item.value for item in samples}
+    return {
+        (item.name, tuple(item.labels[label] for label in order[item.name])): item.value
+        for item in samples
+    }
 
 
 def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
@@ -193,9 +215,9 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     assert found["hilum_role_ready", ("receive",)] == 1
     assert found["hilum_processes_ready", ("analyser",)] == 1
     assert found["hilum_archive_free_bytes", ()] > 0
-    assert {name for name, _ in found} == set(STATE_GAUGES) - {"hilum_certificate_expiry_timestamp_seconds"}, (
-        "no certificate of ours, no end of it"
-    )
+    assert {name for name, _ in found} == set(STATE_GAUGES) - {
+        "hilum_certificate_expiry_timestamp_seconds"
+    }, "no certificate of ours, no end of it"
 
 
 def test_a_dead_mount_has_no_room_and_does_not_end_the_scrape(rig: Rig, tmp_path: Path) -> None:
@@ -225,5 +247,7 @@ def test_promtool_takes_the_scrape(rig: Rig) -> None:
     rig.street.walk("1.2.3", 1)
     beat_all(rig)
     text = rig.client.get("/metrics").content
-    done = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, timeout=30, check=False)
+    done = subprocess.run(
+        [promtool, "check", "metrics"], input=text, capture_output=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")

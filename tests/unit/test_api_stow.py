@@ -1,4 +1,7 @@
-"""STOW-RS in the web process: what a request that waits must not take from others, and how one that does not go on ends."""
+"""STOW-RS in the web process.
+
+What a request that waits must not take from others, and how one that does not go on ends.
+"""
 
 from __future__ import annotations
 
@@ -75,13 +78,19 @@ async def ask(app: object, store: SlowStore) -> list[int]:
     """The statuses of a question that is asked while requests wait, and then of those."""
     transport = httpx.ASGITransport(app=app, client=("127.0.0.1", 1))  # type: ignore[arg-type]
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-        waiting = [asyncio.create_task(client.post("/dicom-web/studies", content=BODY, headers=HEADERS)) for _ in range(REQUESTS)]
+        waiting = [
+            asyncio.create_task(client.post("/dicom-web/studies", content=BODY, headers=HEADERS))
+            for _ in range(REQUESTS)
+        ]
         await asyncio.sleep(0.5)
         try:
             asked = await asyncio.wait_for(client.get("/api/v1/releases", headers=KEY), 20)
         finally:
             store.go_on.set()
-        return [asked.status_code, *(answer.status_code for answer in await asyncio.gather(*waiting))]
+        return [
+            asked.status_code,
+            *(answer.status_code for answer in await asyncio.gather(*waiting)),
+        ]
 
 
 def test_requests_that_wait_for_the_ledger_leave_threads_for_others(tmp_path: Path) -> None:
@@ -95,12 +104,27 @@ def served(
     folder: Path, stop: threading.Event, network_timeout_seconds: float, maximum_parts: int = 10_000
 ) -> Iterator[tuple[int, Archive]]:
     """A real web server on a real archive: its port. It gives requests a second at its end."""
-    settings = settings_for(folder, token=TOKEN, network_timeout_seconds=network_timeout_seconds, maximum_parts=maximum_parts)
+    settings = settings_for(
+        folder,
+        token=TOKEN,
+        network_timeout_seconds=network_timeout_seconds,
+        maximum_parts=maximum_parts,
+    )
     migrate(settings.ledger_url)
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
-    with socket.create_server(("127.0.0.1", 0)) as listening, stow_store(settings, ledger, views, threading.Event()) as store:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        stow_store(settings, ledger, views, threading.Event()) as store,
+    ):
         app = create_app(
-            Parts(settings, views, str(folder), {}, open_access(settings, views, AccessTokens(settings.ledger_url)), store=store)
+            Parts(
+                settings,
+                views,
+                str(folder),
+                {},
+                open_access(settings, views, AccessTokens(settings.ledger_url)),
+                store=store,
+            )
         )
         serving = threading.Thread(target=serve_api, args=(app, listening, stop, 1))
         serving.start()
@@ -133,9 +157,17 @@ def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> No
 def begin(port: int) -> socket.socket:
     """A request that stops in the middle of its image."""
     image = encoded(make_instance(1, rows=2000, columns=2000))
-    head = "\r\n".join(["POST /dicom-web/studies HTTP/1.1", "Host: 127.0.0.1", *(f"{name}: {value}" for name, value in HEADERS.items())])
+    head = "\r\n".join(
+        [
+            "POST /dicom-web/studies HTTP/1.1",
+            "Host: 127.0.0.1",
+            *(f"{name}: {value}" for name, value in HEADERS.items()),
+        ]
+    )
     made = socket.create_connection(("127.0.0.1", port), timeout=30)
-    made.sendall(f"{head}\r\nContent-Length: 99999999\r\n\r\n--B\r\n\r\n".encode() + image[:3_000_000])
+    made.sendall(
+        f"{head}\r\nContent-Length: 99999999\r\n\r\n--B\r\n\r\n".encode() + image[:3_000_000]
+    )
     return made
 
 
@@ -153,7 +185,9 @@ def test_a_sender_that_stalls_is_told_so_and_leaves_nothing(tmp_path: Path) -> N
         assert not list(unindexed(archive))
 
 
-def test_a_stop_in_the_middle_of_a_request_is_said_and_leaves_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stop_in_the_middle_of_a_request_is_said_and_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     stop = threading.Event()
     with served(tmp_path, stop, 600.0) as (port, archive), begin(port) as sender:
         wait_for(lambda: list(unindexed(archive)), what="half of the object")
@@ -161,7 +195,11 @@ def test_a_stop_in_the_middle_of_a_request_is_said_and_leaves_nothing(tmp_path: 
         assert everything(sender).startswith(b"HTTP/1.1 503 ")
         assert not list(unindexed(archive))
     assert not [record for record in caplog.records if record.exc_info]
-    assert not [record for record in caplog.records if record.levelno >= logging.ERROR and "Cancel" not in record.message]
+    assert not [
+        record
+        for record in caplog.records
+        if record.levelno >= logging.ERROR and "Cancel" not in record.message
+    ]
 
 
 class SlowPart:
@@ -194,7 +232,9 @@ def test_a_part_is_abandoned_when_its_thread_has_written(times: int) -> None:
     part = SlowPart()
 
     async def cancel() -> None:
-        taking = asyncio.create_task(_take(pieces(b"--B\r\n\r\n" + bytes(2 << 20), then=60.0), b"B", lambda: part, 10_000))
+        taking = asyncio.create_task(
+            _take(pieces(b"--B\r\n\r\n" + bytes(2 << 20), then=60.0), b"B", lambda: part, 10_000)
+        )
         await asyncio.to_thread(part.is_writing.wait)
         for _ in range(times):
             taking.cancel()
@@ -235,34 +275,54 @@ def taken(*chunks: bytes, boundary: bytes = b"B", maximum_parts: int = 10_000) -
     return [part.content for part in parts]
 
 
-PREAMBLES = [b"", b"\r\n", b"\n\n", b"This is a message - in --B parts.\r\n", b"--Bogus\r\n", b"\r\n--B-\r\n\r\n", b"x" * 60_000 + b"\r\n"]
+PREAMBLES = [
+    b"",
+    b"\r\n",
+    b"\n\n",
+    b"This is a message - in --B parts.\r\n",
+    b"--Bogus\r\n",
+    b"\r\n--B-\r\n\r\n",
+    b"x" * 60_000 + b"\r\n",
+]
 
 
 @pytest.mark.parametrize("preamble", PREAMBLES)
 @pytest.mark.parametrize("step", [1, 7, 1 << 20])
 def test_what_is_before_the_first_part_is_ignored(preamble: bytes, step: int) -> None:
     body = preamble + b"--B\r\n\r\none\r\n--B\r\n\r\n\r\n--two\r\n--B--\r\nand after"
-    assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [b"one", b"\r\n--two"]
+    assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [
+        b"one",
+        b"\r\n--two",
+    ]
 
 
 @pytest.mark.parametrize("step", [1, 5, 1 << 20])
 @pytest.mark.parametrize("preamble", [b"", b"--B in a line \r\n"])
 def test_delimiters_may_have_blanks_behind_them(preamble: bytes, step: int) -> None:
     body = preamble + b"--B \t" + b" " * 900 + b"\r\n\r\none\r\n--B  \r\n\r\ntwo\r\n--B-- \r\n"
-    assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [b"one", b"two"]
+    assert taken(*(body[start : start + step] for start in range(0, len(body), step))) == [
+        b"one",
+        b"two",
+    ]
 
 
 @pytest.mark.parametrize("body", [b"x" * 100_000, b"no part at all"])
 def test_a_body_that_never_begins_is_said_so(body: bytes) -> None:
     with pytest.raises(HTTPException) as refused:
         taken(*(body[start : start + 1000] for start in range(0, len(body), 1000)))
-    assert (refused.value.status_code, "not a multipart body" in refused.value.detail) == (400, True)
+    assert (refused.value.status_code, "not a multipart body" in refused.value.detail) == (
+        400,
+        True,
+    )
 
 
 def test_a_boundary_that_is_longer_than_any_is_said_so(tmp_path: Path) -> None:
     headers = {"Content-Type": f'multipart/related; type="application/dicom"; boundary={"B" * 300}'}
     with open_rig(tmp_path, store=SlowStore()) as rig:
-        assert rig.client.post("/dicom-web/studies", content=b"--B", headers=headers).status_code == 400
+        assert (
+            rig.client.post("/dicom-web/studies", content=b"--B", headers=headers).status_code
+            == 400
+        )
 
 
 @pytest.mark.parametrize(
@@ -274,11 +334,22 @@ def test_a_boundary_that_is_longer_than_any_is_said_so(tmp_path: Path) -> None:
         (b"--B\r\nA: " + b"b" * 5000 + b"\r\n\r\nobject\r\n--B--\r\n", 10, 400, "header"),
         (b"--B\r\n" + b"A" * 5000 + b"\r\n\r\nobject\r\n--B--\r\n", 10, 400, "header"),
     ],
-    ids=["a million empty parts", "one part too many", "many headers", "a long value", "a long name"],
+    ids=[
+        "a million empty parts",
+        "one part too many",
+        "many headers",
+        "a long value",
+        "a long name",
+    ],
 )
-def test_a_body_of_too_much_ends_early(body: bytes, maximum_parts: int, status: int, advice: str) -> None:
+def test_a_body_of_too_much_ends_early(
+    body: bytes, maximum_parts: int, status: int, advice: str
+) -> None:
     with pytest.raises(HTTPException) as refused:
-        taken(*(body[start : start + 65536] for start in range(0, len(body), 65536)), maximum_parts=maximum_parts)
+        taken(
+            *(body[start : start + 65536] for start in range(0, len(body), 65536)),
+            maximum_parts=maximum_parts,
+        )
     assert refused.value.status_code == status
     assert advice in refused.value.detail.lower()
 

@@ -22,7 +22,10 @@ TXV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
 VIT = InputSpec.from_mapping({"recipe": "vit_imagenet_half_224"})
 SMALL = InputSpec.from_mapping(
     {
-        "intensity": [{"op": "maxval", "of": "bits"}, {"op": "scale", "multiply": 2048, "add": -1024}],
+        "intensity": [
+            {"op": "maxval", "of": "bits"},
+            {"op": "scale", "multiply": 2048, "add": -1024},
+        ],
         "geometry": [{"op": "resize", "height": 64, "width": 64, "kernel": "skimage"}],
         "target": {"height": 64, "width": 64, "dtype": "fp16"},
         "views": "any",
@@ -72,9 +75,14 @@ def test_vit_has_the_parameters_of_torchvision() -> None:
         f"{layer}.mlp.3.weight",
         f"{layer}.ln_2.bias",
     }
-    assert {*names, "class_token", "conv_proj.weight", "encoder.pos_embedding", "encoder.ln.weight", "heads.head.bias"} <= set(
-        network.state_dict()
-    )
+    assert {
+        *names,
+        "class_token",
+        "conv_proj.weight",
+        "encoder.pos_embedding",
+        "encoder.ln.weight",
+        "heads.head.bias",
+    } <= set(network.state_dict())
 
 
 def test_attention_is_that_of_torch() -> None:
@@ -85,7 +93,12 @@ def test_attention_is_that_of_torch() -> None:
     ours.load_state_dict(theirs.state_dict())
     tokens = torch.randn(2, 5, 768, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        torch.testing.assert_close(ours(tokens), theirs(tokens, tokens, tokens, need_weights=False)[0], atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            ours(tokens),
+            theirs(tokens, tokens, tokens, need_weights=False)[0],
+            atol=1e-5,
+            rtol=1e-5,
+        )
 
 
 def test_the_mean_of_a_map_plus_the_bias_is_the_logit(densenet: DenseNet121) -> None:
@@ -95,7 +108,9 @@ def test_the_mean_of_a_map_plus_the_bias_is_the_logit(densenet: DenseNet121) -> 
         logits, cam = densenet(torch.from_numpy(canary.canary_image(SMALL)).float())
         densenet.classifier.bias.zero_()
     assert cam.shape == (1, 14, 2, 2)
-    torch.testing.assert_close(cam.mean((2, 3)) + torch.linspace(-1, 1, 14), logits, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(
+        cam.mean((2, 3)) + torch.linspace(-1, 1, 14), logits, atol=1e-4, rtol=1e-4
+    )
 
 
 def test_the_graph_normalises_and_repeats_the_channel() -> None:
@@ -108,8 +123,13 @@ def test_the_graph_normalises_and_repeats_the_channel() -> None:
 
 
 def test_a_mean_for_each_channel_reaches_its_channel() -> None:
-    mapping = {**VIT.to_mapping(), "normalise": {"mean": [100.0, 110.0, 120.0], "std": [50.0, 60.0, 70.0], "channels": 3}}
-    normalised = architectures.Normaliser(InputSpec.from_mapping(mapping))(torch.full((1, 1, 224, 224), 200, dtype=torch.uint8))
+    mapping = {
+        **VIT.to_mapping(),
+        "normalise": {"mean": [100.0, 110.0, 120.0], "std": [50.0, 60.0, 70.0], "channels": 3},
+    }
+    normalised = architectures.Normaliser(InputSpec.from_mapping(mapping))(
+        torch.full((1, 1, 224, 224), 200, dtype=torch.uint8)
+    )
     torch.testing.assert_close(normalised[0, :, 0, 0], torch.tensor([2.0, 1.5, 80 / 70]))
 
 
@@ -131,7 +151,9 @@ def test_another_seed_gives_other_weights(densenet: DenseNet121) -> None:
 
 
 def test_untrained_logits_are_moderate_and_differ_between_images(densenet: DenseNet121) -> None:
-    images = torch.cat([torch.from_numpy(canary.known_image(SMALL, number)) for number in range(12)]).float()
+    images = torch.cat(
+        [torch.from_numpy(canary.known_image(SMALL, number)) for number in range(12)]
+    ).float()
     with torch.no_grad():
         logits = densenet(images)[0]
     assert densenet.training is False
@@ -146,7 +168,10 @@ def _loaded(path: Path) -> DenseNet121:
 
 
 def test_brought_weights_are_loaded(densenet: DenseNet121, tmp_path: Path) -> None:
-    safetensors_file.write(tmp_path / "w.safetensors", {f"module.{name}": value for name, value in densenet.state_dict().items()})
+    safetensors_file.write(
+        tmp_path / "w.safetensors",
+        {f"module.{name}": value for name, value in densenet.state_dict().items()},
+    )
     loaded = _loaded(tmp_path / "w.safetensors")
     assert _digest(loaded) == _digest(densenet)
     assert not loaded.training
@@ -155,7 +180,10 @@ def test_brought_weights_are_loaded(densenet: DenseNet121, tmp_path: Path) -> No
 def test_the_old_names_of_densenet_are_understood(densenet: DenseNet121, tmp_path: Path) -> None:
     import re
 
-    old = {re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", name): value for name, value in densenet.state_dict().items()}
+    old = {
+        re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", name): value
+        for name, value in densenet.state_dict().items()
+    }
     assert "features.denseblock1.denselayer1.norm.1.weight" in old
     safetensors_file.write(tmp_path / "old.safetensors", old)
     assert _digest(_loaded(tmp_path / "old.safetensors")) == _digest(densenet)
@@ -180,12 +208,19 @@ def test_weights_that_do_not_fit_are_refused_by_name(densenet: DenseNet121, tmp_
 
 def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
     safetensors_file.write(tmp_path / "w.safetensors", {"backbone.stem.weight": torch.zeros(3)})
-    with pytest.raises(ConfigurationError, match=r"no densenet121: it lacks features.conv0.weight; its tensors are backbone.stem.weight"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"no densenet121: it lacks features.conv0.weight; its tensors are backbone.stem.weight",
+    ):
         _loaded(tmp_path / "w.safetensors")
 
 
 def test_a_head_of_two_layers_is_refused(densenet: DenseNet121, tmp_path: Path) -> None:
-    tensors = {name: value for name, value in densenet.state_dict().items() if not name.startswith("classifier")}
+    tensors = {
+        name: value
+        for name, value in densenet.state_dict().items()
+        if not name.startswith("classifier")
+    }
     tensors |= {f"classifier.{place}.weight": torch.zeros(14, 1024) for place in (0, 2)}
     safetensors_file.write(tmp_path / "w.safetensors", tensors)
     with pytest.raises(ConfigurationError, match="one linear layer as its head"):
@@ -209,10 +244,28 @@ def test_damaged_weight_files_are_refused(tmp_path: Path, content: bytes) -> Non
 
 
 def test_tensors_of_every_type_come_back(tmp_path: Path) -> None:
-    kinds = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+    kinds = (
+        torch.float64,
+        torch.float32,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    )
     tensors = {str(kind): torch.arange(6, dtype=kind).reshape(2, 3) for kind in kinds}
-    tensors |= {"bool": torch.tensor([True, False]), "one": torch.tensor(3), "none": torch.zeros(0, 4), "turned": torch.randn(3, 2).T}
+    tensors |= {
+        "bool": torch.tensor([True, False]),
+        "one": torch.tensor(3),
+        "none": torch.zeros(0, 4),
+        "turned": torch.randn(3, 2).T,
+    }
     safetensors_file.write(tmp_path / "w.safetensors", tensors)
     read = safetensors_file.read(tmp_path / "w.safetensors")
     assert set(read) == set(tensors)
-    assert all(torch.equal(read[name], tensors[name]) and read[name].dtype == tensors[name].dtype for name in tensors)
+    assert all(
+        torch.equal(read[name], tensors[name]) and read[name].dtype == tensors[name].dtype
+        for name in tensors
+    )

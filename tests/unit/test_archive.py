@@ -65,7 +65,9 @@ def test_an_object_that_is_not_committed_leaves_nothing(archive: Archive) -> Non
 
 def test_pieces_that_a_nearly_full_disk_takes_in_part_go_on_where_it_stopped() -> None:
     pieces = (b"abc", memoryview(b"def"), b"", b"gh")
-    assert [b"".join(behind(pieces, count)) for count in range(9)] == [b"abcdefgh"[count:] for count in range(9)]
+    assert [b"".join(behind(pieces, count)) for count in range(9)] == [
+        b"abcdefgh"[count:] for count in range(9)
+    ]
 
 
 def test_an_end_is_taken_off_pieces() -> None:
@@ -75,8 +77,18 @@ def test_an_end_is_taken_off_pieces() -> None:
         assert (b"".join(rest), end) == (b"abcdefgh"[: 8 - count], b"abcdefgh"[8 - count :])
 
 
-@pytest.mark.parametrize("sizes", [(500_000, 480_000, 20, 0, 600_000, 1), (3, 70_000, 65_533), (65_536, 65_536), (40_000, 10, 10)])
-def test_later_writes_end_where_a_page_cache_likes_it_and_nothing_is_missing(archive: Archive, sizes: tuple[int, ...]) -> None:
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (500_000, 480_000, 20, 0, 600_000, 1),
+        (3, 70_000, 65_533),
+        (65_536, 65_536),
+        (40_000, 10, 10),
+    ],
+)
+def test_later_writes_end_where_a_page_cache_likes_it_and_nothing_is_missing(
+    archive: Archive, sizes: tuple[int, ...]
+) -> None:
     pieces = [os.urandom(size) for size in sizes]
     with archive.begin() as incoming:
         for number, piece in enumerate(pieces):
@@ -84,12 +96,18 @@ def test_later_writes_end_where_a_page_cache_likes_it_and_nothing_is_missing(arc
             (part,) = unindexed(archive)
             written = part.stat().st_size
             first = sizes[0] if sizes[0] >= ALIGNED_BYTES else 0  # what is less waits for more
-            assert written == incoming.size_bytes == (first if number == 0 else max(first, sum(sizes[: number + 1]) >> 16 << 16))
+            assert (
+                written
+                == incoming.size_bytes
+                == (first if number == 0 else max(first, sum(sizes[: number + 1]) >> 16 << 16))
+            )
         assert incoming.commit().read_bytes() == b"".join(pieces)
     assert incoming.size_bytes == sum(sizes)
 
 
-def test_the_beginning_is_written_at_once_where_the_rest_may_go_past_the_page_cache(tmp_path: Path) -> None:
+def test_the_beginning_is_written_at_once_where_the_rest_may_go_past_the_page_cache(
+    tmp_path: Path,
+) -> None:
     with Archive(tmp_path, direct_io=True).begin() as incoming:
         incoming.write(b"beginning")
         assert incoming.size_bytes == len(b"beginning")
@@ -116,11 +134,15 @@ def test_names_come_from_us_and_decide_the_place(archive: Archive) -> None:
     }
 
 
-def test_objects_of_the_same_minutes_share_a_folder_and_those_of_later_ones_do_not(archive: Archive) -> None:
+def test_objects_of_the_same_minutes_share_a_folder_and_those_of_later_ones_do_not(
+    archive: Archive,
+) -> None:
     began = time.time()
     files = [put(archive, b"x") for _ in range(50)]
     assert len({file.name for file in files}) == 50
-    assert len({Path(place_of(file)).parent for file in files}) <= 1 + (time.time() - began) // 480 + 1
+    assert (
+        len({Path(place_of(file)).parent for file in files}) <= 1 + (time.time() - began) // 480 + 1
+    )
     names = [new_name(480.0 * number) for number in (0, 1, 65_535, 65_536)]
     assert [name[:4] for name in names] == ["0000", "0001", "ffff", "0000"]
     assert {len(name) for name in names} == {32}
@@ -131,7 +153,9 @@ def test_what_a_crash_left_is_found_in_the_order_in_which_it_came(archive: Archi
     assert list(archive.unindexed("listener-1")) == files
 
 
-def test_a_folder_that_has_gone_is_made_again_but_not_on_another_file_system(archive: Archive) -> None:
+def test_a_folder_that_has_gone_is_made_again_but_not_on_another_file_system(
+    archive: Archive,
+) -> None:
     with archive.held(archive.process):
         shutil.rmtree(put(archive, b"1").parent)
         file = put(archive, b"2")
@@ -144,7 +168,9 @@ def test_a_folder_that_has_gone_is_made_again_but_not_on_another_file_system(arc
 
 
 @pytest.mark.parametrize("is_placed", [True, False])
-def test_whether_an_object_was_placed_before_its_row_makes_no_difference(archive: Archive, is_placed: bool) -> None:
+def test_whether_an_object_was_placed_before_its_row_makes_no_difference(
+    archive: Archive, is_placed: bool
+) -> None:
     settled, refused, known = (put(archive, b"%d" % number) for number in range(3))
     for file in (settled, refused, known) if is_placed else ():
         assert archive.place(file)
@@ -168,7 +194,9 @@ def test_an_object_that_has_its_place_needs_no_look_there(archive: Archive) -> N
     (archive.root / place_of(removed)).unlink()  # nobody asks for it any more
     for file in (kept, removed):
         archive.settle(file, is_placed=True)
-    assert [file for file in archive.root.rglob("*.dcm") if file.is_file()] == [archive.root / place_of(kept)]
+    assert [file for file in archive.root.rglob("*.dcm") if file.is_file()] == [
+        archive.root / place_of(kept)
+    ]
 
 
 def test_an_object_that_is_gone_has_no_place(archive: Archive) -> None:
@@ -216,7 +244,9 @@ def test_readers_never_miss_an_object_that_moves(archive: Archive) -> None:
     assert not missed
 
 
-def test_the_sweep_takes_what_was_never_acknowledged_and_the_scan_the_rest(archive: Archive) -> None:
+def test_the_sweep_takes_what_was_never_acknowledged_and_the_scan_the_rest(
+    archive: Archive,
+) -> None:
     other = Archive(archive.root, "listener-2")
     mine, theirs = put(archive, b"1"), put(other, b"2")
     for folder in ("listener-1", "listener-2"):
@@ -238,7 +268,8 @@ def test_an_empty_archive_has_nothing_and_knows_its_disk(tmp_path: Path) -> None
 
 
 def test_a_short_write_is_continued_and_a_full_disk_leaves_nothing(tmp_path: Path) -> None:
-    # A file size limit is the outermost seam: the write that crosses it is short, and the next one fails.
+    # A file size limit is the outermost seam: the write that crosses it is short, and the next one
+    # fails.
     script = """
 import resource, sys
 from pathlib import Path
@@ -253,7 +284,9 @@ try:
 except OSError as error:
     print(error.errno, incoming.size_bytes)
 """
-    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.split() == ["27", str(1 << 20)]  # EFBIG, after exactly what fitted
     assert not list(unindexed(Archive(tmp_path)))
 
@@ -273,8 +306,13 @@ with Archive(Path(sys.argv[1])).begin() as incoming:
     except OSError as error:
         print(error.errno)
 """
-    ran = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert ran.stdout.split() == [str(1 << 20), "27"]  # all that fits is there, and EFBIG comes at the commit
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.split() == [
+        str(1 << 20),
+        "27",
+    ]  # all that fits is there, and EFBIG comes at the commit
     assert not list(unindexed(Archive(tmp_path)))
 
 
@@ -384,19 +422,27 @@ def test_kill_9_at_each_durable_boundary(boundary: str, order: str, tmp_path: Pa
     assert not list(unindexed(archive))
     for uid, path in rows.items():
         assert data_set_of(archive.root / path) == data_set(uid)
-    in_the_archive = {file for file in archive.root.rglob("*") if file.is_file() and file.parent.name != "locks"}
+    in_the_archive = {
+        file for file in archive.root.rglob("*") if file.is_file() and file.parent.name != "locks"
+    }
     assert in_the_archive == {archive.root / path for path in rows.values()}
     assert len(rows) == BOUNDARIES[boundary]
 
 
 def test_a_folder_that_a_live_listener_owns_is_left_alone(archive: Archive) -> None:
-    with archive.held("listener-0") as first, archive.held("listener-0") as second, archive.held("listener-1") as other:
+    with (
+        archive.held("listener-0") as first,
+        archive.held("listener-0") as second,
+        archive.held("listener-1") as other,
+    ):
         assert (first, second, other) == (True, False, True)
     with archive.held("listener-0") as again:
         assert again
 
 
-def test_who_waits_for_a_lock_that_is_deleted_meanwhile_gets_the_next_one(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_lock_that_is_deleted_meanwhile_gets_the_next_one(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path, lock, opened = archive.root / "locks/gone.lock", fcntl.flock, list[int]()
 
     def deleted_before(fd: IO[str], operation: int) -> None:
@@ -425,7 +471,10 @@ def recover_all(settings) -> tuple[Archive, dict[str, str]]:
     assert not again.outcomes
     ledger.close()
     with create_engine(settings.ledger_url).connect() as connection:
-        return archive, {row.sop_instance_uid: row.path for row in connection.execute(text("SELECT sop_instance_uid, path FROM instance"))}
+        return archive, {
+            row.sop_instance_uid: row.path
+            for row in connection.execute(text("SELECT sop_instance_uid, path FROM instance"))
+        }
 
 
 def test_the_space_of_a_removed_object_is_given_back_when_nobody_waits(tmp_path: Path) -> None:

@@ -7,7 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hilum.assemble import Close, Waiting, assemble
-from hilum.domain import SR_KINDS, Code, Decision, Instance, Label, Outcome, Reading, ReadingState, Reason
+from hilum.domain import (
+    SR_KINDS,
+    Code,
+    Decision,
+    Instance,
+    Label,
+    Outcome,
+    Reading,
+    ReadingState,
+    Reason,
+)
 from hilum.receive.patient import identity_of
 from tests.support.results import (
     CREATED_AT,
@@ -45,7 +55,9 @@ def instance(number: int, **changes) -> Instance:
 PA, SIDE = instance(1), instance(2)
 
 
-def failed(item: Instance, reason: Reason, state: ReadingState = ReadingState.NOT_ANALYSED) -> Reading:
+def failed(
+    item: Instance, reason: Reason, state: ReadingState = ReadingState.NOT_ANALYSED
+) -> Reading:
     return reading_of(item, RELEASE, state=state, logits=None, reason=reason.value)
 
 
@@ -62,7 +74,9 @@ def test_nothing_closes_while_the_quiet_period_runs():
 
 @pytest.mark.parametrize("state", [ReadingState.DUE, ReadingState.LEASED])
 def test_nothing_closes_while_a_reading_is_open(state):
-    job = study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, state=state, logits=None)])
+    job = study_job(
+        [PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, state=state, logits=None)]
+    )
     decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of)
     assert isinstance(decided, Waiting)
     assert decided.until is None
@@ -70,7 +84,12 @@ def test_nothing_closes_while_a_reading_is_open(state):
 
 def test_a_study_of_one_image():
     result = one(study_job([PA], [reading_of(PA, RELEASE)]))
-    assert (result.outcome, result.reason, result.revision, result.supersedes_id) == (Outcome.ANALYSED, None, 1, None)
+    assert (result.outcome, result.reason, result.revision, result.supersedes_id) == (
+        Outcome.ANALYSED,
+        None,
+        1,
+        None,
+    )
     assert {finding.key: finding.decision for finding in result.findings} == {
         "effusion": Decision.PRESENT,
         "pneumothorax": Decision.ABSENT,
@@ -80,7 +99,13 @@ def test_a_study_of_one_image():
     }
     assert result.created_at == CREATED_AT
     assert result.preprocessing_version == "hp1-0123abcd"
-    assert set(result.timings) == {"decode_seconds", "infer_seconds", "first_received_at", "last_received_at", "quiet_until"}
+    assert set(result.timings) == {
+        "decode_seconds",
+        "infer_seconds",
+        "first_received_at",
+        "last_received_at",
+        "quiet_until",
+    }
     assert result.timings["decode_seconds"] == 0.01
     assert {"sr", "sr_series", "json", *SR_KINDS} <= set(result.identifiers)
     assert all(len(uid) <= 64 and uid.startswith("2.25.") for uid in result.identifiers.values())
@@ -94,7 +119,9 @@ def test_a_lateral_view_is_out_of_a_frontal_releases_scope():
         (False, "lateral_not_supported", "LATERAL"),
     ]
     assert result.source_images[1].scores == {}
-    assert all(finding.source_sop_instance_uids == (PA.sop_instance_uid,) for finding in result.findings)
+    assert all(
+        finding.source_sop_instance_uids == (PA.sop_instance_uid,) for finding in result.findings
+    )
 
 
 def test_an_image_that_should_have_been_read_makes_the_result_partial():
@@ -128,7 +155,9 @@ def test_a_failed_reading_has_the_ledgers_reason():
 
 
 def test_untrained_weights_decide_nothing():
-    untrained = make_release(is_trained=False, calibration={"method": "temperature", "temperature": 1.0})
+    untrained = make_release(
+        is_trained=False, calibration={"method": "temperature", "temperature": 1.0}
+    )
     result = one(study_job([PA], [reading_of(PA, untrained)]), untrained)
     assert {finding.decision for finding in result.findings} == {Decision.UNDECIDED}
     assert {finding.probability for finding in result.findings} == {None}
@@ -146,12 +175,16 @@ def test_a_calibrated_release_has_probabilities():
 def test_the_same_study_twice_gives_no_second_result():
     job = study_job([PA], [reading_of(PA, RELEASE)])
     again = study_job([PA], job.readings, [dataclasses.replace(one(job), id=7)])
-    assert assemble(again, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT + 100, identity_of) == Close(())
+    assert assemble(
+        again, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT + 100, identity_of
+    ) == Close(())
 
 
 def test_a_late_image_supersedes_in_the_same_series():
     first = dataclasses.replace(one(study_job([PA], [reading_of(PA, RELEASE)])), id=7)
-    job = study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, view="LATERAL")], [first])
+    job = study_job(
+        [PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, view="LATERAL")], [first]
+    )
     second = one(job)
     assert (second.revision, second.supersedes_id) == (2, 7)
     assert second.identifiers["sr_series"] == first.identifiers["sr_series"]
@@ -174,7 +207,14 @@ def test_another_header_or_other_pixels_supersede(change):
 @pytest.mark.parametrize(
     "change",
     [
-        {"labels": (Label("effusion", "Effusion", Code("60046008", "SCT", "Pleural effusion"), "A", 0.7), *RELEASE.labels[1:])},
+        {
+            "labels": (
+                Label(
+                    "effusion", "Effusion", Code("60046008", "SCT", "Pleural effusion"), "A", 0.7
+                ),
+                *RELEASE.labels[1:],
+            )
+        },
         {"aggregation": "mean"},
         {"calibration": {"method": "temperature", "temperature": 2.0}},
         {"is_trained": False},
@@ -191,9 +231,17 @@ def test_a_new_doubt_supersedes_and_without_doubts_the_digest_is_what_it_was():
     images = [instance(1)]
     (plain,) = results_of(study_job(images, [reading_of(images[0], RELEASE)]), RELEASE)
     assert plain.source_digest == "8e98067b099eaca7493deb246f8728f7"
-    (doubted,) = results_of(study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [plain]), RELEASE)
+    (doubted,) = results_of(
+        study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [plain]), RELEASE
+    )
     assert (doubted.revision, doubted.source_images[0].flags) == (2, ("few_levels",))
-    assert results_of(study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [doubted]), RELEASE) == ()
+    assert (
+        results_of(
+            study_job(images, [reading_of(images[0], RELEASE, detail="few_levels")], [doubted]),
+            RELEASE,
+        )
+        == ()
+    )
 
 
 def test_a_rejected_image_is_not_in_doubt():
@@ -208,27 +256,44 @@ def test_a_study_that_returns_to_what_was_said_before_says_it_anew():
     changed = dataclasses.replace(RELEASE, aggregation="mean")
     seen, current, spent = [], [], {}
     for number, release in enumerate((RELEASE, changed, RELEASE, changed, RELEASE), 1):
-        job = dataclasses.replace(study_job([PA], [reading_of(PA, RELEASE)], current), spent_digests=spent)
+        job = dataclasses.replace(
+            study_job([PA], [reading_of(PA, RELEASE)], current), spent_digests=spent
+        )
         result = dataclasses.replace(one(job, release), id=number)
         again = dataclasses.replace(job, current_results=(result,), spent_digests=spent)
-        assert assemble(again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100, identity_of) == Close(()), "it is said"
+        assert assemble(
+            again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100, identity_of
+        ) == Close(()), "it is said"
         assert (result.revision, result.supersedes_id) == (number, number - 1 or None)
         seen.append(result)
         current, spent = [result], {RELEASE.id: frozenset(item.source_digest for item in seen[:-1])}
-    assert len({item.source_digest for item in seen}) == len({item.identifiers["sr"] for item in seen}) == 5
+    assert (
+        len({item.source_digest for item in seen})
+        == len({item.identifiers["sr"] for item in seen})
+        == 5
+    )
     assert len({item.identifiers["sr_series"] for item in seen}) == 1
 
 
 def test_a_reading_that_succeeds_after_a_requeue_supersedes():
-    before = one(study_job([PA, SIDE], [reading_of(PA, RELEASE), failed(SIDE, Reason.ATTEMPTS_EXHAUSTED, ReadingState.FAILED)]))
-    after = one(study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE)], [before]))
+    before = one(
+        study_job(
+            [PA, SIDE],
+            [reading_of(PA, RELEASE), failed(SIDE, Reason.ATTEMPTS_EXHAUSTED, ReadingState.FAILED)],
+        )
+    )
+    after = one(
+        study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE)], [before])
+    )
     assert (before.outcome, after.outcome, after.revision) == (Outcome.PARTIAL, Outcome.ANALYSED, 2)
 
 
 def test_each_release_has_its_own_result_and_revision():
     other = make_release(name="vit")
     first = one(study_job([PA], [reading_of(PA, RELEASE)]))
-    results = results_of(study_job([PA], [reading_of(PA, RELEASE), reading_of(PA, other)], [first]), RELEASE, other)
+    results = results_of(
+        study_job([PA], [reading_of(PA, RELEASE), reading_of(PA, other)], [first]), RELEASE, other
+    )
     assert [(result.release, result.revision) for result in results] == [(other.id, 1)]
     assert results[0].identifiers["sr_series"] != first.identifiers["sr_series"]
 
@@ -237,7 +302,10 @@ def test_a_release_that_is_no_longer_configured_ends_honestly_or_leaves_its_resu
     job = study_job([PA], [reading_of(PA, RELEASE)])
     gone = assemble(job, {}, NAMESPACE, CREATED_AT, identity_of)
     assert isinstance(gone, Close)
-    assert (gone.results[0].outcome, gone.results[0].reason) == (Outcome.NOT_ANALYSED, "release_not_available")
+    assert (gone.results[0].outcome, gone.results[0].reason) == (
+        Outcome.NOT_ANALYSED,
+        "release_not_available",
+    )
     kept = study_job([PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE)], [one(job)])
     assert assemble(kept, {}, NAMESPACE, CREATED_AT, identity_of) == Close(())
 
@@ -249,9 +317,17 @@ def test_a_study_without_readings_closes_without_results():
 states = st.sampled_from(["PA", "LATERAL", "failed", "missing"])
 
 
-def of(number: int, patient_id: bytes = b"", issuer: bytes = b"", accession: bytes = b"") -> Instance:
-    values = ((0x00080050, b"SH", accession), (0x00100020, b"LO", patient_id), (0x00100021, b"LO", issuer))
-    return instance(number, header=b"".join(element(tag, vr, value) for tag, vr, value in values if value))
+def of(
+    number: int, patient_id: bytes = b"", issuer: bytes = b"", accession: bytes = b""
+) -> Instance:
+    values = (
+        (0x00080050, b"SH", accession),
+        (0x00100020, b"LO", patient_id),
+        (0x00100021, b"LO", issuer),
+    )
+    return instance(
+        number, header=b"".join(element(tag, vr, value) for tag, vr, value in values if value)
+    )
 
 
 @pytest.mark.parametrize(
@@ -272,19 +348,34 @@ def test_images_of_several_patients_give_no_finding(others, is_conflict):
     result = one(study_job(instances, [reading_of(item, RELEASE) for item in instances]))
     assert (result.reason == Reason.PATIENT_CONFLICT.value) is is_conflict
     assert bool(result.findings) is not is_conflict
-    assert {(image.is_used, image.reason, bool(image.scores)) for image in result.source_images} == {
-        (False, "patient_conflict", False) if is_conflict else (True, None, True)
-    }
+    assert {
+        (image.is_used, image.reason, bool(image.scores)) for image in result.source_images
+    } == {(False, "patient_conflict", False) if is_conflict else (True, None, True)}
 
 
 def test_only_images_with_numbers_are_compared_and_the_others_keep_their_reasons():
     side, note = of(2, b"P2"), dataclasses.replace(of(3, b"P3"), removal_reason="rejected_by_hand")
-    readings = [reading_of(of(1, b"P1"), RELEASE), lateral_of(side, RELEASE), reading_of(note, RELEASE)]
+    readings = [
+        reading_of(of(1, b"P1"), RELEASE),
+        lateral_of(side, RELEASE),
+        reading_of(note, RELEASE),
+    ]
     assert one(study_job([of(1, b"P1"), side, note], readings)).outcome is Outcome.ANALYSED
     late = of(4, b"P4")
-    result = one(study_job([of(1, b"P1"), side, note, late], [*readings, reading_of(late, RELEASE)]))
-    assert (result.outcome, result.reason, result.preprocessing_version) == (Outcome.NOT_ANALYSED, "patient_conflict", None)
-    assert [image.reason for image in result.source_images] == ["patient_conflict", "lateral_not_supported", "rejected", "patient_conflict"]
+    result = one(
+        study_job([of(1, b"P1"), side, note, late], [*readings, reading_of(late, RELEASE)])
+    )
+    assert (result.outcome, result.reason, result.preprocessing_version) == (
+        Outcome.NOT_ANALYSED,
+        "patient_conflict",
+        None,
+    )
+    assert [image.reason for image in result.source_images] == [
+        "patient_conflict",
+        "lateral_not_supported",
+        "rejected",
+        "patient_conflict",
+    ]
 
 
 def test_a_result_over_two_patients_from_before_they_were_compared_is_replaced():
@@ -292,10 +383,17 @@ def test_a_result_over_two_patients_from_before_they_were_compared_is_replaced()
     readings = [reading_of(item, RELEASE) for item in instances]
     before = one(study_job([instance(1), instance(2)], readings))
     result = one(study_job(instances, readings, [dataclasses.replace(before, id=1)]))
-    assert (before.outcome, result.reason, result.revision, result.supersedes_id) == (Outcome.ANALYSED, "patient_conflict", 2, 1)
+    assert (before.outcome, result.reason, result.revision, result.supersedes_id) == (
+        Outcome.ANALYSED,
+        "patient_conflict",
+        2,
+        1,
+    )
 
 
-@pytest.mark.parametrize(("accession", "has_several"), [(b"A2", True), (b"A1 ", False), (b"", False)])
+@pytest.mark.parametrize(
+    ("accession", "has_several"), [(b"A2", True), (b"A1 ", False), (b"", False)]
+)
 def test_images_of_several_orders_are_said_to_be(accession, has_several):
     instances = [of(1, b"P1", accession=b"A1"), of(2, b"P1", accession=accession)]
     result = one(study_job(instances, [reading_of(item, RELEASE) for item in instances]))
@@ -306,7 +404,9 @@ def test_images_of_several_orders_are_said_to_be(accession, has_several):
 def test_the_order_of_the_rows_does_not_matter(kinds, random):
     instances = [instance(number) for number in range(1, len(kinds) + 1)]
     readings = [
-        failed(item, Reason.UNDECODABLE) if kind == "failed" else reading_of(item, RELEASE, view=kind)
+        failed(item, Reason.UNDECODABLE)
+        if kind == "failed"
+        else reading_of(item, RELEASE, view=kind)
         for item, kind in zip(instances, kinds, strict=True)
         if kind != "missing"
     ]
@@ -321,23 +421,35 @@ def test_the_order_of_the_rows_does_not_matter(kinds, random):
 def test_every_image_is_used_or_has_a_reason(kinds):
     instances = [instance(number) for number in range(1, len(kinds) + 1)]
     readings = [
-        failed(item, Reason.UNDECODABLE) if kind == "failed" else reading_of(item, RELEASE, view=kind)
+        failed(item, Reason.UNDECODABLE)
+        if kind == "failed"
+        else reading_of(item, RELEASE, view=kind)
         for item, kind in zip(instances, kinds, strict=True)
         if kind != "missing"
     ]
     for result in results_of(study_job(instances, readings), RELEASE):
-        assert [image.sop_instance_uid for image in result.source_images] == [item.sop_instance_uid for item in instances]
+        assert [image.sop_instance_uid for image in result.source_images] == [
+            item.sop_instance_uid for item in instances
+        ]
         assert all(image.is_used == (image.reason is None) for image in result.source_images)
-        assert bool(result.findings) == any(image.is_used for image in result.source_images) == (result.outcome is not Outcome.NOT_ANALYSED)
+        assert (
+            bool(result.findings)
+            == any(image.is_used for image in result.source_images)
+            == (result.outcome is not Outcome.NOT_ANALYSED)
+        )
 
 
 def test_another_epoch_mints_other_uids_in_the_same_series() -> None:
     job = study_job([PA], [reading_of(PA, RELEASE)])
     first, again, restored = (
-        assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of, epoch) for epoch in ("one", "one", "two")
+        assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of, epoch)
+        for epoch in ("one", "one", "two")
     )
     assert isinstance(first, Close)
     assert isinstance(restored, Close)
     assert again == first
     former, since = first.results[0].identifiers, restored.results[0].identifiers
-    assert {kind for kind in former if former[kind] == since[kind]} == {"sr_series", "heatmap_series"}
+    assert {kind for kind in former if former[kind] == since[kind]} == {
+        "sr_series",
+        "heatmap_series",
+    }

@@ -24,7 +24,9 @@ def test_untrained_weights_never_decide(score, point):
     assert decide(score, None, is_trained=True) is Decision.UNDECIDED
 
 
-def image(uid: str, view: str | None, *scores: float, probabilities: tuple[float, ...] | None = None) -> ImageScores:
+def image(
+    uid: str, view: str | None, *scores: float, probabilities: tuple[float, ...] | None = None
+) -> ImageScores:
     return ImageScores(uid, view, tuple(10 * score for score in scores), scores, probabilities)
 
 
@@ -33,7 +35,10 @@ def two_labels(**changes):
 
 
 def test_max_takes_all_numbers_from_the_image_that_decides_and_names_all():
-    images = [image("1", "PA", 0.2, 0.9, probabilities=(0.1, 0.8)), image("2", "LATERAL", 0.6, 0.1, probabilities=(0.5, 0.05))]
+    images = [
+        image("1", "PA", 0.2, 0.9, probabilities=(0.1, 0.8)),
+        image("2", "LATERAL", 0.6, 0.1, probabilities=(0.5, 0.05)),
+    ]
     first, second = find(images, two_labels(aggregation="max"))
     assert (first.score, first.logit, first.probability) == (0.6, 6.0, 0.5)
     assert (second.score, second.logit, second.probability) == (0.9, 9.0, 0.8)
@@ -41,14 +46,26 @@ def test_max_takes_all_numbers_from_the_image_that_decides_and_names_all():
 
 
 def test_mean_is_the_mean_of_each_kind_of_number():
-    images = [image("1", "PA", 0.2, 0.9, probabilities=(0.1, 0.8)), image("2", "LATERAL", 0.6, 0.1, probabilities=(0.5, 0.2))]
+    images = [
+        image("1", "PA", 0.2, 0.9, probabilities=(0.1, 0.8)),
+        image("2", "LATERAL", 0.6, 0.1, probabilities=(0.5, 0.2)),
+    ]
     first, _ = find(images, two_labels(aggregation="mean"))
-    assert (first.score, first.logit, first.probability) == (pytest.approx(0.4), pytest.approx(4.0), pytest.approx(0.3))
+    assert (first.score, first.logit, first.probability) == (
+        pytest.approx(0.4),
+        pytest.approx(4.0),
+        pytest.approx(0.3),
+    )
 
 
 @pytest.mark.parametrize(
     ("views", "chosen"),
-    [(("LATERAL", "PA"), "1"), (("LATERAL", "AP", "PA"), "1"), (("UNKNOWN", "LATERAL"), "0"), ((None,), "0")],
+    [
+        (("LATERAL", "PA"), "1"),
+        (("LATERAL", "AP", "PA"), "1"),
+        (("UNKNOWN", "LATERAL"), "0"),
+        ((None,), "0"),
+    ],
 )
 def test_first_frontal_rests_on_one_image(views, chosen):
     images = [image(str(n), view, 0.1 * n, 0.5) for n, view in enumerate(views)]
@@ -57,7 +74,10 @@ def test_first_frontal_rests_on_one_image(views, chosen):
     assert first.score == pytest.approx(0.1 * int(chosen))
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.sampled_from(["max", "mean", "first_frontal"]))
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=6),
+    st.sampled_from(["max", "mean", "first_frontal"]),
+)
 def test_every_aggregation_stays_within_the_images(scores, aggregation):
     images = [image(str(n), "PA", score, 0.5) for n, score in enumerate(scores)]
     first, _ = find(images, two_labels(aggregation=aggregation))
@@ -79,7 +99,9 @@ def test_masked_labels_are_left_out_but_count_in_a_softmax(synthetic_instance):
 
 
 def test_untrained_weights_have_no_probability_whatever_the_manifest_says(synthetic_instance):
-    release = make_release(is_trained=False, calibration={"method": "temperature", "temperature": 2.0})
+    release = make_release(
+        is_trained=False, calibration={"method": "temperature", "temperature": 2.0}
+    )
     scores = score_image(reading_of(synthetic_instance, release), release)
     assert scores.probabilities is None
 

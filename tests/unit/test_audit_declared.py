@@ -30,7 +30,10 @@ def endpoints(routes: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
 def commands(group: Typer, name: str = "hilum") -> Iterator[tuple[str, Callable[..., Any]]]:
     for command in group.registered_commands:
         assert command.callback is not None
-        yield f"{name} {command.name or command.callback.__name__.replace('_', '-')}", command.callback
+        yield (
+            f"{name} {command.name or command.callback.__name__.replace('_', '-')}",
+            command.callback,
+        )
     for inner in group.registered_groups:
         assert inner.typer_instance is not None
         yield from commands(inner.typer_instance, f"{name} {inner.name}")
@@ -44,7 +47,11 @@ def routes(tmp_path: Path) -> dict[str, Callable[..., Any]]:
 
 def test_every_route_declares_its_verb(routes: dict[str, Callable[..., Any]]) -> None:
     assert {path for path, endpoint in routes.items() if verb_of(endpoint) is None} == _OPEN
-    assert {"/api/v1/erase", "/dicom-web/studies", "/studies/{study_instance_uid}/images/{sop_instance_uid}.png"} <= set(routes)
+    assert {
+        "/api/v1/erase",
+        "/dicom-web/studies",
+        "/studies/{study_instance_uid}/images/{sop_instance_uid}.png",
+    } <= set(routes)
 
 
 def test_every_command_declares_its_verb() -> None:
@@ -63,7 +70,9 @@ def test_what_declares_none_says_why(routes: dict[str, Callable[..., Any]]) -> N
     assert all(reason.why for reason in reasons if isinstance(reason, NoVerb))
 
 
-def test_a_route_that_only_reads_declares_a_look_and_one_that_changes_does_not(tmp_path: Path) -> None:
+def test_a_route_that_only_reads_declares_a_look_and_one_that_changes_does_not(
+    tmp_path: Path,
+) -> None:
     with open_rig(tmp_path) as rig:
         document = rig.client.app.openapi()["paths"]  # type: ignore[attr-defined]
         found = dict(endpoints(rig.client.app.routes))  # type: ignore[attr-defined]

@@ -43,25 +43,44 @@ def every_row() -> Iterator[dict[str, Any]]:
     for verb in Verb:
         yield from ({**ROW, "verb": verb, "outcome": outcome} for outcome in Outcome)
         yield {**ROW, "verb": verb, "study_instance_uid": None, "address": ""}
-        yield from ({**ROW, "verb": verb, "thing": thing, "name": "1.2.3.4", "detail": "dry run"} for thing in Thing)
-        yield {**ROW, "verb": verb, "study_instance_uid": None, "thing": Thing.PATIENT, "name": "ab" * 16}
+        yield from (
+            {**ROW, "verb": verb, "thing": thing, "name": "1.2.3.4", "detail": "dry run"}
+            for thing in Thing
+        )
+        yield {
+            **ROW,
+            "verb": verb,
+            "study_instance_uid": None,
+            "thing": Thing.PATIENT,
+            "name": "ab" * 16,
+        }
 
 
-@pytest.mark.skipif(shutil.which("jing") is None, reason="jing validates RELAX NG: deploy/debian-packages.sh installs it")
+@pytest.mark.skipif(
+    shutil.which("jing") is None,
+    reason="jing validates RELAX NG: deploy/debian-packages.sh installs it",
+)
 def test_every_message_is_valid_by_the_schema_of_the_standard(tmp_path: Path) -> None:
     files = []
     for number, row in enumerate(every_row()):
         files.append(file := tmp_path / f"{number}.xml")
         file.write_bytes(message(row, SOURCE))
-    done = subprocess.run(["jing", "-c", str(SCHEMA), *map(str, files)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["jing", "-c", str(SCHEMA), *map(str, files)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "")
 
 
-@pytest.mark.skipif(shutil.which("jing") is None, reason="jing validates RELAX NG: deploy/debian-packages.sh installs it")
+@pytest.mark.skipif(
+    shutil.which("jing") is None,
+    reason="jing validates RELAX NG: deploy/debian-packages.sh installs it",
+)
 def test_the_schema_refuses_what_the_standard_forbids(tmp_path: Path) -> None:
     file = tmp_path / "wrong.xml"
     file.write_bytes(message(ROW, SOURCE).replace(b'EventActionCode="R"', b'EventActionCode="X"'))
-    done = subprocess.run(["jing", "-c", str(SCHEMA), str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["jing", "-c", str(SCHEMA), str(file)], capture_output=True, text=True, check=False
+    )
     assert (done.returncode, "EventActionCode" in done.stdout) == (1, True)
 
 
@@ -76,16 +95,30 @@ def test_a_look_at_a_report_is_instances_accessed_by_a_person_from_an_address() 
     assert person is not None
     code = event.find("EventID")
     assert code is not None
-    assert (code.get("csd-code"), event.get("EventActionCode"), event.get("EventOutcomeIndicator")) == ("110103", "R", "0")
+    assert (
+        code.get("csd-code"),
+        event.get("EventActionCode"),
+        event.get("EventOutcomeIndicator"),
+    ) == ("110103", "R", "0")
     assert event.get("EventDateTime") == "2026-11-25T14:02:11.250Z"
     assert (person.get("UserID"), person.get("UserIsRequestor")) == ("Müller, A. <rad>", "true")
-    assert (person.get("NetworkAccessPointID"), person.get("NetworkAccessPointTypeCode")) == ("10.0.0.7", "2")
-    names = [item.get("ParticipantObjectID") for item in root.iter("ParticipantObjectIdentification")]
+    assert (person.get("NetworkAccessPointID"), person.get("NetworkAccessPointTypeCode")) == (
+        "10.0.0.7",
+        "2",
+    )
+    names = [
+        item.get("ParticipantObjectID") for item in root.iter("ParticipantObjectIdentification")
+    ]
     assert names == ["1.2.3", "2.25.9"]
 
 
-@pytest.mark.parametrize(("outcome", "indicator", "priority"), [("done", "0", 85), ("refused", "4", 84), ("failed", "8", 83)])
-def test_an_outcome_has_its_indicator_and_its_severity(outcome: str, indicator: str, priority: int) -> None:
+@pytest.mark.parametrize(
+    ("outcome", "indicator", "priority"),
+    [("done", "0", 85), ("refused", "4", 84), ("failed", "8", 83)],
+)
+def test_an_outcome_has_its_indicator_and_its_severity(
+    outcome: str, indicator: str, priority: int
+) -> None:
     said = line({**ROW, "outcome": outcome}, SOURCE)
     header, _, document = said.partition(b"\xef\xbb\xbf")
     assert header.startswith(f"<{priority}>1 2026-11-25T14:02:11.250Z reading-1 hilum ".encode())
@@ -103,7 +136,13 @@ def test_a_name_with_control_characters_is_one_line_that_is_read_back() -> None:
 
 
 def test_who_looked_for_a_patient_asked_a_query_with_a_digest() -> None:
-    row = {**ROW, "verb": "find_study", "study_instance_uid": None, "thing": "patient", "name": "ab" * 16}
+    row = {
+        **ROW,
+        "verb": "find_study",
+        "study_instance_uid": None,
+        "thing": "patient",
+        "name": "ab" * 16,
+    }
     query = Xml.fromstring(message(row, SOURCE)).find(".//ParticipantObjectQuery")
     assert query is not None
     assert base64.b64decode(query.text or "") == b"patient " + b"ab" * 16

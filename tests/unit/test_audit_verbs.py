@@ -88,29 +88,120 @@ REQUESTS = [
     Asked("POST", f"/api/v1/studies/{STUDY}/complete", "complete", study=STUDY),
     Asked("POST", "/api/v1/studies/1.2.99/complete", "complete", "refused", 404),
     Asked("POST", "/api/v1/studies/1.9/resend", "resend", study="1.9"),
-    Asked("POST", "/api/v1/studies/1.9/resend", "resend", "refused", 404, {"destination": "pcas"}, study="1.9"),
+    Asked(
+        "POST",
+        "/api/v1/studies/1.9/resend",
+        "resend",
+        "refused",
+        404,
+        {"destination": "pcas"},
+        study="1.9",
+    ),
     Asked("POST", "/api/v1/studies/1.2.99/resend", "resend", "refused", 404),
     Asked("POST", "/api/v1/destinations/pacs/pause", "pause", thing=("destination", "pacs")),
     Asked("POST", "/api/v1/destinations/pacs/resume", "resume", thing=("destination", "pacs")),
-    Asked("POST", "/api/v1/destinations/pcas/pause", "pause", "refused", 404, thing=("destination", "pcas")),
-    Asked("POST", "/api/v1/destinations/pacs/forget", "forget_destination", "refused", 409, thing=("destination", "pacs")),
+    Asked(
+        "POST",
+        "/api/v1/destinations/pcas/pause",
+        "pause",
+        "refused",
+        404,
+        thing=("destination", "pcas"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/destinations/pacs/forget",
+        "forget_destination",
+        "refused",
+        409,
+        thing=("destination", "pacs"),
+    ),
     Asked("POST", "/api/v1/destinations/pacs/probe", "probe", thing=("destination", "pacs")),
-    Asked("POST", "/api/v1/commitments/forget", "forget_commitments", body={"calling_ae_title": "CR1"}, thing=("sender", "CR1")),
-    Asked("POST", "/api/v1/conflicts/1/keep", "keep_conflict", study=STUDY, thing=("conflict", "1")),
-    Asked("POST", "/api/v1/conflicts/1/replace", "replace_conflict", study=STUDY, thing=("conflict", "1")),
-    Asked("POST", "/api/v1/conflicts/1/discard", "discard_conflict", study=STUDY, thing=("conflict", "1")),
-    Asked("POST", "/api/v1/conflicts/7/discard", "discard_conflict", "refused", 404, thing=("conflict", "7")),
-    Asked("POST", f"/api/v1/images/{IMAGE}/reject", "reject_image", study=STUDY, thing=("image", IMAGE)),
+    Asked(
+        "POST",
+        "/api/v1/commitments/forget",
+        "forget_commitments",
+        body={"calling_ae_title": "CR1"},
+        thing=("sender", "CR1"),
+    ),
+    Asked(
+        "POST", "/api/v1/conflicts/1/keep", "keep_conflict", study=STUDY, thing=("conflict", "1")
+    ),
+    Asked(
+        "POST",
+        "/api/v1/conflicts/1/replace",
+        "replace_conflict",
+        study=STUDY,
+        thing=("conflict", "1"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/conflicts/1/discard",
+        "discard_conflict",
+        study=STUDY,
+        thing=("conflict", "1"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/conflicts/7/discard",
+        "discard_conflict",
+        "refused",
+        404,
+        thing=("conflict", "7"),
+    ),
+    Asked(
+        "POST",
+        f"/api/v1/images/{IMAGE}/reject",
+        "reject_image",
+        study=STUDY,
+        thing=("image", IMAGE),
+    ),
     Asked("POST", "/api/v1/images/1.2.99/reject", "reject_image", "refused", 404),
-    Asked("POST", "/api/v1/rollouts/chest/start", "start_rollout", "refused", 409, {"release": "chest@2"}, thing=("alias", "chest")),
-    Asked("POST", "/api/v1/rollouts/chest/promote", "promote", "refused", 409, thing=("alias", "chest")),
-    Asked("POST", "/api/v1/rollouts/chest/rollback", "roll_back", "refused", 409, thing=("alias", "chest")),
-    Asked("POST", "/api/v1/rollouts/chest/stop", "stop_rollout", "refused", 409, thing=("alias", "chest")),
+    Asked(
+        "POST",
+        "/api/v1/rollouts/chest/start",
+        "start_rollout",
+        "refused",
+        409,
+        {"release": "chest@2"},
+        thing=("alias", "chest"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/rollouts/chest/promote",
+        "promote",
+        "refused",
+        409,
+        thing=("alias", "chest"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/rollouts/chest/rollback",
+        "roll_back",
+        "refused",
+        409,
+        thing=("alias", "chest"),
+    ),
+    Asked(
+        "POST",
+        "/api/v1/rollouts/chest/stop",
+        "stop_rollout",
+        "refused",
+        409,
+        thing=("alias", "chest"),
+    ),
     Asked("POST", "/api/v1/erase", "erase", body={"patient_id": "ZQXID", "is_dry_run": True}),
     Asked("POST", "/api/v1/erase", "erase", body={"study_instance_uid": STUDY}),
     Asked("GET", "/", "list_studies"),
     Asked("GET", f"/studies/{STUDY}", "read_study", study=STUDY),
-    Asked("GET", f"/studies/{STUDY}/images/{IMAGE}.png", "read_image", study=STUDY, thing=("image", IMAGE), status=0),
+    Asked(
+        "GET",
+        f"/studies/{STUDY}/images/{IMAGE}.png",
+        "read_image",
+        study=STUDY,
+        thing=("image", IMAGE),
+        status=0,
+    ),
     Asked("GET", "/associations", None),
     Asked("POST", f"/studies/{STUDY}/requeue", "requeue", study=STUDY, thing=("stage", "analyse")),
 ]
@@ -135,12 +226,16 @@ def ask(rig: Rig, asked: Asked) -> None:
     else:
         rig.client.headers.pop("Authorization")
         data = {"stage": "analyse"} if asked.method == "POST" else None
-        response = rig.client.request(asked.method, asked.path, data=data, auth=("maria", TOKEN), follow_redirects=False)
+        response = rig.client.request(
+            asked.method, asked.path, data=data, auth=("maria", TOKEN), follow_redirects=False
+        )
     assert response.status_code == asked.status or asked.status in (0, 200), response.text
     assert response.status_code < 500, response.text
 
 
-@pytest.mark.parametrize("asked", REQUESTS, ids=lambda asked: f"{asked.method} {asked.path} {asked.outcome}")
+@pytest.mark.parametrize(
+    "asked", REQUESTS, ids=lambda asked: f"{asked.method} {asked.path} {asked.outcome}"
+)
 def test_a_request_is_one_row_with_its_verb_actor_and_outcome(rig: Rig, asked: Asked) -> None:
     ask(rig, asked)
     rows = all_rows(rig.audit)
@@ -149,8 +244,15 @@ def test_a_request_is_one_row_with_its_verb_actor_and_outcome(rig: Rig, asked: A
         assert rows == []
         return
     row = the_one(rows)
-    assert (row["verb"], row["outcome"], row["study_instance_uid"]) == (asked.verb, asked.outcome, asked.study)
-    assert (row["channel"], row["address"]) == ("rest" if asked.path.startswith("/api") else "page", CLIENT)
+    assert (row["verb"], row["outcome"], row["study_instance_uid"]) == (
+        asked.verb,
+        asked.outcome,
+        asked.study,
+    )
+    assert (row["channel"], row["address"]) == (
+        "rest" if asked.path.startswith("/api") else "page",
+        CLIENT,
+    )
     assert asked.thing is None or (row["thing"], row["name"]) == asked.thing
 
 
@@ -182,7 +284,10 @@ def test_rest_lists_rows_by_filter_and_page(rig: Rig) -> None:
         rig.client.post(f"/api/v1/destinations/pacs/{name}")
     found = rig.get("/api/v1/audit", verb="pause", limit=1)
     assert [row["name"] for row in found["rows"]] == ["pacs"]
-    assert rig.get("/api/v1/audit", verb="pause", limit=1, cursor=found["next_cursor"])["next_cursor"] is None
+    assert (
+        rig.get("/api/v1/audit", verb="pause", limit=1, cursor=found["next_cursor"])["next_cursor"]
+        is None
+    )
     assert rig.get("/api/v1/audit", actor="nobody")["rows"] == []
     rig.get("/api/v1/audit", 422, verb="burn")
 
@@ -228,7 +333,9 @@ COMMANDS = [
     Said("images reject {image}", "reject_image", thing="image", is_of_study=True),
     Said("images reject 1.2.99", "reject_image", "refused", thing="image"),
     Said("reanalyse nothing@1", "reanalyse", "refused", thing="release"),
-    Said("rollout start densenet121_untrained nothing@1", "start_rollout", "refused", thing="alias"),
+    Said(
+        "rollout start densenet121_untrained nothing@1", "start_rollout", "refused", thing="alias"
+    ),
     Said("rollout promote nothing", "promote", "refused", thing="alias"),
     Said("rollout rollback nothing", "roll_back", "refused", thing="alias"),
     Said("rollout stop nothing", "stop_rollout", "refused", thing="alias"),
@@ -242,19 +349,31 @@ COMMANDS = [
 ]
 
 
-def test_a_command_is_one_row_with_its_verb_actor_and_outcome(ledger_url: str, tmp_path: Path) -> None:
+def test_a_command_is_one_row_with_its_verb_actor_and_outcome(
+    ledger_url: str, tmp_path: Path
+) -> None:
     dataset = marked.image(1)
     file = phantom.save(dataset, tmp_path / "one.dcm")
     config = tmp_path / "hilum.toml"
     (port,) = free_ports(1)
-    config.write_text(f'[site]\nstate_dir = "{tmp_path / "state"}"\n[ledger]\nurl = "{ledger_url}"\n[destinations.pacs]\nport = {port}\n')
+    config.write_text(
+        f'[site]\nstate_dir = "{tmp_path / "state"}"\n[ledger]\nurl = "{ledger_url}"\n[destinations.pacs]\nport = {port}\n'
+    )
     names = {"study": dataset.StudyInstanceUID, "image": dataset.SOPInstanceUID, "folder": tmp_path}
     seen: set[str] = set()
     with closing(AuditLog(ledger_url)) as log:
-        for said in (Said(f"ingest {file} --from MARKED", "ingest", thing="sender", count=1), *COMMANDS):
+        for said in (
+            Said(f"ingest {file} --from MARKED", "ingest", thing="sender", count=1),
+            *COMMANDS,
+        ):
             with own_logging():
-                answer = CliRunner().invoke(app, [*said.words.format(**names).split(), "--config", str(config)])
-            assert answer.exception is None or isinstance(answer.exception, SystemExit), (said, answer.exception)
+                answer = CliRunner().invoke(
+                    app, [*said.words.format(**names).split(), "--config", str(config)]
+                )
+            assert answer.exception is None or isinstance(answer.exception, SystemExit), (
+                said,
+                answer.exception,
+            )
             rows = [row for row in all_rows(log) if row["deed"] not in seen]
             require_no_identifier(rows)
             row = the_one(rows)
@@ -262,22 +381,32 @@ def test_a_command_is_one_row_with_its_verb_actor_and_outcome(ledger_url: str, t
             assert (row["actor"], row["channel"]) == (ME, "cli")
             assert row["thing"] == said.thing, said
             assert said.count in (None, row["count"]), said
-            assert row["study_instance_uid"] == (dataset.StudyInstanceUID if said.is_of_study else row["study_instance_uid"])
+            assert row["study_instance_uid"] == (
+                dataset.StudyInstanceUID if said.is_of_study else row["study_instance_uid"]
+            )
             seen.add(row["deed"])
 
 
-def test_through_sudo_the_row_names_who_logged_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_through_sudo_the_row_names_who_logged_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     url = migrated_sqlite(tmp_path)
-    (tmp_path / "hilum.toml").write_text(f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 1\n')
+    (tmp_path / "hilum.toml").write_text(
+        f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 1\n'
+    )
     monkeypatch.setenv("SUDO_USER", "maria")
-    CliRunner().invoke(app, ["destinations", "pause", "pacs", "--config", str(tmp_path / "hilum.toml")])
+    CliRunner().invoke(
+        app, ["destinations", "pause", "pacs", "--config", str(tmp_path / "hilum.toml")]
+    )
     with closing(AuditLog(url)) as log:
         assert [row["actor"] for row in all_rows(log)] == [f"maria as {ME}"]
 
 
 def test_the_answer_of_who_did_what_fits_80_columns(tmp_path: Path) -> None:
     url = migrated_sqlite(tmp_path)
-    (tmp_path / "hilum.toml").write_text(f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 1\n')
+    (tmp_path / "hilum.toml").write_text(
+        f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 1\n'
+    )
     for words in (["destinations", "pause", "pacs"], ["audit"]):
         answer = CliRunner().invoke(app, [*words, "--config", str(tmp_path / "hilum.toml")])
     assert "pause              done" in answer.output
@@ -287,7 +416,11 @@ def test_the_answer_of_who_did_what_fits_80_columns(tmp_path: Path) -> None:
 
 def test_a_destination_is_probed_before_there_is_a_ledger_and_none_is_made(tmp_path: Path) -> None:
     (port,) = free_ports(1)
-    (tmp_path / "hilum.toml").write_text(f'[site]\nstate_dir = "{tmp_path}"\n[destinations.pacs]\nport = {port}\n')
-    answer = CliRunner().invoke(app, ["destinations", "probe", "pacs", "--config", str(tmp_path / "hilum.toml")])
+    (tmp_path / "hilum.toml").write_text(
+        f'[site]\nstate_dir = "{tmp_path}"\n[destinations.pacs]\nport = {port}\n'
+    )
+    answer = CliRunner().invoke(
+        app, ["destinations", "probe", "pacs", "--config", str(tmp_path / "hilum.toml")]
+    )
     assert "PROBLEM" in answer.output
     assert not (tmp_path / "ledger.sqlite").exists()

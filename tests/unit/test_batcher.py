@@ -16,7 +16,25 @@ from hilum.domain import Lane, Release
 from hilum.errors import Retry
 
 RELEASE = Release(
-    "m", "1", "a", "m__1", {}, (), "sigmoid", "max", "f32", "openvino", False, False, None, "x", "x", "x", "x", "", max_batch=4
+    "m",
+    "1",
+    "a",
+    "m__1",
+    {},
+    (),
+    "sigmoid",
+    "max",
+    "f32",
+    "openvino",
+    False,
+    False,
+    None,
+    "x",
+    "x",
+    "x",
+    "x",
+    "",
+    max_batch=4,
 )
 
 
@@ -48,9 +66,14 @@ def image(value: float) -> np.ndarray[Any, Any]:
     return np.full((1, 2, 2), value, np.float16)
 
 
-async def started(batcher: Batcher, values: list[float], lanes: list[Lane] | None = None) -> list[asyncio.Task[Any]]:
+async def started(
+    batcher: Batcher, values: list[float], lanes: list[Lane] | None = None
+) -> list[asyncio.Task[Any]]:
     lanes = lanes or [Lane.LIVE] * len(values)
-    tasks = [asyncio.create_task(batcher.infer(image(value), lane)) for value, lane in zip(values, lanes, strict=True)]
+    tasks = [
+        asyncio.create_task(batcher.infer(image(value), lane))
+        for value, lane in zip(values, lanes, strict=True)
+    ]
     for _ in range(5):
         await asyncio.sleep(0)
     return tasks
@@ -86,7 +109,9 @@ def test_the_first_leaves_at_once_and_the_rest_fill_batches_while_the_engine_wor
         engine.open.set()
         answers = await asyncio.gather(*first, *rest)
         assert [float(answer.logits[0]) for answer in answers] == [1, 2, 3, 4, 5, 6, 7, 8]
-        assert max(len(batch) for batch in engine.batches) == 4, "never over the release's max_batch"
+        assert max(len(batch) for batch in engine.batches) == 4, (
+            "never over the release's max_batch"
+        )
         pump.cancel()
 
     asyncio.run(scenario())
@@ -98,7 +123,9 @@ def test_urgent_images_overtake() -> None:
         batcher = Batcher(dataclasses.replace(RELEASE, max_batch=2), engine, batches_in_flight=1)
         pump = asyncio.create_task(batcher.run())
         tasks = await started(batcher, [1.0])
-        tasks += await started(batcher, [2.0, 3.0, 4.0, 5.0], [Lane.LIVE, Lane.REANALYSIS, Lane.LIVE, Lane.URGENT])
+        tasks += await started(
+            batcher, [2.0, 3.0, 4.0, 5.0], [Lane.LIVE, Lane.REANALYSIS, Lane.LIVE, Lane.URGENT]
+        )
         engine.open.set()
         await asyncio.gather(*tasks)
         assert engine.batches == [[1.0], [5.0, 2.0], [4.0, 3.0]]
@@ -125,7 +152,9 @@ def test_an_error_reaches_every_image_of_the_batch_and_only_those() -> None:
 
 
 @pytest.mark.parametrize("name", ["cam", "member_logits"])
-def test_an_answer_that_is_too_short_is_an_error_of_every_image_and_of_no_other_batch(name: str) -> None:
+def test_an_answer_that_is_too_short_is_an_error_of_every_image_and_of_no_other_batch(
+    name: str,
+) -> None:
     async def scenario() -> None:
         engine = Engine()
         engine.beside = {name: np.zeros((1, 1, 2, 2), np.float16)}
@@ -140,7 +169,10 @@ def test_an_answer_that_is_too_short_is_an_error_of_every_image_and_of_no_other_
         assert all(task.done() for task in rest), "nobody waits for what never comes"
         assert all(isinstance(task.exception(), IndexError) for task in rest)
         engine.beside = {}
-        assert [float(answer.logits[0]) for answer in await asyncio.gather(*(await started(batcher, [5.0])))] == [5.0]
+        assert [
+            float(answer.logits[0])
+            for answer in await asyncio.gather(*(await started(batcher, [5.0])))
+        ] == [5.0]
         pump.cancel()
 
     asyncio.run(scenario())

@@ -12,19 +12,29 @@ import pytest
 from load_tests import report
 from load_tests.serving import REPOSITORY
 
-_MODULES = sorted(set(re.findall(r"-m (load_tests\.\w+)", (REPOSITORY / "Makefile").read_text(encoding="utf-8"))))
+_MODULES = sorted(
+    set(re.findall(r"-m (load_tests\.\w+)", (REPOSITORY / "Makefile").read_text(encoding="utf-8")))
+)
 
 
 def test_all_programs_are_looked_at() -> None:
-    assert {"load_tests.load", "load_tests.proof", "load_tests.report", "load_tests.writes"} <= set(_MODULES)
+    assert {"load_tests.load", "load_tests.proof", "load_tests.report", "load_tests.writes"} <= set(
+        _MODULES
+    )
     assert len(_MODULES) >= 15
 
 
 @pytest.mark.parametrize("name", _MODULES)
 def test_main_gives_an_exit_code_that_the_process_ends_with(name: str) -> None:
     path = REPOSITORY / name.replace(".", "/")
-    tree = ast.parse((path / "__main__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8"))
-    main = next(node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main")
+    tree = ast.parse(
+        (path / "__main__.py" if path.is_dir() else path.with_suffix(".py")).read_text(
+            encoding="utf-8"
+        )
+    )
+    main = next(
+        node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"
+    )
     assert main.returns is not None
     assert ast.unparse(main.returns) == "int"
     assert ast.unparse(tree.body[-1]).endswith("sys.exit(main())")

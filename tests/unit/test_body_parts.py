@@ -1,4 +1,7 @@
-"""Body parts as real senders write them: languages, character sets, lost characters, placeholders, compounds."""
+"""Body parts as real senders write them.
+
+Languages, character sets, lost characters, placeholders, compounds.
+"""
 # ruff: noqa: RUF001 - letters of Greek and Cyrillic that look like Latin ones are meant
 
 from __future__ import annotations
@@ -27,12 +30,73 @@ def as_latin_1(text: str, codec: str) -> str:
 
 
 CHESTS = [
-    *("CHEST", "chest", "CHEST PA", "CHEST_PA", "CHESTPA", "CHEST 2 VIEWS", "1CHEST", "CHEST?", "PORTABLE CHEST", "CXR", "LUNG"),
-    *("TORAX", "TÓRAX", "Tórax", "2- TORAX", "RX TORAX PA Y LAT", "RXTORAX", "THORAX^PA", "Thoraxaufnahme", "TORACE", "Pecho"),
-    *("poumon", "poumons", "Brust", "Brustkorb", "Lunge", "PULMÃO", "pulmón", "POLMONI", "peito", "borstkas", "BRÖSTKORG", "lungor"),
-    *("Klatka piersiowa", "PŁUCA", "hrudník", "PLÍCE", "mellkas", "GÖĞÜS", "Akciğer", "грудная клетка", "ОГК", "Лёгкие", "Θώρακας"),
+    *(
+        "CHEST",
+        "chest",
+        "CHEST PA",
+        "CHEST_PA",
+        "CHESTPA",
+        "CHEST 2 VIEWS",
+        "1CHEST",
+        "CHEST?",
+        "PORTABLE CHEST",
+        "CXR",
+        "LUNG",
+    ),
+    *(
+        "TORAX",
+        "TÓRAX",
+        "Tórax",
+        "2- TORAX",
+        "RX TORAX PA Y LAT",
+        "RXTORAX",
+        "THORAX^PA",
+        "Thoraxaufnahme",
+        "TORACE",
+        "Pecho",
+    ),
+    *(
+        "poumon",
+        "poumons",
+        "Brust",
+        "Brustkorb",
+        "Lunge",
+        "PULMÃO",
+        "pulmón",
+        "POLMONI",
+        "peito",
+        "borstkas",
+        "BRÖSTKORG",
+        "lungor",
+    ),
+    *(
+        "Klatka piersiowa",
+        "PŁUCA",
+        "hrudník",
+        "PLÍCE",
+        "mellkas",
+        "GÖĞÜS",
+        "Akciğer",
+        "грудная клетка",
+        "ОГК",
+        "Лёгкие",
+        "Θώρακας",
+    ),
     *("CXRPA", "THX", "krūškurvis", "ФЛЮОРОГРАФИЯ", "きょうぶ", "ریه"),
-    *("胸部", "胸部正面", "胸片", "胸", "흉부", "ทรวงอก", "الصدر", "חזה", "ＣＨＥＳＴ", "NGỰC", "C-ARM CHEST", "CHEST WITHOUT CONTRAST"),
+    *(
+        "胸部",
+        "胸部正面",
+        "胸片",
+        "胸",
+        "흉부",
+        "ทรวงอก",
+        "الصدر",
+        "חזה",
+        "ＣＨＥＳＴ",
+        "NGỰC",
+        "C-ARM CHEST",
+        "CHEST WITHOUT CONTRAST",
+    ),
 ]
 PLACED = [
     *(
@@ -56,9 +120,50 @@ PLACED = [
     ),
 ]
 OTHERS = [
-    *("TIBFIB", "TIB FIB", "BABYGRAM", "SENOS PARANASALES", "OESOPHAGUS", "Térd", "LUTUT", "kepala", "头", "ركبة", "גולגולת", "घुटना"),
-    *("SKULL", "Schädel", "SCHAEDEL", "CRÁNEO", "crâne", "czaszka", "ЧЕРЕП", "頭部", "头颅", "두개골", "HEAD", "SINUSES", "ORBIT"),
-    *("HAND", "MANO", "mão", "左手", "WRIST", "KNEE", "KNEE LT", "RODILLA", "genou", "Knie rechts", "KOLANO", "коленный сустав", "膝関節"),
+    *(
+        "TIBFIB",
+        "TIB FIB",
+        "BABYGRAM",
+        "SENOS PARANASALES",
+        "OESOPHAGUS",
+        "Térd",
+        "LUTUT",
+        "kepala",
+        "头",
+        "ركبة",
+        "גולגולת",
+        "घुटना",
+    ),
+    *(
+        "SKULL",
+        "Schädel",
+        "SCHAEDEL",
+        "CRÁNEO",
+        "crâne",
+        "czaszka",
+        "ЧЕРЕП",
+        "頭部",
+        "头颅",
+        "두개골",
+        "HEAD",
+        "SINUSES",
+        "ORBIT",
+    ),
+    *(
+        "HAND",
+        "MANO",
+        "mão",
+        "左手",
+        "WRIST",
+        "KNEE",
+        "KNEE LT",
+        "RODILLA",
+        "genou",
+        "Knie rechts",
+        "KOLANO",
+        "коленный сустав",
+        "膝関節",
+    ),
     *(
         "FACE",
         "PIE",
@@ -78,14 +183,74 @@ OTHERS = [
         "STERNUM",
         "CLAVICLE",
     ),
-    *("SHOULDER", "LOWER LIMB", "BREAST", "MAMMA", "PANORAMICA", "OPG", "ORTHOPANTOMOGRAM", "TEETH", "DENTAL"),
-    *("THORACIC SPINE", "TSPINE", "T-SPINE", "THORACOLUMBAR", "BRUSTWIRBELSÄULE", "BWS", "WIRBELSÄULE", "Brustbein", "COLUMNA TORACICA"),
+    *(
+        "SHOULDER",
+        "LOWER LIMB",
+        "BREAST",
+        "MAMMA",
+        "PANORAMICA",
+        "OPG",
+        "ORTHOPANTOMOGRAM",
+        "TEETH",
+        "DENTAL",
+    ),
+    *(
+        "THORACIC SPINE",
+        "TSPINE",
+        "T-SPINE",
+        "THORACOLUMBAR",
+        "BRUSTWIRBELSÄULE",
+        "BWS",
+        "WIRBELSÄULE",
+        "Brustbein",
+        "COLUMNA TORACICA",
+    ),
     *("hrudní páteř", "ГРУДНОЙ ОТДЕЛ ПОЗВОНОЧНИКА", "胸椎", "胸骨", "흉추", "BRÖSTRYGG"),
-    *("CHEST ABDOMEN", "ABDOMEN/CHEST", "CHESTABDOMEN", "CHESTABDPELVIS", "胸腹部", "CHEST RIBS", "NOT CHEST", "HEMITHORAX LINKS"),
+    *(
+        "CHEST ABDOMEN",
+        "ABDOMEN/CHEST",
+        "CHESTABDOMEN",
+        "CHESTABDPELVIS",
+        "胸腹部",
+        "CHEST RIBS",
+        "NOT CHEST",
+        "HEMITHORAX LINKS",
+    ),
 ]
 UNKNOWN = [
-    *("", "UNKNOWN", "Unknown", "ANONYMIZED", "ANONYMISED", "ANON", "XXX", "-", "--", "N/A", "NA", "NULL", "NONE", "0", "1", "?", "???"),
-    *("REMOVED", "OTHER", "UNSPECIFIED", "NOT SPECIFIED", "DEFAULT", "BODY", "HEART", "BORST", "sospechosa", "ORCHESTRA", "PE", "T?X"),
+    *(
+        "",
+        "UNKNOWN",
+        "Unknown",
+        "ANONYMIZED",
+        "ANONYMISED",
+        "ANON",
+        "XXX",
+        "-",
+        "--",
+        "N/A",
+        "NA",
+        "NULL",
+        "NONE",
+        "0",
+        "1",
+        "?",
+        "???",
+    ),
+    *(
+        "REMOVED",
+        "OTHER",
+        "UNSPECIFIED",
+        "NOT SPECIFIED",
+        "DEFAULT",
+        "BODY",
+        "HEART",
+        "BORST",
+        "sospechosa",
+        "ORCHESTRA",
+        "PE",
+        "T?X",
+    ),
 ]
 
 
@@ -109,7 +274,20 @@ def test_placeholders_and_unknown_words_name_nothing(text: str) -> None:
     assert named_in([text]) is None
 
 
-@pytest.mark.parametrize("text", ["T?RAX", "T??RAX", "T\ufffdRAX", "T\ufffd\ufffdRAX", "T¿RAX", "T*RAX", "T_RAX", "PULM?O", "G???S"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "T?RAX",
+        "T??RAX",
+        "T\ufffdRAX",
+        "T\ufffd\ufffdRAX",
+        "T¿RAX",
+        "T*RAX",
+        "T_RAX",
+        "PULM?O",
+        "G???S",
+    ],
+)
 def test_lost_characters_stand_for_letters(text: str) -> None:
     assert named_in([text]) == ("CHEST" if text != "G???S" else None)
 
@@ -135,10 +313,19 @@ def test_text_that_was_decoded_and_encoded_once_too_often() -> None:
 @pytest.mark.parametrize(
     ("text", "codec", "named"),
     [
-        *(("胸部", codec, "CHEST") for codec in ("utf_8", "gb18030", "iso2022_jp", "shift_jis", "euc_jp", "big5")),
-        *(("頭部", codec, "OTHER") for codec in ("utf_8", "gb18030", "iso2022_jp", "shift_jis", "euc_jp", "big5")),
+        *(
+            ("胸部", codec, "CHEST")
+            for codec in ("utf_8", "gb18030", "iso2022_jp", "shift_jis", "euc_jp", "big5")
+        ),
+        *(
+            ("頭部", codec, "OTHER")
+            for codec in ("utf_8", "gb18030", "iso2022_jp", "shift_jis", "euc_jp", "big5")
+        ),
         ("흉부", "euc_kr", "CHEST"),
-        *(("ГРУДНАЯ КЛЕТКА", codec, "CHEST") for codec in ("utf_8", "cp1251", "koi8_r", "iso8859_5", "cp866")),
+        *(
+            ("ГРУДНАЯ КЛЕТКА", codec, "CHEST")
+            for codec in ("utf_8", "cp1251", "koi8_r", "iso8859_5", "cp866")
+        ),
         *(("ЧЕРЕП", codec, "OTHER") for codec in ("cp1251", "koi8_r", "iso8859_5", "cp866")),
         ("ΘΩΡΑΚΑΣ", "iso8859_7", "CHEST"),
         ("GÖĞÜS", "iso8859_9", "CHEST"),
@@ -170,7 +357,10 @@ def test_no_word_means_both() -> None:
     assert LOST not in "".join((*tokens(CHEST), *others))
 
 
-@pytest.mark.parametrize("text", ["?" * 16, "A?" * 5000, "?A?B?C?D?E?F", "\x1b$B" * 5000, "Ã" * 100_000, "CHEST" * 20_000])
+@pytest.mark.parametrize(
+    "text",
+    ["?" * 16, "A?" * 5000, "?A?B?C?D?E?F", "\x1b$B" * 5000, "Ã" * 100_000, "CHEST" * 20_000],
+)
 def test_hostile_text_takes_no_time(text: str) -> None:
     began = time.perf_counter()
     named_in([text])
@@ -187,28 +377,70 @@ def item(**attributes: str) -> Sequence:
 @pytest.mark.parametrize(
     ("attributes", "named", "where"),
     [
-        ({"BodyPartExamined": "CHEST", "SeriesDescription": "HAND PA"}, "CHEST", "Body Part Examined"),
-        ({"BodyPartExamined": "SKULL", "SeriesDescription": "CHEST PA"}, "OTHER", "Body Part Examined"),
+        (
+            {"BodyPartExamined": "CHEST", "SeriesDescription": "HAND PA"},
+            "CHEST",
+            "Body Part Examined",
+        ),
+        (
+            {"BodyPartExamined": "SKULL", "SeriesDescription": "CHEST PA"},
+            "OTHER",
+            "Body Part Examined",
+        ),
         ({"BodyPartExamined": ["CHEST", "ABDOMEN"]}, "OTHER", "Body Part Examined"),
-        ({"BodyPartExamined": "UNKNOWN", "SeriesDescription": "CHEST PA"}, "CHEST", "Series Description"),
-        ({"AnatomicRegionSequence": item(CodeValue="51185008", CodeMeaning="?")}, "CHEST", "Anatomic Region Sequence"),
-        ({"AnatomicRegionSequence": item(CodeValue="T-D1100", CodeMeaning="Skull")}, "OTHER", "Anatomic Region Sequence"),
+        (
+            {"BodyPartExamined": "UNKNOWN", "SeriesDescription": "CHEST PA"},
+            "CHEST",
+            "Series Description",
+        ),
+        (
+            {"AnatomicRegionSequence": item(CodeValue="51185008", CodeMeaning="?")},
+            "CHEST",
+            "Anatomic Region Sequence",
+        ),
+        (
+            {"AnatomicRegionSequence": item(CodeValue="T-D1100", CodeMeaning="Skull")},
+            "OTHER",
+            "Anatomic Region Sequence",
+        ),
         ({"AnatomicRegionSequence": Sequence([]), "ProtocolName": "OPG"}, "OTHER", "Protocol Name"),
-        ({"AcquisitionDeviceProcessingDescription": "DENTAL PANORAMIC"}, "OTHER", "Acquisition Device Processing Description"),
-        ({"SeriesDescription": "PA", "StudyDescription": "Rx mano derecha"}, "OTHER", "Study Description"),
-        ({"SeriesDescription": "CHEST AND ABDOMEN", "StudyDescription": "CHEST"}, "CHEST", "Study Description"),
+        (
+            {"AcquisitionDeviceProcessingDescription": "DENTAL PANORAMIC"},
+            "OTHER",
+            "Acquisition Device Processing Description",
+        ),
+        (
+            {"SeriesDescription": "PA", "StudyDescription": "Rx mano derecha"},
+            "OTHER",
+            "Study Description",
+        ),
+        (
+            {"SeriesDescription": "CHEST AND ABDOMEN", "StudyDescription": "CHEST"},
+            "CHEST",
+            "Study Description",
+        ),
         ({"StudyDescription": "CHEST AND ABDOMEN"}, None, ""),
         ({"SeriesDescription": "THORACIC SPINE AP"}, None, ""),
-        ({"ManufacturerModelName": "ORTHOPANTOMOGRAPH OP300"}, "OTHER", "Manufacturer's Model Name"),
+        (
+            {"ManufacturerModelName": "ORTHOPANTOMOGRAPH OP300"},
+            "OTHER",
+            "Manufacturer's Model Name",
+        ),
         ({"ManufacturerModelName": "Radius XR"}, None, ""),
-        ({"SeriesDescription": "FACE", "StudyDescription": "RX THORAX"}, "CHEST", "Study Description"),
+        (
+            {"SeriesDescription": "FACE", "StudyDescription": "RX THORAX"},
+            "CHEST",
+            "Study Description",
+        ),
         ({"SeriesDescription": "DE PIE"}, None, ""),
         ({"SeriesDescription": "C-ARM"}, None, ""),
         ({"SeriesDescription": "AP"}, None, ""),
         ({}, None, ""),
     ],
 )
-def test_what_says_the_body_part(attributes: dict[str, object], named: str | None, where: str) -> None:
+def test_what_says_the_body_part(
+    attributes: dict[str, object], named: str | None, where: str
+) -> None:
     dataset = Dataset()
     for keyword, value in attributes.items():
         setattr(dataset, keyword, value)
@@ -222,7 +454,10 @@ def test_an_unreadable_description_says_nothing() -> None:
     assert body_part(dataset) == ("CHEST", "Series Description")
 
 
-@pytest.mark.parametrize("words", [{"BodyPartExamined": text} for text in ("", "UNKNOWN", "XYZ")] + [{"BodyPartExamined": None}])
+@pytest.mark.parametrize(
+    "words",
+    [{"BodyPartExamined": text} for text in ("", "UNKNOWN", "XYZ")] + [{"BodyPartExamined": None}],
+)
 def test_an_unknown_body_part_is_read_and_flagged(words: dict[str, str | None]) -> None:
     dataset = radiograph(PICTURE, **words)
     assert check_tags(dataset, spec()) == "PA"
@@ -236,14 +471,18 @@ def test_a_body_part_that_another_attribute_names_is_not_unknown() -> None:
 
 def test_the_reason_names_the_attribute_and_not_its_text() -> None:
     with pytest.raises(NotAnalysable) as refused:
-        check_tags(radiograph(PICTURE, BodyPartExamined="", StudyDescription="HAND Doe^John"), spec())
+        check_tags(
+            radiograph(PICTURE, BodyPartExamined="", StudyDescription="HAND Doe^John"), spec()
+        )
     assert refused.value.reason is Reason.NOT_CHEST
     assert refused.value.detail == "Study Description names another body part"
 
 
 def test_words_of_a_site_come_first() -> None:
     site = SiteWords.of(chest=["Borst", "TX 2P", "71020", "skull base"], other=["chest wall"])
-    assert [named_in([text], site) for text in ("BORST", "tx_2p PA", "71020", "SKULL-BASE", "SKULL")] == ["CHEST"] * 4 + ["OTHER"]
+    assert [
+        named_in([text], site) for text in ("BORST", "tx_2p PA", "71020", "SKULL-BASE", "SKULL")
+    ] == ["CHEST"] * 4 + ["OTHER"]
     assert named_in(["CHEST WALL"], site) == "OTHER"
     assert named_in(["TX"], site) is None
 
@@ -264,10 +503,22 @@ def test_words_of_a_site_come_first() -> None:
     ],
 )
 @pytest.mark.parametrize("keyword", ["BodyPartExamined", "SeriesDescription"])
-def test_both_readers_of_headers_find_the_same(raw: bytes, charset: str, named: str, keyword: str, tmp_path: Path) -> None:
-    others = dict.fromkeys(("BodyPartExamined", "AnatomicRegionSequence", "SeriesDescription", "StudyDescription", "ProtocolName"))
+def test_both_readers_of_headers_find_the_same(
+    raw: bytes, charset: str, named: str, keyword: str, tmp_path: Path
+) -> None:
+    others = dict.fromkeys(
+        (
+            "BodyPartExamined",
+            "AnatomicRegionSequence",
+            "SeriesDescription",
+            "StudyDescription",
+            "ProtocolName",
+        )
+    )
     overrides = {**others, "SpecificCharacterSet": "Y" * 16, keyword: SIXTEEN}
-    path = phantom.save(phantom.make_instance(1, rows=16, columns=16, overrides=overrides), tmp_path / "i.dcm")
+    path = phantom.save(
+        phantom.make_instance(1, rows=16, columns=16, overrides=overrides), tmp_path / "i.dcm"
+    )
     content = path.read_bytes().replace(SIXTEEN.encode(), raw.ljust(16), 1)
     path.write_bytes(content.replace(b"Y" * 16, charset.encode().ljust(16), 1))
     assert body_part(read_file(path))[0] == body_part(dcmread(path))[0] == named

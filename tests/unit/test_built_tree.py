@@ -17,7 +17,9 @@ from tests.support.models import Tiny, make_tiny
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     made = make_tiny(tmp_path_factory.mktemp("tiny"))
     for profile in ("onnxruntime", "tensorrt"):
-        build.build(["tiny@1"], made.manifests_dir, made.built_dir, profile, progress=lambda _: None)
+        build.build(
+            ["tiny@1"], made.manifests_dir, made.built_dir, profile, progress=lambda _: None
+        )
     return made
 
 
@@ -49,17 +51,35 @@ def _smaller_profile(tree: Path) -> None:
 @pytest.mark.parametrize(
     ("profile", "harm", "says"),
     [
-        ("embedded", lambda tree: (tree / "1/model.onnx").unlink(), "is not the file that was built"),
-        ("embedded", lambda tree: (tree / "1/model.onnx").write_bytes(b"other"), "is not the file that was built"),
+        (
+            "embedded",
+            lambda tree: (tree / "1/model.onnx").unlink(),
+            "is not the file that was built",
+        ),
+        (
+            "embedded",
+            lambda tree: (tree / "1/model.onnx").write_bytes(b"other"),
+            "is not the file that was built",
+        ),
         ("embedded", _edited("1/model.py", "numpy", "numpie"), "model.py is not this Hilum's"),
         ("embedded", lambda tree: (tree / "config.pbtxt").unlink(), "config.pbtxt: No such file"),
         ("embedded", _edited("config.pbtxt", "dims: [3]", "dims: [4]"), "tensor 'logits'"),
-        ("onnxruntime", _edited("config.pbtxt", "max_batch_size: 4", "max_batch_size: 64"), "max_batch_size is 64"),
+        (
+            "onnxruntime",
+            _edited("config.pbtxt", "max_batch_size: 4", "max_batch_size: 64"),
+            "max_batch_size is 64",
+        ),
         ("tensorrt", _smaller_profile, "takes 1 to 2 images; 1 to 4 are sent"),
-        ("tensorrt", lambda tree: (tree / "1/model.plan").write_bytes(b"of another GPU"), "its plan was built from another ONNX file"),
+        (
+            "tensorrt",
+            lambda tree: (tree / "1/model.plan").write_bytes(b"of another GPU"),
+            "its plan was built from another ONNX file",
+        ),
     ],
 )
-def test_a_tree_that_somebody_touched_is_refused(tiny: Tiny, tmp_path: Path, profile: str, harm: Callable[[Path], None], says: str) -> None:
+def test_a_tree_that_somebody_touched_is_refused(
+    tiny: Tiny, tmp_path: Path, profile: str, harm: Callable[[Path], None], says: str
+) -> None:
     tree = tmp_path / "tiny__1"
     shutil.copytree(tiny.built_dir / profile / "tiny__1", tree)
     harm(tree)

@@ -48,18 +48,30 @@ def test_known_images_differ_from_each_other() -> None:
 
 def test_reading_a_canary_that_was_not_built_says_what_to_do(tmp_path: Path) -> None:
     release = catalogue.load_catalogue(MANIFESTS)["densenet121_untrained@1"]
-    with pytest.raises(ConfigurationError, match=r"is not built in .*: run `hilum models build densenet121_untrained@1`"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"is not built in .*: run `hilum models build densenet121_untrained@1`",
+    ):
         canary.read_canary(release, tmp_path)
     record = tmp_path / "onnxruntime" / release.triton_name / "build.json"
     record.parent.mkdir(parents=True)
     record.write_text("{")
     with pytest.raises(ConfigurationError, match="damaged"):
         canary.read_canary(release, tmp_path)
-    content = {"build_key": "of another manifest", "canary": {"logits": [0.5] * 14, "tolerance": 0.1}}
+    content = {
+        "build_key": "of another manifest",
+        "canary": {"logits": [0.5] * 14, "tolerance": 0.1},
+    }
     record.write_text(json.dumps(content))
     with pytest.raises(ConfigurationError, match="built from another manifest"):
         canary.read_canary(release, tmp_path)
-    for broken in ({"logits": [0.5]}, {"tolerance": 0.1}, {"logits": "x", "tolerance": 0.1}, None, [1]):
+    for broken in (
+        {"logits": [0.5]},
+        {"tolerance": 0.1},
+        {"logits": "x", "tolerance": 0.1},
+        None,
+        [1],
+    ):
         record.write_text(json.dumps({"build_key": release.build_key, "canary": broken}))
         with pytest.raises(ConfigurationError, match="damaged"):
             canary.read_canary(release, tmp_path)

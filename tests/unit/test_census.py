@@ -1,4 +1,7 @@
-"""One association limit for all listener processes: counted exactly, and a dead process holds nothing."""
+"""One association limit for all listener processes.
+
+Counted exactly, and a dead process holds nothing.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ def take_seats(census_fd: int, index: int, go: Event) -> None:
 
 def test_four_processes_together_admit_exactly_the_limit_of_a_sender() -> None:
     census, go = Census(4, ("ROUTER",)), FORK.Event()
-    processes = [FORK.Process(target=take_seats, args=(census.descriptor, index, go)) for index in range(4)]
+    processes = [
+        FORK.Process(target=take_seats, args=(census.descriptor, index, go)) for index in range(4)
+    ]
     for process in processes:
         process.start()
     go.set()
@@ -67,7 +72,12 @@ def test_only_senders_with_a_limit_are_counted_apart() -> None:
     census.write(0, ["A", "B", "C", "A"])
     census.write(1, ["A", "D"])
     elsewhere = census.elsewhere(2)
-    assert (elsewhere.total(), elsewhere.of("A"), elsewhere.of("B"), elsewhere.of("C")) == (6, 3, 1, 0)
+    assert (elsewhere.total(), elsewhere.of("A"), elsewhere.of("B"), elsewhere.of("C")) == (
+        6,
+        3,
+        1,
+        0,
+    )
     assert (census.elsewhere(0).total(), census.elsewhere(0).of("A")) == (2, 1)
 
 

@@ -1,4 +1,7 @@
-"""Certificates whose time is over, and who is told what: our own and those of others, on either side of TLS."""
+"""Certificates whose time is over, and who is told what.
+
+Our own and those of others, on either side of TLS.
+"""
 
 from __future__ import annotations
 
@@ -64,16 +67,22 @@ def beside(what: Callable[[], object]) -> threading.Thread:
     return thread
 
 
-@pytest.mark.parametrize("days", [-1, 2, 10, 20_000], ids=["expired", "soon", "later", "after 2050"])
+@pytest.mark.parametrize(
+    "days", [-1, 2, 10, 20_000], ids=["expired", "soon", "later", "after 2050"]
+)
 def test_the_end_of_a_certificate_is_as_openssl_says(authority: Authority, days: int) -> None:
     file = authority.identity(f"days{days}", days=days).certificate
     asked = [require_program("openssl", "openssl"), "x509", "-enddate", "-noout", "-in", str(file)]
     said = subprocess.run(asked, check=True, capture_output=True, text=True, timeout=60).stdout
-    told = datetime.strptime(said.strip().removeprefix("notAfter="), "%b %d %H:%M:%S %Y %Z").replace(tzinfo=UTC)
+    told = datetime.strptime(
+        said.strip().removeprefix("notAfter="), "%b %d %H:%M:%S %Y %Z"
+    ).replace(tzinfo=UTC)
     assert expires_at(file) == told.timestamp()
 
 
-@pytest.mark.parametrize("text", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"])
+@pytest.mark.parametrize(
+    "text", ["", "no PEM", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"]
+)
 def test_what_is_no_certificate_is_an_error_that_names_its_file(tmp_path: Path, text: str) -> None:
     (tmp_path / "own.pem").write_text(text)
     with pytest.raises(OSError, match=r"holds no certificate in PEM.*own\.pem"):
@@ -83,24 +92,41 @@ def test_what_is_no_certificate_is_an_error_that_names_its_file(tmp_path: Path, 
 def test_a_sender_that_refuses_ours_is_not_told_to_trust_it(
     authority: Authority, expired: Identity, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    ours = ServerTls(Receive(tls_port=2762, tls_certificate_file=expired.certificate, tls_key_file=expired.key))
+    ours = ServerTls(
+        Receive(tls_port=2762, tls_certificate_file=expired.certificate, tls_key_file=expired.key)
+    )
     ours.warn_if_expired()
     assert "certificate_expired" in "".join(capfd.readouterr())
     sender, plain = pair()
-    thread = beside(lambda: ssl.create_default_context(cafile=authority.file).wrap_socket(sender, server_hostname="pacs.test"))
-    with pytest.raises(HandshakeFailed, match=r"our certificate has expired .*: renew receive\.tls_certificate_file"):
+    thread = beside(
+        lambda: ssl.create_default_context(cafile=authority.file).wrap_socket(
+            sender, server_hostname="pacs.test"
+        )
+    )
+    with pytest.raises(
+        HandshakeFailed,
+        match=r"our certificate has expired .*: renew receive\.tls_certificate_file",
+    ):
         shake_hands(begin_tls(plain, ours.context()), 20)
     thread.join()
 
 
-def test_a_sender_whose_own_has_expired_is_told_to_renew_it(authority: Authority, valid: Identity, expired: Identity) -> None:
-    files = {"tls_certificate_file": valid.certificate, "tls_key_file": valid.key, "tls_client_ca_file": authority.file}
+def test_a_sender_whose_own_has_expired_is_told_to_renew_it(
+    authority: Authority, valid: Identity, expired: Identity
+) -> None:
+    files = {
+        "tls_certificate_file": valid.certificate,
+        "tls_key_file": valid.key,
+        "tls_client_ca_file": authority.file,
+    }
     ours = ServerTls(Receive(tls_port=2762, **files))
     theirs = ssl.create_default_context(cafile=authority.file)
     theirs.load_cert_chain(expired.certificate, expired.key)
     sender, plain = pair()
     thread = beside(lambda: theirs.wrap_socket(sender, server_hostname="pacs.test"))
-    with pytest.raises(HandshakeFailed, match=r"\(certificate has expired\): renew it at the sender"):
+    with pytest.raises(
+        HandshakeFailed, match=r"\(certificate has expired\): renew it at the sender"
+    ):
         shake_hands(begin_tls(plain, ours.context()), 20)
     thread.join()
 
@@ -113,11 +139,17 @@ def receiver(authority: Authority, shown: Identity) -> ssl.SSLContext:
     return context
 
 
-def test_a_destination_whose_certificate_has_expired_is_to_renew_it(authority: Authority, valid: Identity, expired: Identity) -> None:
+def test_a_destination_whose_certificate_has_expired_is_to_renew_it(
+    authority: Authority, valid: Identity, expired: Identity
+) -> None:
     plain, other = pair()
     thread = beside(lambda: receiver(authority, expired).wrap_socket(other, server_side=True))
     with pytest.raises(Retry, match=r"\(certificate has expired\); it is to be renewed there"):
-        secure(plain, Tls(authority.file, valid.certificate, valid.key, "pacs.test"), "PACS@pacs.test:2762")
+        secure(
+            plain,
+            Tls(authority.file, valid.certificate, valid.key, "pacs.test"),
+            "PACS@pacs.test:2762",
+        )
     thread.join()
 
 
@@ -129,22 +161,50 @@ def test_a_destination_that_refuses_ours_is_not_said_to_want_another(
     theirs.maximum_version = version
     plain, other = pair()
     thread = beside(lambda: theirs.wrap_socket(other, server_side=True))
-    with pytest.raises((Retry, ConnectionLost)) as raised:  # in TLS 1.3 it is said after our side has finished
-        Connection(secure(plain, Tls(authority.file, expired.certificate, expired.key, "pacs.test"), "PACS"), 20).receive()
-    assert re.search(r"certificate.expired.*renew certificate_file", f"{raised.value} {getattr(raised.value, 'detail', '')}")
+    with pytest.raises(
+        (Retry, ConnectionLost)
+    ) as raised:  # in TLS 1.3 it is said after our side has finished
+        Connection(
+            secure(
+                plain, Tls(authority.file, expired.certificate, expired.key, "pacs.test"), "PACS"
+            ),
+            20,
+        ).receive()
+    assert re.search(
+        r"certificate.expired.*renew certificate_file",
+        f"{raised.value} {getattr(raised.value, 'detail', '')}",
+    )
     thread.join()
 
 
 def test_metrics_tell_when_ours_expire(tmp_path: Path, valid: Identity) -> None:
     shown = {"tls": True, "certificate_file": valid.certificate, "key_file": valid.key}
     settings = Settings(
-        receive={"tls_port": 2762, "tls_certificate_file": valid.certificate, "tls_key_file": valid.key},
+        receive={
+            "tls_port": 2762,
+            "tls_certificate_file": valid.certificate,
+            "tls_key_file": valid.key,
+        },
         destinations={"pacs": {"port": 104, **shown}, "other": {"port": 104}},
-        commitment={"CR1": {"host": "127.0.0.1", "port": 104, **shown, "certificate_file": tmp_path / "missing.pem"}},
+        commitment={
+            "CR1": {
+                "host": "127.0.0.1",
+                "port": 104,
+                **shown,
+                "certificate_file": tmp_path / "missing.pem",
+            }
+        },
     )
     views = LedgerViews(migrated_sqlite(tmp_path))
-    found = [(labels, value) for name, labels, value in Observer(settings, views, lambda: 0.0).samples() if "certificate" in name]
-    assert found == [(("receive",), expires_at(valid.certificate)), (("destinations.pacs",), expires_at(valid.certificate))]
+    found = [
+        (labels, value)
+        for name, labels, value in Observer(settings, views, lambda: 0.0).samples()
+        if "certificate" in name
+    ]
+    assert found == [
+        (("receive",), expires_at(valid.certificate)),
+        (("destinations.pacs",), expires_at(valid.certificate)),
+    ]
     views.close()
 
 
@@ -167,7 +227,9 @@ def test_what_can_name_no_certificate_is_refused(wrong: str) -> None:
         Sender(certificate_names=(wrong,))
 
 
-def test_a_common_name_does_not_pass_for_a_fingerprint(authority: Authority, valid: Identity) -> None:
+def test_a_common_name_does_not_pass_for_a_fingerprint(
+    authority: Authority, valid: Identity
+) -> None:
     """Its authority may sign whatever name it is asked for."""
     forged = authority.identity(f"sha256:{'ab' * 25}", "DNS:cr1.test", "URI:urn:cr:1")
     shown = names_shown_by(forged, valid, authority)
@@ -178,7 +240,10 @@ def test_a_common_name_does_not_pass_for_a_fingerprint(authority: Authority, val
 
 def names_shown_by(client: Identity, server: Identity, authority: Authority) -> frozenset[str]:
     """What the receiver reads of a sender's certificate after a handshake."""
-    receiving, sending = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context(cafile=authority.file)
+    receiving, sending = (
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
+        ssl.create_default_context(cafile=authority.file),
+    )
     receiving.load_cert_chain(server.certificate, server.key)
     receiving.load_verify_locations(authority.file)
     receiving.verify_mode = ssl.CERT_REQUIRED

@@ -21,7 +21,15 @@ from hilum import IMPLEMENTATION_CLASS_UID
 from hilum.errors import ConfigurationError
 from hilum.settings import Settings
 from hilum.supervisor.check import Check
-from hilum.supervisor.check_ports import Port, api_port, bind_port, dicom_ports, port_check, port_checks, require_distinct
+from hilum.supervisor.check_ports import (
+    Port,
+    api_port,
+    bind_port,
+    dicom_ports,
+    port_check,
+    port_checks,
+    require_distinct,
+)
 from hilum.wiring.sockets import bind
 from hilum.wiring.state_folder import hold
 from load_tests.serving import free_ports
@@ -31,7 +39,9 @@ from tests.support.peers import StoreScp
 OTHER_UID = "1.2.826.0.1.3680043.9.3811.3.0.4"
 
 
-def settings_of(folder: Path, receive: dict[str, object] | None = None, api: dict[str, object] | None = None) -> Settings:
+def settings_of(
+    folder: Path, receive: dict[str, object] | None = None, api: dict[str, object] | None = None
+) -> Settings:
     (one, other) = free_ports(2)
     return Settings.model_validate(
         {
@@ -53,12 +63,16 @@ def api_check(settings: Settings) -> Check:
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[None]:
     """A program that takes connections and says nothing: this one."""
-    with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+    with socket.create_server(
+        (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+    ):
         yield
 
 
 @contextlib.contextmanager
-def dicom_server(port: int, class_uid: str, context: ssl.SSLContext | None = None) -> Iterator[None]:
+def dicom_server(
+    port: int, class_uid: str, context: ssl.SSLContext | None = None
+) -> Iterator[None]:
     ae = AE("ANY")
     ae.add_supported_context(Verification)
     ae.implementation_class_uid, ae.implementation_version_name = class_uid, "SOMEBODY_1"
@@ -98,7 +112,12 @@ def another_process_holds(folder: Path) -> Iterator[None]:
         "import sys; from pathlib import Path; from hilum.settings import Settings, Site; from hilum.wiring.state_folder import hold\n"
         "with hold(Settings(site=Site(state_dir=Path(sys.argv[1]))), 'all'):\n    print('held', flush=True); sys.stdin.read()\n"
     )
-    process = subprocess.Popen([sys.executable, "-c", program, str(folder)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     assert process.stdin is not None
     assert process.stdout is not None
     with process, process.stdin:
@@ -109,7 +128,9 @@ def another_process_holds(folder: Path) -> Iterator[None]:
 def test_a_free_port_is_free(tmp_path):
     settings = settings_of(tmp_path)
     assert receive_check(settings) == Check(
-        "receive port", ok=True, detail=f"127.0.0.1:{settings.receive.port} is free, so no server runs there now"
+        "receive port",
+        ok=True,
+        detail=f"127.0.0.1:{settings.receive.port} is free, so no server runs there now",
     )
     assert api_check(settings).ok
 
@@ -117,23 +138,37 @@ def test_a_free_port_is_free(tmp_path):
 def test_the_running_server_of_this_state_folder_is_known(tmp_path, monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     settings = settings_of(tmp_path)
-    with hold(settings, "listener,api"), listening("127.0.0.1", settings.receive.port), listening("127.0.0.1", settings.api.port):
+    with (
+        hold(settings, "listener,api"),
+        listening("127.0.0.1", settings.receive.port),
+        listening("127.0.0.1", settings.api.port),
+    ):
         assert receive_check(settings) == Check(
-            "receive port", ok=True, detail=f"127.0.0.1:{settings.receive.port} is in use by the running server of this state folder"
+            "receive port",
+            ok=True,
+            detail=f"127.0.0.1:{settings.receive.port} is in use by the running server of this state folder",
         )
         assert api_check(settings).ok
 
 
 @pytest.mark.parametrize("section", ["receive", "api"])
-def test_a_server_of_another_state_folder_is_a_problem_that_names_it(tmp_path, section, monkeypatch):
+def test_a_server_of_another_state_folder_is_a_problem_that_names_it(
+    tmp_path, section, monkeypatch
+):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     settings, other = settings_of(tmp_path / "mine"), settings_of(tmp_path / "theirs")
     port = getattr(settings, section).port
     with hold(other, "all"), listening("127.0.0.1", port):
         check = receive_check(settings) if section == "receive" else api_check(settings)
     assert not check.ok
-    assert check.detail == f"127.0.0.1:{port} is taken by another Hilum, with the state folder {tmp_path / 'theirs'}"
-    assert re.fullmatch(rf"Stop it, or set {section}\.port \(HILUM_{section.upper()}__PORT\), such as \d+\.", check.advice)
+    assert (
+        check.detail
+        == f"127.0.0.1:{port} is taken by another Hilum, with the state folder {tmp_path / 'theirs'}"
+    )
+    assert re.fullmatch(
+        rf"Stop it, or set {section}\.port \(HILUM_{section.upper()}__PORT\), such as \d+\.",
+        check.advice,
+    )
 
 
 def test_a_program_that_says_nothing_is_a_problem_with_its_name(tmp_path):
@@ -158,7 +193,12 @@ def test_another_dicom_server_with_tls_is_a_problem(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(own.certificate, own.key)
     (port,) = free_ports(1)
-    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    tls = {
+        "plain": False,
+        "tls_port": port,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": own.key,
+    }
     with dicom_server(port, OTHER_UID, context):
         check = receive_check(settings_of(tmp_path, tls))
     assert (check.ok, check.name) == (False, "receive tls port")
@@ -167,7 +207,11 @@ def test_another_dicom_server_with_tls_is_a_problem(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"), [(b"<html>", "a web server that is no Hilum"), (b'{"status": "UP"}', "a web server that is no Hilum")]
+    ("answer", "said"),
+    [
+        (b"<html>", "a web server that is no Hilum"),
+        (b'{"status": "UP"}', "a web server that is no Hilum"),
+    ],
 )
 def test_another_web_server_is_a_problem(tmp_path, answer, said):
     settings = settings_of(tmp_path)
@@ -184,7 +228,9 @@ def test_a_program_that_speaks_no_http_is_a_problem(tmp_path):
 
 
 @pytest.mark.parametrize("section", ["receive", "api"])
-def test_a_hilum_behind_a_proxy_is_this_one_only_where_a_server_runs_with_this_state_folder(tmp_path, section):
+def test_a_hilum_behind_a_proxy_is_this_one_only_where_a_server_runs_with_this_state_folder(
+    tmp_path, section
+):
     settings = settings_of(tmp_path)
     answering = (
         dicom_server(settings.receive.port, IMPLEMENTATION_CLASS_UID)
@@ -196,11 +242,20 @@ def test_a_hilum_behind_a_proxy_is_this_one_only_where_a_server_runs_with_this_s
         alone = look(settings)
         with another_process_holds(tmp_path):
             beside = look(settings)
-    assert (alone.ok, alone.detail.endswith("another Hilum: no server runs with this state folder")) == (False, True)
-    assert (beside.ok, "as it seems by the running server of this state folder" in beside.detail) == (True, True)
+    assert (
+        alone.ok,
+        alone.detail.endswith("another Hilum: no server runs with this state folder"),
+    ) == (False, True)
+    assert (
+        beside.ok,
+        "as it seems by the running server of this state folder" in beside.detail,
+    ) == (True, True)
 
 
-@pytest.mark.parametrize(("bound", "taken"), [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("::1", "::1"), ("::", "::1")])
+@pytest.mark.parametrize(
+    ("bound", "taken"),
+    [("0.0.0.0", "127.0.0.1"), ("127.0.0.1", "0.0.0.0"), ("::1", "::1"), ("::", "::1")],
+)
 def test_every_kind_of_address_is_looked_at(tmp_path, bound, taken):
     settings = settings_of(tmp_path, {"host": bound})
     with listening(taken, settings.receive.port):
@@ -211,12 +266,17 @@ def test_every_kind_of_address_is_looked_at(tmp_path, bound, taken):
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
 def test_two_ports_of_one_number_are_a_problem_that_names_both(tmp_path, host):
     settings = settings_of(tmp_path, {"host": host})
-    settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": settings.receive.port})})
+    settings = settings.model_copy(
+        update={"api": settings.api.model_copy(update={"port": settings.receive.port})}
+    )
     number = settings.receive.port
     where = f"api: cannot listen on 127.0.0.1 port {number}"
     said = rf"{re.escape(where)}: receive\.port has the same number; set api\.port \(HILUM_API__PORT\), such as \d+\."
     checks = port_checks(settings)
-    assert [(check.name, check.ok) for check in checks] == [("receive port", True), ("api port", False)]
+    assert [(check.name, check.ok) for check in checks] == [
+        ("receive port", True),
+        ("api port", False),
+    ]
     assert re.fullmatch(said, checks[1].detail)
     with pytest.raises(ConfigurationError, match="has the same number"):
         require_distinct([api_port(settings), *dicom_ports(settings)])
@@ -233,14 +293,22 @@ def test_a_second_server_says_who_has_the_port_and_which_setting_to_change(tmp_p
     with StoreScp() as peer, pytest.raises(ConfigurationError) as refused:
         bind_port(settings, dicom_ports(settings_of(tmp_path, {"port": peer.port}))[0])
     (problem,) = refused.value.problems
-    assert problem.startswith(f"receive: cannot listen on 127.0.0.1 port {peer.port}: it is taken by storescp (process ")
-    assert re.search(r"; stop it, or set receive\.port \(HILUM_RECEIVE__PORT\), such as \d+\.$", problem)
+    assert problem.startswith(
+        f"receive: cannot listen on 127.0.0.1 port {peer.port}: it is taken by storescp (process "
+    )
+    assert re.search(
+        r"; stop it, or set receive\.port \(HILUM_RECEIVE__PORT\), such as \d+\.$", problem
+    )
 
 
 def test_a_second_role_of_a_host_says_how_both_can_run(tmp_path, monkeypatch):
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
     settings = settings_of(tmp_path)
-    with hold(settings, "listener"), listening("127.0.0.1", settings.api.port), pytest.raises(ConfigurationError) as refused:
+    with (
+        hold(settings, "listener"),
+        listening("127.0.0.1", settings.api.port),
+        pytest.raises(ConfigurationError) as refused,
+    ):
         bind_port(settings, api_port(settings))
     (problem,) = refused.value.problems
     assert re.fullmatch(

@@ -1,4 +1,7 @@
-"""`hilum check` and `hilum retention`: what deletion waits for, and whether it keeps what was promised."""
+"""`hilum check` and `hilum retention`.
+
+What deletion waits for, and whether it keeps what was promised.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,23 @@ class Site:
         Street(self.ledger, Clock(time.time())).walk("1.2.3", 1)
 
     def found(self, *, storage_commitment: bool = True, **retention: float) -> dict[str, Check]:
-        receive = self.settings.receive.model_copy(update={"storage_commitment": storage_commitment})
+        receive = self.settings.receive.model_copy(
+            update={"storage_commitment": storage_commitment}
+        )
         changed = {"receive": receive, "retention": Retention(**retention)}  # type: ignore[arg-type]
-        return {check.name: check for check in retention_checks(self.settings.model_copy(update=changed))}
+        return {
+            check.name: check
+            for check in retention_checks(self.settings.model_copy(update=changed))
+        }
 
     def remember(self, moment: float) -> None:
         with self.ledger._engine.begin() as connection:
             known_time._write(connection, Believed(moment, time.time()))
 
     def hilum(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return commands.hilum(*words, environment={"HILUM_SITE__STATE_DIR": str(self.settings.site.state_dir)})
+        return commands.hilum(
+            *words, environment={"HILUM_SITE__STATE_DIR": str(self.settings.site.state_dir)}
+        )
 
 
 @pytest.fixture
@@ -57,15 +67,29 @@ def site(tmp_path: Path) -> Iterator[Site]:
     ("settings", "ok", "said"),
     [
         ({}, True, "offered, and nothing is deleted; 1 image (0.0 GB) promised"),
-        ({"days": 30}, False, "offered without an end (retention.committed_days = 0), while other images leave"),
+        (
+            {"days": 30},
+            False,
+            "offered without an end (retention.committed_days = 0), while other images leave",
+        ),
         ({"reanalysis_days": 30}, False, "offered without an end"),
         ({"pressure_free_bytes": 1 << 40}, False, "offered without an end"),
-        ({"days": 30, "committed_days": 20}, True, "stays for 20 days at least; 1 image (0.0 GB) promised"),
-        ({"days": 30, "committed_days": 365}, True, "stays for 365 days at least, longer than retention.days; 1 image (0.0 GB) promised"),
+        (
+            {"days": 30, "committed_days": 20},
+            True,
+            "stays for 20 days at least; 1 image (0.0 GB) promised",
+        ),
+        (
+            {"days": 30, "committed_days": 365},
+            True,
+            "stays for 365 days at least, longer than retention.days; 1 image (0.0 GB) promised",
+        ),
         ({"days": 30, "storage_commitment": False}, True, "not offered; 1 image (0.0 GB) promised"),
     ],
 )
-def test_retention_and_promises_are_held_beside_each_other(site: Site, settings: dict[str, float], ok: bool, said: str) -> None:
+def test_retention_and_promises_are_held_beside_each_other(
+    site: Site, settings: dict[str, float], ok: bool, said: str
+) -> None:
     site.ledger.promise(["1.2.3.1"])
     found = site.found(**settings)["storage commitment"]  # type: ignore[arg-type]
     assert (found.ok, said in found.detail) == (ok, True), found
@@ -79,7 +103,10 @@ def test_an_hour_that_is_spent_is_a_problem(site: Site) -> None:
     assert site.found(days=30)["retention"].ok
     with site.ledger._engine.begin() as connection:
         hourly.write(connection, Hour(time.time(), 1000, 1000))
-    assert site.found(days=30)["retention"].detail == "1000 images have left by age in this hour, and no more than 1000 may"
+    assert (
+        site.found(days=30)["retention"].detail
+        == "1000 images have left by age in this hour, and no more than 1000 may"
+    )
     assert not site.found(days=30)["retention"].ok
 
 
@@ -91,5 +118,8 @@ def test_a_person_looks_and_confirms(site: Site) -> None:
     wrong = site.hilum("retention", "confirm-clock", "2001-02-03")
     assert (wrong.returncode, "not 2001-02-03. Set the clock" in wrong.stderr) == (1, True)
     assert site.hilum("retention", "show").returncode == 1
-    assert site.hilum("retention", "confirm-clock", datetime.now(UTC).strftime("%Y-%m-%d")).returncode == 0
+    assert (
+        site.hilum("retention", "confirm-clock", datetime.now(UTC).strftime("%Y-%m-%d")).returncode
+        == 0
+    )
     assert site.hilum("retention", "show").returncode == 0

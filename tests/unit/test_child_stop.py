@@ -25,6 +25,11 @@ print("ended", flush=True)
 
 
 def test_a_web_server_that_sleeps_stops_although_its_main_thread_does_not_hear_the_signal() -> None:
-    """Python's handlers run when the main thread wakes: not where a signal comes just before it falls asleep, or to another thread."""
-    done = subprocess.run([sys.executable, "-c", _ASLEEP], capture_output=True, text=True, timeout=30, check=False)
+    """Python's handlers run when the main thread wakes.
+
+    Not where a signal comes just before it falls asleep, or to another thread.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", _ASLEEP], capture_output=True, text=True, timeout=30, check=False
+    )
     assert (done.returncode, done.stdout) == (0, "ended\n"), done.stderr

@@ -51,7 +51,10 @@ def test_no_help_holds_brackets_which_a_terminal_takes_for_styles() -> None:
     root = get_command(app)
 
     def texts(command: Command) -> Iterator[str]:
-        yield from (command.help or "", *(str(getattr(each, "help", "")) for each in command.params))
+        yield from (
+            command.help or "",
+            *(str(getattr(each, "help", "")) for each in command.params),
+        )
         for inner in getattr(command, "commands", {}).values():
             yield from texts(inner)
 
@@ -60,7 +63,14 @@ def test_no_help_holds_brackets_which_a_terminal_takes_for_styles() -> None:
 
 def test_version(tmp_path: Path) -> None:
     """By the program itself, which imports all by itself."""
-    done = subprocess.run([hilum_program(), "--version"], capture_output=True, text=True, timeout=120, cwd=tmp_path, check=True)
+    done = subprocess.run(
+        [hilum_program(), "--version"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        cwd=tmp_path,
+        check=True,
+    )
     assert done.stdout.startswith("hilum 0.")
 
 
@@ -79,10 +89,15 @@ def test_bad_settings_are_all_named_and_end_with_2(tmp_path: Path) -> None:
         ('[site]\nstate_dir = "/proc/hilum"\n', "make it writable"),
         ('[models]\nreleases = ["densenet@9"]\n', "densenet@9 has no manifest"),
         ('[models]\nbuilt = "nowhere"\n', "run `hilum models build densenet121_untrained@1`"),
-        ('[models]\nbuilt = "nowhere"\n[triton]\nurl = "127.0.0.1:1"\n', "run `hilum models build densenet121_untrained@1`"),
+        (
+            '[models]\nbuilt = "nowhere"\n[triton]\nurl = "127.0.0.1:1"\n',
+            "run `hilum models build densenet121_untrained@1`",
+        ),
     ],
 )
-def test_serve_says_what_to_do_before_it_starts_anything(tmp_path: Path, text: str, said: str) -> None:
+def test_serve_says_what_to_do_before_it_starts_anything(
+    tmp_path: Path, text: str, said: str
+) -> None:
     (tmp_path / "hilum.toml").write_text(f"{text}\n[receive]\nport = 59112\n[api]\nport = 59640\n")
     done = hilum("serve", folder=tmp_path)
     assert done.returncode == 2
@@ -91,7 +106,9 @@ def test_serve_says_what_to_do_before_it_starts_anything(tmp_path: Path, text: s
 
 
 def test_check_lists_problems_with_advice_and_ends_with_1(tmp_path: Path) -> None:
-    (tmp_path / "hilum.toml").write_text("[receive]\nport = 59113\n[destinations.pacs]\nport = 59114\n")
+    (tmp_path / "hilum.toml").write_text(
+        "[receive]\nport = 59113\n[destinations.pacs]\nport = 59114\n"
+    )
     done = hilum("check", folder=tmp_path)
     assert done.returncode == 1
     assert "PROBLEM release densenet121_untrained@1: not built" in done.stdout
@@ -109,7 +126,9 @@ def test_a_destination_that_is_gone_gets_nothing_again_and_is_forgotten(tmp_path
     street.assemble()
     street.report()
     ledger.close()
-    (tmp_path / "hilum.toml").write_text(f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 59114\n')
+    (tmp_path / "hilum.toml").write_text(
+        f'[ledger]\nurl = "{url}"\n[destinations.pacs]\nport = 59114\n'
+    )
     again = hilum("requeue", "deliver", "--destination", "gone", folder=tmp_path)
     assert (again.returncode, "hilum destinations forget gone" in again.stderr) == (2, True)
     wrong = hilum("destinations", "forget", "pacs", folder=tmp_path)
@@ -118,13 +137,26 @@ def test_a_destination_that_is_gone_gets_nothing_again_and_is_forgotten(tmp_path
     assert (done.returncode, done.stdout) == (0, "gone: 1 delivery cancelled\n"), done.stderr
     twice = hilum("destinations", "forget", "gone", folder=tmp_path)
     assert (twice.returncode, "nothing waits for a destination 'gone'" in twice.stderr) == (2, True)
-    assert hilum("commitments", "forget", "CR1", folder=tmp_path).stdout == "CR1: 0 dead reports given up\n"
+    assert (
+        hilum("commitments", "forget", "CR1", folder=tmp_path).stdout
+        == "CR1: 0 dead reports given up\n"
+    )
 
 
 def test_prepare_writes_what_the_model_sees(tmp_path: Path) -> None:
     file = phantom.save(phantom.make_instance(seed=3, rows=256, columns=256), tmp_path / "pa.dcm")
     done = hilum(
-        "prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", "--png", "x.png", "--explain", "e.png", folder=tmp_path
+        "prepare",
+        file,
+        "--release",
+        "densenet121_untrained@1",
+        "--out",
+        "x.npy",
+        "--png",
+        "x.png",
+        "--explain",
+        "e.png",
+        folder=tmp_path,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -136,10 +168,23 @@ def test_prepare_writes_what_the_model_sees(tmp_path: Path) -> None:
 
 
 def test_prepare_says_why_not(tmp_path: Path) -> None:
-    lateral = phantom.save(phantom.make_instance(seed=3, view="LATERAL", rows=64, columns=64), tmp_path / "ll.dcm")
+    lateral = phantom.save(
+        phantom.make_instance(seed=3, view="LATERAL", rows=64, columns=64), tmp_path / "ll.dcm"
+    )
     (tmp_path / "text.dcm").write_text("no DICOM")
-    for file, reason in ((lateral, "lateral_not_supported"), (tmp_path / "text.dcm", "corrupt_header")):
-        done = hilum("prepare", file, "--release", "densenet121_untrained@1", "--out", "x.npy", folder=tmp_path)
+    for file, reason in (
+        (lateral, "lateral_not_supported"),
+        (tmp_path / "text.dcm", "corrupt_header"),
+    ):
+        done = hilum(
+            "prepare",
+            file,
+            "--release",
+            "densenet121_untrained@1",
+            "--out",
+            "x.npy",
+            folder=tmp_path,
+        )
         assert done.returncode == 1
         assert json.loads(done.stdout)["reason"] == reason
     assert not (tmp_path / "x.npy").exists()
@@ -173,12 +218,21 @@ def test_send_to_nobody_is_a_failure_that_names_the_peer(tmp_path: Path) -> None
 def test_models_list_says_untrained(tmp_path: Path) -> None:
     done = hilum("models", "list", folder=tmp_path)
     assert done.returncode == 0
-    assert "UNTRAINED" in next(line for line in done.stdout.splitlines() if line.startswith("densenet121_untrained@1"))
+    assert "UNTRAINED" in next(
+        line for line in done.stdout.splitlines() if line.startswith("densenet121_untrained@1")
+    )
 
 
 def test_peer_addresses() -> None:
     assert parse_peer("HILUM@127.0.0.1:11112") == ("HILUM", "127.0.0.1", 11112)
     assert parse_peer("A@[::1]:104") == ("A", "::1", 104)
-    for wrong in ("HILUM", "HILUM@host", "@host:1", "HILUM@host:0", "HILUM@host:x", "SEVENTEEN_LETTERS@host:104"):
+    for wrong in (
+        "HILUM",
+        "HILUM@host",
+        "@host:1",
+        "HILUM@host:0",
+        "HILUM@host:x",
+        "SEVENTEEN_LETTERS@host:104",
+    ):
         with pytest.raises(ConfigurationError, match="AE_TITLE@HOST:PORT"):
             parse_peer(wrong)

@@ -1,4 +1,7 @@
-"""The command line where a folder, a disk or a ledger is not as it should be: what to do, and no traceback."""
+"""The command line where a folder, a disk or a ledger is not as it should be.
+
+What to do, and no traceback.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,9 @@ AS_SERVER = "as the user of the server, as in `sudo -u hilum hilum"
 STUDY = "1.2.3"
 
 
-def hilum(state: Path, *words: str | Path, user: int | None = None) -> subprocess.CompletedProcess[str]:
+def hilum(
+    state: Path, *words: str | Path, user: int | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command on this state folder; `user`: for root only."""
     done = commands.hilum(*words, environment={"HILUM_SITE__STATE_DIR": str(state)}, user=user)
     assert "Traceback" not in done.stderr, done.stderr
@@ -63,7 +68,10 @@ def street(state: Path) -> Iterator[Street]:
 
 @pytest.fixture
 def closed() -> Iterator[Path]:
-    """A state folder into which `stranger` may not look; not in `tmp_path`, which others may not enter at all."""
+    """A state folder into which `stranger` may not look.
+
+    Not in `tmp_path`, which others may not enter at all.
+    """
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o711)
         state = Path(folder, "state")
@@ -85,7 +93,9 @@ def test_check_by_a_stranger_says_who_has_to_run_it(inside: str, closed: Path) -
     assert done.returncode == 1, done.stderr
     lines = done.stdout.splitlines()
     for name in ("state folder", "ledger"):
-        (place,) = (number for number, line in enumerate(lines) if line.startswith(f"PROBLEM {name}: "))
+        (place,) = (
+            number for number, line in enumerate(lines) if line.startswith(f"PROBLEM {name}: ")
+        )
         assert AS_SERVER in lines[place + 1]
     assert "checks, " in lines[-1], "it goes on to its end"
 
@@ -94,10 +104,15 @@ def test_what_is_made_is_closed_to_other_accounts_and_check_says_what_is_not(clo
     state, copy = closed.parent / "new", closed.parent / "copy"
     ledger, settings = state / "ledger.sqlite", Settings(site=Site(state_dir=state))
     made = [hilum(state, "migrate"), hilum(state, "migrate")]
-    assert [done.stdout for done in made] == [f"ledger at revision {REVISION}{new}: {ledger}\n" for new in (", new and empty", "")]
+    assert [done.stdout for done in made] == [
+        f"ledger at revision {REVISION}{new}: {ledger}\n" for new in (", new and empty", "")
+    ]
     saved = hilum(state, "backup", copy)
     assert (saved.returncode, f"{ledger} has no image" in saved.stderr) == (1, True), saved.stderr
-    modes = [stat.S_IMODE(made.stat().st_mode) for made in (state, ledger, copy, copy / "ledger.sqlite", copy / "archive")]
+    modes = [
+        stat.S_IMODE(made.stat().st_mode)
+        for made in (state, ledger, copy, copy / "ledger.sqlite", copy / "archive")
+    ]
     assert modes == [0o700, 0o640, 0o700, 0o640, 0o750]
     ledger.chmod(0o644)
     assert [check.ok for check in access(settings)] == [True], "nobody else gets so far"
@@ -116,7 +131,9 @@ def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> 
     os.chown(archive / "locks", NOBODY, NOBODY)
     for command in (("ingest", image), ("conflicts", "keep", "1"), ("recover", "--yes")):
         refused = hilum(closed, *command)
-        assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (2, True), refused.stderr
+        assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (2, True), (
+            refused.stderr
+        )
     assert [path.name for path in archive.rglob("*")] == ["locks"]
     shutil.rmtree(archive)
     assert "1 stored" in hilum(closed, "ingest", image, user=NOBODY).stdout
@@ -130,7 +147,12 @@ def test_what_a_mounted_file_system_has_beside_the_archive_was_left_by_nobody(cl
     (closed / "archive" / "locks").mkdir(parents=True)
     found.mkdir()
     if os.geteuid() == 0:
-        for path in (closed, closed / "ledger.sqlite", closed / "archive", closed / "archive" / "locks"):
+        for path in (
+            closed,
+            closed / "ledger.sqlite",
+            closed / "archive",
+            closed / "archive" / "locks",
+        ):
             os.chown(path, NOBODY, NOBODY)
     else:
         found.chmod(0)
@@ -153,13 +175,18 @@ def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> N
     (found,) = usable(settings)
     left.chmod(0o700)
     assert (found.ok, f"such as {left}" in found.detail) == (False, True)
-    assert found.advice.endswith(f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'} {closed / 'archive'}")
+    assert found.advice.endswith(
+        f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'} {closed / 'archive'}"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, who may write everywhere")
 @pytest.mark.parametrize("is_root", [False, True])
 def test_check_says_that_root_has_begun_the_ledger_itself(closed: Path, *, is_root: bool) -> None:
-    """It is no model for the others then; where root is the server, in a folder of somebody else, it is."""
+    """It is no model for the others then.
+
+    Where root is the server, in a folder of somebody else, it is.
+    """
     settings, locks = Settings(site=Site(state_dir=closed)), closed / "archive" / "locks"
     locks.mkdir(parents=True)
     for path in (closed,) if is_root else (closed, locks.parent, locks):
@@ -172,7 +199,11 @@ def test_check_says_that_root_has_begun_the_ledger_itself(closed: Path, *, is_ro
 
 def test_migrate_by_a_stranger_says_who_has_to_run_it(closed: Path) -> None:
     done = stranger(closed / "below", "migrate")
-    assert (done.returncode, done.stderr.startswith(f"hilum: {closed}"), AS_SERVER in done.stderr) == (2, True, True), done.stderr
+    assert (
+        done.returncode,
+        done.stderr.startswith(f"hilum: {closed}"),
+        AS_SERVER in done.stderr,
+    ) == (2, True, True), done.stderr
 
 
 def test_a_backup_to_what_is_no_folder_names_it(state: Path) -> None:
@@ -186,7 +217,10 @@ def test_a_backup_to_what_is_no_folder_names_it(state: Path) -> None:
 
 @pytest.mark.parametrize(
     ("free", "said"),
-    [(64 * 1024, "hilum: ledger: database or disk is full."), (1024 * 1024, "No space left on device. Make room there, then do it again.")],
+    [
+        (64 * 1024, "hilum: ledger: database or disk is full."),
+        (1024 * 1024, "No space left on device. Make room there, then do it again."),
+    ],
 )
 def test_a_backup_to_a_full_disk_says_so(free: int, said: str, state: Path, street: Street) -> None:
     arrival = street._arrival(STUDY, 1, Lane.LIVE, "CR1", "densenet121_untrained@1")
@@ -205,7 +239,9 @@ def damage(ledger: Path, what: str) -> None:
     with closing(sqlite3.connect(ledger)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         (size,) = connection.execute("PRAGMA page_size").fetchone()
-        row = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = ?", (what,)).fetchone()
+        row = connection.execute(
+            "SELECT rootpage FROM sqlite_master WHERE name = ?", (what,)
+        ).fetchone()
     with ledger.open("r+b") as file:
         file.seek((row[0] - 1) * size if row else 0)
         file.write(b"\xff" * 64)
@@ -216,34 +252,55 @@ def test_a_damaged_ledger_is_named_without_a_traceback(what: str, state: Path) -
     said = "the ledger is damaged"
     damage(state / "ledger.sqlite", what)
     done = hilum(state, "backup", state.parent / "copy")
-    assert (done.returncode, done.stderr.startswith(f"hilum: ledger: {said}. Stop `hilum serve`, and restore")) == (2, True), done.stderr
+    assert (
+        done.returncode,
+        done.stderr.startswith(f"hilum: ledger: {said}. Stop `hilum serve`, and restore"),
+    ) == (2, True), done.stderr
     checked = hilum(state, "check")
     name = "ledger" if what == "header" else "ledger file"
-    assert f"PROBLEM {name}: {said}\n        -> Stop" in checked.stdout, checked.stdout + checked.stderr
+    assert f"PROBLEM {name}: {said}\n        -> Stop" in checked.stdout, (
+        checked.stdout + checked.stderr
+    )
 
 
 @pytest.mark.parametrize(
     ("number", "status", "said"),
-    [("2147483647", 1, "no conflict 2147483647 in the ledger"), ("2147483648", 2, "not in the range"), ("9" * 20, 2, "not in the range")],
+    [
+        ("2147483647", 1, "no conflict 2147483647 in the ledger"),
+        ("2147483648", 2, "not in the range"),
+        ("9" * 20, 2, "not in the range"),
+    ],
 )
-def test_a_number_that_no_row_has_is_wrong_use(number: str, status: int, said: str, state: Path) -> None:
+def test_a_number_that_no_row_has_is_wrong_use(
+    number: str, status: int, said: str, state: Path
+) -> None:
     done = hilum(state, "conflicts", "keep", number)
     assert (done.returncode, said in done.stderr) == (status, True), done.stderr
 
 
 @pytest.mark.parametrize(
     ("table", "command"),
-    [("study", f"study {STUDY}"), ("conflict", "conflicts list"), ("destination", "destinations list"), ("rollout", "rollout list")],
+    [
+        ("study", f"study {STUDY}"),
+        ("conflict", "conflicts list"),
+        ("destination", "destinations list"),
+        ("rollout", "rollout list"),
+    ],
 )
 def test_a_ledger_that_does_not_answer_is_said(table: str, command: str, state: Path) -> None:
     with sqlite3.connect(state / "ledger.sqlite") as connection:
         connection.execute(f"DROP TABLE {table}")
     connection.close()
     done = hilum(state, *command.split())
-    assert (done.returncode, done.stderr) == (1, "hilum: the ledger has no tables yet; `hilum check` says more\n")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "hilum: the ledger has no tables yet; `hilum check` says more\n",
+    )
 
 
-def test_the_database_is_quoted_without_a_statement(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_database_is_quoted_without_a_statement(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     engine = open_engine(f"sqlite:///{tmp_path / 'nowhere' / 'ledger.sqlite'}")
     with pytest.raises(typer.Exit) as ended, explained(), engine.connect():
         pass
@@ -259,7 +316,9 @@ def test_who_reads_our_output_may_leave() -> None:
 def with_reports(state: Path, *contents: bytes) -> None:
     """The Structured Reports of the ledger, oldest first, get these bytes."""
     with sqlite3.connect(state / "ledger.sqlite") as connection:
-        rows = connection.execute("SELECT id FROM document WHERE kind = 'sr' ORDER BY id").fetchall()
+        rows = connection.execute(
+            "SELECT id FROM document WHERE kind = 'sr' ORDER BY id"
+        ).fetchall()
         for (number,), content in zip(rows, contents, strict=True):
             connection.execute("UPDATE document SET content = ? WHERE id = ?", (content, number))
     connection.close()
@@ -270,7 +329,9 @@ def reports() -> tuple[bytes, bytes]:
     release = make_release()
     job = report_of(phantom.make_study(3, views=("PA",), rows=16, columns=16), release)
     (before,) = build_documents(job, release, CONTEXT, ("sr",))
-    (after,) = build_documents(report_job(job.instances, job.result, {"sr": before}), release, CONTEXT, ("sr",))
+    (after,) = build_documents(
+        report_job(job.instances, job.result, {"sr": before}), release, CONTEXT, ("sr",)
+    )
     return before.content, after.content
 
 
@@ -279,7 +340,11 @@ def test_a_tree_is_that_of_the_current_result_or_there_is_none(state: Path, stre
     street.walk(STUDY, 1)
     with_reports(state, first)
     shown = hilum(state, "study", STUDY, "--tree")
-    assert (shown.returncode, "Replaces:" in shown.stdout, "PRELIMINARY" in shown.stdout) == (0, False, True), shown.stderr
+    assert (shown.returncode, "Replaces:" in shown.stdout, "PRELIMINARY" in shown.stdout) == (
+        0,
+        False,
+        True,
+    ), shown.stderr
     street.receive(STUDY, 2)
     street.read()
     street.assemble()
@@ -312,7 +377,9 @@ def test_one_study_is_counted_then_erased(state: Path, street: Street) -> None:
     would = "1 studies, 1 images, 2 documents, 0 files in quarantine would be erased; add --yes"
     assert (counted.returncode, counted.stdout.splitlines()[0]) == (1, would), counted.stderr
     done = hilum(state, "erase", "--study", STUDY, "--yes")
-    assert (done.returncode, STUDY in done.stdout + done.stderr) == (0, False), done.stdout + done.stderr
+    assert (done.returncode, STUDY in done.stdout + done.stderr) == (0, False), (
+        done.stdout + done.stderr
+    )
     assert hilum(state, "study", STUDY).returncode == 1
 
 
@@ -325,4 +392,7 @@ def test_an_erasure_that_leaves_files_is_not_done_also_without_a_rewrite(state: 
         incoming.write(Path(phantom.save(image, state.parent / "image.dcm")).read_bytes())
         incoming.commit()
     left = hilum(state, *words)
-    assert (left.returncode, "1 files of this patient have just arrived" in left.stdout) == (1, True), left.stdout + left.stderr
+    assert (left.returncode, "1 files of this patient have just arrived" in left.stdout) == (
+        1,
+        True,
+    ), left.stdout + left.stderr

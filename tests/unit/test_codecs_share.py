@@ -1,4 +1,7 @@
-"""While a codec works, other threads of its process do, too: a decoder that kept the interpreter's lock would hold all of them up."""
+"""While a codec works, other threads of its process do, too.
+
+A decoder that kept the interpreter's lock would hold all of them up.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from load_tests import phantom
 from tests.support.radiograph import radiograph, under
 
 ENCODERS = {
-    JPEG2000Lossless: lambda pixels: imagecodecs.jpeg2k_encode(pixels, level=0, codecformat="j2k", reversible=True),
+    JPEG2000Lossless: lambda pixels: imagecodecs.jpeg2k_encode(
+        pixels, level=0, codecformat="j2k", reversible=True
+    ),
     JPEGLSLossless: imagecodecs.jpegls_encode,
     JPEGLosslessSV1: imagecodecs.ljpeg_encode,
     HTJ2KLossless: imagecodecs.htj2k_encode,
@@ -62,6 +67,10 @@ def test_another_thread_goes_on_while_a_picture_is_decoded(uid: str) -> None:
     dataset = radiograph(pixels, 12)
     dataset.PixelData = encapsulate([bytes(ENCODERS[uid](pixels))])
     under(dataset, uid)
-    assert np.array_equal(decode(dataset).array, pixels)  # what is loaded on the first use does not count
-    turns = [turns_during(lambda: decode(dataset)) for _ in range(20)]  # the other one may have no core for the length of a picture
+    assert np.array_equal(
+        decode(dataset).array, pixels
+    )  # what is loaded on the first use does not count
+    turns = [
+        turns_during(lambda: decode(dataset)) for _ in range(20)
+    ]  # the other one may have no core for the length of a picture
     assert max(turns) > 50, "the other thread stood still"

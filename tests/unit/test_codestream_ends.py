@@ -1,4 +1,7 @@
-"""Where a codestream ends: padding of any kind, and bytes before the end marker, are no truncation; what is cut still is."""
+"""Where a codestream ends: padding of any kind, and bytes before the end marker, are no truncation.
+
+What is cut still is.
+"""
 
 from __future__ import annotations
 
@@ -25,8 +28,25 @@ from tests.support.encoders import ENCODERS, enclosed, encoded
 from tests.support.radiograph import scene
 
 WITH_END_MARKER = [uid for uid in ENCODERS if uid != RLELossless]
-WITH_FILL_BYTES = [JPEGBaseline8Bit, JPEGExtended12Bit, JPEGLosslessSV1, JPEGLSLossless, JPEGLSNearLossless]
-PADDINGS = [b" ", b"\x01", b"\xd9", b"\r\n", b"\x20\x00\x00", b"\0\x20", b"\x01\x02\x03\x04\x05", bytes(511), bytes(2048), b"\xff\xd9"]
+WITH_FILL_BYTES = [
+    JPEGBaseline8Bit,
+    JPEGExtended12Bit,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEGLSNearLossless,
+]
+PADDINGS = [
+    b" ",
+    b"\x01",
+    b"\xd9",
+    b"\r\n",
+    b"\x20\x00\x00",
+    b"\0\x20",
+    b"\x01\x02\x03\x04\x05",
+    bytes(511),
+    bytes(2048),
+    b"\xff\xd9",
+]
 END = b"\xff\xd9"
 
 
@@ -38,7 +58,10 @@ def coded(uid: str) -> tuple[NDArray[Any], bytes, int]:
 
 def is_whole(uid: str, codestream: bytes) -> bool:
     array, _, bits = coded(uid)
-    return np.array_equal(decode(enclosed(codestream, array, uid, bits)).array, decode(encoded(array, uid, bits)).array)
+    return np.array_equal(
+        decode(enclosed(codestream, array, uid, bits)).array,
+        decode(encoded(array, uid, bits)).array,
+    )
 
 
 def reason_of(uid: str, codestream: bytes) -> Reason:
@@ -48,18 +71,29 @@ def reason_of(uid: str, codestream: bytes) -> Reason:
     return refused.value.reason
 
 
-@pytest.mark.parametrize("padding", PADDINGS, ids=lambda padding: f"{len(padding)}x{padding.hex()[:10]}")
+@pytest.mark.parametrize(
+    "padding", PADDINGS, ids=lambda padding: f"{len(padding)}x{padding.hex()[:10]}"
+)
 @pytest.mark.parametrize("uid", WITH_END_MARKER)
 def test_whatever_a_writer_pads_with_the_file_is_whole(uid, padding):
     assert is_whole(uid, coded(uid)[1] + padding)
 
 
-@pytest.mark.parametrize("padding", PADDINGS[:-1], ids=lambda padding: f"{len(padding)}x{padding.hex()[:10]}")
+@pytest.mark.parametrize(
+    "padding", PADDINGS[:-1], ids=lambda padding: f"{len(padding)}x{padding.hex()[:10]}"
+)
 @pytest.mark.parametrize("uid", WITH_END_MARKER)
 def test_what_was_cut_is_not_made_whole_by_padding(uid, padding):
     whole = coded(uid)[1]
-    for length in (*range(len(whole) // 3, len(whole) - 2, len(whole) // 9), len(whole) - 3, len(whole) - 2):
-        assert reason_of(uid, whole[:length] + padding) in (Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE), length
+    for length in (
+        *range(len(whole) // 3, len(whole) - 2, len(whole) // 9),
+        len(whole) - 3,
+        len(whole) - 2,
+    ):
+        assert reason_of(uid, whole[:length] + padding) in (
+            Reason.TRUNCATED_PIXEL_DATA,
+            Reason.UNDECODABLE,
+        ), length
 
 
 @pytest.mark.parametrize("uid", WITH_END_MARKER)
@@ -80,7 +114,10 @@ def test_zeros_in_the_place_of_data_are_no_padding(uid):
     for cut in (4, 8, 40, 400):
         for zeros in (1, 2):
             damaged = whole[: -2 - cut] + bytes(zeros) + END
-            assert reason_of(uid, damaged) in (Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE), (cut, zeros)
+            assert reason_of(uid, damaged) in (Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE), (
+                cut,
+                zeros,
+            )
 
 
 @pytest.mark.parametrize("count", [1, 2, 5])
@@ -100,11 +137,16 @@ def test_frames_are_told_apart_by_their_end_markers_whatever_pads_them(uid, padd
     dataset = encoded(array, uid, bits, NumberOfFrames=2)
     half = len(whole) // 2 // 2 * 2
     pieces = [piece for _ in range(2) for piece in (whole[:half], whole[half:] + padding)]
-    dataset.PixelData = encapsulate([piece + b"\0" * (len(piece) % 2) for piece in pieces], has_bot=False)
-    assert np.array_equal(decode(dataset, frames="first").array, decode(encoded(array, uid, bits)).array)
+    dataset.PixelData = encapsulate(
+        [piece + b"\0" * (len(piece) % 2) for piece in pieces], has_bot=False
+    )
+    assert np.array_equal(
+        decode(dataset, frames="first").array, decode(encoded(array, uid, bits)).array
+    )
 
 
-# --- RLE, which has no end marker -------------------------------------------------------------------------------------
+# --- RLE, which has no end marker
+# -------------------------------------------------------------------------------------
 
 
 def segments_of(codestream: bytes) -> list[bytes]:
@@ -123,13 +165,30 @@ def without_pad(segment: bytes, length: int) -> bytes:
     position = made = 0
     while made < length:
         code = segment[position]
-        made, position = (made + code + 1, position + code + 2) if code < 128 else (made + 257 - code, position + 2)
+        made, position = (
+            (made + code + 1, position + code + 2)
+            if code < 128
+            else (made + 257 - code, position + 2)
+        )
     return segment[:position]
 
 
 @pytest.mark.parametrize(
     "behind",
-    [b"\0\0", b"\0\x07", b"\x01\x07\x08", b"\xff\x07", b"\x80", b"\x80\x80", b"\0", b"\x05", b"\xfe", b"\x09ab", b"\0\0\0\0", b" "],
+    [
+        b"\0\0",
+        b"\0\x07",
+        b"\x01\x07\x08",
+        b"\xff\x07",
+        b"\x80",
+        b"\x80\x80",
+        b"\0",
+        b"\x05",
+        b"\xfe",
+        b"\x09ab",
+        b"\0\0\0\0",
+        b" ",
+    ],
     ids=lambda behind: behind.hex(),
 )
 @pytest.mark.parametrize("which", [(0,), (1,), (0, 1)])
@@ -138,7 +197,10 @@ def test_rle_segments_of_a_little_too_much(which, behind):
     array, whole, _ = coded(RLELossless)
     segments = [without_pad(segment, array.size) for segment in segments_of(whole)]
     assert is_whole(RLELossless, of_segments(segments))
-    assert is_whole(RLELossless, of_segments([part + behind * (at in which) for at, part in enumerate(segments)]))
+    assert is_whole(
+        RLELossless,
+        of_segments([part + behind * (at in which) for at, part in enumerate(segments)]),
+    )
 
 
 def test_an_rle_run_that_reaches_beyond_its_plane_is_shortened():
@@ -155,6 +217,9 @@ def test_rle_segments_that_were_cut_or_are_much_too_long_are_refused():
     array, whole, _ = coded(RLELossless)
     high, low = (without_pad(segment, array.size) for segment in segments_of(whole))
     for length in range(1, len(low), len(low) // 20):
-        assert reason_of(RLELossless, of_segments([high, low[:length]])) in (Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE)
+        assert reason_of(RLELossless, of_segments([high, low[:length]])) in (
+            Reason.TRUNCATED_PIXEL_DATA,
+            Reason.UNDECODABLE,
+        )
     assert reason_of(RLELossless, of_segments([high, low + low])) is Reason.EXCESS_PIXEL_DATA
     assert reason_of(RLELossless, of_segments([high, low + b"\x81\0"])) is Reason.EXCESS_PIXEL_DATA

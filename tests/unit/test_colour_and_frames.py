@@ -1,4 +1,7 @@
-"""Colour, palettes and several frames: refused unless a specification takes them, and then with one defined outcome."""
+"""Colour, palettes and several frames.
+
+Refused unless a specification takes them, and then with one defined outcome.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,13 @@ from pydicom.dataset import Dataset
 from pydicom.encaps import encapsulate, encapsulate_extended
 from pydicom.pixels.encoders import RLELosslessEncoder
 from pydicom.pixels.processing import convert_color_space
-from pydicom.uid import HTJ2KLossless, JPEG2000Lossless, JPEGBaseline8Bit, JPEGLSLossless, RLELossless
+from pydicom.uid import (
+    HTJ2KLossless,
+    JPEG2000Lossless,
+    JPEGBaseline8Bit,
+    JPEGLSLossless,
+    RLELossless,
+)
 
 from hilum_preprocessing import NotAnalysable, Reason, decode, decode_frames
 from tests.support.encoders import enclosed
@@ -25,7 +34,12 @@ THREE = [GREY, 255 - GREY, np.roll(GREY, 3, axis=0)]
 
 
 def colour(array: np.ndarray, photometric: str = "RGB", *, is_planar: bool = False) -> Dataset:
-    dataset = radiograph(array[..., 0], SamplesPerPixel=3, PhotometricInterpretation=photometric, PlanarConfiguration=int(is_planar))
+    dataset = radiograph(
+        array[..., 0],
+        SamplesPerPixel=3,
+        PhotometricInterpretation=photometric,
+        PlanarConfiguration=int(is_planar),
+    )
     dataset.PixelData = (array.transpose(2, 0, 1) if is_planar else array).tobytes()
     return dataset
 
@@ -33,9 +47,15 @@ def colour(array: np.ndarray, photometric: str = "RGB", *, is_planar: bool = Fal
 def palette(bits: int = 16) -> Dataset:
     dataset = radiograph(GREY, PhotometricInterpretation="PALETTE COLOR")
     for index, channel in enumerate(("Red", "Green", "Blue")):
-        entries = (np.arange(256) * (index + 1) % 256).astype(f"<u{bits // 8}") * (257 if bits == 16 else 1)
+        entries = (np.arange(256) * (index + 1) % 256).astype(f"<u{bits // 8}") * (
+            257 if bits == 16 else 1
+        )
         setattr(dataset, f"{channel}PaletteColorLookupTableDescriptor", [256, 0, bits])
-        setattr(dataset, f"{channel}PaletteColorLookupTableData", entries.astype(f"<u{bits // 8}").tobytes())
+        setattr(
+            dataset,
+            f"{channel}PaletteColorLookupTableData",
+            entries.astype(f"<u{bits // 8}").tobytes(),
+        )
     return dataset
 
 
@@ -80,7 +100,13 @@ def test_compressed_colour_comes_back(uid):
     }  # fmt: skip
     photometric = "YBR_RCT" if uid == JPEG2000Lossless else "RGB"
     dataset = enclosed(
-        bytes(encoders[uid]()), GREY, uid, 8, SamplesPerPixel=3, PhotometricInterpretation=photometric, PlanarConfiguration=0
+        bytes(encoders[uid]()),
+        GREY,
+        uid,
+        8,
+        SamplesPerPixel=3,
+        PhotometricInterpretation=photometric,
+        PlanarConfiguration=0,
     )
     assert np.array_equal(decode_frames(dataset), RGB)
     assert reason_of(dataset) is Reason.NOT_MONOCHROME
@@ -90,12 +116,21 @@ def test_jpeg_with_and_without_a_marker_that_names_its_colours():
     """Without JFIF or Adobe markers libjpeg takes three components for YCbCr, whatever the DICOM header says."""
     attributes = {"SamplesPerPixel": 3, "PlanarConfiguration": 0}
     named = bytes(imagecodecs.jpeg8_encode(RGB, level=98, subsampling="444"))
-    ycbcr = enclosed(named, GREY, JPEGBaseline8Bit, 8, PhotometricInterpretation="YBR_FULL_422", **attributes)
+    ycbcr = enclosed(
+        named, GREY, JPEGBaseline8Bit, 8, PhotometricInterpretation="YBR_FULL_422", **attributes
+    )
     assert np.abs(decode_frames(ycbcr).astype(int) - RGB).mean() < 6
     start = named.index(b"\xff\xe0")
     length = 2 + struct.unpack_from(">H", named, start + 2)[0]
     chroma = convert_color_space(RGB, "RGB", "YBR_FULL")
-    bare = enclosed(named[:start] + named[start + length :], GREY, JPEGBaseline8Bit, 8, PhotometricInterpretation="RGB", **attributes)
+    bare = enclosed(
+        named[:start] + named[start + length :],
+        GREY,
+        JPEGBaseline8Bit,
+        8,
+        PhotometricInterpretation="RGB",
+        **attributes,
+    )
     assert np.abs(decode_frames(bare).astype(int) - chroma).mean() < 6, "the samples as they are"
 
 
@@ -116,12 +151,15 @@ def test_a_palette_that_is_missing_or_in_segments():
     assert np.array_equal(decode_frames(dataset), GREY), "indices need no palette"
 
 
-# --- several frames ---------------------------------------------------------------------------------------------------
+# --- several frames
+# ---------------------------------------------------------------------------------------------------
 
 
 def test_the_first_frame_of_uncompressed_ones():
     """Trap 23."""
-    dataset = radiograph(GREY, NumberOfFrames=3, PixelData=b"".join(frame.tobytes() for frame in THREE))
+    dataset = radiograph(
+        GREY, NumberOfFrames=3, PixelData=b"".join(frame.tobytes() for frame in THREE)
+    )
     assert reason_of(dataset) is Reason.MULTI_FRAME
     assert np.array_equal(decode(dataset, frames="first").array, GREY)
     assert np.array_equal(decode_frames(dataset), np.stack(THREE))
@@ -134,15 +172,22 @@ def test_the_first_frame_of_uncompressed_ones():
 def test_frames_by_fragment_by_table_and_by_end_marker(fragments_per_frame, has_bot):
     """Trap 19."""
     dataset = jpeg_radiograph(GREY, NumberOfFrames=3)
-    dataset.PixelData = encapsulate([jpeg(frame) for frame in THREE], fragments_per_frame=fragments_per_frame, has_bot=has_bot)
+    dataset.PixelData = encapsulate(
+        [jpeg(frame) for frame in THREE], fragments_per_frame=fragments_per_frame, has_bot=has_bot
+    )
     frames = decode_frames(dataset)
-    assert [np.array_equal(frames[index], decode(jpeg_radiograph(frame)).array) for index, frame in enumerate(THREE)] == [True] * 3
+    assert [
+        np.array_equal(frames[index], decode(jpeg_radiograph(frame)).array)
+        for index, frame in enumerate(THREE)
+    ] == [True] * 3
     assert np.array_equal(decode(dataset, frames="first").array, frames[0])
 
 
 def test_frames_by_the_extended_offset_table():
     dataset = jpeg_radiograph(GREY, NumberOfFrames=3)
-    dataset.PixelData, dataset.ExtendedOffsetTable, dataset.ExtendedOffsetTableLengths = encapsulate_extended([jpeg(f) for f in THREE])
+    dataset.PixelData, dataset.ExtendedOffsetTable, dataset.ExtendedOffsetTableLengths = (
+        encapsulate_extended([jpeg(f) for f in THREE])
+    )
     assert np.array_equal(decode_frames(dataset)[2], decode(jpeg_radiograph(THREE[2])).array)
 
 
@@ -169,7 +214,9 @@ def test_items_without_end_are_refused_before_they_fill_the_memory():
 
 
 def test_the_limit_counts_all_frames_that_are_decoded():
-    dataset = radiograph(GREY, NumberOfFrames=3, PixelData=b"".join(frame.tobytes() for frame in THREE))
+    dataset = radiograph(
+        GREY, NumberOfFrames=3, PixelData=b"".join(frame.tobytes() for frame in THREE)
+    )
     assert decode(dataset, maximum_pixels=480, frames="first").array.shape == GREY.shape
     with pytest.raises(NotAnalysable) as refused:
         decode_frames(dataset, maximum_pixels=3 * 480 - 1)
@@ -201,7 +248,9 @@ def test_white_of_16_bits_stays_white():
 def test_an_extended_offset_table_that_is_no_table():
     """Frames are told apart by their end markers then, as without one."""
     dataset = radiograph(GREY, NumberOfFrames=3)
-    dataset.PixelData = encapsulate([jpeg(frame) for frame in THREE], fragments_per_frame=2, has_bot=False)
+    dataset.PixelData = encapsulate(
+        [jpeg(frame) for frame in THREE], fragments_per_frame=2, has_bot=False
+    )
     dataset["ExtendedOffsetTable"] = DataElement("ExtendedOffsetTable", "US", 24)
     frames = decode_frames(under(dataset, JPEGBaseline8Bit))
     assert np.array_equal(frames[2], decode(jpeg_radiograph(THREE[2])).array)

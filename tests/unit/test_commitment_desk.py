@@ -13,7 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.domain import Advance, CommitmentRequest, CommitmentState, CommitmentVerdict, SopReference
+from hilum.domain import (
+    Advance,
+    CommitmentRequest,
+    CommitmentState,
+    CommitmentVerdict,
+    SopReference,
+)
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment_desk import Desk
 from hilum.receive.commitment_request import CommitmentRefused
@@ -29,7 +35,10 @@ DX = "1.2.840.10008.5.1.4.1.1.1.1"
 
 @dataclass
 class Asker:
-    """An association, as the desk sees it. `ends`: what its report raises; without it the report is answered."""
+    """An association, as the desk sees it.
+
+    `ends`: what its report raises; without it the report is answered.
+    """
 
     ends: Exception | None = None
     is_open: bool = True
@@ -49,15 +58,26 @@ class House:
         self.settings = with_address(make_settings(state), KNOWN=104)
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(self.settings.ledger_url)
-        self.desk = Desk(self.settings, self.ledger, Custody(self.ledger, Archive(self.settings.archive_dir), wait_seconds), "listener-1")
+        self.desk = Desk(
+            self.settings,
+            self.ledger,
+            Custody(self.ledger, Archive(self.settings.archive_dir), wait_seconds),
+            "listener-1",
+        )
 
     def take(self, asker: Asker, transaction_uid: str = "1.9", calling: str = "NOBODY") -> None:
-        self.desk.take(CommitmentRequest(transaction_uid, (SopReference(DX, "1.2.3"),), calling, "HILUM"), asker)
+        self.desk.take(
+            CommitmentRequest(transaction_uid, (SopReference(DX, "1.2.3"),), calling, "HILUM"),
+            asker,
+        )
 
     def rows(self, condition: str) -> list[dict[str, Any]]:
         with sqlite3.connect(self.file) as connection:
             connection.row_factory = sqlite3.Row
-            return [dict(row) for row in connection.execute(f"SELECT * FROM commitment WHERE {condition}")]
+            return [
+                dict(row)
+                for row in connection.execute(f"SELECT * FROM commitment WHERE {condition}")
+            ]
 
     def ended(self) -> dict[str, Any]:
         return wait_for(lambda: self.rows("state NOT IN ('due', 'leased')"))[0]
@@ -86,12 +106,21 @@ def test_what_is_judged_is_what_the_asker_hears(hurried: House) -> None:
 
 @pytest.mark.parametrize(
     ("ends", "reason"),
-    [(Retry("the association of the request has ended"), "no_address"), (Refused("report_refused", ""), "report_refused")],
+    [
+        (Retry("the association of the request has ended"), "no_address"),
+        (Refused("report_refused", ""), "report_refused"),
+    ],
 )
-def test_a_report_that_does_not_arrive_is_dead_and_keeps_what_it_was_about(hurried: House, ends: Exception, reason: str) -> None:
+def test_a_report_that_does_not_arrive_is_dead_and_keeps_what_it_was_about(
+    hurried: House, ends: Exception, reason: str
+) -> None:
     hurried.take(Asker(ends))
     row = hurried.ended()
-    assert (row["state"], row["reason"], json.loads(row["instances"])) == ("dead", reason, [[DX, "1.2.3"]])
+    assert (row["state"], row["reason"], json.loads(row["instances"])) == (
+        "dead",
+        reason,
+        [[DX, "1.2.3"]],
+    )
 
 
 def test_who_has_an_address_is_left_to_the_dispatcher(hurried: House) -> None:
@@ -114,7 +143,10 @@ def test_a_ledger_that_was_away_has_cost_no_places(hurried: House) -> None:
 
 
 def test_without_a_thread_for_the_report_nothing_is_owed(hurried: House) -> None:
-    asker, usual = Asker(), threading.stack_size(1 << 47)  # more than there are addresses: no thread can start
+    asker, usual = (
+        Asker(),
+        threading.stack_size(1 << 47),
+    )  # more than there are addresses: no thread can start
     try:
         for number in range(65):
             with pytest.raises(CommitmentRefused, match="ask again later"):

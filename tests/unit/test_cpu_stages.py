@@ -10,15 +10,48 @@ import pytest
 
 from hilum import pipeline
 from load_tests.cpu_result import Measured, goals, lines, record
-from load_tests.cpu_stages import CHARGED, ENGINE, IDLE, STAGES, Window, by_stage, everything_else, outside_model, rows, summed
+from load_tests.cpu_stages import (
+    CHARGED,
+    ENGINE,
+    IDLE,
+    STAGES,
+    Window,
+    by_stage,
+    everything_else,
+    outside_model,
+    rows,
+    summed,
+)
 from load_tests.serving import REPOSITORY
 
-IDLE_WINDOW = Window(10.0, 0, {"listener": 0.01, "dispatcher": 0.05, "api": 0.02, "triton-stub": 0.0}, {"deliver_ledger": 0.01})
+IDLE_WINDOW = Window(
+    10.0,
+    0,
+    {"listener": 0.01, "dispatcher": 0.05, "api": 0.02, "triton-stub": 0.0},
+    {"deliver_ledger": 0.01},
+)
 LOAD = Window(
     20.0,
     40,
-    {"listener": 1.0, "decode": 0.8, "dispatcher": 0.5, "api": 0.05, "triton-stub": 2.0, "tritonserver": 0.1, "other": 0.2},
-    {"sync": 0.1, "index": 0.2, "index_ledger": 0.05, "decode": 0.3, "prepare": 0.4, "deliver": 0.1, "deliver_ledger": 0.12, "engine": 1.6},
+    {
+        "listener": 1.0,
+        "decode": 0.8,
+        "dispatcher": 0.5,
+        "api": 0.05,
+        "triton-stub": 2.0,
+        "tritonserver": 0.1,
+        "other": 0.2,
+    },
+    {
+        "sync": 0.1,
+        "index": 0.2,
+        "index_ledger": 0.05,
+        "decode": 0.3,
+        "prepare": 0.4,
+        "deliver": 0.1,
+        "deliver_ledger": 0.12,
+        "engine": 1.6,
+    },
     {1.0: 20.0, 2.0: 10.0, 4.0: 0.0, float("inf"): 0.0},
     generator=0.4,
 )
@@ -26,9 +59,13 @@ FOUND = rows(LOAD, IDLE_WINDOW)
 
 
 def test_the_rows_add_up_to_what_the_processes_used() -> None:
-    assert sum(row.milliseconds for row in FOUND) == pytest.approx(1000 * sum(LOAD.roles.values()) / 40)
+    assert sum(row.milliseconds for row in FOUND) == pytest.approx(
+        1000 * sum(LOAD.roles.values()) / 40
+    )
     by_role = summed(FOUND, lambda row: row.role)
-    assert by_role == pytest.approx({role: 1000 * seconds / 40 for role, seconds in LOAD.roles.items()})
+    assert by_role == pytest.approx(
+        {role: 1000 * seconds / 40 for role, seconds in LOAD.roles.items()}
+    )
     assert sum(by_stage(FOUND).values()) == pytest.approx(sum(by_role.values()))
     assert list(by_stage(FOUND)) == list(STAGES)
 
@@ -52,13 +89,21 @@ def test_what_a_stage_uses_when_idle_counts_once() -> None:
 
 
 def test_the_goals_leave_out_what_has_goals_of_its_own() -> None:
-    stages = dict.fromkeys(STAGES, 0.0) | {"model": 40.0, "receive": 6.0, "prepare": 3.0, "ledger": 2.0, IDLE: 1.0}
+    stages = dict.fromkeys(STAGES, 0.0) | {
+        "model": 40.0,
+        "receive": 6.0,
+        "prepare": 3.0,
+        "ledger": 2.0,
+        IDLE: 1.0,
+    }
     assert outside_model(stages) == 12.0
     assert everything_else(stages) == 3.0
 
 
 def test_every_stage_that_the_server_charges_has_a_row() -> None:
-    sources = (path.read_text(encoding="utf-8") for path in (REPOSITORY / "server/hilum").rglob("*.py"))
+    sources = (
+        path.read_text(encoding="utf-8") for path in (REPOSITORY / "server/hilum").rglob("*.py")
+    )
     named = {label for text in sources for label in re.findall(r'telemetry\.cpu\("(\w+)"\)', text)}
     assert named | {f"{stage}_ledger" for stage in pipeline.STAGES} | {ENGINE} == set(CHARGED)
 
@@ -73,7 +118,9 @@ def test_a_goal_is_held_against_what_was_measured(measured: Measured) -> None:
     found = {goal.name: goal for goal in goals(measured)}
     assert found["idle Hilum"].value == pytest.approx(0.008)
     assert found["idle Hilum"].holds
-    assert found["CPU outside the model, 10 MB image"].value == pytest.approx(1000 * (sum(LOAD.roles.values()) - 1.6) / 40)
+    assert found["CPU outside the model, 10 MB image"].value == pytest.approx(
+        1000 * (sum(LOAD.roles.values()) - 1.6) / 40
+    )
     assert not found["CPU outside the model, 10 MB image"].holds
     assert found["CPU outside the model, 10 MB image 8/s"].goal == 14.0
     assert found["CPU outside the model, 0.5 MB image 8/s"].goal == 4.0

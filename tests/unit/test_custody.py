@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 from pynetdicom.dsutils import encode
 
 from hilum.domain import CommitmentJob, CommitmentRequest, CommitmentVerdict, Lease, SopReference
@@ -40,15 +45,30 @@ class House:
 
     def __init__(self, state: Path) -> None:
         self.settings: Settings = make_settings(state)
-        self.ledger, self.archive = Ledger(self.settings.ledger_url), Archive(self.settings.archive_dir, "listener-1")
+        self.ledger, self.archive = (
+            Ledger(self.settings.ledger_url),
+            Archive(self.settings.archive_dir, "listener-1"),
+        )
         self.clock = Clock(self.asked_at)
         self.custody = Custody(self.ledger, self.archive, 10.0, self.clock)
 
-    def acknowledge(self, uid: str, pixels: bytes = b"\0" * 512, calling: str = "MODALITY", at: float = asked_at - 1) -> Path:
+    def acknowledge(
+        self,
+        uid: str,
+        pixels: bytes = b"\0" * 512,
+        calling: str = "MODALITY",
+        at: float = asked_at - 1,
+    ) -> Path:
         """A durable file without a row."""
         written = meta(uid)
         with self.archive.begin() as incoming:
-            incoming.write(file_meta.encode(type(written)(written.sop_class_uid, uid, written.transfer_syntax_uid, calling, "HILUM")))
+            incoming.write(
+                file_meta.encode(
+                    type(written)(
+                        written.sop_class_uid, uid, written.transfer_syntax_uid, calling, "HILUM"
+                    )
+                )
+            )
             incoming.write(data_set(uid, pixels=pixels))
             file = incoming.commit()
         os.utime(file, (at, at))
@@ -57,10 +77,16 @@ class House:
     def index(self, file: Path) -> None:
         index([file], self.settings, self.ledger, self.archive)
 
-    def verdict(self, *references: SopReference, after: float = 0.0, calling: str = "MODALITY") -> CommitmentVerdict:
+    def verdict(
+        self, *references: SopReference, after: float = 0.0, calling: str = "MODALITY"
+    ) -> CommitmentVerdict:
         self.clock.now = self.asked_at + after
-        asked = CommitmentRequest("1.9", references or (SopReference(DX, "1.2.3"),), calling, "HILUM")
-        return self.custody.verdict(CommitmentJob(Lease(1, "t", 1, 0), asked, self.asked_at, is_duplicate=False))
+        asked = CommitmentRequest(
+            "1.9", references or (SopReference(DX, "1.2.3"),), calling, "HILUM"
+        )
+        return self.custody.verdict(
+            CommitmentJob(Lease(1, "t", 1, 0), asked, self.asked_at, is_duplicate=False)
+        )
 
 
 @pytest.fixture
@@ -84,7 +110,9 @@ def test_what_is_promised_is_written_down_before_anybody_hears_of_it(house: Hous
         house.index(house.acknowledge(uid))
     house.verdict(SopReference(DX, "1.2.3"), SopReference(CR, "1.2.4"))
     with house.ledger._engine.begin() as connection:
-        rows = connection.exec_driver_sql("SELECT sop_instance_uid, committed_at IS NOT NULL FROM instance ORDER BY 1").all()
+        rows = connection.exec_driver_sql(
+            "SELECT sop_instance_uid, committed_at IS NOT NULL FROM instance ORDER BY 1"
+        ).all()
     assert [tuple(row) for row in rows] == [("1.2.3", 1), ("1.2.4", 0)]
 
 
@@ -138,14 +166,28 @@ def test_a_thousand_references_in_one_request(house: House) -> None:
     assert (len(found.failed), found.committed) == (1200, KEPT.committed)
 
 
-@pytest.mark.parametrize("syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian])
+@pytest.mark.parametrize(
+    "syntax", [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian]
+)
 def test_a_request_is_read_in_each_transfer_syntax_and_names_each_object_once(syntax: str) -> None:
     asked = action_information("1.9", [(DX, "1.2.3"), (DX, "1.2.4"), (DX, "1.2.3")])
     encoded = encode(asked, syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian)
-    assert read_information(encoded, syntax) == ("1.9", (SopReference(DX, "1.2.3"), SopReference(DX, "1.2.4")))
+    assert read_information(encoded, syntax) == (
+        "1.9",
+        (SopReference(DX, "1.2.3"), SopReference(DX, "1.2.4")),
+    )
 
 
-@pytest.mark.parametrize("encoded", [b"", b"\0" * 40, b"\x08\x00\x99\x11SQ\0\0\xff\xff\xff\xff\xfe\xff", b"0I\n", bytes(range(256)) * 8])
+@pytest.mark.parametrize(
+    "encoded",
+    [
+        b"",
+        b"\0" * 40,
+        b"\x08\x00\x99\x11SQ\0\0\xff\xff\xff\xff\xfe\xff",
+        b"0I\n",
+        bytes(range(256)) * 8,
+    ],
+)
 def test_what_is_no_data_set_is_an_invalid_argument(encoded: bytes) -> None:
     with pytest.raises(CommitmentRefused) as refused:
         read_information(encoded, ExplicitVRLittleEndian)
@@ -161,15 +203,28 @@ def test_too_much_is_asked_in_several_requests() -> None:
 def test_a_report_says_what_is_kept_and_what_is_not() -> None:
     information = information_of("1.9", CommitmentVerdict(KEPT.committed, NOT_THERE.failed))
     assert information.TransactionUID == "1.9"
-    assert [item.ReferencedSOPInstanceUID for item in information.ReferencedSOPSequence] == ["1.2.3"]
-    assert [(item.ReferencedSOPInstanceUID, item.FailureReason) for item in information.FailedSOPSequence] == [("1.2.3", 0x0112)]
+    assert [item.ReferencedSOPInstanceUID for item in information.ReferencedSOPSequence] == [
+        "1.2.3"
+    ]
+    assert [
+        (item.ReferencedSOPInstanceUID, item.FailureReason)
+        for item in information.FailedSOPSequence
+    ] == [("1.2.3", 0x0112)]
     assert (event_type_of(KEPT), event_type_of(NOT_THERE)) == (1, 2)
     assert "FailedSOPSequence" not in information_of("1.9", KEPT)
     assert "ReferencedSOPSequence" not in information_of("1.9", NOT_THERE)
 
 
 @pytest.mark.parametrize(
-    ("status", "expected"), [(None, Retry), (0x0110, Retry), (0x0213, Retry), (0x0112, Refused), (0x0117, Refused), (0x0211, Refused)]
+    ("status", "expected"),
+    [
+        (None, Retry),
+        (0x0110, Retry),
+        (0x0213, Retry),
+        (0x0112, Refused),
+        (0x0117, Refused),
+        (0x0211, Refused),
+    ],
 )
 def test_an_answer_that_is_no_success(status: int | None, expected: type[Exception]) -> None:
     with pytest.raises(expected):
@@ -183,7 +238,9 @@ def test_a_thousand_damaged_requests_are_read_or_refused() -> None:
     for _ in range(1000):
         damaged = bytearray(whole)
         for _ in range(chance.randint(1, 5)):
-            damaged[chance.randrange(len(damaged))] = chance.choice((0, 0xFF, chance.randrange(256)))
+            damaged[chance.randrange(len(damaged))] = chance.choice(
+                (0, 0xFF, chance.randrange(256))
+            )
         del damaged[chance.randrange(2, 2 * len(damaged)) :]
         with contextlib.suppress(CommitmentRefused):
             transaction_uid, references = read_information(bytes(damaged), ExplicitVRLittleEndian)

@@ -1,4 +1,7 @@
-"""A decode that crashes, hangs or has a bug costs one process and names its image; neighbours never notice."""
+"""A decode that crashes, hangs or has a bug costs one process and names its image.
+
+Neighbours never notice.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,12 @@ def request(name: str) -> Request:
     return Request(Path(f"{name}.dcm"), {"tiny@1": {}}, 1, "cpu")
 
 
-def with_pool(scenario: Callable[[DecodePool], Awaitable[T]], processes: int = 1, seconds: float = 20.0, maximum_pixels: int = 0) -> T:
+def with_pool(
+    scenario: Callable[[DecodePool], Awaitable[T]],
+    processes: int = 1,
+    seconds: float = 20.0,
+    maximum_pixels: int = 0,
+) -> T:
     """A real pool of real processes."""
 
     async def run() -> T:
@@ -49,8 +57,17 @@ async def pid_of(pool: DecodePool, name: str = "good") -> int:
     return int(answer.detail)
 
 
-@pytest.mark.parametrize(("name", "how"), [("segv", f"status -{signal.SIGSEGV}"), ("hang", "took longer than 4 s"), ("bug", "LookupError")])
-def test_a_broken_decode_costs_one_process_and_the_next_image_is_served(name: str, how: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"),
+    [
+        ("segv", f"status -{signal.SIGSEGV}"),
+        ("hang", "took longer than 4 s"),
+        ("bug", "LookupError"),
+    ],
+)
+def test_a_broken_decode_costs_one_process_and_the_next_image_is_served(
+    name: str, how: str
+) -> None:
     async def scenario(pool: DecodePool) -> None:
         first = await pid_of(pool)
         with pytest.raises(WorkerDied, match=how):
@@ -105,7 +122,9 @@ def test_a_second_try_takes_no_process_from_the_others() -> None:
 def test_a_file_that_cannot_be_read_costs_no_process(name: str, *, is_outage: bool) -> None:
     async def scenario(pool: DecodePool) -> None:
         before = await pid_of(pool)
-        with pytest.raises(Retry, match=r"the stored file cannot be read: (Permission denied|Input/output error)") as later:
+        with pytest.raises(
+            Retry, match=r"the stored file cannot be read: (Permission denied|Input/output error)"
+        ) as later:
             await pool.ask(request(name))
         assert later.value.is_outage == is_outage
         assert await pid_of(pool) == before
@@ -117,7 +136,12 @@ def test_neighbours_are_unaffected() -> None:
     async def scenario(pool: DecodePool) -> None:
         before = {await pid_of(pool), await pid_of(pool)}
         ended = await asyncio.gather(
-            pool.ask(request("segv")), pid_of(pool, "slow"), pid_of(pool), pool.ask(request("segv")), pid_of(pool), return_exceptions=True
+            pool.ask(request("segv")),
+            pid_of(pool, "slow"),
+            pid_of(pool),
+            pool.ask(request("segv")),
+            pid_of(pool),
+            return_exceptions=True,
         )
         assert [type(item) for item in ended] == [WorkerDied, int, int, WorkerDied, int]
         assert ended[1] in before, "the slow neighbour's process lived on"
@@ -127,12 +151,18 @@ def test_neighbours_are_unaffected() -> None:
 
 async def all_at_once(pool: DecodePool, names: list[str]) -> list[object]:
     """What becomes of each: its process id, or what is raised."""
-    return list(await asyncio.gather(*(pid_of(pool, name) for name in names), return_exceptions=True))
+    return list(
+        await asyncio.gather(*(pid_of(pool, name) for name in names), return_exceptions=True)
+    )
 
 
 @pytest.mark.parametrize("place", [0, 2, 3, 7])
-@pytest.mark.parametrize(("name", "how"), [("segv", f"status -{signal.SIGSEGV}"), ("bug", "LookupError")])
-def test_of_images_that_one_process_is_asked_for_at_once_the_broken_one_is_named(name: str, how: str, place: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "how"), [("segv", f"status -{signal.SIGSEGV}"), ("bug", "LookupError")]
+)
+def test_of_images_that_one_process_is_asked_for_at_once_the_broken_one_is_named(
+    name: str, how: str, place: int
+) -> None:
     names = ["good"] * 12
     names[place] = name
 
@@ -150,7 +180,9 @@ def test_of_images_that_one_process_is_asked_for_at_once_the_one_that_hangs_is_n
     """Each has all of its time: what is slow does not take it from the next."""
 
     async def scenario(pool: DecodePool) -> list[object]:
-        return await all_at_once(pool, ["slow", "slow", "slow", "hang", "good", "slow", "closed", "good", "good"])
+        return await all_at_once(
+            pool, ["slow", "slow", "slow", "hang", "good", "slow", "closed", "good", "good"]
+        )
 
     ended = with_pool(scenario, seconds=1.2)
     assert [type(item) for item in ended] == [int, int, int, WorkerDied, int, int, Retry, int, int]
@@ -170,7 +202,9 @@ def test_a_process_that_was_killed_before_it_began_is_no_fault_of_any_image() ->
     assert first not in ended
 
 
-def test_a_process_whose_image_nobody_waits_for_any_more_gets_no_other_before_it_has_answered() -> None:
+def test_a_process_whose_image_nobody_waits_for_any_more_gets_no_other_before_it_has_answered() -> (
+    None
+):
     async def scenario(pool: DecodePool) -> None:
         processes = {await pid_of(pool), await pid_of(pool)}
         given_up = asyncio.create_task(pool.ask(request("hang")))
@@ -191,7 +225,9 @@ def test_a_bug_says_where_and_never_quotes_the_header() -> None:
 
     text = with_pool(scenario)
     assert "in _answer" in text
-    assert "Doe" not in text.replace('raise LookupError("no codec for Doe^Jane")', ""), "the line of code is ours, the message is not"
+    assert "Doe" not in text.replace('raise LookupError("no codec for Doe^Jane")', ""), (
+        "the line of code is ours, the message is not"
+    )
 
 
 def test_an_error_on_this_side_goes_to_whoever_asked_and_the_next_image_is_served() -> None:
@@ -208,7 +244,10 @@ def test_terms_that_change_reach_the_process() -> None:
     """They are written once for all images that have them in common."""
 
     async def scenario(pool: DecodePool) -> list[list[str]]:
-        requests = [Request(Path("good.dcm"), {name: {} for name in names}, 1, "cpu") for names in ("a", "a", "ab", "b", "a")]
+        requests = [
+            Request(Path("good.dcm"), {name: {} for name in names}, 1, "cpu")
+            for names in ("a", "a", "ab", "b", "a")
+        ]
         return [list(answer) for answer in await asyncio.gather(*map(pool.ask, requests))]
 
     assert with_pool(scenario) == [["a"], ["a"], ["a", "b"], ["b"], ["a"]]
@@ -243,7 +282,8 @@ def test_a_process_that_the_system_refuses_is_an_outage_and_the_next_image_gets_
         os.kill(first, signal.SIGKILL)
         await asyncio.to_thread(wait_for, lambda: has_ended(first))
         usual = resource.getrlimit(resource.RLIMIT_NOFILE)
-        # No room but what the dead one leaves: enough for a pipe, perhaps, and too little for a process.
+        # No room but what the dead one leaves: enough for a pipe, perhaps, and too little for a
+        # process.
         resource.setrlimit(resource.RLIMIT_NOFILE, (_next_descriptor(), usual[1]))
         try:
             with pytest.raises(Retry, match="no decode process") as error:
@@ -262,7 +302,9 @@ def _next_descriptor() -> int:
     return descriptor
 
 
-def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario(pool: DecodePool) -> None:
         monkeypatch.setattr(pool, "_next", None)
         await pool.ask(request("good"))
@@ -272,8 +314,12 @@ def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(m
         with_pool(scenario)
 
 
-@pytest.mark.parametrize(("error", "raised"), [(LookupError, LookupError), (StopIteration, RuntimeError)])
-def test_whatever_a_device_raises_reaches_its_image_and_leaves_the_slot_free(error: type[Exception], raised: type[Exception]) -> None:
+@pytest.mark.parametrize(
+    ("error", "raised"), [(LookupError, LookupError), (StopIteration, RuntimeError)]
+)
+def test_whatever_a_device_raises_reaches_its_image_and_leaves_the_slot_free(
+    error: type[Exception], raised: type[Exception]
+) -> None:
     def breaking(_request: Request, _decoded: Decoded) -> Answer:
         raise error
 

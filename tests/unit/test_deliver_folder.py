@@ -15,7 +15,13 @@ from load_tests.phantom import make_study
 from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
 from tests.support.results import CONTEXT, make_release, report_of
 
-SR = Document("sr", "application/dicom", b"bytes", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34", sop_instance_uid="2.25.1")
+SR = Document(
+    "sr",
+    "application/dicom",
+    b"bytes",
+    sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34",
+    sop_instance_uid="2.25.1",
+)
 
 
 def lane_to(path):
@@ -24,7 +30,9 @@ def lane_to(path):
 
 def test_a_file_appears_whole_under_its_uid(tmp_path):
     lane_to(tmp_path / "out").deliver(SR)
-    assert [(path.name, path.read_bytes()) for path in (tmp_path / "out").iterdir()] == [("2.25.1.dcm", b"bytes")]
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "out").iterdir()] == [
+        ("2.25.1.dcm", b"bytes")
+    ]
 
 
 def test_the_same_document_again_changes_nothing(tmp_path):
@@ -82,7 +90,11 @@ def test_json_is_named_by_study_release_and_revision(tmp_path):
 
 
 def test_a_name_never_leaves_the_folder():
-    content = {"release": {"name": "../../evil", "version": "/1"}, "study": {"study_instance_uid": "1.2"}, "revision": 1}
+    content = {
+        "release": {"name": "../../evil", "version": "/1"},
+        "study": {"study_instance_uid": "1.2"},
+        "revision": 1,
+    }
     name = file_name(Document("json", "application/json", json.dumps(content).encode()))
     assert name == "1.2_.._.._evil@_1_r1.json"
 
@@ -99,7 +111,9 @@ def test_a_link_of_another_account_leads_no_document_elsewhere():
         as_stranger("ln", "-s", state / "ledger.sqlite", ".2.25.1.dcm.part", folder=out)
         lane_to(out).deliver(SR)
         assert (state / "ledger.sqlite").read_bytes() == b"rows"
-        assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [("2.25.1.dcm", b"bytes")]
+        assert [(path.name, path.read_bytes()) for path in out.iterdir()] == [
+            ("2.25.1.dcm", b"bytes")
+        ]
 
 
 def test_a_link_under_the_documents_name_is_left_and_refused():

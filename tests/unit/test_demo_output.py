@@ -17,7 +17,16 @@ TIMINGS = {"started_at": 1.0, "decode_seconds": 0.004, "infer_seconds": 0.05}
 
 def study(**changes: Any) -> dict[str, Any]:
     """A finished study."""
-    findings = [{"key": f"label_{n}", "logit": n / 7, "score": n / 20, "decision": "undecided", "operating_point": None} for n in range(14)]
+    findings = [
+        {
+            "key": f"label_{n}",
+            "logit": n / 7,
+            "score": n / 20,
+            "decision": "undecided",
+            "operating_point": None,
+        }
+        for n in range(14)
+    ]
     delivery = {"state": "delivered", "destination": "pacs", "detail": None}
     result = {
         "release": "a@1",
@@ -40,7 +49,19 @@ def study(**changes: Any) -> dict[str, Any]:
         "open_readings": 0,
         "results": [result],
         "images": [
-            {"readings": [{"view": "PA", "reason": None, "timings": {"started_at": 1.0, "decode_seconds": 0.004, "infer_seconds": 0.05}}]}
+            {
+                "readings": [
+                    {
+                        "view": "PA",
+                        "reason": None,
+                        "timings": {
+                            "started_at": 1.0,
+                            "decode_seconds": 0.004,
+                            "infer_seconds": 0.05,
+                        },
+                    }
+                ]
+            }
         ],
         "timing": {
             "received_first": "2026-01-05T10:00:00.000Z",
@@ -79,7 +100,10 @@ def test_what_a_study_waits_for(change: dict[str, Any], expected: str):
     assert what_is_open(study(**change)) == expected
 
 
-@pytest.mark.parametrize(("state", "delivery", "expected"), [("leased", "delivered", "written"), ("reported", "due", "on its way")])
+@pytest.mark.parametrize(
+    ("state", "delivery", "expected"),
+    [("leased", "delivered", "written"), ("reported", "due", "on its way")],
+)
 def test_what_a_result_waits_for(state: str, delivery: str, expected: str):
     changed = study()
     changed["results"][0]["state"] = state
@@ -102,10 +126,27 @@ def test_times_count_from_the_last_image():
 
 
 def test_the_tree_keeps_two_groups_and_all_that_follows():
-    group = ["│  ├─ Measurement Group", "│  │  ├─ Tracking Identifier: x", "│  │  │    a long value", "│  │  └─ Score: 0.5"]
-    tree = ["Report", "├─ Imaging Measurements", *group * 5, "└─ Qualitative Evaluations", "   └─ Comment: end"]
+    group = [
+        "│  ├─ Measurement Group",
+        "│  │  ├─ Tracking Identifier: x",
+        "│  │  │    a long value",
+        "│  │  └─ Score: 0.5",
+    ]
+    tree = [
+        "Report",
+        "├─ Imaging Measurements",
+        *group * 5,
+        "└─ Qualitative Evaluations",
+        "   └─ Comment: end",
+    ]
     found = list(shortened_tree("\n".join(tree)))
-    assert found == ["Report", "├─ Imaging Measurements", *group * 2, "│  ┊  and 3 more measurement groups", *tree[-2:]]
+    assert found == [
+        "Report",
+        "├─ Imaging Measurements",
+        *group * 2,
+        "│  ┊  and 3 more measurement groups",
+        *tree[-2:],
+    ]
 
 
 def test_a_tree_with_few_groups_is_shown_whole():

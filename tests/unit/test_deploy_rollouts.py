@@ -1,4 +1,7 @@
-"""What dashboard and alerts say of rollouts, asked of Prometheus's own engine: queries give the numbers that their titles promise."""
+"""What dashboard and alerts say of rollouts, asked of Prometheus's own engine.
+
+Queries give the numbers that their titles promise.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ import pytest
 import yaml
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
-PANELS = {panel["title"]: panel for panel in json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())["panels"]}
+PANELS = {
+    panel["title"]: panel
+    for panel in json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())["panels"]
+}
 PAIR, QUIET = 'release="chest@1", shadow="chest@2"', 'release="lung@1", shadow="lung@2"'
 ROLLOUT = 'alias="chest", candidate="chest@2", mode="shadow", serving="chest@1"'
 # A second pair compares as many studies and never disagrees: its flips have no series at all.
@@ -33,7 +39,10 @@ SERIES = {
     },
 }
 
-pytestmark = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed (apt-get install prometheus)")
+pytestmark = pytest.mark.skipif(
+    shutil.which("promtool") is None,
+    reason="promtool is not installed (apt-get install prometheus)",
+)
 
 
 def promtool(tmp_path: Path, series: dict[str, str], **asked: Any) -> None:
@@ -41,8 +50,18 @@ def promtool(tmp_path: Path, series: dict[str, str], **asked: Any) -> None:
     given = [{"series": name, "values": values} for name, values in series.items()]
     test = {"interval": "1m", "input_series": given, **asked}
     file = tmp_path / "test.yml"
-    file.write_text(yaml.safe_dump({"rule_files": [str(DEPLOY / "prometheus/rules.yml")], "evaluation_interval": "1m", "tests": [test]}))
-    done = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True, check=False)
+    file.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    done = subprocess.run(
+        ["promtool", "test", "rules", file], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -52,23 +71,39 @@ def promtool(tmp_path: Path, series: dict[str, str], **asked: Any) -> None:
         ("Rollouts", [{f'{{{ROLLOUT}, state="running"}}': 1}]),
         ("Images prepared, by release", [{'{release="chest@1"}': 2}]),
         ("Flips in a study that a shadow read along", [{f"{{{PAIR}}}": 0.5, f"{{{QUIET}}}": 0}]),
-        ("Difference of scores, shadow and reported", [{f"{{{PAIR}}}": 0.375}, {f"{{{PAIR}}}": 0.4875}]),
+        (
+            "Difference of scores, shadow and reported",
+            [{f"{{{PAIR}}}": 0.375}, {f"{{{PAIR}}}": 0.4875}],
+        ),
         ("Studies that wait to be compared", [{'{state="due"}': 300}]),
     ],
 )
-def test_a_panel_shows_what_its_title_says(title: str, samples: list[dict[str, float]], tmp_path: Path) -> None:
-    expressions = [target["expr"].replace("$__rate_interval", "5m") for target in PANELS[title]["targets"]]
+def test_a_panel_shows_what_its_title_says(
+    title: str, samples: list[dict[str, float]], tmp_path: Path
+) -> None:
+    expressions = [
+        target["expr"].replace("$__rate_interval", "5m") for target in PANELS[title]["targets"]
+    ]
     assert len(expressions) == len(samples)
     asked = [
-        {"expr": expression, "eval_time": "30m", "exp_samples": [{"labels": name, "value": value} for name, value in found.items()]}
+        {
+            "expr": expression,
+            "eval_time": "30m",
+            "exp_samples": [{"labels": name, "value": value} for name, value in found.items()],
+        }
         for expression, found in zip(expressions, samples, strict=True)
     ]
     promtool(tmp_path, SERIES, promql_expr_test=asked)
 
 
-def alert(name: str, at: str, labels: dict[str, str] | None, summary: str = "", description: str = "") -> dict[str, Any]:
+def alert(
+    name: str, at: str, labels: dict[str, str] | None, summary: str = "", description: str = ""
+) -> dict[str, Any]:
     """Raised with these words, or (labels None) not."""
-    raised = {"exp_labels": {"severity": "ticket", **(labels or {})}, "exp_annotations": {"summary": summary, "description": description}}
+    raised = {
+        "exp_labels": {"severity": "ticket", **(labels or {})},
+        "exp_annotations": {"summary": summary, "description": description},
+    }
     return {"eval_time": at, "alertname": name, "exp_alerts": [] if labels is None else [raised]}
 
 
@@ -87,12 +122,19 @@ def test_a_shadow_that_disagrees_or_falls_behind_for_a_day_is_said(tmp_path: Pat
         "300 studies wait to be compared, and a night was not enough",
         "The shadow costs more than this machine has to spare: `hilum rollout stop`, or another analyser.",
     )
-    silent = [alert("HilumShadowBehind", "1439m", None), alert("HilumRolloutStuck", "30m", None), alert("HilumRolloutRefused", "30m", None)]
+    silent = [
+        alert("HilumShadowBehind", "1439m", None),
+        alert("HilumRolloutStuck", "30m", None),
+        alert("HilumRolloutRefused", "30m", None),
+    ]
     promtool(tmp_path, SERIES, alert_rule_test=[disagrees, behind, *silent])
 
 
 def test_a_few_studies_are_no_disagreement(tmp_path: Path) -> None:
-    few = {f"hilum_shadow_studies_total{{{PAIR}}}": "0+1x40", f'hilum_shadow_flips_total{{{PAIR}, finding="effusion"}}': "0+1x40"}
+    few = {
+        f"hilum_shadow_studies_total{{{PAIR}}}": "0+1x40",
+        f'hilum_shadow_flips_total{{{PAIR}, finding="effusion"}}': "0+1x40",
+    }
     promtool(tmp_path, few, alert_rule_test=[alert("HilumShadowDisagrees", "40m", None)])
 
 
@@ -112,6 +154,9 @@ def test_a_candidate_that_nobody_proves_and_one_that_is_refused_are_said(tmp_pat
         "chest@2 does not read for chest: it was not loaded in time, or gave wrong answers",
         "`hilum rollout show chest` says why. New studies are read as before.",
     )
-    states = {f'hilum_rollout{{{ROLLOUT}, state="loading"}}': "1+0x19", f'hilum_rollout{{{ROLLOUT}, state="refused"}}': "_x19 1+0x19"}
+    states = {
+        f'hilum_rollout{{{ROLLOUT}, state="loading"}}': "1+0x19",
+        f'hilum_rollout{{{ROLLOUT}, state="refused"}}': "_x19 1+0x19",
+    }
     early = [alert("HilumRolloutStuck", "5m", None), alert("HilumRolloutRefused", "5m", None)]
     promtool(tmp_path, states, alert_rule_test=[*early, stuck, refused])

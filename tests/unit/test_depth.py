@@ -1,4 +1,7 @@
-"""Words with more in them than Bits Stored: an overlay is cleared, a deeper picture is never wrapped around."""
+"""Words with more in them than Bits Stored.
+
+An overlay is cleared, a deeper picture is never wrapped around.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +34,14 @@ from tests.support.encoders import ENCODERS, enclosed, encoded
 from tests.support.radiograph import radiograph, scene, under
 
 DEEPER = [(8, 10), (8, 16), (10, 12), (12, 13), (12, 15), (12, 16), (14, 15), (15, 16)]
-WORDS = [RLELossless, JPEGLossless, JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless, HTJ2KLossless]
+WORDS = [
+    RLELossless,
+    JPEGLossless,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEG2000Lossless,
+    HTJ2KLossless,
+]
 """Syntaxes that carry words of 16 bits, whatever the header says of them."""
 
 
@@ -41,13 +51,28 @@ def picture(bits: int, *, is_signed: bool = False, seed: int = 0) -> NDArray[Any
     return (array - (1 << bits - 1)).astype(np.int16) if is_signed else array.astype(np.uint16)
 
 
-def words(array: NDArray[Any], stored: int, transfer_syntax_uid: str = ExplicitVRLittleEndian, **attributes: Any) -> Dataset:
-    """Words as they are under a header that says so many bits; an attribute HighBit says where they are."""
+def words(
+    array: NDArray[Any],
+    stored: int,
+    transfer_syntax_uid: str = ExplicitVRLittleEndian,
+    **attributes: Any,
+) -> Dataset:
+    """Words as they are under a header that says so many bits.
+
+    An attribute HighBit says where they are.
+    """
     if transfer_syntax_uid in ENCODERS:
-        return encoded(array, transfer_syntax_uid, 16, **{"BitsStored": stored, "HighBit": stored - 1, **attributes})
+        return encoded(
+            array,
+            transfer_syntax_uid,
+            16,
+            **{"BitsStored": stored, "HighBit": stored - 1, **attributes},
+        )
     order = ">" if transfer_syntax_uid == ExplicitVRBigEndian else "<"
     pixels = array.astype(array.dtype.newbyteorder(order)).tobytes()
-    return under(radiograph(array, stored, **{"PixelData": pixels, **attributes}), transfer_syntax_uid)
+    return under(
+        radiograph(array, stored, **{"PixelData": pixels, **attributes}), transfer_syntax_uid
+    )
 
 
 def reason_of(dataset: Dataset, **options: Any) -> Reason:
@@ -56,19 +81,30 @@ def reason_of(dataset: Dataset, **options: Any) -> Reason:
     return refused.value.reason
 
 
-# --- a picture that is deeper than its header says --------------------------------------------------------------------
+# --- a picture that is deeper than its header says
+# --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize(("stored", "bits"), DEEPER)
 def test_a_deeper_picture_is_refused_and_not_wrapped_around(stored, bits, is_signed):
     for seed in range(3):
-        assert reason_of(words(picture(bits, is_signed=is_signed, seed=seed), stored)) is Reason.DEPTH_CONTRADICTED
+        assert (
+            reason_of(words(picture(bits, is_signed=is_signed, seed=seed), stored))
+            is Reason.DEPTH_CONTRADICTED
+        )
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
 @pytest.mark.parametrize(
-    "uid", [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, *WORDS]
+    "uid",
+    [
+        ImplicitVRLittleEndian,
+        ExplicitVRLittleEndian,
+        ExplicitVRBigEndian,
+        DeflatedExplicitVRLittleEndian,
+        *WORDS,
+    ],
 )
 def test_a_deeper_picture_is_refused_under_every_syntax(uid, is_signed):
     says_so_itself = is_signed and uid in (JPEG2000Lossless, HTJ2KLossless)
@@ -76,14 +112,24 @@ def test_a_deeper_picture_is_refused_under_every_syntax(uid, is_signed):
     assert reason_of(words(picture(15, is_signed=is_signed), 12, uid)) is expected
 
 
-@pytest.mark.parametrize("uid", [JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless, JPEGExtended12Bit])
+@pytest.mark.parametrize(
+    "uid", [JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless, JPEGExtended12Bit]
+)
 def test_a_codestream_that_says_its_own_depth_contradicts_a_lesser_one(uid):
     array = picture(12)
-    assert reason_of(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 10)) is Reason.CODESTREAM_MISMATCH
+    assert (
+        reason_of(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 10))
+        is Reason.CODESTREAM_MISMATCH
+    )
 
 
-@pytest.mark.parametrize("attributes", [{"PhotometricInterpretation": "MONOCHROME1"}, {"WindowCenter": 2048, "WindowWidth": 4096}])
-@pytest.mark.parametrize("recipe", ["torchxrayvision_224", "torchxrayvision_riken_320", "chexpert_320"])
+@pytest.mark.parametrize(
+    "attributes",
+    [{"PhotometricInterpretation": "MONOCHROME1"}, {"WindowCenter": 2048, "WindowWidth": 4096}],
+)
+@pytest.mark.parametrize(
+    "recipe", ["torchxrayvision_224", "torchxrayvision_riken_320", "chexpert_320"]
+)
 def test_no_recipe_sees_a_wrapped_picture(recipe, attributes):
     spec = InputSpec.from_mapping({"recipe": recipe})
     with pytest.raises(NotAnalysable) as refused:
@@ -100,7 +146,12 @@ def test_the_first_of_several_frames_is_judged_too():
 @pytest.mark.parametrize("samples", ["luma", "first_channel"])
 def test_colour_is_judged_too(samples):
     rgb = np.stack([picture(12, seed=seed) for seed in range(3)], axis=-1)
-    colour = {"SamplesPerPixel": 3, "PhotometricInterpretation": "RGB", "PlanarConfiguration": 0, "PixelData": rgb.tobytes()}
+    colour = {
+        "SamplesPerPixel": 3,
+        "PhotometricInterpretation": "RGB",
+        "PlanarConfiguration": 0,
+        "PixelData": rgb.tobytes(),
+    }
     assert reason_of(words(rgb[..., 0], 10, **colour), rgb=samples) is Reason.DEPTH_CONTRADICTED
 
 
@@ -112,10 +163,16 @@ def test_words_of_eight_bits_are_judged_too(bits):
 @pytest.mark.parametrize("reduce", [1, 2])
 @pytest.mark.parametrize("most", [4500, 6000, 60000])
 def test_a_deeper_picture_is_refused_at_a_lower_resolution_too(reduce, most):
-    """The low-pass band overshoots at edges: what exceeds by less than that is looked for in the whole picture."""
+    """The low-pass band overshoots at edges.
+
+    What exceeds by less than that is looked for in the whole picture.
+    """
     array = (picture(12).astype(np.uint32) * most // 4095).astype(np.uint16)
     for uid in (JPEG2000Lossless, HTJ2KLossless):
-        assert reason_of(words(array, 12, uid), reduce=reduce) in (Reason.DEPTH_CONTRADICTED, Reason.CODESTREAM_MISMATCH)
+        assert reason_of(words(array, 12, uid), reduce=reduce) in (
+            Reason.DEPTH_CONTRADICTED,
+            Reason.CODESTREAM_MISMATCH,
+        )
 
 
 def test_flat_levels_without_noise_are_no_overlay():
@@ -126,12 +183,18 @@ def test_flat_levels_without_noise_are_no_overlay():
 
 
 def test_a_negative_picture_under_pixel_representation_0_is_refused():
-    assert reason_of(words(picture(12, is_signed=True), 12, PixelRepresentation=0)) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(words(picture(12, is_signed=True), 12, PixelRepresentation=0))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 @pytest.mark.parametrize("uid", [ExplicitVRLittleEndian, *WORDS])
 def test_an_unsigned_picture_under_pixel_representation_1_is_refused(uid):
-    """Read as two's complement it is black where it was white. Words of 12 signed bits without extension look alike but for that."""
+    """Read as two's complement it is black where it was white.
+
+    Words of 12 signed bits without extension look alike but for that.
+    """
     unsigned = words(picture(12), 12, uid, PixelRepresentation=1)
     assert reason_of(unsigned) is Reason.DEPTH_CONTRADICTED
     bare = picture(12, is_signed=True).view(np.uint16) & 0x0FFF
@@ -143,9 +206,15 @@ def test_an_unsigned_picture_under_pixel_representation_1_is_refused(uid):
 @pytest.mark.parametrize("high_bit", [13, 15])
 def test_a_sign_is_looked_for_where_high_bit_says_that_it_is(high_bit):
     shift = high_bit - 11
-    assert reason_of(words(picture(12) << shift, 12, HighBit=high_bit, PixelRepresentation=1)) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(words(picture(12) << shift, 12, HighBit=high_bit, PixelRepresentation=1))
+        is Reason.DEPTH_CONTRADICTED
+    )
     bare = (picture(12, is_signed=True).view(np.uint16) & 0x0FFF) << shift
-    assert np.array_equal(decode(words(bare, 12, HighBit=high_bit, PixelRepresentation=1)).array, picture(12, is_signed=True))
+    assert np.array_equal(
+        decode(words(bare, 12, HighBit=high_bit, PixelRepresentation=1)).array,
+        picture(12, is_signed=True),
+    )
 
 
 @pytest.mark.parametrize("is_signed", [False, True])
@@ -163,22 +232,31 @@ def test_bits_above_high_bit_are_judged_too(is_signed):
 @pytest.mark.parametrize("uid", [JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless])
 def test_an_unsigned_codestream_of_twelve_bits_under_pixel_representation_1_is_refused(uid):
     array = picture(12)
-    assert reason_of(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 12, PixelRepresentation=1)) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(enclosed(ENCODERS[uid].encode(array, 12), array, uid, 12, PixelRepresentation=1))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 def test_words_with_and_without_sign_extension_are_the_same_picture():
     """Black and white side by side look like neighbours without a sign, too."""
     array = picture(12, is_signed=True)
     array[50:90, 10:70:2], array[50:90, 11:70:2] = -2048, 2047
-    mixed = np.where(np.arange(96)[:, None] < 20, array, array.view(np.uint16) & 0x0FFF).astype(np.int16)
+    mixed = np.where(np.arange(96)[:, None] < 20, array, array.view(np.uint16) & 0x0FFF).astype(
+        np.int16
+    )
     stored = decode(words(mixed, 12))
     assert np.array_equal(stored.array, array)
     assert stored.flags == ()
 
 
 def test_black_and_white_alone_are_believed_to_be_signed():
-    array = np.where(np.add.outer(np.arange(96) // 8, np.arange(88) // 8) % 2, 2047, -2048).astype(np.int16)
-    assert np.array_equal(decode(words(array.view(np.uint16) & 0x0FFF, 12, PixelRepresentation=1)).array, array)
+    array = np.where(np.add.outer(np.arange(96) // 8, np.arange(88) // 8) % 2, 2047, -2048).astype(
+        np.int16
+    )
+    assert np.array_equal(
+        decode(words(array.view(np.uint16) & 0x0FFF, 12, PixelRepresentation=1)).array, array
+    )
 
 
 def test_a_signed_picture_that_is_deeper_on_one_side_is_refused():
@@ -193,13 +271,19 @@ def test_the_layer_below_any_policy_masks_as_pydicom_does():
     assert np.array_equal(decode_frames(words(array, 12)), array & 0x0FFF)
 
 
-# --- bits that do not belong to the picture ---------------------------------------------------------------------------
+# --- bits that do not belong to the picture
+# ---------------------------------------------------------------------------
 
 
 def drawn(bit: int) -> NDArray[np.uint16]:
     """Letters and a frame in one bit of each word."""
     plane = np.zeros((96, 88), np.uint16)
-    plane[10:30:4, 12:60], plane[10:30, 12:16], plane[70:90, 50:52], plane[40:44, 20:80] = 1, 1, 1, 1
+    plane[10:30:4, 12:60], plane[10:30, 12:16], plane[70:90, 50:52], plane[40:44, 20:80] = (
+        1,
+        1,
+        1,
+        1,
+    )
     return plane << bit
 
 
@@ -221,17 +305,26 @@ def test_bits_that_are_random_are_cleared(is_signed):
     assert stored.flags == (Flag.HIGH_BITS_CLEARED,)
 
 
-@pytest.mark.parametrize(("constant", "is_signed"), [*product([0x1000, 0x8000, 0xF000], [False, True])])
+@pytest.mark.parametrize(
+    ("constant", "is_signed"), [*product([0x1000, 0x8000, 0xF000], [False, True])]
+)
 def test_bits_that_are_the_same_everywhere_are_cleared(constant, is_signed):
     array = picture(12, is_signed=is_signed)
-    stored = decode(words(((array.view(np.uint16) & 0x0FFF) | np.uint16(constant)).view(array.dtype), 12))
+    stored = decode(
+        words(((array.view(np.uint16) & 0x0FFF) | np.uint16(constant)).view(array.dtype), 12)
+    )
     assert np.array_equal(stored.array, array)
     assert stored.flags == (Flag.HIGH_BITS_CLEARED,)
 
 
 def announced(bit: int, **attributes: Any) -> dict[int, tuple[str, Any]]:
     """The elements of an overlay group that keeps its overlay in a bit of the pixels."""
-    elements = {0x60000010: ("US", 96), 0x60000011: ("US", 88), 0x60000100: ("US", 16), 0x60000102: ("US", bit)}
+    elements = {
+        0x60000010: ("US", 96),
+        0x60000011: ("US", 88),
+        0x60000100: ("US", 16),
+        0x60000102: ("US", bit),
+    }
     return elements | {int(tag, 16): value for tag, value in attributes.items()}
 
 
@@ -253,7 +346,11 @@ def test_an_overlay_that_follows_the_edges_of_the_picture_is_cleared_where_it_is
 
 @pytest.mark.parametrize(
     "elements",
-    [announced(13), announced(12, **{"60003000": ("OW", bytes(1056))}), announced(12, **{"60000100": ("US", 1)})],
+    [
+        announced(13),
+        announced(12, **{"60003000": ("OW", bytes(1056))}),
+        announced(12, **{"60000100": ("US", 1)}),
+    ],
     ids=["another bit", "Overlay Data of its own", "other Bits Allocated"],
 )
 def test_an_overlay_that_is_elsewhere_explains_nothing(elements):
@@ -261,7 +358,10 @@ def test_an_overlay_that_is_elsewhere_explains_nothing(elements):
 
 
 def test_an_announced_overlay_explains_its_own_bit_only():
-    assert reason_of(with_elements(words(picture(15) | drawn(15), 12), announced(15))) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(with_elements(words(picture(15) | drawn(15), 12), announced(15)))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 @pytest.mark.parametrize("value", ["12", -1, 99, None])
@@ -280,12 +380,15 @@ def test_a_few_pixels_a_little_beyond_are_clamped():
     assert np.array_equal(stored.array, np.clip(array, 0, 4095))
 
 
-# --- bits that are not where High Bit says ----------------------------------------------------------------------------
+# --- bits that are not where High Bit says
+# ----------------------------------------------------------------------------
 
 
 ON_TOP = [
     *product([8, 10, 12, 15], [False], [ExplicitVRLittleEndian, *WORDS]),
-    *product([12], [True], [ExplicitVRLittleEndian, *WORDS[:4]]),  # signed wavelet codestreams hold values and no words
+    *product(
+        [12], [True], [ExplicitVRLittleEndian, *WORDS[:4]]
+    ),  # signed wavelet codestreams hold values and no words
 ]
 
 
@@ -309,17 +412,23 @@ def test_words_below_although_high_bit_says_on_top_are_left_there(high_bit, is_s
 @pytest.mark.parametrize("is_signed", [False, True])
 def test_words_on_top_with_an_overlay_below_are_what_high_bit_says(is_signed):
     array = picture(12, is_signed=is_signed)
-    stored = decode(words(((array << 4).view(np.uint16) | drawn(0)).view(array.dtype), 12, HighBit=15))
+    stored = decode(
+        words(((array << 4).view(np.uint16) | drawn(0)).view(array.dtype), 12, HighBit=15)
+    )
     assert np.array_equal(stored.array, array)
     assert stored.flags == (Flag.HIGH_BITS_CLEARED,)
 
 
 def test_less_bits_on_top_than_stored_are_not_moved():
-    """14 bits on top under Bits Stored 12: two of them would be lost, and which ones is not known."""
+    """14 bits on top under Bits Stored 12.
+
+    Two of them would be lost, and which ones is not known.
+    """
     assert reason_of(words((picture(14) << 2).astype(np.uint16), 12)) is Reason.DEPTH_CONTRADICTED
 
 
-# --- the tensors ------------------------------------------------------------------------------------------------------
+# --- the tensors
+# ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("recipe", ["torchxrayvision_224", "chexpert_320"])
@@ -327,9 +436,14 @@ def test_a_cleared_picture_gives_the_tensor_of_a_clean_one_by_compiled_code_and_
     spec = InputSpec.from_mapping({"recipe": recipe})
     for is_signed in (False, True):
         array = picture(12, is_signed=is_signed)
-        clean, drawn_on = words(array, 12), words((array.view(np.uint16) & 0x0FFF | drawn(13)).view(array.dtype), 12)
+        clean, drawn_on = (
+            words(array, 12),
+            words((array.view(np.uint16) & 0x0FFF | drawn(13)).view(array.dtype), 12),
+        )
         assert torch.equal(prepare(drawn_on, spec).tensor, prepare(clean, spec).tensor)
-        fp16 = [prepare_stored(decode(dataset), spec, "cpu", "fp16") for dataset in (drawn_on, clean)]
+        fp16 = [
+            prepare_stored(decode(dataset), spec, "cpu", "fp16") for dataset in (drawn_on, clean)
+        ]
         assert torch.equal(*fp16)
 
 
@@ -337,4 +451,6 @@ def test_signed_values_that_fit_are_not_copied():
     dataset = words(picture(12, is_signed=True), 12)
     stored: StoredValues = decode(dataset)
     assert np.shares_memory(stored.array, np.frombuffer(dataset.PixelData, np.uint8))
-    assert stored.ends in (None, (stored.array.min(), stored.array.max())), "None where no C compiler was"
+    assert stored.ends in (None, (stored.array.min(), stored.array.max())), (
+        "None where no C compiler was"
+    )

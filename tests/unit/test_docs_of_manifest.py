@@ -39,7 +39,9 @@ def test_every_field_says_what_it_means(table: type[BaseModel]) -> None:
 def test_the_page_is_fresh() -> None:
     file, render = generate_docs.GENERATED["manifest"]
     text = (generate_docs.DOCS / file).read_text(encoding="utf-8")
-    assert generate_docs.with_generated(text, "manifest", "\n".join(render())) == text, "run `make docs`"
+    assert generate_docs.with_generated(text, "manifest", "\n".join(render())) == text, (
+        "run `make docs`"
+    )
 
 
 def test_types_and_defaults_are_words_of_toml() -> None:

@@ -47,9 +47,20 @@ def test_the_notebook_runs(notebook, capsys):
 
 def test_the_notebook_needs_no_server(notebook):
     """In a process of its own: nothing of the server and none of its libraries is loaded."""
-    watched = ("hilum", "pynetdicom", "fastapi", "sqlalchemy", "tritonclient", "highdicom", "skimage", "cv2")
+    watched = (
+        "hilum",
+        "pynetdicom",
+        "fastapi",
+        "sqlalchemy",
+        "tritonclient",
+        "highdicom",
+        "skimage",
+        "cv2",
+    )
     check = f"import sys; loaded = {watched!r}; assert not [name for name in loaded if name in sys.modules], 'loaded'"
-    subprocess.run([sys.executable, "-c", "\n".join([*BLOCKS, check])], check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", "\n".join([*BLOCKS, check])], check=True, capture_output=True
+    )
 
 
 def imported(path: Path) -> Iterator[str]:

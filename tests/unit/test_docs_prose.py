@@ -21,7 +21,10 @@ PLAIN_PAGES = (
 )
 COLUMNS = 100
 # Generated parts, code blocks and headings are not prose.
-NO_PROSE = re.compile(r"<!-- begin generated: (\w+) -->.*?<!-- end generated: \1 -->|^```.*?^```$|^#+ .*?$", re.MULTILINE | re.DOTALL)
+NO_PROSE = re.compile(
+    r"<!-- begin generated: (\w+) -->.*?<!-- end generated: \1 -->|^```.*?^```$|^#+ .*?$",
+    re.MULTILINE | re.DOTALL,
+)
 # Code and the targets of links are names, and names are no words of a sentence.
 NO_WORDS = re.compile(r"`[^`]*`|\]\([^)]*\)|<https?://[^>]*>")
 # A sentence begins a paragraph, an item or a cell, or follows a sentence.
@@ -71,13 +74,20 @@ def passages(text: str) -> list[str]:
 
 def too_long(text: str) -> list[str]:
     """Lines beyond the columns. Markdown cannot break a row of a table."""
-    return [line for line in prose(text).splitlines() if len(line) > COLUMNS and not line.startswith("|")]
+    return [
+        line
+        for line in prose(text).splitlines()
+        if len(line) > COLUMNS and not line.startswith("|")
+    ]
 
 
 def idioms(text: str) -> list[tuple[str, str]]:
     """Each idiom that a passage has, with the passage."""
     return [
-        (name, passage) for passage in passages(text) for name, (pattern, _) in IDIOMS.items() if re.search(pattern, passage, re.IGNORECASE)
+        (name, passage)
+        for passage in passages(text)
+        for name, (pattern, _) in IDIOMS.items()
+        if re.search(pattern, passage, re.IGNORECASE)
     ]
 
 
@@ -99,5 +109,7 @@ def test_a_line_that_is_too_long_is_found_outside_of_tables_and_code():
 @pytest.mark.parametrize("name", IDIOMS)
 def test_an_idiom_is_found_in_prose_items_and_cells_and_nowhere_else(name: str):
     sentence = IDIOMS[name][1]
-    assert [found for found, _ in idioms(f"It works.\n{sentence}\n\n* {sentence}\n\n| {sentence} |\n")].count(name) == 3
+    assert [
+        found for found, _ in idioms(f"It works.\n{sentence}\n\n* {sentence}\n\n| {sentence} |\n")
+    ].count(name) == 3
     assert idioms(f"# {sentence}\n\n```\n{sentence}\n```\n\n`{sentence}`\n") == []

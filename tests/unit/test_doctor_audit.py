@@ -20,12 +20,17 @@ ALICE = Actor("alice", Channel.CLI)
 
 
 def settings_of(folder: Path, **syslog: object) -> Settings:
-    return Settings(site=Site(state_dir=folder), audit=Audit(syslog=Syslog(host="127.0.0.1", **syslog)))  # type: ignore[arg-type]
+    return Settings(
+        site=Site(state_dir=folder), audit=Audit(syslog=Syslog(host="127.0.0.1", **syslog))
+    )  # type: ignore[arg-type]
 
 
 def waits(folder: Path, age_seconds: float) -> Check:
     url = migrated_sqlite(folder)
-    with closing(AuditCursors(url)) as cursors, closing(AuditLog(url, lambda: time.time() - age_seconds)) as log:
+    with (
+        closing(AuditCursors(url)) as cursors,
+        closing(AuditLog(url, lambda: time.time() - age_seconds)) as log,
+    ):
         cursors.set_up(["syslog"])
         log.note(Verb.LOGIN, ALICE)
     (check,) = collector_waits(settings_of(folder))
@@ -38,7 +43,10 @@ def test_rows_that_have_waited_for_long_are_a_problem(tmp_path: Path) -> None:
     old.mkdir()
     assert waits(new, 5).ok
     found = waits(old, 3600)
-    assert (found.ok, found.detail.startswith("1 rows wait for the collector, the oldest for 36")) == (False, True)
+    assert (
+        found.ok,
+        found.detail.startswith("1 rows wait for the collector, the oldest for 36"),
+    ) == (False, True)
     assert "audit_not_handed_on" in found.advice
 
 

@@ -36,8 +36,16 @@ def found(tmp_path: Path, **sections: object) -> dict[str, Check]:
 
 
 def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_path: Path) -> None:
-    own, (port,) = Authority(tmp_path / "certificates").identity("hilum", "IP:127.0.0.1"), free_ports(1)
-    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    own, (port,) = (
+        Authority(tmp_path / "certificates").identity("hilum", "IP:127.0.0.1"),
+        free_ports(1),
+    )
+    tls = {
+        "plain": False,
+        "tls_port": port,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": own.key,
+    }
     checks = found(tmp_path, receive=tls)
     assert "receive port" not in checks
     assert "receive CA" not in checks
@@ -51,9 +59,16 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     assert not wrong.ok
     assert "give PEM files that belong together" in wrong.detail
     old = Authority(tmp_path / "old").identity("hilum", days=-1)
-    expired = found(tmp_path, receive={**tls, "tls_certificate_file": old.certificate, "tls_key_file": old.key})["receive TLS"]
-    assert (expired.ok, expired.advice) == (False, "Others refuse it: renew receive.tls_certificate_file.")
-    with_authority = found(tmp_path, receive={**tls, "tls_client_ca_file": old.certificate})["receive CA"]
+    expired = found(
+        tmp_path, receive={**tls, "tls_certificate_file": old.certificate, "tls_key_file": old.key}
+    )["receive TLS"]
+    assert (expired.ok, expired.advice) == (
+        False,
+        "Others refuse it: renew receive.tls_certificate_file.",
+    )
+    with_authority = found(tmp_path, receive={**tls, "tls_client_ca_file": old.certificate})[
+        "receive CA"
+    ]
     assert (with_authority.ok, with_authority.advice) == (
         False,
         "Nobody whose certificate it has signed is believed: put the authority's new one into receive.tls_client_ca_file.",
@@ -62,7 +77,10 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
 
 def test_tokens_that_cross_the_network_in_clear_are_a_problem(tmp_path: Path) -> None:
     open_to_all = found(tmp_path, api={"host": "0.0.0.0"})["api TLS"]
-    assert (open_to_all.ok, "tokens cross the network in clear" in open_to_all.detail) == (False, True)
+    assert (open_to_all.ok, "tokens cross the network in clear" in open_to_all.detail) == (
+        False,
+        True,
+    )
     assert found(tmp_path, api={"host": "0.0.0.0", "proxies": ["10.0.0.1"]})["api TLS"].ok
     assert found(tmp_path)["api TLS"].ok
 
@@ -78,9 +96,12 @@ def test_the_certificate_of_https_is_looked_at(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("token", "ok", "said"), [("", True, "none"), ("short", False, "may be guessed"), ("x" * 32, True, "named tokens")]
+    ("token", "ok", "said"),
+    [("", True, "none"), ("short", False, "may be guessed"), ("x" * 32, True, "named tokens")],
 )
-def test_the_token_of_the_settings_is_judged(tmp_path: Path, token: str, ok: bool, said: str) -> None:
+def test_the_token_of_the_settings_is_judged(
+    tmp_path: Path, token: str, ok: bool, said: str
+) -> None:
     check = found(tmp_path, api={"token": token})["api.token"]
     assert (check.ok, said in check.detail) == (ok, True)
 
@@ -101,7 +122,10 @@ def test_named_tokens_that_end_soon_are_named(tmp_path: Path) -> None:
     tokens = AccessTokens(migrated_sqlite(tmp_path / "state"))
     tokens.create("night", Scope.READ, 13)
     tokens.create("day", Scope.READ, None)
-    assert found(tmp_path)["tokens"].detail == "2 named tokens valid; of these end within two weeks: night"
+    assert (
+        found(tmp_path)["tokens"].detail
+        == "2 named tokens valid; of these end within two weeks: night"
+    )
 
 
 def test_an_acknowledged_image_that_waits_long_for_its_row_is_a_problem(tmp_path: Path) -> None:
@@ -112,14 +136,23 @@ def test_an_acknowledged_image_that_waits_long_for_its_row_is_a_problem(tmp_path
     assert found(tmp_path)["unindexed"].ok, "every image waits for a moment"
     os.utime(file, (long_ago := time.time() - 1500, long_ago))
     check = found(tmp_path)["unindexed"]
-    assert (check.ok, check.detail) == (False, "1 acknowledged image without a row, the oldest for 25 min, from gone-listener-0")
+    assert (check.ok, check.detail) == (
+        False,
+        "1 acknowledged image without a row, the oldest for 25 min, from gone-listener-0",
+    )
 
 
 def test_a_full_disk_is_a_problem_that_names_the_setting_that_is_crossed(tmp_path: Path) -> None:
     (receive,) = free_ports(1)
     for sections, said in (
-        ({"reject_bytes": 1 << 60}, "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."),
-        ({"reserve_bytes": 1 << 60}, "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes."),
+        (
+            {"reject_bytes": 1 << 60},
+            "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes).",
+        ),
+        (
+            {"reserve_bytes": 1 << 60},
+            "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.",
+        ),
     ):
         check = found(tmp_path, receive={"port": receive, **sections})["disk"]
         assert (check.ok, check.advice) == (False, said)
@@ -128,7 +161,12 @@ def test_a_full_disk_is_a_problem_that_names_the_setting_that_is_crossed(tmp_pat
 def test_an_encrypted_key_is_a_problem_and_no_question(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     own, (port,) = authority.identity("hilum", "IP:127.0.0.1"), free_ports(1)
-    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": authority.encrypted(own)}
+    tls = {
+        "plain": False,
+        "tls_port": port,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": authority.encrypted(own),
+    }
     wrong = found(tmp_path, receive=tls)["receive TLS"]
     assert not wrong.ok
     assert "hilum.encrypted.key: the key must not be encrypted" in wrong.detail
@@ -148,16 +186,23 @@ def test_a_watched_folder_has_to_be_there(tmp_path: Path) -> None:
     checks = found(tmp_path, watch=watch, receive={"port": receive})
     assert checks["watch there"].ok
     assert not checks["watch gone"].ok
-    assert checks["watch gone"].advice == "Make it a folder that this user may read and write, or set watch.gone.path."
+    assert (
+        checks["watch gone"].advice
+        == "Make it a folder that this user may read and write, or set watch.gone.path."
+    )
 
 
-def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_is_named(tmp_path: Path) -> None:
+def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_is_named(
+    tmp_path: Path,
+) -> None:
     (receive,) = free_ports(1)
     senders = {"ARCHIVE": {"lane": "reanalysis", "quiet_seconds": 0.0}, "CR1": {}}
     checks = found(tmp_path, senders=senders, receive={"port": receive})
     assert checks["sender ARCHIVE"].detail == "its own: quiet_seconds, lane"
     assert checks["sender CR1"].detail == "as all others"
-    wrong = found(tmp_path, senders={"CR1": {"releases": ["densenet@9"]}}, receive={"port": receive})["releases"]
+    wrong = found(
+        tmp_path, senders={"CR1": {"releases": ["densenet@9"]}}, receive={"port": receive}
+    )["releases"]
     assert not wrong.ok
     assert "senders.CR1.releases: densenet@9 has no manifest" in wrong.detail
 
@@ -181,7 +226,9 @@ def test_direct_io_that_has_no_effect_is_named(tmp_path: Path) -> None:
     assert not list(tmp_path.rglob(".direct-io-*"))
 
 
-def test_an_archive_that_cannot_be_asked_about_direct_io_is_a_problem_and_no_traceback(tmp_path: Path) -> None:
+def test_an_archive_that_cannot_be_asked_about_direct_io_is_a_problem_and_no_traceback(
+    tmp_path: Path,
+) -> None:
     (receive,) = free_ports(1)
     (tmp_path / "state").mkdir()
     (tmp_path / "state/archive").write_bytes(b"a file, where a folder should be")
@@ -202,14 +249,22 @@ def test_direct_io_is_said_where_it_works(tmp_path: Path) -> None:
 def test_a_list_of_revoked_certificates_that_has_expired_is_a_problem(tmp_path: Path) -> None:
     authority, (port,) = Authority(tmp_path / "certificates"), free_ports(1)
     own = authority.identity("hilum", "IP:127.0.0.1")
-    tls = {"plain": False, "tls_port": port, "tls_certificate_file": own.certificate, "tls_key_file": own.key}
+    tls = {
+        "plain": False,
+        "tls_port": port,
+        "tls_certificate_file": own.certificate,
+        "tls_key_file": own.key,
+    }
     tls |= {"tls_client_ca_file": authority.file, "tls_crl_file": authority.revocations()}
     good = found(tmp_path, receive=tls)["receive CRL"]
     assert good.ok
     assert "the list of revoked certificates holds until" in good.detail
     authority.revocations(has_expired=True)
     expired = found(tmp_path, receive=tls)["receive CRL"]
-    assert (expired.ok, expired.detail) == (False, "a list of revoked certificates expired on 2020-01-02")
+    assert (expired.ok, expired.detail) == (
+        False,
+        "a list of revoked certificates expired on 2020-01-02",
+    )
     none = found(tmp_path, receive={**tls, "tls_crl_file": own.certificate})["receive TLS"]
     assert (none.ok, "holds no certificate revocation list" in none.detail) == (False, True)
 
@@ -223,7 +278,9 @@ def test_a_list_of_revoked_certificates_that_has_expired_is_a_problem(tmp_path: 
         ({"calling_ae_titles": ["ROUTER"]}, False),
     ],
 )
-def test_that_anybody_may_send_is_said(tmp_path: Path, receive: dict[str, object], is_open: bool) -> None:
+def test_that_anybody_may_send_is_said(
+    tmp_path: Path, receive: dict[str, object], is_open: bool
+) -> None:
     (port,) = free_ports(1)
     check = found(tmp_path, receive={"port": port, **receive})["senders"]
     assert check.ok
@@ -233,9 +290,16 @@ def test_that_anybody_may_send_is_said(tmp_path: Path, receive: dict[str, object
 def test_a_disk_that_can_hold_few_files_more_is_a_problem(tmp_path: Path) -> None:
     (port,) = free_ports(1)
     with small_disk(tmp_path / "state", 8, inodes=260):
-        few = found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 200})["disk"]
-        assert (few.ok, few.advice) == (False, "Delete files in this file system, or lower receive.reserve_files.")
-        assert found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 50})["disk"].ok
+        few = found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 200})[
+            "disk"
+        ]
+        assert (few.ok, few.advice) == (
+            False,
+            "Delete files in this file system, or lower receive.reserve_files.",
+        )
+        assert found(tmp_path, receive={"port": port, "reserve_bytes": 0, "reserve_files": 50})[
+            "disk"
+        ].ok
 
 
 def secrets_of(folder: Path, **sections: object) -> Check:
@@ -244,9 +308,15 @@ def secrets_of(folder: Path, **sections: object) -> Check:
     return check
 
 
-@pytest.mark.parametrize(("mode", "is_ok"), [(0o600, True), (0o640, False), (0o604, False), (0o644, False)])
-@pytest.mark.parametrize("text", ['[api]\ntoken = "t"', '[ledger]\nurl = "postgresql+psycopg://hilum:secret@db/hilum"'])
-def test_a_settings_file_with_a_secret_is_closed_to_other_accounts(text: str, mode: int, is_ok: bool) -> None:
+@pytest.mark.parametrize(
+    ("mode", "is_ok"), [(0o600, True), (0o640, False), (0o604, False), (0o644, False)]
+)
+@pytest.mark.parametrize(
+    "text", ['[api]\ntoken = "t"', '[ledger]\nurl = "postgresql+psycopg://hilum:secret@db/hilum"']
+)
+def test_a_settings_file_with_a_secret_is_closed_to_other_accounts(
+    text: str, mode: int, is_ok: bool
+) -> None:
     with open_to_all() as site:
         file = site / "hilum.toml"
         file.write_text(text)
@@ -257,7 +327,9 @@ def test_a_settings_file_with_a_secret_is_closed_to_other_accounts(text: str, mo
         assert is_ok or str(file) in check.advice
 
 
-def test_a_group_that_root_has_chosen_may_read_secrets_and_anybody_settings_without(tmp_path: Path) -> None:
+def test_a_group_that_root_has_chosen_may_read_secrets_and_anybody_settings_without(
+    tmp_path: Path,
+) -> None:
     with open_to_all() as site:
         (site / "hilum.toml").write_text('[api]\ntoken = "t"')
         (site / "hilum.toml").chmod(0o640)

@@ -36,7 +36,12 @@ def tiny(tmp_path: Path) -> Tiny:
 def settings(tmp_path: Path, tiny: Tiny) -> Settings:
     receive, api = free_ports(2)
     models = Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",))
-    return Settings(site=Site(state_dir=tmp_path / "state"), models=models, receive=Receive(port=receive), api=Api(port=api))
+    return Settings(
+        site=Site(state_dir=tmp_path / "state"),
+        models=models,
+        receive=Receive(port=receive),
+        api=Api(port=api),
+    )
 
 
 @pytest.fixture
@@ -65,16 +70,22 @@ def test_an_installation_that_never_ran_has_no_rollouts(settings: Settings) -> N
 
 
 def test_what_reads_and_what_shall_follow_is_said(settings: Settings, rollouts: Rollouts) -> None:
-    assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
+    assert found(settings) == Check(
+        "rollout chest", ok=True, detail="done, chest@1 reads new studies"
+    )
     start(settings, rollouts, SHADOW)
     confirm(rollouts)
     assert found(settings).detail == "running, chest@1 reads new studies, chest@2 as shadow"
     rollouts.promote("chest", SWITCH, "a person")
-    assert found(settings).detail.startswith("switched, chest@2 reads new studies, chest@1 is kept for rollback")
+    assert found(settings).detail.startswith(
+        "switched, chest@2 reads new studies, chest@1 is kept for rollback"
+    )
     assert found(settings).ok
 
 
-def test_a_refused_candidate_is_a_problem_with_its_reason(settings: Settings, rollouts: Rollouts) -> None:
+def test_a_refused_candidate_is_a_problem_with_its_reason(
+    settings: Settings, rollouts: Rollouts
+) -> None:
     start(settings, rollouts, SHADOW)
     rollouts.refuse("chest", "chest@2", "wrong answers", "analyser")
     check = found(settings)
@@ -83,7 +94,9 @@ def test_a_refused_candidate_is_a_problem_with_its_reason(settings: Settings, ro
     assert "hilum rollout stop chest" in check.advice
 
 
-def test_a_release_that_a_rollout_wants_and_that_is_gone_is_a_problem(settings: Settings, rollouts: Rollouts, tiny: Tiny) -> None:
+def test_a_release_that_a_rollout_wants_and_that_is_gone_is_a_problem(
+    settings: Settings, rollouts: Rollouts, tiny: Tiny
+) -> None:
     start(settings, rollouts, SWITCH)
     confirm(rollouts)
     shutil.rmtree(tiny.manifests_dir / "chest@2", ignore_errors=True)
@@ -107,12 +120,20 @@ def edit(settings: Settings, release: str) -> None:
 def test_what_was_edited_since_it_reads_is_said(settings: Settings, rollouts: Rollouts) -> None:
     keep_releases(settings, rollouts)
     edit(settings, "chest@1")
-    assert "chest@1 was edited since the server started, and holds from its next start on" in found(settings).detail
+    assert (
+        "chest@1 was edited since the server started, and holds from its next start on"
+        in found(settings).detail
+    )
     assert found(settings).ok
     keep_releases(settings, rollouts)
-    assert found(settings) == Check("rollout chest", ok=True, detail="done, chest@1 reads new studies")
+    assert found(settings) == Check(
+        "rollout chest", ok=True, detail="done, chest@1 reads new studies"
+    )
     start(settings, rollouts, SWITCH)
     confirm(rollouts)
     assert found(settings).ok
     edit(settings, "chest@2")
-    assert (found(settings).ok, "chest@2 was edited after" in found(settings).detail) == (False, True)
+    assert (found(settings).ok, "chest@2 was edited after" in found(settings).detail) == (
+        False,
+        True,
+    )

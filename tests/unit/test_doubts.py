@@ -1,4 +1,7 @@
-"""What the guard doubts about an image, taken together: which of it means that no release reads it."""
+"""What the guard doubts about an image, taken together.
+
+Which of it means that no release reads it.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +22,21 @@ from load_tests import phantom
 
 RELEASE = {"recipe": "torchxrayvision_224"}
 DESCRIPTIONS = ("SeriesDescription", "StudyDescription", "AcquisitionDeviceProcessingDescription")
-SILENT = {"BodyPartExamined": "", "AnatomicRegionSequence": None, "ViewCodeSequence": None, **dict.fromkeys(DESCRIPTIONS)}
+SILENT = {
+    "BodyPartExamined": "",
+    "AnatomicRegionSequence": None,
+    "ViewCodeSequence": None,
+    **dict.fromkeys(DESCRIPTIONS),
+}
 UNKNOWN, VIEW = Flag.BODY_PART_UNKNOWN.value, Flag.VIEW_UNKNOWN.value
-PIXELS = ("unusual_aspect", "looks_inverted", "few_levels", "saturated", "asymmetric", "low_contrast")
+PIXELS = (
+    "unusual_aspect",
+    "looks_inverted",
+    "few_levels",
+    "saturated",
+    "asymmetric",
+    "low_contrast",
+)
 
 
 def answer(dataset: Dataset, folder: Path, guard: Guard) -> Ready | NotReady:
@@ -51,7 +66,9 @@ def negative(dataset: Dataset) -> Dataset:
 
 
 @pytest.mark.parametrize("flag", PIXELS)
-def test_one_doubt_about_the_pixels_is_enough_where_neither_body_part_nor_view_is_known(flag: str) -> None:
+def test_one_doubt_about_the_pixels_is_enough_where_neither_body_part_nor_view_is_known(
+    flag: str,
+) -> None:
     with pytest.raises(NotAnalysable) as refused:
         require_no_doubt((flag, UNKNOWN, VIEW, "lossy_compressed"), (), REFUSED_TOGETHER)
     assert refused.value.reason is Reason.IMPLAUSIBLE_PIXELS
@@ -77,9 +94,16 @@ def test_what_real_chest_radiographs_have_is_no_reason(flags: tuple[str, ...]) -
 
 
 @pytest.mark.parametrize(
-    "flags", [(UNKNOWN, "unusual_aspect"), (UNKNOWN, "few_levels", "saturated"), ("few_levels", "saturated", "looks_inverted")]
+    "flags",
+    [
+        (UNKNOWN, "unusual_aspect"),
+        (UNKNOWN, "few_levels", "saturated"),
+        ("few_levels", "saturated", "looks_inverted"),
+    ],
 )
-def test_what_no_chest_radiograph_has_is_a_reason_though_the_view_is_known(flags: tuple[str, ...]) -> None:
+def test_what_no_chest_radiograph_has_is_a_reason_though_the_view_is_known(
+    flags: tuple[str, ...],
+) -> None:
     with pytest.raises(NotAnalysable) as refused:
         require_no_doubt(flags, (), REFUSED_TOGETHER)
     assert refused.value.detail == ", ".join(sorted(flags))
@@ -89,9 +113,13 @@ def test_an_empty_row_refuses_nothing() -> None:
     require_no_doubt(("few_levels",), (), ((),))
 
 
-def test_the_settings_know_each_flag_of_the_default_and_the_library_knows_each_of_the_settings() -> None:
+def test_the_settings_know_each_flag_of_the_default_and_the_library_knows_each_of_the_settings() -> (
+    None
+):
     known = set(get_args(RefusedFlag))
-    assert {flag for row in REFUSED_TOGETHER for flag in row} <= known <= {flag.value for flag in Flag}
+    assert (
+        {flag for row in REFUSED_TOGETHER for flag in row} <= known <= {flag.value for flag in Flag}
+    )
     assert Guard().refuses_together == REFUSED_TOGETHER
 
 
@@ -112,7 +140,10 @@ def test_a_dental_panoramic_without_a_body_part_has_no_finding(tmp_path: Path) -
 def test_a_dental_panoramic_that_a_description_names_has_no_finding(tmp_path: Path) -> None:
     ended = answer(radiograph(**{**SILENT, "StudyDescription": "Panoramic"}), tmp_path, Guard())
     assert isinstance(ended, NotReady)
-    assert (ended.reason, ended.detail) == ("not_chest", "Study Description names another body part")
+    assert (ended.reason, ended.detail) == (
+        "not_chest",
+        "Study Description names another body part",
+    )
 
 
 def test_a_chest_with_a_sparse_header_is_read_and_flagged(tmp_path: Path) -> None:
@@ -132,7 +163,9 @@ def test_a_negative_is_not_read_where_nothing_names_chest_or_view(tmp_path: Path
     ended = answer(picture, tmp_path, Guard())
     assert isinstance(ended, NotReady)
     assert ended.detail == "body_part_unknown, looks_inverted, view_unknown"
-    assert isinstance(answer(picture, tmp_path, Guard(refuses_together=())), Ready), "a site may want it"
+    assert isinstance(answer(picture, tmp_path, Guard(refuses_together=())), Ready), (
+        "a site may want it"
+    )
 
 
 def test_a_site_may_refuse_every_unknown_body_part(tmp_path: Path) -> None:
@@ -144,8 +177,12 @@ def test_a_site_may_refuse_every_unknown_body_part(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_site_count(tmp_path: Path) -> None:
-    guard = Guard(refuses=("body_part_unknown",), chest_words=("klix",), other_body_part_words=("chest wall",))
-    assert isinstance(answer(radiograph(**{**SILENT, "BodyPartExamined": "KLIX 2"}), tmp_path, guard), Ready)
+    guard = Guard(
+        refuses=("body_part_unknown",), chest_words=("klix",), other_body_part_words=("chest wall",)
+    )
+    assert isinstance(
+        answer(radiograph(**{**SILENT, "BodyPartExamined": "KLIX 2"}), tmp_path, guard), Ready
+    )
     ended = answer(radiograph(BodyPartExamined="CHEST WALL"), tmp_path, guard)
     assert isinstance(ended, NotReady)
     assert ended.reason == "not_chest"

@@ -1,4 +1,7 @@
-"""Average pools that go before 1x1 convolutions: the same numbers from fewer multiplications, and only where that is so."""
+"""Average pools that go before 1x1 convolutions.
+
+The same numbers from fewer multiplications, and only where that is so.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,13 @@ _POOL: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}
 _MIX: dict[str, Any] = {"kernel_shape": [1, 1]}
 
 
-def _model(pool: dict[str, Any], mix: dict[str, Any], *, outputs: tuple[str, ...] = ("y",), between: str | None = None) -> onnx.ModelProto:
+def _model(
+    pool: dict[str, Any],
+    mix: dict[str, Any],
+    *,
+    outputs: tuple[str, ...] = ("y",),
+    between: str | None = None,
+) -> onnx.ModelProto:
     """ReLU, a convolution of 6 channels to 4 with a bias, perhaps a node between, an average pool, ReLU."""
     draws = np.random.default_rng(3)
     kernel = mix.get("kernel_shape", [1, 1])
@@ -39,9 +48,17 @@ def _model(pool: dict[str, Any], mix: dict[str, Any], *, outputs: tuple[str, ...
         nodes,
         "net",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 6, _ROWS, _COLUMNS])],
-        [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4, None, None]) for name in outputs],
-        [numpy_helper.from_array(value.astype(np.float32), name) for name, value in constants.items()],
-        value_info=[helper.make_tensor_value_info("mixed", TensorProto.FLOAT, ["n", 4, None, None])],
+        [
+            helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4, None, None])
+            for name in outputs
+        ],
+        [
+            numpy_helper.from_array(value.astype(np.float32), name)
+            for name, value in constants.items()
+        ],
+        value_info=[
+            helper.make_tensor_value_info("mixed", TensorProto.FLOAT, ["n", 4, None, None])
+        ],
     )
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
 
@@ -71,7 +88,9 @@ def _answers(model: onnx.ModelProto) -> list[np.ndarray[Any, np.dtype[Any]]]:
         (_POOL, {**_MIX, "group": 2}),
     ],
 )
-def test_the_numbers_stay_and_the_pool_comes_first(pool: dict[str, Any], mix: dict[str, Any]) -> None:
+def test_the_numbers_stay_and_the_pool_comes_first(
+    pool: dict[str, Any], mix: dict[str, Any]
+) -> None:
     model = _model(pool, mix)
     before = _answers(model)
     assert pooled_early(model.graph) == 1
@@ -83,10 +102,14 @@ def test_the_numbers_stay_and_the_pool_comes_first(pool: dict[str, Any], mix: di
 @pytest.mark.parametrize(
     "model",
     [
-        _model({**_POOL, "pads": [1, 1, 1, 1], "count_include_pad": 1}, _MIX),  # a mean with zeros in it, which the bias is not
+        _model(
+            {**_POOL, "pads": [1, 1, 1, 1], "count_include_pad": 1}, _MIX
+        ),  # a mean with zeros in it, which the bias is not
         _model({**_POOL, "auto_pad": "SAME_UPPER"}, _MIX),
         _model({**_POOL, "ceil_mode": 1}, _MIX),
-        _model({"kernel_shape": [3, 3]}, _MIX),  # as many values behind it as before it: nothing won
+        _model(
+            {"kernel_shape": [3, 3]}, _MIX
+        ),  # as many values behind it as before it: nothing won
         _model(_POOL, {"kernel_shape": [3, 3]}),
         _model(_POOL, {**_MIX, "strides": [2, 2]}),
         _model(_POOL, {**_MIX, "pads": [1, 1, 1, 1]}),
@@ -127,8 +150,15 @@ def test_a_brought_network_is_built_so_too(tmp_path: Path) -> None:
         [helper.make_tensor_value_info("output", TensorProto.FLOAT, ["batch", 3])],
         [numpy_helper.from_array(np.array([6, -4, 5], np.float32).reshape(3, 1, 1, 1), "w")],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9), tmp_path / "net.onnx")
-    write_release(tmp_path / "manifests", tiny_manifest(file_sha256(tmp_path / "net.onnx")), tmp_path / "net.onnx")
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9),
+        tmp_path / "net.onnx",
+    )
+    write_release(
+        tmp_path / "manifests",
+        tiny_manifest(file_sha256(tmp_path / "net.onnx")),
+        tmp_path / "net.onnx",
+    )
     build(["tiny@1"], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)
     order = _order(onnx.load(tmp_path / "built/embedded/tiny__1/1/model.onnx"))
     assert order[-4:] == ["AveragePool", "Conv", "GlobalMaxPool", "Flatten"]

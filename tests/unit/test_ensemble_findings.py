@@ -1,4 +1,7 @@
-"""Numbers of members go the way of the ensemble's: the same images, the same aggregation, nothing of masked labels."""
+"""Numbers of members go the way of the ensemble's.
+
+The same images, the same aggregation, nothing of masked labels.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,19 @@ from tests.support.results import instance_of, make_release, reading_of
 
 def _release(aggregation: str) -> Release:
     release = make_release(aggregation=aggregation, members=("first", "second"), rule="mean_logit")
-    return dataclasses.replace(release, labels=(*release.labels[:-1], dataclasses.replace(release.labels[-1], is_masked=True)))
+    return dataclasses.replace(
+        release,
+        labels=(*release.labels[:-1], dataclasses.replace(release.labels[-1], is_masked=True)),
+    )
 
 
 def _reading(release: Release, number: int, low: float, high: float) -> Reading:
     """All logits of the first member `low`, of the second `high`."""
     instance = instance_of(make_study(5, views=("PA",), rows=16, columns=16)[0], number)
     members = tuple((value,) * len(release.labels) for value in (low, high))
-    return reading_of(instance, release, logits=((low + high) / 2,) * len(release.labels), member_logits=members)
+    return reading_of(
+        instance, release, logits=((low + high) / 2,) * len(release.labels), member_logits=members
+    )
 
 
 def _sigmoid(value: float) -> float:
@@ -31,11 +39,18 @@ def _sigmoid(value: float) -> float:
 
 @pytest.mark.parametrize(
     ("aggregation", "first"),
-    [("max", _sigmoid(1)), ("first_frontal", _sigmoid(-1)), ("mean", (_sigmoid(-1) + _sigmoid(1)) / 2)],
+    [
+        ("max", _sigmoid(1)),
+        ("first_frontal", _sigmoid(-1)),
+        ("mean", (_sigmoid(-1) + _sigmoid(1)) / 2),
+    ],
 )
 def test_members_are_aggregated_as_the_ensemble_is(aggregation: str, first: float) -> None:
     release = _release(aggregation)
-    images = [score_image(_reading(release, 1, -1, 1), release), score_image(_reading(release, 2, 1, 3), release)]
+    images = [
+        score_image(_reading(release, 1, -1, 1), release),
+        score_image(_reading(release, 2, 1, 3), release),
+    ]
     findings = find(images, release)
     assert len(findings) == len(release.labels) - 1
     for finding in findings:
@@ -46,7 +61,12 @@ def test_members_are_aggregated_as_the_ensemble_is(aggregation: str, first: floa
 def test_one_network_has_no_members() -> None:
     release = make_release()
     (image,) = make_study(5, views=("PA",), rows=16, columns=16)
-    assert all(not finding.member_scores for finding in find([score_image(reading_of(instance_of(image), release), release)], release))
+    assert all(
+        not finding.member_scores
+        for finding in find(
+            [score_image(reading_of(instance_of(image), release), release)], release
+        )
+    )
 
 
 def test_a_mean_with_a_reading_from_before_they_were_kept_says_nothing_of_members() -> None:

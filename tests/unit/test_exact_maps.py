@@ -24,7 +24,10 @@ def _vit(pooling: str, norm: str) -> VisionTransformer:
 
 
 def _grad_cam(pooled: Tensor, logits: Tensor) -> Tensor:
-    """(B, C, h, w) and its logits → (B, L, h, w), Selvaraju et al. 2017 without the last ReLU: the map weighted by its mean gradients."""
+    """(B, C, h, w) and its logits → (B, L, h, w), Selvaraju et al.
+
+    2017 without the last ReLU: the map weighted by its mean gradients.
+    """
     maps = []
     for label in range(logits.shape[1]):
         (gradient,) = torch.autograd.grad(logits[:, label].sum(), pooled, retain_graph=True)
@@ -36,10 +39,16 @@ def _relative(found: Tensor, expected: Tensor) -> float:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-@pytest.mark.parametrize("network", [DenseNet121(1, 4, 96, 64), ResNet50(1, 4)], ids=["densenet121", "resnet50"])
+@pytest.mark.parametrize(
+    "network", [DenseNet121(1, 4, 96, 64), ResNet50(1, 4)], ids=["densenet121", "resnet50"]
+)
 def test_the_map_is_grad_cam_on_the_map_that_is_pooled(network: DenseNet121 | ResNet50) -> None:
     randomised(network)
-    maps = network.maps(IMAGES) if isinstance(network, ResNet50) else functional.relu(network.features(IMAGES))
+    maps = (
+        network.maps(IMAGES)
+        if isinstance(network, ResNet50)
+        else functional.relu(network.features(IMAGES))
+    )
     pooled = maps.detach().requires_grad_()
     logits = network.head(pooled.mean((2, 3)))
     cells = pooled.shape[2] * pooled.shape[3]
@@ -52,7 +61,9 @@ def test_the_map_is_grad_cam_on_the_map_that_is_pooled(network: DenseNet121 | Re
 def test_the_map_of_a_mean_of_tokens_is_grad_cam_on_the_tokens() -> None:
     network = _vit("gap", "tokens")
     randomised(network)
-    tokens = network.tokens(IMAGES)[:, 1:].detach().transpose(1, 2).unflatten(2, (6, 4)).requires_grad_()
+    tokens = (
+        network.tokens(IMAGES)[:, 1:].detach().transpose(1, 2).unflatten(2, (6, 4)).requires_grad_()
+    )
     logits = network.head(tokens.mean((2, 3)))
     with torch.no_grad():
         ours = network(IMAGES)[1]
@@ -61,9 +72,13 @@ def test_the_map_of_a_mean_of_tokens_is_grad_cam_on_the_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    "network", [DenseNet121(1, 4, 96, 64), ResNet50(1, 4), _vit("gap", "tokens")], ids=["densenet121", "resnet50", "vit"]
+    "network",
+    [DenseNet121(1, 4, 96, 64), ResNet50(1, 4), _vit("gap", "tokens")],
+    ids=["densenet121", "resnet50", "vit"],
 )
-def test_mean_of_the_map_and_bias_make_the_logit(network: DenseNet121 | ResNet50 | VisionTransformer) -> None:
+def test_mean_of_the_map_and_bias_make_the_logit(
+    network: DenseNet121 | ResNet50 | VisionTransformer,
+) -> None:
     randomised(network)
     with torch.no_grad():
         logits, cam = network(IMAGES)
@@ -71,23 +86,33 @@ def test_mean_of_the_map_and_bias_make_the_logit(network: DenseNet121 | ResNet50
     torch.testing.assert_close(cam.mean((2, 3)) + network.head.bias, logits, atol=1e-4, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("pooling", "norm"), [("cls", "tokens"), ("gap", "pooled"), ("cls", "pooled")])
+@pytest.mark.parametrize(
+    ("pooling", "norm"), [("cls", "tokens"), ("gap", "pooled"), ("cls", "pooled")]
+)
 def test_where_no_map_is_exact_there_is_none(pooling: str, norm: str) -> None:
     with torch.no_grad():
         assert _vit(pooling, norm)(IMAGES)[1] is None
 
 
 def test_a_normalisation_behind_the_mean_is_not_linear() -> None:
-    """Why such a network has no map: the head's answers for single tokens do not add up to its answer for their mean."""
+    """Why such a network has no map.
+
+    The head's answers for single tokens do not add up to its answer for their mean.
+    """
     network = _vit("gap", "pooled")
     randomised(network)
     with torch.no_grad():
         tokens = network.tokens(IMAGES)[:, 1:]
-        each = functional.linear(network.fc_norm(tokens), network.head.weight).mean(1) + network.head.bias
+        each = (
+            functional.linear(network.fc_norm(tokens), network.head.weight).mean(1)
+            + network.head.bias
+        )
         assert (each - network(IMAGES)[0]).abs().max() > 0.05
 
 
-def _outputs(count: int = 4, bias: tuple[float, ...] = (0.5, -1.0)) -> tuple[np.ndarray, np.ndarray]:
+def _outputs(
+    count: int = 4, bias: tuple[float, ...] = (0.5, -1.0)
+) -> tuple[np.ndarray, np.ndarray]:
     cam = np.random.default_rng(3).normal(0, 3, (count, 2, 7, 7)).astype(np.float16)
     logits = cam.astype(np.float32).mean((2, 3)) + np.array(bias, np.float32)
     return logits, cam
@@ -102,7 +127,9 @@ def test_the_bias_is_measured_and_the_rule_holds_for_other_images() -> None:
 
 def test_maps_that_are_not_exact_are_refused() -> None:
     logits, cam = _outputs()
-    with pytest.raises(ConfigurationError, match=r"these maps are not exact; set model\.cam = false"):
+    with pytest.raises(
+        ConfigurationError, match=r"these maps are not exact; set model\.cam = false"
+    ):
         exact_maps.bias(logits, np.maximum(cam, 0), 1e-3)
     with pytest.raises(ConfigurationError, match="the network puts none out"):
         exact_maps.bias(logits, None, 1e-3)
@@ -112,7 +139,9 @@ def test_a_canary_says_which_logit_its_map_does_not_give() -> None:
     logits, cam = _outputs(1)
     known = canary.Canary(np.zeros(1), logits, 2e-3, cam_bias=np.array([0.5, -1.0], np.float32))
     assert known.broken_maps(logits, cam) is None
-    assert "differs from logit 1 by 0.5" in str(known.broken_maps(logits + np.array([0, 0.5], np.float32), cam))
+    assert "differs from logit 1 by 0.5" in str(
+        known.broken_maps(logits + np.array([0, 0.5], np.float32), cam)
+    )
     assert "maps are None for logits (1, 2)" in str(known.broken_maps(logits, None))
     assert "maps are (1, 1, 7, 7)" in str(known.broken_maps(logits, cam[:, :1]))
     not_a_number = cam.copy()
@@ -121,4 +150,7 @@ def test_a_canary_says_which_logit_its_map_does_not_give() -> None:
 
 
 def test_without_maps_there_is_nothing_to_check() -> None:
-    assert canary.Canary(np.zeros(1), np.zeros((1, 2)), 2e-3).broken_maps(np.zeros((1, 2)), None) is None
+    assert (
+        canary.Canary(np.zeros(1), np.zeros((1, 2)), 2e-3).broken_maps(np.zeros((1, 2)), None)
+        is None
+    )

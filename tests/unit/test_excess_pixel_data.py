@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from pydicom import Dataset
 from pydicom.encaps import encapsulate
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    RLELossless,
+)
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, decode
 from hilum_preprocessing.prepare import prepare
@@ -17,7 +23,12 @@ from tests.support.radiograph import radiograph, scene, under
 
 ROWS, COLUMNS = 96, 88
 GREY = scene(ROWS, COLUMNS, 12)
-NATIVE = [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian]
+NATIVE = [
+    ImplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    DeflatedExplicitVRLittleEndian,
+]
 
 
 def native(uid: str = ExplicitVRLittleEndian, **attributes: Any) -> Dataset:
@@ -31,7 +42,8 @@ def reason_of(dataset: Dataset, **options: Any) -> Reason:
     return refused.value.reason
 
 
-# --- uncompressed -----------------------------------------------------------------------------------------------------
+# --- uncompressed
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("uid", NATIVE)
@@ -55,29 +67,48 @@ def test_a_header_of_less_than_there_is_is_not_believed(uid, attributes):
 @pytest.mark.parametrize("said", [1, None])
 def test_several_frames_without_their_number(times, said):
     frames = native().PixelData * times
-    for dataset in (native(NumberOfFrames=said or 1, PixelData=frames), native(PixelData=frames + b"\0\0")):
+    for dataset in (
+        native(NumberOfFrames=said or 1, PixelData=frames),
+        native(PixelData=frames + b"\0\0"),
+    ):
         assert reason_of(dataset) is Reason.EXCESS_PIXEL_DATA
         assert reason_of(dataset, frames="first") is Reason.EXCESS_PIXEL_DATA
 
 
 def test_more_frames_than_their_number():
-    assert reason_of(native(NumberOfFrames=2, PixelData=native().PixelData * 3), frames="first") is Reason.EXCESS_PIXEL_DATA
+    assert (
+        reason_of(native(NumberOfFrames=2, PixelData=native().PixelData * 3), frames="first")
+        is Reason.EXCESS_PIXEL_DATA
+    )
 
 
 def test_an_empty_second_frame_is_no_padding():
-    assert reason_of(native(PixelData=native().PixelData + bytes(2 * GREY.size))) is Reason.EXCESS_PIXEL_DATA
+    assert (
+        reason_of(native(PixelData=native().PixelData + bytes(2 * GREY.size)))
+        is Reason.EXCESS_PIXEL_DATA
+    )
 
 
 def test_three_samples_under_one():
     grey = (GREY >> 4).astype(np.uint8)
-    assert reason_of(radiograph(grey, PixelData=np.dstack([grey] * 3).tobytes())) is Reason.EXCESS_PIXEL_DATA
+    assert (
+        reason_of(radiograph(grey, PixelData=np.dstack([grey] * 3).tobytes()))
+        is Reason.EXCESS_PIXEL_DATA
+    )
 
 
 def test_three_samples_under_a_photometric_interpretation_of_two():
     """YBR_FULL_422 in full resolution, as some writers leave it."""
     grey = (GREY >> 4).astype(np.uint8)
-    colour = {"SamplesPerPixel": 3, "PhotometricInterpretation": "YBR_FULL_422", "PlanarConfiguration": 0}
-    assert reason_of(radiograph(grey, PixelData=np.dstack([grey] * 3).tobytes(), **colour), rgb="luma") is Reason.EXCESS_PIXEL_DATA
+    colour = {
+        "SamplesPerPixel": 3,
+        "PhotometricInterpretation": "YBR_FULL_422",
+        "PlanarConfiguration": 0,
+    }
+    assert (
+        reason_of(radiograph(grey, PixelData=np.dstack([grey] * 3).tobytes(), **colour), rgb="luma")
+        is Reason.EXCESS_PIXEL_DATA
+    )
 
 
 def test_a_row_of_other_pixels_is_no_padding():
@@ -95,26 +126,46 @@ def test_a_black_column_too_many_is_no_padding_where_it_is_longer_than_a_sector(
 @pytest.mark.parametrize("uid", NATIVE)
 @pytest.mark.parametrize(
     "padding",
-    [b"\0", b"\0\0\0", b"\xff", b" ", b"\r\n", b"\x12\x34\x56\x78", bytes(512), bytes(1536), bytes(2048), bytes(5000), bytes(160)],
+    [
+        b"\0",
+        b"\0\0\0",
+        b"\xff",
+        b" ",
+        b"\r\n",
+        b"\x12\x34\x56\x78",
+        bytes(512),
+        bytes(1536),
+        bytes(2048),
+        bytes(5000),
+        bytes(160),
+    ],
     ids=lambda padding: f"{len(padding)}x{padding[0]:02x}",
 )
 def test_padding_is_passed_over(uid, padding):
     """The odd byte, a word or two of anything, zeros up to a sector and beyond."""
-    assert np.array_equal(decode(native(uid, PixelData=native(uid).PixelData + padding)).array, GREY)
+    assert np.array_equal(
+        decode(native(uid, PixelData=native(uid).PixelData + padding)).array, GREY
+    )
 
 
 def test_the_odd_byte_of_a_picture_of_one_pixel():
-    assert decode(radiograph(np.array([[7]], np.uint8), PixelData=b"\x07\0")).array.tolist() == [[7]]
+    assert decode(radiograph(np.array([[7]], np.uint8), PixelData=b"\x07\0")).array.tolist() == [
+        [7]
+    ]
 
 
 @pytest.mark.parametrize("recipe", ["torchxrayvision_224", "chexpert_320"])
 def test_no_recipe_sees_half_a_picture(recipe):
     with pytest.raises(NotAnalysable) as refused:
-        prepare(native(BitsAllocated=8, BitsStored=8, HighBit=7), InputSpec.from_mapping({"recipe": recipe}))
+        prepare(
+            native(BitsAllocated=8, BitsStored=8, HighBit=7),
+            InputSpec.from_mapping({"recipe": recipe}),
+        )
     assert refused.value.reason is Reason.EXCESS_PIXEL_DATA
 
 
-# --- encapsulated -----------------------------------------------------------------------------------------------------
+# --- encapsulated
+# -----------------------------------------------------------------------------------------------------
 
 
 def coded(uid: str, seed: int = 0) -> tuple[Any, bytes, int]:
@@ -132,12 +183,16 @@ def test_more_codestreams_than_frames(uid, fragments_per_frame, has_bot):
         fragments_per_frame = 1  # PS3.5 A.4.2: a frame is a fragment
     _, second, _ = coded(uid, 1)
     dataset = encoded(array, uid, bits)
-    dataset.PixelData = encapsulate([first, second, second], fragments_per_frame=fragments_per_frame, has_bot=has_bot)
+    dataset.PixelData = encapsulate(
+        [first, second, second], fragments_per_frame=fragments_per_frame, has_bot=has_bot
+    )
     assert reason_of(dataset) is Reason.EXCESS_PIXEL_DATA
     dataset.NumberOfFrames = 2
     assert reason_of(dataset, frames="first") is Reason.EXCESS_PIXEL_DATA
     dataset.NumberOfFrames = 3
-    assert np.abs(decode(dataset, frames="first").array.astype(int) - array).max() <= ENCODERS[uid].grey_levels(bits)
+    assert np.abs(decode(dataset, frames="first").array.astype(int) - array).max() <= ENCODERS[
+        uid
+    ].grey_levels(bits)
 
 
 @pytest.mark.parametrize("uid", [uid for uid in ENCODERS if uid != RLELossless])
@@ -145,7 +200,10 @@ def test_two_codestreams_in_one_fragment(uid):
     array, first, bits = coded(uid)
     _, second, _ = coded(uid, 1)
     for between in (b"", b"\0", b"\0\0\xff"):
-        assert reason_of(enclosed(first + between + second, array, uid, bits)) is Reason.EXCESS_PIXEL_DATA
+        assert (
+            reason_of(enclosed(first + between + second, array, uid, bits))
+            is Reason.EXCESS_PIXEL_DATA
+        )
 
 
 def test_a_fragment_that_begins_like_a_codestream_is_part_of_one_unless_another_ended_before_it():
@@ -160,7 +218,9 @@ def test_a_fragment_that_begins_like_a_codestream_is_part_of_one_unless_another_
 
 def encapsulate_pieces(pieces: list[bytes]) -> bytes:
     """Items of one frame, of odd length where a piece is."""
-    items = [b"\xfe\xff\x00\xe0" + len(piece).to_bytes(4, "little") + piece for piece in (b"", *pieces)]
+    items = [
+        b"\xfe\xff\x00\xe0" + len(piece).to_bytes(4, "little") + piece for piece in (b"", *pieces)
+    ]
     return b"".join(items)
 
 
@@ -170,9 +230,14 @@ def encapsulate_pieces(pieces: list[bytes]) -> bytes:
     ids=str,
 )
 def test_rle_segments_of_a_row_or_a_column_more(attributes):
-    assert reason_of(encoded(GREY, RLELossless, 12, **attributes)) in (Reason.EXCESS_PIXEL_DATA, Reason.UNDECODABLE)
+    assert reason_of(encoded(GREY, RLELossless, 12, **attributes)) in (
+        Reason.EXCESS_PIXEL_DATA,
+        Reason.UNDECODABLE,
+    )
 
 
-@pytest.mark.parametrize("attributes", [{"BitsAllocated": 8, "BitsStored": 8, "HighBit": 7}], ids=str)
+@pytest.mark.parametrize(
+    "attributes", [{"BitsAllocated": 8, "BitsStored": 8, "HighBit": 7}], ids=str
+)
 def test_rle_of_more_segments_than_the_header_says(attributes):
     assert reason_of(encoded(GREY, RLELossless, 12, **attributes)) is Reason.CODESTREAM_MISMATCH

@@ -27,7 +27,9 @@ from tests.support.street import Clock, Street
         ("host.live-listener-0", Lane.LIVE),
     ],
 )
-def test_the_scan_at_start_reads_leftovers_in_their_lane(process: str, lane: Lane, tmp_path: Path) -> None:
+def test_the_scan_at_start_reads_leftovers_in_their_lane(
+    process: str, lane: Lane, tmp_path: Path
+) -> None:
     settings = make_settings(tmp_path)
     archive = Archive(settings.archive_dir, process)
     file = phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), tmp_path / "pa.dcm")

@@ -1,4 +1,7 @@
-"""Which releases an analyser loads, proves and unloads. The ledger and the built releases are real, Triton is a hand-written fake."""
+"""Which releases an analyser loads, proves and unloads.
+
+The ledger and the built releases are real, Triton is a hand-written fake.
+"""
 
 from __future__ import annotations
 
@@ -46,12 +49,22 @@ def rig(tiny: Tiny, tmp_path: Path) -> Iterator[Rig]:
     with contextlib.closing(Rolling(migrated_sqlite(tmp_path))) as rolling:
         settings = Settings(
             site=Site(state_dir=tmp_path),
-            models=Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",)),
+            models=Models(
+                manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",)
+            ),
             analyse=Analyse(canary_seconds=1),
             triton=Triton(other_models=("of_a_neighbour",)),
         )
         engines = Engines()
-        fleet = Fleet(settings, Catalogue(settings), rolling.rollouts, engines, engines.pixels, "me", patience_seconds=0.0)
+        fleet = Fleet(
+            settings,
+            Catalogue(settings),
+            rolling.rollouts,
+            engines,
+            engines.pixels,
+            "me",
+            patience_seconds=0.0,
+        )
         made = Rig(rolling, fleet, engines)
         asyncio.run(made.fleet.begin(made.readers))
         yield made
@@ -77,7 +90,10 @@ def test_what_the_settings_name_is_loaded_and_readiness_rests_on_its_answer(rig:
 def test_a_release_whose_pixels_are_prepared_wrongly_here_is_not_ready(rig: Rig) -> None:
     rig.engines.blurred.add("chest@1")
     rig.go()
-    assert rig.fleet.readiness() == (False, "chest@1: pixels are prepared wrongly here: another precision")
+    assert rig.fleet.readiness() == (
+        False,
+        "chest@1: pixels are prepared wrongly here: another precision",
+    )
     rig.engines.blurred.clear()
     rig.go()
     assert rig.fleet.readiness() == (True, "")
@@ -87,13 +103,22 @@ def test_a_candidate_is_loaded_beside_and_proved_before_it_gets_a_study(rig: Rig
     rig.start("chest@2", SWITCH)
     rig.go()
     assert rig.engines.loaded == {"chest@1", "chest@2"}
-    assert (rig.rollout.state, rig.rollout.serving, rig.rollout.changed_by) == (RolloutState.SWITCHED, "chest@2", "me")
+    assert (rig.rollout.state, rig.rollout.serving, rig.rollout.changed_by) == (
+        RolloutState.SWITCHED,
+        "chest@2",
+        "me",
+    )
     rig.go()
     assert rig.readers.releases == {"chest@1", "chest@2"}, "the way back stays loaded"
 
 
-@pytest.mark.parametrize(("candidate", "said"), [("chest@2", "the canary's logits are"), ("chest@4", "run `hilum models build chest@4`")])
-def test_a_candidate_that_fails_is_refused_and_unloaded_and_nobody_is_called(rig: Rig, candidate: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("candidate", "said"),
+    [("chest@2", "the canary's logits are"), ("chest@4", "run `hilum models build chest@4`")],
+)
+def test_a_candidate_that_fails_is_refused_and_unloaded_and_nobody_is_called(
+    rig: Rig, candidate: str, said: str
+) -> None:
     rig.go()
     rig.engines.wrong.add("chest@2")
     rig.start(candidate, SWITCH)
@@ -106,11 +131,19 @@ def test_a_candidate_that_fails_is_refused_and_unloaded_and_nobody_is_called(rig
 
 
 def test_a_candidate_has_to_give_the_answers_of_its_golden_cases(rig: Rig, tiny: Tiny) -> None:
-    record = build.tree_of(catalogue.load_catalogue(tiny.manifests_dir)["chest@3"], tiny.built_dir) / "build.json"
+    record = (
+        build.tree_of(catalogue.load_catalogue(tiny.manifests_dir)["chest@3"], tiny.built_dir)
+        / "build.json"
+    )
     before = record.read_text()
     image = pictures(1, seed=3)
     np.save(record.parent / "golden_0.npy", image)
-    case = {"file": "case.npy", "tensor": "golden_0.npy", "logits": (tiny_logits(image)[0] + 0.5).tolist(), "tolerance": 0.01}
+    case = {
+        "file": "case.npy",
+        "tensor": "golden_0.npy",
+        "logits": (tiny_logits(image)[0] + 0.5).tolist(),
+        "tolerance": 0.01,
+    }
     record.write_text(json.dumps({**json.loads(before), "golden": [case]}))
     rig.start("chest@3", SHADOW)
     rig.go()
@@ -140,7 +173,9 @@ def test_what_was_stopped_is_unloaded_when_its_last_image_is_read(rig: Rig) -> N
     assert rig.engines.loaded == {"chest@1", "chest@2"}, "an image still waits for chest@1"
     rig.engines.wrong.add("chest@1")
     rig.go()
-    assert rig.fleet.readiness()[0] is False, "an image waits for a release that does not answer as it should"
+    assert rig.fleet.readiness()[0] is False, (
+        "an image waits for a release that does not answer as it should"
+    )
     rig.rolling.read()
     rig.go()
     assert (rig.engines.loaded, rig.readers.releases) == ({"chest@2"}, {"chest@2"})
@@ -175,7 +210,9 @@ def test_a_late_image_has_its_release_loaded_again(rig: Rig) -> None:
     assert rig.readers.releases == {"chest@1"}
 
 
-def test_an_analyser_that_starts_into_a_rollback_still_finishes_what_is_due(rig: Rig, tiny: Tiny) -> None:
+def test_an_analyser_that_starts_into_a_rollback_still_finishes_what_is_due(
+    rig: Rig, tiny: Tiny
+) -> None:
     rig.start("chest@2", SWITCH)
     rig.go()
     rig.rolling.receive("1.1", 1)
@@ -197,10 +234,21 @@ def test_a_release_that_nobody_chose_is_not_available(rig: Rig) -> None:
         assert answer.reason == "release_not_available"
 
 
-def test_what_the_settings_of_a_running_server_name_waits_for_a_host_that_is_behind(rig: Rig, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_settings_of_a_running_server_name_waits_for_a_host_that_is_behind(
+    rig: Rig, capsys: pytest.CaptureFixture[str]
+) -> None:
     ledger, clock = rig.rolling.ledger, rig.rolling.clock
-    ledger.beat("listener's host", SUPERVISOR, 7, started_at=0.0, is_ready=True, detail=in_words(("chest@1", "chest@2")))
-    ledger.beat("a listener", "listener", 8, started_at=0.0, is_ready=True, detail=in_words(("lung@1",)))
+    ledger.beat(
+        "listener's host",
+        SUPERVISOR,
+        7,
+        started_at=0.0,
+        is_ready=True,
+        detail=in_words(("chest@1", "chest@2")),
+    )
+    ledger.beat(
+        "a listener", "listener", 8, started_at=0.0, is_ready=True, detail=in_words(("lung@1",))
+    )
     for _ in range(2):
         answer = rig.explain("1.1", "chest@2")
         assert isinstance(answer, Retry)
@@ -213,7 +261,10 @@ def test_what_the_settings_of_a_running_server_name_waits_for_a_host_that_is_beh
 
 
 def test_what_our_own_settings_name_is_loaded_for_a_study_of_before_the_rollouts(rig: Rig) -> None:
-    """Two rollouts later nothing else wants it; the header of an old image is corrected, and that study was assigned to nobody."""
+    """Two rollouts later nothing else wants it.
+
+    The header of an old image is corrected, and that study was assigned to nobody.
+    """
     ledger = rig.rolling.ledger
     rig.rolling.receive("1.1", 1)
     rig.rolling.read()
@@ -227,7 +278,9 @@ def test_what_our_own_settings_name_is_loaded_for_a_study_of_before_the_rollouts
     assert "chest@1" in rig.readers.releases
 
 
-def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_release(rig: Rig) -> None:
+def test_a_second_analyser_has_the_reading_tried_again_until_it_has_loaded_the_release(
+    rig: Rig,
+) -> None:
     rig.start("chest@2", SWITCH)
     rig.rolling.rollouts.confirm("chest", "chest@2", "another analyser", rig.kept("chest@2").digest)
     rig.rolling.receive("1.1", 1)
@@ -240,7 +293,9 @@ def test_while_the_ledger_has_no_connection_for_it_everything_stays_as_it_is(rig
     rig.go()
     rig.start("chest@2", SWITCH)
     usual, rollouts = rig.rolling.rollouts._reader, rig.rolling.rollouts
-    rollouts._reader = create_engine(usual.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01)
+    rollouts._reader = create_engine(
+        usual.url, poolclass=QueuePool, pool_size=1, max_overflow=0, pool_timeout=0.01
+    )
     with rollouts._reader.connect():
         rig.go(2)
         assert (rig.engines.loaded, rig.fleet.readiness()) == ({"chest@1"}, (True, ""))
@@ -253,11 +308,19 @@ def test_while_the_ledger_has_no_connection_for_it_everything_stays_as_it_is(rig
 
 def test_plans() -> None:
     def rollout(**changes: Any) -> Rollout:
-        usual = {"alias": "chest", "configured": "chest@1", "serving": "chest@1", "changed_at": 0.0, "changed_by": "x"}
+        usual = {
+            "alias": "chest",
+            "configured": "chest@1",
+            "serving": "chest@1",
+            "changed_at": 0.0,
+            "changed_by": "x",
+        }
         return Rollout(**{**usual, **changes})
 
     shadow = rollout(state=RolloutState.RUNNING, candidate="chest@2", mode=RolloutMode.SHADOW)
-    canary = rollout(state=RolloutState.RUNNING, candidate="chest@2", mode=RolloutMode.CANARY, fraction=0.1)
+    canary = rollout(
+        state=RolloutState.RUNNING, candidate="chest@2", mode=RolloutMode.CANARY, fraction=0.1
+    )
     loading = rollout(state=RolloutState.LOADING, candidate="chest@2", mode=RolloutMode.SWITCH)
     switched = rollout(state=RolloutState.SWITCHED, serving="chest@2", previous="chest@1")
     done = rollout(state=RolloutState.DONE, serving="chest@2")

@@ -1,4 +1,7 @@
-"""What the gateway takes for an answer: a server that speaks Triton's protocol and answers with the arrays of the test."""
+"""What the gateway takes for an answer.
+
+A server that speaks Triton's protocol and answers with the arrays of the test.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,26 @@ from tests.support.certificates import Authority
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LABELS = tuple(Label(key, key, Code(key, "99HILUM", key), "C", 0.5) for key in ("a", "b", "c"))
-RELEASE = Release("m", "1", "a", "m__1", {}, LABELS, "sigmoid", "max", "f32", "openvino", False, False, None, "x", "x", "x", "x", "")
+RELEASE = Release(
+    "m",
+    "1",
+    "a",
+    "m__1",
+    {},
+    LABELS,
+    "sigmoid",
+    "max",
+    "f32",
+    "openvino",
+    False,
+    False,
+    None,
+    "x",
+    "x",
+    "x",
+    "x",
+    "",
+)
 MAPPED = dataclasses.replace(RELEASE, has_cam=True)
 ENSEMBLE = dataclasses.replace(RELEASE, members=("one", "two"))
 IMAGES = 2
@@ -41,16 +63,23 @@ class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
     async def ModelInfer(self, request: Any, context: Any) -> Any:  # noqa: N802 - the protocol's
         self.metadata = dict(context.invocation_metadata())
         tensors = [
-            service_pb2.ModelInferResponse.InferOutputTensor(name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape)
+            service_pb2.ModelInferResponse.InferOutputTensor(
+                name=name, datatype=np_to_triton_dtype(array.dtype), shape=array.shape
+            )
             for name, array in self._arrays.items()
         ]
-        return service_pb2.ModelInferResponse(outputs=tensors, raw_output_contents=[array.tobytes() for array in self._arrays.values()])
+        return service_pb2.ModelInferResponse(
+            outputs=tensors,
+            raw_output_contents=[array.tobytes() for array in self._arrays.values()],
+        )
 
 
 def inferred(release: Release, **arrays: Array) -> Inference:
     async def scenario() -> Inference:
         server = grpc.aio.server()
-        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(Answering({"logits": LOGITS, **arrays}), server)
+        service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
+            Answering({"logits": LOGITS, **arrays}), server
+        )
         port = server.add_insecure_port("127.0.0.1:0")
         await server.start()
         gateway = TritonGateway(f"127.0.0.1:{port}", 30.0)
@@ -72,7 +101,17 @@ def test_maps_and_members_as_the_release_promises_them() -> None:
     assert (plain.cam, plain.member_logits) == (None, None), "nobody asked for them"
 
 
-@pytest.mark.parametrize("shape", [(1, 3, 7, 7), (IMAGES, 2, 7, 7), (IMAGES, 3, 7), (IMAGES, 3, 7, 7, 1), (IMAGES, 3, 0, 7), (0, 3, 7, 7)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (1, 3, 7, 7),
+        (IMAGES, 2, 7, 7),
+        (IMAGES, 3, 7),
+        (IMAGES, 3, 7, 7, 1),
+        (IMAGES, 3, 0, 7),
+        (0, 3, 7, 7),
+    ],
+)
 def test_other_maps_are_no_answer(shape: tuple[int, ...]) -> None:
     with pytest.raises(WrongAnswer, match="m@1: the class activation maps are float16"):
         inferred(MAPPED, cam=np.ones(shape, np.float16))
@@ -83,7 +122,9 @@ def test_no_maps_are_no_answer() -> None:
         inferred(MAPPED)
 
 
-@pytest.mark.parametrize("shape", [(1, 2, 3), (IMAGES, 1, 3), (IMAGES, 2, 2), (IMAGES, 3), (IMAGES, 2, 3, 1)])
+@pytest.mark.parametrize(
+    "shape", [(1, 2, 3), (IMAGES, 1, 3), (IMAGES, 2, 2), (IMAGES, 3), (IMAGES, 2, 3, 1)]
+)
 def test_other_logits_of_members_are_no_answer(shape: tuple[int, ...]) -> None:
     with pytest.raises(WrongAnswer, match="the members' logits are float32"):
         inferred(ENSEMBLE, member_logits=np.ones(shape, np.float32))
@@ -102,7 +143,12 @@ def test_a_token_goes_with_each_call_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     own, answering = authority.identity("triton", "DNS:triton.test"), Answering({"logits": LOGITS})
     (tmp_path / "token").write_text("of the proxy\n")
-    encrypted = {"tls": True, "ca_file": authority.file, "tls_server_name": "triton.test", "token_file": tmp_path / "token"}
+    encrypted = {
+        "tls": True,
+        "ca_file": authority.file,
+        "tls_server_name": "triton.test",
+        "token_file": tmp_path / "token",
+    }
 
     async def scenario() -> Inference:
         server = grpc.aio.server()

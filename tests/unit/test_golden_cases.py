@@ -14,14 +14,23 @@ from hilum.models import build, canary, catalogue, golden
 from hilum.models.identity import file_sha256
 from hilum.scores import sigmoid
 from load_tests import phantom
-from tests.support.models import TINY_LABELS, pictures, tiny_logits, tiny_manifest, tiny_network, write_release
+from tests.support.models import (
+    TINY_LABELS,
+    pictures,
+    tiny_logits,
+    tiny_manifest,
+    tiny_network,
+    write_release,
+)
 
 IMAGE = pictures(1, seed=7)[0]
 (LOGITS,) = tiny_logits(IMAGE[None])
 
 
 def case(file: str, answer: str, sha256: str, tolerance: float = 1e-3) -> str:
-    return f'\n[[golden]]\nfile = "{file}"\nsha256 = "{sha256}"\n{answer}\ntolerance = {tolerance}\n'
+    return (
+        f'\n[[golden]]\nfile = "{file}"\nsha256 = "{sha256}"\n{answer}\ntolerance = {tolerance}\n'
+    )
 
 
 def numbers(values) -> str:
@@ -39,9 +48,16 @@ class Bench:
         np.save(self.image, IMAGE)
 
     def build(self, answer: str, file: str = "case.npy", **given):
-        given.setdefault("sha256", file_sha256(self.release_folder / file) if (self.release_folder / file).exists() else "0" * 64)
+        given.setdefault(
+            "sha256",
+            file_sha256(self.release_folder / file)
+            if (self.release_folder / file).exists()
+            else "0" * 64,
+        )
         write_release(self.folder / "manifests", self.text + case(file, answer, **given))
-        build.build(["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None)
+        build.build(
+            ["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None
+        )
         return catalogue.load_catalogue(self.folder / "manifests")["tiny@1"]
 
     def refusal(self, answer: str, file: str = "case.npy", **given) -> str:
@@ -85,7 +101,10 @@ def test_the_engine_that_serves_is_asked_too(tmp_path: Path) -> None:
 
 def test_another_answer_is_refused_label_by_label(bench: Bench) -> None:
     said = bench.refusal(f"logits = {numbers(LOGITS + np.array([0.5, 0, 0]))}")
-    assert f"logit of {TINY_LABELS[0]} is {LOGITS[0]:.4g}, known is {LOGITS[0] + 0.5:.4g}; 0.001 is allowed" in said
+    assert (
+        f"logit of {TINY_LABELS[0]} is {LOGITS[0]:.4g}, known is {LOGITS[0] + 0.5:.4g}; 0.001 is allowed"
+        in said
+    )
     assert TINY_LABELS[1] not in said
 
 
@@ -95,7 +114,9 @@ def test_a_wide_tolerance_lets_it_pass(bench: Bench) -> None:
 
 @pytest.mark.parametrize("value", ["nan", "inf"])
 def test_no_number_is_no_answer(bench: Bench, value: str) -> None:
-    assert f"finite number (got {value})" in bench.refusal(f"logits = {{ {TINY_LABELS[0]} = {value} }}")
+    assert f"finite number (got {value})" in bench.refusal(
+        f"logits = {{ {TINY_LABELS[0]} = {value} }}"
+    )
 
 
 def test_an_image_goes_the_way_of_every_image(bench: Bench) -> None:
@@ -109,12 +130,16 @@ def test_an_image_goes_the_way_of_every_image(bench: Bench) -> None:
 
 def test_a_file_that_would_not_be_analysed_is_no_case(bench: Bench) -> None:
     (bench.release_folder / "text.dcm").write_text("no DICOM")
-    assert "golden case text.dcm would not be analysed" in bench.refusal("logits = [0.0, 0.0, 0.0]", file="text.dcm")
+    assert "golden case text.dcm would not be analysed" in bench.refusal(
+        "logits = [0.0, 0.0, 0.0]", file="text.dcm"
+    )
 
 
 def test_a_tensor_of_another_shape_or_type_is_refused(bench: Bench) -> None:
     np.save(bench.image, IMAGE.astype(np.float32))
-    assert "case.npy is float32 (1, 32, 32), the wire tensor is uint8 (1, 32, 32)" in bench.refusal("logits = [0.0, 0.0, 0.0]")
+    assert "case.npy is float32 (1, 32, 32), the wire tensor is uint8 (1, 32, 32)" in bench.refusal(
+        "logits = [0.0, 0.0, 0.0]"
+    )
     np.save(bench.image, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     assert "no NumPy file of numbers" in bench.refusal("logits = [0.0, 0.0, 0.0]")
 
@@ -131,12 +156,17 @@ def test_logits_that_are_no_numbers_have_no_scores_and_are_refused(bench: Bench)
     bench.build(f"scores = {numbers(sigmoid(value) for value in LOGITS)}")
     read = catalogue.load_manifests(bench.folder / "manifests")["tiny@1"]
     nothing = {"logits": np.full((1, 3), np.nan, np.float32)}
-    with pytest.raises(ConfigurationError, match=r"case\.npy by a broken engine: a logit is infinite or not a number"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"case\.npy by a broken engine: a logit is infinite or not a number",
+    ):
         golden.prove(read, golden.cases(read), lambda _: nothing, "a broken engine")
 
 
 def test_wrong_digest_and_missing_file_say_what_to_do(bench: Bench) -> None:
-    assert "bring that file, or correct the digest" in bench.refusal("logits = [0.0, 0.0, 0.0]", sha256="1" * 64)
+    assert "bring that file, or correct the digest" in bench.refusal(
+        "logits = [0.0, 0.0, 0.0]", sha256="1" * 64
+    )
     assert "no such file; put it" in bench.refusal("logits = [0.0, 0.0, 0.0]", file="gone.npy")
 
 
@@ -176,6 +206,8 @@ def test_an_answer_that_fits_no_release_is_refused(bench: Bench, answer: str, sa
 
 
 def test_a_release_without_cases_has_none(bench: Bench) -> None:
-    build.build(["tiny@1"], bench.folder / "manifests", bench.folder / "built", progress=lambda _: None)
+    build.build(
+        ["tiny@1"], bench.folder / "manifests", bench.folder / "built", progress=lambda _: None
+    )
     release = catalogue.load_catalogue(bench.folder / "manifests")["tiny@1"]
     assert golden.read_goldens(release, bench.folder / "built") == ()

@@ -1,4 +1,7 @@
-"""A network apart from its normalisation: what is quantised or brought to half precision begins behind it, and is put back."""
+"""A network apart from its normalisation.
+
+What is quantised or brought to half precision begins behind it, and is put back.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,9 @@ def _artefact(path: Path, first: str = "Cast", whole_shape: bool = False) -> Pat
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 4])],
         [numpy_helper.from_array(value, name) for name, value in constants.items()],
     )
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path)
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), path
+    )
     return path
 
 
@@ -55,10 +60,15 @@ def test_the_network_behind_the_normalisation_says_the_same(tmp_path: Path) -> N
     file, images = _artefact(tmp_path / "net.onnx"), pictures(3)
     parts = cut(onnx.load(file), 3, ("logits",))
     onnx.checker.check_model(parts.network, full_check=True)
-    inputs = (images.astype(np.float32) - 100.3) / np.array([50.1, 60.2, 70.3], np.float32).reshape(1, 3, 1, 1)
+    inputs = (images.astype(np.float32) - 100.3) / np.array([50.1, 60.2, 70.3], np.float32).reshape(
+        1, 3, 1, 1
+    )
     session = onnxruntime.InferenceSession(parts.network.SerializeToString())
     (alone,) = session.run(["logits"], {INPUT: inputs})
-    assert np.abs(alone - open_engine(file, "onnxruntime", "f32", "all")(images)["logits"]).max() < 1e-5
+    assert (
+        np.abs(alone - open_engine(file, "onnxruntime", "f32", "all")(images)["logits"]).max()
+        < 1e-5
+    )
 
 
 def test_half_precision_begins_behind_the_normalisation(tmp_path: Path) -> None:
@@ -66,10 +76,19 @@ def test_half_precision_begins_behind_the_normalisation(tmp_path: Path) -> None:
     write_half(file, half, 3)
     graph = onnx.load(half).graph
     kinds = {each.name: each.data_type for each in graph.initializer}
-    assert (kinds["mean"], kinds["std"], kinds["weights"]) == (TensorProto.FLOAT, TensorProto.FLOAT, TensorProto.FLOAT16)
-    assert [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)] == [TensorProto.UINT8, TensorProto.FLOAT]
+    assert (kinds["mean"], kinds["std"], kinds["weights"]) == (
+        TensorProto.FLOAT,
+        TensorProto.FLOAT,
+        TensorProto.FLOAT16,
+    )
+    assert [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)] == [
+        TensorProto.UINT8,
+        TensorProto.FLOAT,
+    ]
     images = pictures(3)
-    said = [open_engine(each, "onnxruntime", "f32", "all")(images)["logits"] for each in (file, half)]
+    said = [
+        open_engine(each, "onnxruntime", "f32", "all")(images)["logits"] for each in (file, half)
+    ]
     assert 0 < np.abs(said[0] - said[1]).max() < 0.05
 
 

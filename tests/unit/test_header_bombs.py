@@ -1,4 +1,7 @@
-"""A header costs what its bytes cost: no reader follows more elements, items and levels than a header may have."""
+"""A header costs what its bytes cost.
+
+No reader follows more elements, items and levels than a header may have.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,13 @@ from hilum_preprocessing.elements import element
 from hilum_preprocessing.frames import decode_frame
 from hilum_preprocessing.header import PixelHeader
 from hilum_preprocessing.luts import modality_of, voi_of
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED, CountedBytes, TooComplex, require_bounded
+from hilum_preprocessing.structure import (
+    MAXIMUM_ELEMENTS,
+    MAXIMUM_LISTED,
+    CountedBytes,
+    TooComplex,
+    require_bounded,
+)
 from load_tests.phantom import make_instance
 from tests.support.header_bombs import BOMBS, PATIENT_IDS, Bomb, bomb_in, calls_of, explicit
 from tests.support.notes import KOS, key_objects, wire
@@ -35,7 +44,9 @@ from tests.support.radiograph import radiograph, ramp, spec
 from tests.support.results import instance_of
 from tests.support.storing import meta
 
-_MOST_CALLS = 80 * MAXIMUM_ELEMENTS  # of functions, by a reader that stops in time; two million items take fifty million
+_MOST_CALLS = (
+    80 * MAXIMUM_ELEMENTS
+)  # of functions, by a reader that stops in time; two million items take fifty million
 _EXACTLY = MAXIMUM_ELEMENTS - 20  # with what an image has besides
 bombs = pytest.mark.parametrize("name", BOMBS)
 
@@ -50,8 +61,12 @@ def file_of(tmp_path: Path, bomb: Bomb, *, in_meta: bytes = b"") -> Path:
 
 def stored(bomb: Bomb) -> Instance:
     """As a row of an earlier version may hold it."""
-    image = radiograph(ramp(8, 8), SOPInstanceUID="1.2.3.4", StudyInstanceUID="1.2.3", SeriesInstanceUID="1.2.3.1")
-    return instance_of(image, header=bomb_in(bomb)[: -64 - 12], transfer_syntax_uid=bomb.transfer_syntax_uid)
+    image = radiograph(
+        ramp(8, 8), SOPInstanceUID="1.2.3.4", StudyInstanceUID="1.2.3", SeriesInstanceUID="1.2.3.1"
+    )
+    return instance_of(
+        image, header=bomb_in(bomb)[: -64 - 12], transfer_syntax_uid=bomb.transfer_syntax_uid
+    )
 
 
 def read_whole(file: Path) -> None:
@@ -86,7 +101,9 @@ def test_a_sender_is_refused_before_it_has_sent_all_of_it(name: str) -> None:
 
 
 @bombs
-def test_a_decode_process_ends_early_with_one_that_lies_in_an_archive(name: str, tmp_path: Path) -> None:
+def test_a_decode_process_ends_early_with_one_that_lies_in_an_archive(
+    name: str, tmp_path: Path
+) -> None:
     file = file_of(tmp_path, BOMBS[name]())
 
     def read() -> None:
@@ -116,7 +133,9 @@ def test_it_ends_as_a_corrupt_header_that_says_how(name: str, keyword: str, tmp_
 
 
 def test_file_meta_information_is_a_header_too(tmp_path: Path) -> None:
-    items = explicit(0x00020100, b"SQ", struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 2_000_000, 0xFFFFFFFF)
+    items = explicit(
+        0x00020100, b"SQ", struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 2_000_000, 0xFFFFFFFF
+    )
     file = file_of(tmp_path, BOMBS["deep"](), in_meta=items)
 
     def read() -> None:
@@ -128,9 +147,20 @@ def test_file_meta_information_is_a_header_too(tmp_path: Path) -> None:
     assert calls_of(read) < _MOST_CALLS
 
 
-@pytest.mark.parametrize("name", ["empty items", "empty items for the report", "implicit private elements", "deep", "character sets"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "empty items",
+        "empty items for the report",
+        "implicit private elements",
+        "deep",
+        "character sets",
+    ],
+)
 @pytest.mark.parametrize("reader", [read_for_report, extract])
-def test_a_report_ends_early_with_a_row_of_an_earlier_version(reader: Callable[[Instance], object], name: str) -> None:
+def test_a_report_ends_early_with_a_row_of_an_earlier_version(
+    reader: Callable[[Instance], object], name: str
+) -> None:
     image = stored(BOMBS[name]())
 
     def read() -> None:
@@ -171,7 +201,10 @@ def test_a_rejection_note_of_two_thousand_images_is_read() -> None:
     others = [Dataset() for _ in range(2000)]
     for number, other in enumerate(others):
         other.SOPClassUID, other.SOPInstanceUID = image.SOPClassUID, f"1.2.9.{number}"
-        other.StudyInstanceUID, other.SeriesInstanceUID = image.StudyInstanceUID, image.SeriesInstanceUID
+        other.StudyInstanceUID, other.SeriesInstanceUID = (
+            image.StudyInstanceUID,
+            image.SeriesInstanceUID,
+        )
     encoded = wire(key_objects([image, *others], "113001"))
     assert len(read_note(meta("1.2.3.4"), encoded)) == 2001
     with pytest.raises(HeaderTooComplex):
@@ -182,7 +215,12 @@ def test_a_rejection_note_of_two_thousand_images_is_read() -> None:
 @pytest.mark.parametrize("count", [_EXACTLY, MAXIMUM_ELEMENTS + 1])
 def test_the_limit_is_where_it_is_said_to_be(count: int, tmp_path: Path) -> None:
     item = struct.pack("<HHL", 0xFFFE, 0xE000, 0)
-    bomb = Bomb(0x00400275, explicit(0x00400275, b"SQ", item * count + struct.pack("<HHL", 0xFFFE, 0xE0DD, 0), 0xFFFFFFFF))
+    bomb = Bomb(
+        0x00400275,
+        explicit(
+            0x00400275, b"SQ", item * count + struct.pack("<HHL", 0xFFFE, 0xE0DD, 0), 0xFFFFFFFF
+        ),
+    )
     encoded = bomb_in(bomb)
     if count > MAXIMUM_ELEMENTS:
         with pytest.raises(HeaderTooComplex):
@@ -193,7 +231,10 @@ def test_the_limit_is_where_it_is_said_to_be(count: int, tmp_path: Path) -> None
 
 
 def test_large_values_are_no_elements(tmp_path: Path) -> None:
-    """Overlay planes, icons and private data of megabytes: few elements, whatever their bytes look like."""
+    """Overlay planes, icons and private data of megabytes.
+
+    Few elements, whatever their bytes look like.
+    """
     overlay = struct.pack("<HHL", 0xFFFE, 0xE000, 0) * 100_000 + b"\\" * 1_000_000
     for vr in (b"OW", b"UN"):
         bomb = Bomb(0x60003000, explicit(0x60003000, vr, overlay))
@@ -214,7 +255,12 @@ def test_what_is_too_short_to_hold_so_many_is_not_walked() -> None:
 def test_character_sets_of_every_item_count(tmp_path: Path) -> None:
     names = struct.pack("<HH2sH", 8, 5, b"CS", 60_000) + b"\\" * 60_000
     item = struct.pack("<HHL", 0xFFFE, 0xE000, len(names)) + names
-    bomb = Bomb(0x00400275, explicit(0x00400275, b"SQ", item * 250 + struct.pack("<HHL", 0xFFFE, 0xE0DD, 0), 0xFFFFFFFF))
+    bomb = Bomb(
+        0x00400275,
+        explicit(
+            0x00400275, b"SQ", item * 250 + struct.pack("<HHL", 0xFFFE, 0xE0DD, 0), 0xFFFFFFFF
+        ),
+    )
     with pytest.raises(HeaderTooComplex):
         read_header(bomb_in(bomb), ExplicitVRLittleEndian)
     with pytest.raises(NotAnalysable, match="more than 10,000"):

@@ -14,7 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydicom.datadict import tag_for_keyword
-from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import (
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 from pynetdicom.dsutils import encode as encode_bare
 
 from hilum import domain
@@ -29,7 +34,10 @@ from hilum.receive.refusals import CannotUnderstand
 from load_tests import phantom
 
 SPECS = {
-    "window@1": {"recipe": "vit_imagenet_half_224", "population": {"minimum_age_years": 18, "cites": "a test"}},
+    "window@1": {
+        "recipe": "vit_imagenet_half_224",
+        "population": {"minimum_age_years": 18, "cites": "a test"},
+    },
     "plain@1": {"recipe": "torchxrayvision_224"},
 }
 SYNTAXES = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
@@ -37,7 +45,8 @@ REASONS = {reason.value for reason in domain.Reason}
 VRS = b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT XX".split()
 UIDS = {0x00080016, 0x00080018, 0x0020000D, 0x0020000E}
 PIXELS = 0x7FE00010
-# What the guard, the decoder and the grayscale steps look at, and sequences that must not be walked into.
+# What the guard, the decoder and the grayscale steps look at, and sequences that must not be walked
+# into.
 LOOKED_AT = [
     0x00091001,
     0xFFFEE00D,
@@ -85,8 +94,27 @@ LOOKED_AT = [
         if (tag := tag_for_keyword(word)) is not None
     ),
 ]
-NASTY = [b"", b"\0", b" " * 64, b"1A", b"-1", b"1e999", b"nan", b"\\\\\\", b"\xff\xff", b"\xff" * 70, b"ISO 2022 IR 87", b"0" * 2000]
-NASTY += [b"YES", b"\x1b$B;3ED", b"99999999999999999999", b"\xfe\xff\x00\xe0\x08\x00\x00\x00" + b"\x28\x00\x10\x00\xff\xff\xff\xff", b"062"]
+NASTY = [
+    b"",
+    b"\0",
+    b" " * 64,
+    b"1A",
+    b"-1",
+    b"1e999",
+    b"nan",
+    b"\\\\\\",
+    b"\xff\xff",
+    b"\xff" * 70,
+    b"ISO 2022 IR 87",
+    b"0" * 2000,
+]
+NASTY += [
+    b"YES",
+    b"\x1b$B;3ED",
+    b"99999999999999999999",
+    b"\xfe\xff\x00\xe0\x08\x00\x00\x00" + b"\x28\x00\x10\x00\xff\xff\xff\xff",
+    b"062",
+]
 
 
 Piece = tuple[int, bytes, bytes]
@@ -95,17 +123,23 @@ Piece = tuple[int, bytes, bytes]
 @cache
 def pieces() -> tuple[Piece, ...]:
     """Elements of a small DX image: tag, VR, value."""
-    encoded = encode_bare(phantom.make_instance(3, rows=24, columns=24), is_implicit_vr=False, is_little_endian=True)
+    encoded = encode_bare(
+        phantom.make_instance(3, rows=24, columns=24), is_implicit_vr=False, is_little_endian=True
+    )
     assert encoded is not None
     view = memoryview(encoded)
     found = list(elements(view, encoding_of(ExplicitVRLittleEndian)))
     ends = [item.start for item in found[1:]] + [len(encoded)]
-    return tuple((item.tag, item.vr, encoded[item.value : end]) for item, end in zip(found, ends, strict=True))
+    return tuple(
+        (item.tag, item.vr, encoded[item.value : end])
+        for item, end in zip(found, ends, strict=True)
+    )
 
 
 def encode(items: Sequence[Piece], transfer_syntax_uid: str) -> bytes:
     return b"".join(
-        _element(*item, is_implicit=transfer_syntax_uid == ImplicitVRLittleEndian) for item in sorted(items, key=lambda x: x[0])
+        _element(*item, is_implicit=transfer_syntax_uid == ImplicitVRLittleEndian)
+        for item in sorted(items, key=lambda x: x[0])
     )
 
 
@@ -139,13 +173,17 @@ def received(encoded: bytes, transfer_syntax_uid: str, folder: Path) -> Path | N
         header = read_header(encoded, transfer_syntax_uid)
     except CannotUnderstand:
         return None
-    meta = FileMeta(header.sop_class_uid, header.sop_instance_uid, transfer_syntax_uid, "FUZZ", "HILUM")
+    meta = FileMeta(
+        header.sop_class_uid, header.sop_instance_uid, transfer_syntax_uid, "FUZZ", "HILUM"
+    )
     path = folder / "0123456789abcdef.dcm"
     path.write_bytes(file_meta.encode(meta) + encoded)
     return path
 
 
-def ends_honestly(encoded: bytes, transfer_syntax_uid: str, folder: Path) -> dict[str, Ready | NotReady] | None:
+def ends_honestly(
+    encoded: bytes, transfer_syntax_uid: str, folder: Path
+) -> dict[str, Ready | NotReady] | None:
     path = received(encoded, transfer_syntax_uid, folder)
     if path is None:
         return None
@@ -162,7 +200,9 @@ def ends_honestly(encoded: bytes, transfer_syntax_uid: str, folder: Path) -> dic
 
 def seconds_allowed(function: Callable[..., None]) -> Callable[..., None]:
     """Few examples a run: hypothesis remembers what it found, and each run draws others."""
-    return settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])(function)
+    return settings(
+        max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    )(function)
 
 
 @pytest.mark.parametrize("syntax", SYNTAXES, ids=["explicit", "implicit"])
@@ -173,8 +213,14 @@ def test_the_control_is_read(syntax: str, tmp_path: Path) -> None:
 
 
 @seconds_allowed
-@given(changes=st.lists(changed, max_size=4), removals=st.lists(removed, max_size=2), syntax=st.sampled_from(SYNTAXES))
-def test_changed_elements(changes: list[Piece], removals: list[int], syntax: str, tmp_path: Path) -> None:
+@given(
+    changes=st.lists(changed, max_size=4),
+    removals=st.lists(removed, max_size=2),
+    syntax=st.sampled_from(SYNTAXES),
+)
+def test_changed_elements(
+    changes: list[Piece], removals: list[int], syntax: str, tmp_path: Path
+) -> None:
     ends_honestly(encode(mutate(changes, removals), syntax), syntax, tmp_path)
 
 
@@ -191,8 +237,10 @@ def test_changed_bytes(data: st.DataObject, syntax: str, tmp_path: Path) -> None
 
 def test_a_header_of_one_class_and_a_body_of_nonsense(tmp_path: Path) -> None:
     uids = [item for item in pieces() if item[0] in UIDS]
-    assert ends_honestly(encode(uids, ExplicitVRLittleEndian), ExplicitVRLittleEndian, tmp_path) == {
-        name: NotReady("no_pixel_data", "Pixel Data is missing or empty") for name in SPECS
-    }
-    assert {tag: value for tag, _, value in uids}[0x00080016].rstrip(b"\0").decode() == DigitalXRayImageStorageForPresentation
+    assert ends_honestly(
+        encode(uids, ExplicitVRLittleEndian), ExplicitVRLittleEndian, tmp_path
+    ) == {name: NotReady("no_pixel_data", "Pixel Data is missing or empty") for name in SPECS}
+    assert {tag: value for tag, _, value in uids}[0x00080016].rstrip(
+        b"\0"
+    ).decode() == DigitalXRayImageStorageForPresentation
     assert PIXELS not in {tag for tag, *_ in uids}

@@ -1,6 +1,9 @@
-"""Any header that the listener lets in becomes a valid report, or ends with a reason; and what identifies a patient or an order is whole.
+"""Any header that the listener lets in becomes a valid report, or ends with a reason.
 
-The headers are drawn at random from what hospitals send: names in every character set, sexes that are none, values that are missing,
+And what identifies a patient or an order is whole.
+
+The headers are drawn at random from what hospitals send: names in every character set, sexes that
+are none, values that are missing,
 empty, too long, doubled or broken.
 """
 
@@ -22,7 +25,16 @@ from hilum.errors import NotAnalysed
 from hilum.receive.header import read_header as read_received
 from hilum.report import build_documents
 from tests.support.drawn_headers import HEADERS, localised
-from tests.support.results import CONTEXT, LABELS, make_release, parse, reading_of, report_job, results_of, study_job
+from tests.support.results import (
+    CONTEXT,
+    LABELS,
+    make_release,
+    parse,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
 from tests.support.synthetic_header import encoded_header, instance_with
 
 RELEASE: Final = make_release(labels=LABELS[:1])
@@ -41,7 +53,11 @@ def built(header: bytes) -> Document | NotAnalysed:
 
 def values_of(report: Dataset, keyword: str) -> str:
     value = report.get(keyword, "")
-    return "\\".join(map(str, value)) if isinstance(value, list | tuple) or value.__class__.__name__ == "MultiValue" else str(value)
+    return (
+        "\\".join(map(str, value))
+        if isinstance(value, list | tuple) or value.__class__.__name__ == "MultiValue"
+        else str(value)
+    )
 
 
 def is_damaged(text: str) -> bool:
@@ -56,13 +72,16 @@ def check(report: Dataset, header: Mapping[str, Any]) -> None:
     assert report.PatientSex in ("", "M", "F", "O")
     for keyword in ("PatientBirthDate", "StudyDate"):
         assert re.fullmatch(r"(\d{8})?", values_of(report, keyword)), keyword
-    assert re.fullmatch(r"((?:[01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?", values_of(report, "StudyTime"))
+    assert re.fullmatch(
+        r"((?:[01]\d|2[0-3])([0-5]\d([0-5]\d(\.\d{1,6})?)?)?)?", values_of(report, "StudyTime")
+    )
     assert len(values_of(report, "StudyDescription")) <= 64
     if header["PatientName"] is None:
         assert str(report.PatientName) == header["name"][1]
 
 
-# Ours to keep although the standard forbids them: a shortened identifier is another one; and a name keeps its old form.
+# Ours to keep although the standard forbids them: a shortened identifier is another one; and a name
+# keeps its old form.
 TOLERATED: Final = re.compile(
     r"(AccessionNumber|PatientID|IssuerOfPatientID|StudyID|PatientName|ReferringPhysicianName)|DeviceUID|"
     r"^Comprehensive3DSR$|needed to build DICOMDIR"
@@ -76,9 +95,15 @@ def sampled() -> list[bytes]:
     return []
 
 
-@settings(max_examples=130, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(
+    max_examples=130,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 @given(HEADERS)
-def test_any_header_gives_a_valid_report_or_a_reason(sampled: list[bytes], header: dict[str, Any]) -> None:
+def test_any_header_gives_a_valid_report_or_a_reason(
+    sampled: list[bytes], header: dict[str, Any]
+) -> None:
     header = localised(header)
     raw = encoded_header(header)
     read_received(raw, "1.2.840.10008.1.2.1")  # the listener lets it in
@@ -86,7 +111,10 @@ def test_any_header_gives_a_valid_report_or_a_reason(sampled: list[bytes], heade
     has_damage = any(is_damaged(header[keyword] or "") for keyword in IDENTIFYING)
     assert isinstance(document, NotAnalysed) == has_damage
     if isinstance(document, NotAnalysed):
-        assert str(document) == "corrupt_header: an identifier of the patient or the order holds control characters"
+        assert (
+            str(document)
+            == "corrupt_header: an identifier of the patient or the order holds control characters"
+        )
     else:
         check(parse(document.content), header)
         sampled.append(document.content)
@@ -101,7 +129,14 @@ def test_a_sample_of_them_passes_the_validator(sampled: list[bytes], tmp_path: P
     for number, content in enumerate(sampled[::_SAMPLE]):
         file = tmp_path / f"{number}.dcm"
         file.write_bytes(content)
-        done = subprocess.run([program, "-new", str(file)], capture_output=True, text=True, errors="replace", timeout=30, check=False)
+        done = subprocess.run(
+            [program, "-new", str(file)],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=30,
+            check=False,
+        )
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         assert "Comprehensive3DSR" in lines
         complaints.update(line for line in lines if not TOLERATED.search(line))

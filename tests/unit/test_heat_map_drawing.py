@@ -11,7 +11,13 @@ from PIL import Image, ImageChops
 from hilum.domain import Decision
 from hilum.report.heat_map import overlay
 from hilum.report.heat_map.blocks import Line, words
-from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen_images, grid_of, shown_on
+from hilum.report.heat_map.choice import (
+    HeatMapLeftOut,
+    chosen_findings,
+    chosen_images,
+    grid_of,
+    shown_on,
+)
 from hilum.report.heat_map.display import displayed, grey_levels
 from hilum.report.heat_map.panel import Panel, beside_each_other, pictured
 from hilum.report.heat_map.sheet import Row, heading, sheet
@@ -28,8 +34,15 @@ OPERATIONS = [CentreCrop(), Resize(height=224, width=224, kernel="skimage")]
 ONE_HOT = maps_of(1)[0].astype(np.float32)
 
 
-def panel(rows: int = 900, columns: int = 700, level: int = 128, cells: np.ndarray = ONE_HOT) -> Panel:
-    return Panel(np.full((rows, columns), level, np.uint8), place(OPERATIONS, (rows, columns)), cells, [Line("Effusion: Present")])
+def panel(
+    rows: int = 900, columns: int = 700, level: int = 128, cells: np.ndarray = ONE_HOT
+) -> Panel:
+    return Panel(
+        np.full((rows, columns), level, np.uint8),
+        place(OPERATIONS, (rows, columns)),
+        cells,
+        [Line("Effusion: Present")],
+    )
 
 
 def saturation(picture: np.ndarray) -> np.ndarray:
@@ -46,7 +59,9 @@ def test_colour_is_where_the_cell_is_and_nowhere_in_the_margins():
     row, column = np.unravel_index(colour.argmax(), colour.shape)
     assert top <= row <= bottom
     assert left <= column <= right
-    assert colour[:99].max() == colour[801:].max() == 0, "100 rows above and below were cropped away"
+    assert colour[:99].max() == colour[801:].max() == 0, (
+        "100 rows above and below were cropped away"
+    )
     assert colour[int(top) - 150, int(left) - 150] == 0
 
 
@@ -98,16 +113,23 @@ def test_a_map_that_raises_nothing_is_not_drawn():
 
 def test_pictures_of_a_row_stand_at_one_height():
     long = dataclasses.replace(
-        panel(rows=900, columns=300), heading=[Line("A very long name of a finding that takes several lines of text")]
+        panel(rows=900, columns=300),
+        heading=[Line("A very long name of a finding that takes several lines of text")],
     )
     both = np.asarray(beside_each_other([panel(rows=900, columns=300), long], 600))
     half = both.shape[1] // 2
-    tops = [np.flatnonzero((part == 128).all(-1).sum(1) > 100)[0] for part in (both[:, :half], both[:, half:])]
+    tops = [
+        np.flatnonzero((part == 128).all(-1).sum(1) > 100)[0]
+        for part in (both[:, :half], both[:, half:])
+    ]
     assert tops[0] == tops[1]
 
 
 def test_monochrome1_looks_as_monochrome2():
-    both = [decode(make_study(4, views=("PA",), rows=200, columns=160, photometric=name)[0]) for name in ("MONOCHROME1", "MONOCHROME2")]
+    both = [
+        decode(make_study(4, views=("PA",), rows=200, columns=160, photometric=name)[0])
+        for name in ("MONOCHROME1", "MONOCHROME2")
+    ]
     first, second = (displayed(stored).astype(int) for stored in both)
     assert np.abs(first - second).max() <= 1
     assert first.mean() > 20
@@ -120,18 +142,33 @@ def test_an_image_without_a_window_is_shown_from_its_darkest_to_its_brightest():
 
 
 def test_a_window_that_shows_nothing_gives_way():
-    stored = dataclasses.replace(decode(radiograph(ramp(40, 50), bits_stored=12)), voi=Voi(Window(90000, 10), None, is_unusable=False))
+    stored = dataclasses.replace(
+        decode(radiograph(ramp(40, 50), bits_stored=12)),
+        voi=Voi(Window(90000, 10), None, is_unusable=False),
+    )
     assert displayed(stored).std() > 50
 
 
 @pytest.mark.parametrize("orientation", ["patient", "as_stored"])
 def test_a_picture_that_was_turned_for_the_model_is_shown_as_it_saw_it(tmp_path, orientation):
-    """Cells are drawn where the model saw them; a picture in another orientation would have them beside what they mean."""
+    """Cells are drawn where the model saw them.
+
+    A picture in another orientation would have them beside what they mean.
+    """
     upright = ramp(90, 70).astype(np.uint16)
-    given = InputSpec.from_mapping({"recipe": "torchxrayvision_224", "source": {"orientation": orientation}})
-    for name, array, letters in (("upright", upright, "L\\F"), ("lying", np.ascontiguousarray(upright[::-1].T), "H\\L")):
-        radiograph(array, 12, PatientOrientation=letters, SOPInstanceUID="1.2").save_as(tmp_path / name, enforce_file_format=True)
-    (expected, place_of_upright), (found, place_of_lying) = (grey_levels(tmp_path / name, given, 1 << 20) for name in ("upright", "lying"))
+    given = InputSpec.from_mapping(
+        {"recipe": "torchxrayvision_224", "source": {"orientation": orientation}}
+    )
+    for name, array, letters in (
+        ("upright", upright, "L\\F"),
+        ("lying", np.ascontiguousarray(upright[::-1].T), "H\\L"),
+    ):
+        radiograph(array, 12, PatientOrientation=letters, SOPInstanceUID="1.2").save_as(
+            tmp_path / name, enforce_file_format=True
+        )
+    (expected, place_of_upright), (found, place_of_lying) = (
+        grey_levels(tmp_path / name, given, 1 << 20) for name in ("upright", "lying")
+    )
     is_turned = orientation == "patient"
     assert np.array_equal(found, expected if is_turned else expected[::-1].T)
     assert (place_of_lying == place_of_upright) == is_turned
@@ -144,21 +181,36 @@ def test_a_modality_lut_that_cannot_be_used_hides_no_picture():
 
 def result_of(count: int = 1, **changes: object):
     release = make_release(**changes)
-    return report_of(make_study(2, "CR", ("PA",) * count, rows=32, columns=32), release).result, release
+    return report_of(
+        make_study(2, "CR", ("PA",) * count, rows=32, columns=32), release
+    ).result, release
 
 
 def test_what_is_present_is_shown_best_first_and_three_at_most():
     result, _ = result_of()
-    assert [finding.key for finding in chosen_findings(result)] == ["thickening", "infiltration", "effusion"]
+    assert [finding.key for finding in chosen_findings(result)] == [
+        "thickening",
+        "infiltration",
+        "effusion",
+    ]
     assert all(finding.decision is Decision.PRESENT for finding in chosen_findings(result))
-    none = dataclasses.replace(result, findings=tuple(dataclasses.replace(item, decision=Decision.ABSENT) for item in result.findings))
+    none = dataclasses.replace(
+        result,
+        findings=tuple(
+            dataclasses.replace(item, decision=Decision.ABSENT) for item in result.findings
+        ),
+    )
     assert chosen_findings(none) == ()
     assert chosen_images(none, ()) == ()
 
 
 def test_untrained_weights_show_their_highest_scores():
     result, _ = result_of(is_trained=False)
-    assert [finding.key for finding in chosen_findings(result)] == ["thickening", "infiltration", "effusion"]
+    assert [finding.key for finding in chosen_findings(result)] == [
+        "thickening",
+        "infiltration",
+        "effusion",
+    ]
     assert {finding.decision for finding in chosen_findings(result)} == {Decision.UNDECIDED}
 
 
@@ -179,12 +231,18 @@ def test_maps_that_are_not_the_results_are_not_drawn(damage):
     result, release = result_of()
     good = maps_of(len(release.labels))
     logits = LOGITS if damage != "another reading" else tuple(value + 1 for value in LOGITS)
-    cam = {"too short": good.tobytes()[:-2], "not finite": (good * np.float16("nan")).tobytes()}.get(damage, good.tobytes())
+    cam = {
+        "too short": good.tobytes()[:-2],
+        "not finite": (good * np.float16("nan")).tobytes(),
+    }.get(damage, good.tobytes())
     with pytest.raises(HeatMapLeftOut):
         shown_on(result.source_images[0], result, release, ActivationMaps(logits, cam))
 
 
-@pytest.mark.parametrize(("cells", "size", "grid"), [(49, (224, 224), (7, 7)), (98, (448, 224), (14, 7)), (1, (32, 32), (1, 1))])
+@pytest.mark.parametrize(
+    ("cells", "size", "grid"),
+    [(49, (224, 224), (7, 7)), (98, (448, 224), (14, 7)), (1, (32, 32), (1, 1))],
+)
 def test_the_grid_has_the_aspect_of_the_tensor(cells, size, grid):
     assert grid_of(cells, size) == grid
 
@@ -194,7 +252,12 @@ def test_the_grid_has_the_aspect_of_the_tensor(cells, size, grid):
 def test_a_sheet_stays_small_whatever_the_images(shape, count):
     result, release = result_of()
     image, finding = result.source_images[0], chosen_findings(result)[0]
-    one = Panel(np.full(shape, 90, np.uint8), place(OPERATIONS, shape), ONE_HOT, heading(finding, image, result))
+    one = Panel(
+        np.full(shape, 90, np.uint8),
+        place(OPERATIONS, shape),
+        ONE_HOT,
+        heading(finding, image, result),
+    )
     rows = [Row(image, [one] * min(count, 3))] * max(1, count // 3)
     pixels = sheet(rows, result, release, CONTEXT)
     assert pixels.nbytes < 12_000_000
@@ -205,7 +268,10 @@ def test_a_sheet_stays_small_whatever_the_images(shape, count):
 def test_a_heading_says_what_was_compared_with_the_operating_point():
     result, _ = result_of(calibration={"method": "platt", "a": 1.0, "b": -3.0})
     said = [line.text for line in heading(result.findings[0], result.source_images[0], result)]
-    assert said == ["Pleural effusion: Present (score at or above 0.5)", "score 0.610, probability 7%, calibrated"]
+    assert said == [
+        "Pleural effusion: Present (score at or above 0.5)",
+        "score 0.610, probability 7%, calibrated",
+    ]
 
 
 def test_the_words_are_on_the_sheet():
@@ -214,7 +280,12 @@ def test_the_words_are_on_the_sheet():
     for is_trained in (True, False):
         result, release = result_of(is_trained=is_trained)
         image = result.source_images[0]
-        one = Panel(np.full((64, 64), 90, np.uint8), place(OPERATIONS, (64, 64)), ONE_HOT, heading(result.findings[0], image, result))
+        one = Panel(
+            np.full((64, 64), 90, np.uint8),
+            place(OPERATIONS, (64, 64)),
+            ONE_HOT,
+            heading(result.findings[0], image, result),
+        )
         sheets.append(Image.fromarray(sheet([Row(image, [one])], result, release, CONTEXT)))
     assert sheets[1].height > sheets[0].height
     amber = [(np.asarray(item) == (255, 190, 60)).all(-1).sum() for item in sheets]

@@ -29,9 +29,15 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
     opened.close()
 
 
-def settings(tmp_path: Path, *documents: str, intended_use: str = "research", accept_untrained: bool = False) -> Settings:
+def settings(
+    tmp_path: Path, *documents: str, intended_use: str = "research", accept_untrained: bool = False
+) -> Settings:
     destination = Destination(documents=documents, accept_untrained=accept_untrained)
-    return Settings(site=Site(state_dir=tmp_path), report=Report(intended_use=intended_use), destinations={"pacs": destination})
+    return Settings(
+        site=Site(state_dir=tmp_path),
+        report=Report(intended_use=intended_use),
+        destinations={"pacs": destination},
+    )
 
 
 def job_of(release, **changes):
@@ -46,7 +52,9 @@ def is_wanted(chosen: Settings, ledger: Ledger, job, release) -> bool:
 
 WITH_MAPS = make_release(has_cam=True)
 UNTRAINED = make_release(has_cam=True, is_trained=False)
-EARLIER = Document("heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.1", "2.25.2")
+EARLIER = Document(
+    "heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.1", "2.25.2"
+)
 
 
 def test_a_destination_that_asks_gets_one(tmp_path, ledger):
@@ -92,7 +100,10 @@ def test_maps_come_from_the_ledger_and_files_from_the_archive(tmp_path, ledger):
     street.receive("1.2.3", 1, 2)
     cam = np.arange(14 * 49, dtype=np.float16).tobytes()
     jobs = [job for job in street.claim("analyse") if isinstance(job, ReadingJob)]
-    first, second = (Advance(ReadingState.ANALYSED, {"logits": [0.5, 1.5], "cam": content}) for content in (cam, None))
+    first, second = (
+        Advance(ReadingState.ANALYSED, {"logits": [0.5, 1.5], "cam": content})
+        for content in (cam, None)
+    )
     ledger.advance("analyse", [(jobs[0].lease, first), (jobs[1].lease, second)])
     found = ledger.activation_maps("1.2.3", jobs[0].release)
     assert list(found) == [jobs[0].instance.sop_instance_uid]

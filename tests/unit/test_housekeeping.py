@@ -79,10 +79,18 @@ def test_a_turn_removes_what_is_old_enough(tmp_path: Path) -> None:
     keeper.stop()
 
 
-def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(tmp_path: Path) -> None:
+def test_what_only_tells_what_has_been_is_kept_for_a_year_unless_told_otherwise(
+    tmp_path: Path,
+) -> None:
     year = 365 * 86400.0
-    assert dict(outdated(Retention(), 2 * year)) == {"associations": year, "commitments": year, "processes": 2 * year - 86400}
-    assert [name for name, _ in outdated(Retention(association_days=0, commitment_days=0), year)] == ["processes"]
+    assert dict(outdated(Retention(), 2 * year)) == {
+        "associations": year,
+        "commitments": year,
+        "processes": 2 * year - 86400,
+    }
+    assert [
+        name for name, _ in outdated(Retention(association_days=0, commitment_days=0), year)
+    ] == ["processes"]
     settings, street = installation(tmp_path, association_days=1)
     old, young = (time.time() - days * 86400 for days in (2, 0.5))
     peer = ("10.0.0.7", "CR1", "HILUM", "released", None, 1, 0, None)
@@ -118,7 +126,9 @@ def test_what_a_host_that_is_gone_has_left_is_forgotten_after_a_day(tmp_path: Pa
     assert not (settings.archive_dir / "locks/gone.lock").exists()
 
 
-def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(retention, "_LOOKED_AT", 2)
     monkeypatch.setattr(retention, "_PASSED_BY", 4)
     settings, street = installation(tmp_path, days=1 / 86400)
@@ -127,10 +137,21 @@ def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(tmp_path: Path, 
     file = store(settings, "1.3.1")
     street.walk("1.3.1", 1)
     keeper, asked = Housekeeper(settings), list[str]()
-    event.listen(keeper._retention._reader, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    event.listen(
+        keeper._retention._reader, "before_cursor_execute", lambda *call: asked.append(call[2])
+    )
     keeper.turn()
     assert file.exists()
-    assert len([sql for sql in asked if "FROM instance" in sql.split("WHERE")[0] and "received_at" in sql]) == 2
+    assert (
+        len(
+            [
+                sql
+                for sql in asked
+                if "FROM instance" in sql.split("WHERE")[0] and "received_at" in sql
+            ]
+        )
+        == 2
+    )
     keeper.turn()
     assert not file.exists(), "the next turn went on behind those"
     keeper.stop()
@@ -141,7 +162,9 @@ def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:
     files = [store(settings, f"1.2.{number}", 2 * MIB) for number in range(4)]
     for number in range(4):
         street.walk(f"1.2.{number}", 1)
-    with street.ledger._engine.begin() as connection:  # the ledger says 1000 bytes an image; this disk is small
+    with (
+        street.ledger._engine.begin() as connection
+    ):  # the ledger says 1000 bytes an image; this disk is small
         connection.exec_driver_sql(f"UPDATE instance SET size_bytes = {2 * MIB}")
     keeper = Housekeeper(settings)
     keeper.turn()
@@ -161,7 +184,12 @@ def test_without_an_archive_nothing_is_touched_and_nothing_forgotten(tmp_path: P
     keeper.turn()
     (settings.archive_dir / "locks").mkdir()
     with street.ledger._engine.begin() as connection:
-        assert connection.exec_driver_sql("SELECT count(*) FROM instance WHERE pixels_removed_at IS NULL").scalar_one() == 1
+        assert (
+            connection.exec_driver_sql(
+                "SELECT count(*) FROM instance WHERE pixels_removed_at IS NULL"
+            ).scalar_one()
+            == 1
+        )
     keeper.stop()
 
 
@@ -190,12 +218,16 @@ def test_the_thread_works_by_itself_and_stops(tmp_path: Path) -> None:
     assert not running.is_alive()
 
 
-def test_pixels_must_leave_before_associations_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pixels_must_leave_before_associations_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in [name for name in os.environ if name.startswith("HILUM_")]:
         monkeypatch.delenv(name)
     file = tmp_path / "hilum.toml"
     file.write_text("[retention]\npressure_free_bytes = 1000\n[receive]\nreserve_bytes = 600\n")
-    with pytest.raises(ConfigurationError, match=r"hilum.toml: retention.pressure_free_bytes: must be above 1200"):
+    with pytest.raises(
+        ConfigurationError, match=r"hilum.toml: retention.pressure_free_bytes: must be above 1200"
+    ):
         load(file)
     file.write_text("[retention]\npressure_free_bytes = 1300\n[receive]\nreserve_bytes = 600\n")
     assert load(file).retention.pressure_free_bytes == 1300

@@ -38,7 +38,10 @@ ORIGIN = Origin("INGEST", "HILUM", None)
 
 
 class Site:
-    """An installation without processes. `seed` of what comes: 0, as in an archive of before there was one."""
+    """An installation without processes.
+
+    `seed` of what comes: 0, as in an archive of before there was one.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
@@ -48,7 +51,9 @@ class Site:
 
     def put(self, encoded: bytes, sender: str = "MODALITY") -> Path:
         with self.archive.begin() as incoming:
-            incoming.write(file_meta.encode(dataclasses.replace(meta(UID), calling_ae_title=sender)), encoded)
+            incoming.write(
+                file_meta.encode(dataclasses.replace(meta(UID), calling_ae_title=sender)), encoded
+            )
             return incoming.commit()
 
     def receive(self, *encoded: bytes, sender: str = "MODALITY") -> list[RecordOutcome]:
@@ -57,7 +62,12 @@ class Site:
         return list(index(files, self.settings, self.ledger, self.archive, known).elements())
 
     def rows(self, query: str) -> list[Any]:
-        with contextlib.closing(sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite")) as connection, connection:
+        with (
+            contextlib.closing(
+                sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite")
+            ) as connection,
+            connection,
+        ):
             return connection.execute(query).fetchall()
 
     def in_use(self) -> bytes:
@@ -84,16 +94,23 @@ def upgraded(site: Site) -> Site:
     return site
 
 
-def test_pictures_with_one_digest_are_made_by_hand_and_the_seed_tells_them_apart(site: Site) -> None:
+def test_pictures_with_one_digest_are_made_by_hand_and_the_seed_tells_them_apart(
+    site: Site,
+) -> None:
     one, other = colliding_pixels()
     assert one != other
     assert xxhash.xxh3_128(one).digest() == xxhash.xxh3_128(other).digest()
-    assert xxhash.xxh3_128(one, seed=site.seed).digest() != xxhash.xxh3_128(other, seed=site.seed).digest()
+    assert (
+        xxhash.xxh3_128(one, seed=site.seed).digest()
+        != xxhash.xxh3_128(other, seed=site.seed).digest()
+    )
 
 
 @pytest.mark.parametrize("is_older", [False, True])
 @pytest.mark.parametrize("together", [False, True])
-def test_other_pixels_with_the_same_public_digest_are_a_conflict_and_kept(site: Site, *, is_older: bool, together: bool) -> None:
+def test_other_pixels_with_the_same_public_digest_are_a_conflict_and_kept(
+    site: Site, *, is_older: bool, together: bool
+) -> None:
     one, other = colliding_data_sets(UID)
     site.seed = 0 if is_older else site.seed
     if together:
@@ -122,14 +139,21 @@ def test_digests_that_are_forced_equal_delete_nothing(site: Site) -> None:
     ((digest, pixel_digest),) = site.rows("SELECT digest, pixel_digest FROM instance")
     file = site.put(data_set(UID, pixels=b"\1\2" * 50))
     forced = dataclasses.replace(describe(file), digest=digest, pixel_digest=pixel_digest)
-    assert list(index([file], site.settings, site.ledger, site.archive, {file: forced})) == [RecordOutcome.CONFLICT]
+    assert list(index([file], site.settings, site.ledger, site.archive, {file: forced})) == [
+        RecordOutcome.CONFLICT
+    ]
     assert site.in_use() == data_set(UID)
     ((quarantined, said),) = site.rows("SELECT path, digest FROM conflict")
-    assert (data_set_of(site.archive.locate(quarantined)), said.split("-")[0]) == (data_set(UID, pixels=b"\1\2" * 50), "sha256")
+    assert (data_set_of(site.archive.locate(quarantined)), said.split("-")[0]) == (
+        data_set(UID, pixels=b"\1\2" * 50),
+        "sha256",
+    )
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_a_header_that_does_not_count_is_known_by_its_bytes_and_hides_no_other(site: Site, *, is_older: bool) -> None:
+def test_a_header_that_does_not_count_is_known_by_its_bytes_and_hides_no_other(
+    site: Site, *, is_older: bool
+) -> None:
     """Another sender's: it waits in quarantine, and what only looks like it is not deleted with it."""
     (one, _), (same, other) = colliding_data_sets(UID), colliding_data_sets(UID, patient_id=b"P2")
     site.seed = 0 if is_older else site.seed
@@ -145,7 +169,9 @@ def test_what_came_before_the_seed_is_known_again(older: Site) -> None:
     older.receive(data_set(UID))
     before = older.rows("SELECT digest, pixel_digest FROM instance")
     assert upgraded(older).receive(data_set(UID)) == [RecordOutcome.DUPLICATE]
-    assert older.rows("SELECT digest, pixel_digest FROM instance") == before, "results are named after it"
+    assert older.rows("SELECT digest, pixel_digest FROM instance") == before, (
+        "results are named after it"
+    )
     assert older.receive(data_set(UID, patient_id=b"P2")) == [RecordOutcome.HEADER_REVISION]
     ((digest, pixel_digest),) = older.rows("SELECT digest, pixel_digest FROM instance")
     assert (seed_of(digest, 1), pixel_digest) == (1, before[0][1])
@@ -161,7 +187,9 @@ def test_what_came_before_the_seed_and_lost_its_pixels_is_known_again(older: Sit
     assert upgraded(older).receive(data_set(UID)) == [RecordOutcome.RESTORED]
 
 
-def test_a_stored_file_that_a_disk_has_changed_since_is_no_reason_to_delete_the_whole_one(site: Site) -> None:
+def test_a_stored_file_that_a_disk_has_changed_since_is_no_reason_to_delete_the_whole_one(
+    site: Site,
+) -> None:
     """Its reading went well, and nobody had noticed."""
     site.receive(data_set(UID))
     ((path,),) = site.rows("SELECT path FROM instance")
@@ -172,7 +200,9 @@ def test_a_stored_file_that_a_disk_has_changed_since_is_no_reason_to_delete_the_
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_what_a_person_discarded_stays_so_and_nothing_else_goes_with_it(site: Site, *, is_older: bool) -> None:
+def test_what_a_person_discarded_stays_so_and_nothing_else_goes_with_it(
+    site: Site, *, is_older: bool
+) -> None:
     one, other = colliding_data_sets(UID)
     site.seed = 0 if is_older else site.seed
     site.receive(data_set(UID))
@@ -195,15 +225,27 @@ def test_what_was_discarded_by_an_earlier_version_is_decided_once_more(older: Si
 
 
 @pytest.mark.parametrize("is_older", [False, True])
-def test_a_file_of_a_folder_is_known_by_its_bytes(site: Site, tmp_path: Path, *, is_older: bool) -> None:
+def test_a_file_of_a_folder_is_known_by_its_bytes(
+    site: Site, tmp_path: Path, *, is_older: bool
+) -> None:
     one, other = colliding_data_sets(UID)
     site.seed = 0 if is_older else site.seed
     site.receive(data_set(UID, patient_id=b"P0"), data_set(UID))
     paths = [tmp_path / name for name in ("same", "replaced", "other")]
-    for path, encoded in zip(paths, (data_set(UID), data_set(UID, patient_id=b"P0"), one), strict=True):
+    for path, encoded in zip(
+        paths, (data_set(UID), data_set(UID, patient_id=b"P0"), one), strict=True
+    ):
         path.write_bytes(file_meta.encode(meta(UID)) + encoded)
-    fates = [ingest(site.settings, [path], ORIGIN, 1, lambda _: None, pytest.fail) for path in (*paths, paths[2])]
-    assert [dict(found) for found in fates] == [{Fate.KNOWN: 1}, {Fate.KNOWN: 1}, {Fate.CONFLICT: 1}, {Fate.CONFLICT: 1}]
+    fates = [
+        ingest(site.settings, [path], ORIGIN, 1, lambda _: None, pytest.fail)
+        for path in (*paths, paths[2])
+    ]
+    assert [dict(found) for found in fates] == [
+        {Fate.KNOWN: 1},
+        {Fate.KNOWN: 1},
+        {Fate.CONFLICT: 1},
+        {Fate.CONFLICT: 1},
+    ]
     paths[2].write_bytes(file_meta.encode(meta(UID)) + other)
     ingest(site.settings, [paths[2]], ORIGIN, 1, lambda _: None, pytest.fail)
     assert len(list(site.archive.quarantined())) == 2
@@ -226,7 +268,9 @@ def test_an_image_that_changes_while_files_are_compared_is_compared_again(site: 
     with contextlib.closing(Late(site.settings.ledger_url)) as ledger:
         file = site.put(data_set(UID))
         known: dict[Path | str, Instance] = {file: describe(file, site.seed)}
-        assert list(index([file], site.settings, ledger, site.archive, known)) == [RecordOutcome.HEADER_REVISION]
+        assert list(index([file], site.settings, ledger, site.archive, known)) == [
+            RecordOutcome.HEADER_REVISION
+        ]
         assert ledger.looks == 2
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 from pydicom.dataset import Dataset
-from pydicom.uid import ComputedRadiographyImageStorage, DigitalXRayImageStorageForPresentation, SecondaryCaptureImageStorage
+from pydicom.uid import (
+    ComputedRadiographyImageStorage,
+    DigitalXRayImageStorageForPresentation,
+    SecondaryCaptureImageStorage,
+)
 
 from hilum.report.image_library import modality
 
@@ -21,7 +25,9 @@ from hilum.report.image_library import modality
         ("DR", SecondaryCaptureImageStorage, None),
     ],
 )
-def test_the_sop_class_says_what_a_word_of_a_device_does_not(stated: str | None, sop_class: str, code: str | None) -> None:
+def test_the_sop_class_says_what_a_word_of_a_device_does_not(
+    stated: str | None, sop_class: str, code: str | None
+) -> None:
     image = Dataset()
     image.SOPClassUID, image.Modality = sop_class, stated
     assert [item.value.value for item in modality(image)] == ([code] if code else [])

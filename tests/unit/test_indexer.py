@@ -1,4 +1,7 @@
-"""Acknowledged files become rows, whatever happens to the ledger meanwhile; requests are refused before anything is lost."""
+"""Acknowledged files become rows, whatever happens to the ledger meanwhile.
+
+Requests are refused before anything is lost.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,12 @@ from hilum.receive.intake import Intake
 from hilum.receive.pending_connections import PendingConnections
 from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
-from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, SopClassNotNegotiated
+from hilum.receive.refusals import (
+    CannotUnderstand,
+    DataSetDoesNotMatch,
+    OutOfResources,
+    SopClassNotNegotiated,
+)
 from hilum.receive.routing import arrival_of
 from hilum.receive.scan import recover
 from hilum.settings import Receive, Sender, Settings
@@ -69,7 +77,9 @@ class House:
         return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
 
     def desk(self) -> Desk:
-        return Desk(self.settings, self.ledger, Custody(self.ledger, self.archive, 0.0), "listener-1")
+        return Desk(
+            self.settings, self.ledger, Custody(self.ledger, self.archive, 0.0), "listener-1"
+        )
 
     def index(self, *files: Path) -> list[RecordOutcome]:
         return list(index(files, self.settings, self.ledger, self.archive).elements())
@@ -83,7 +93,11 @@ class House:
             connection.execute(statement)
 
     def files(self) -> set[str]:
-        return {str(file.relative_to(self.archive.root)) for file in self.archive.root.rglob("*") if file.is_file()}
+        return {
+            str(file.relative_to(self.archive.root))
+            for file in self.archive.root.rglob("*")
+            if file.is_file()
+        }
 
 
 @pytest.fixture
@@ -107,9 +121,15 @@ def test_a_new_instance_has_a_row_readings_and_its_place(house: House) -> None:
 
 
 def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
-    settings = Settings(senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]})
+    settings = Settings(
+        senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]}
+    )
     arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
-    assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (3.5, ("a@1", "b@1"), Lane.LIVE)
+    assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (
+        3.5,
+        ("a@1", "b@1"),
+        Lane.LIVE,
+    )
 
 
 def test_the_same_bytes_again_are_a_duplicate_and_deleted(house: House) -> None:
@@ -120,15 +140,23 @@ def test_the_same_bytes_again_are_a_duplicate_and_deleted(house: House) -> None:
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-def test_the_same_bytes_again_are_kept_where_the_first_ones_are_gone(house: House, copies: int) -> None:
-    """Retention had deleted them and an older ledger was restored, or a disk has lost them: what comes is the only copy."""
+def test_the_same_bytes_again_are_kept_where_the_first_ones_are_gone(
+    house: House, copies: int
+) -> None:
+    """Retention had deleted them and an older ledger was restored, or a disk has lost them.
+
+    What comes is the only copy.
+    """
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     ((lost,),) = house.rows("SELECT path FROM instance")
     (house.archive.root / str(lost)).unlink()
     house.execute("UPDATE reading SET state = 'not_analysed', reason = 'instance_missing'")
     house.execute("UPDATE study SET open_readings = 0, state = 'closed'")
     again = [house.put(data_set("1.2.3"), "1.2.3") for _ in range(copies)]
-    assert house.index(*again) == [RecordOutcome.RESTORED, *[RecordOutcome.DUPLICATE] * (copies - 1)]
+    assert house.index(*again) == [
+        RecordOutcome.RESTORED,
+        *[RecordOutcome.DUPLICATE] * (copies - 1),
+    ]
     ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
     assert (path != lost, data_set_of(house.archive.root / str(path))) == (True, data_set("1.2.3"))
     assert house.rows("SELECT state FROM reading") == [("due",)]
@@ -169,20 +197,29 @@ def test_the_same_bytes_again_are_kept_beside_a_known_conflict(house: House) -> 
     house.index(house.put(ours, "1.2.3"))
     house.index(house.put(other, "1.2.3"))
     (house.archive.root / str(house.rows("SELECT path FROM instance")[0][0])).unlink()
-    assert house.index(house.put(ours, "1.2.3"), house.put(other, "1.2.3")) == [RecordOutcome.RESTORED, RecordOutcome.DUPLICATE]
+    assert house.index(house.put(ours, "1.2.3"), house.put(other, "1.2.3")) == [
+        RecordOutcome.RESTORED,
+        RecordOutcome.DUPLICATE,
+    ]
     ((path,),) = house.rows("SELECT path FROM instance")
     assert data_set_of(house.archive.root / str(path)) == ours
 
 
 @pytest.mark.parametrize("damage", ["none", "nothing left", "cut", "bit", "sector"])
-def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(house: House, damage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(
+    house: House, damage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They end their readings, and who looks for the reason has the image sent again."""
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     ((damaged,),) = house.rows("SELECT path FROM instance")
     file = house.archive.root / str(damaged)
     content = file.read_bytes()
     house.execute("UPDATE reading SET state = 'failed', reason = 'attempts_exhausted'")
-    file.write_bytes({"nothing left": b"", "cut": content[:-900], "bit": content[:-1] + b"!"}.get(damage, content))
+    file.write_bytes(
+        {"nothing left": b"", "cut": content[:-900], "bit": content[:-1] + b"!"}.get(
+            damage, content
+        )
+    )
 
     def fail(path: Path, seed: int) -> Instance:
         if path == file:
@@ -195,12 +232,18 @@ def test_the_same_bytes_again_are_kept_where_the_first_ones_are_damaged(house: H
     ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
     assert again == [RecordOutcome.DUPLICATE if damage == "none" else RecordOutcome.RESTORED]
     assert data_set_of(house.archive.root / str(path)) == data_set("1.2.3")
-    assert house.rows("SELECT path, cause FROM expired_file") == ([] if damage == "none" else [(damaged, "superseded")])
-    assert orphans(house.settings.ledger_url, house.archive) == [], "nobody takes the damaged one for an image"
+    assert house.rows("SELECT path, cause FROM expired_file") == (
+        [] if damage == "none" else [(damaged, "superseded")]
+    )
+    assert orphans(house.settings.ledger_url, house.archive) == [], (
+        "nobody takes the damaged one for an image"
+    )
 
 
 @pytest.mark.parametrize("record_again", [False, True])
-def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(house: House, *, record_again: bool) -> None:
+def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(
+    house: House, *, record_again: bool
+) -> None:
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     ((damaged,),) = house.rows("SELECT path FROM instance")
     (house.archive.root / str(damaged)).write_bytes(b"")
@@ -211,13 +254,18 @@ def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(
         assert house.ledger.record([arrival]) == [RecordOutcome.RESTORED]
     assert recover(house.settings, house.ledger, house.archive).outcomes.total() == 1
     ((path,),) = house.rows("SELECT path FROM instance WHERE pixels_removed_at IS NULL")
-    assert (path != damaged, data_set_of(house.archive.root / str(path))) == (True, data_set("1.2.3"))
+    assert (path != damaged, data_set_of(house.archive.root / str(path))) == (
+        True,
+        data_set("1.2.3"),
+    )
     assert house.rows("SELECT path, cause FROM expired_file") == [(damaged, "superseded")]
     assert not file.exists(), "it has its place, and nobody takes it once more"
 
 
 @pytest.mark.parametrize("copies", [1, 2])
-def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House, copies: int) -> None:
+def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(
+    house: House, copies: int
+) -> None:
     """Who wants them as the image is told to have them sent again."""
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     other = data_set("1.2.3", pixels=b"\1\2" * 100)
@@ -228,7 +276,10 @@ def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House
         with pytest.raises(CannotResolve, match="send it again, then decide"):
             decisions.replace(1)
         again = [house.put(other, "1.2.3") for _ in range(copies)]
-        assert house.index(*again) == [RecordOutcome.CONFLICT, *[RecordOutcome.DUPLICATE] * (copies - 1)]
+        assert house.index(*again) == [
+            RecordOutcome.CONFLICT,
+            *[RecordOutcome.DUPLICATE] * (copies - 1),
+        ]
         ((path,),) = house.rows("SELECT path FROM conflict")
         assert (path != lost, data_set_of(house.archive.root / str(path))) == (True, other)
         decisions.replace(1)
@@ -237,7 +288,9 @@ def test_other_pixels_again_are_kept_where_quarantine_has_lost_them(house: House
 
 
 @pytest.mark.parametrize("record_again", [False, True])
-def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_file(house: House, *, record_again: bool) -> None:
+def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_file(
+    house: House, *, record_again: bool
+) -> None:
     house.index(house.put(data_set("1.2.3"), "1.2.3"))
     other = data_set("1.2.3", pixels=b"\1\2" * 100)
     house.index(house.put(other, "1.2.3"))
@@ -247,7 +300,9 @@ def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_f
     house.ledger.take_place_in_quarantine(house.ledger.quarantined([arrival.instance]))
     if record_again:
         house.ledger.record([arrival])
-    assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.CONFLICT: 1}
+    assert recover(house.settings, house.ledger, house.archive).outcomes == {
+        RecordOutcome.CONFLICT: 1
+    }
     ((path,),) = house.rows("SELECT path FROM conflict")
     assert data_set_of(house.archive.root / str(path)) == other
     assert len(house.files()) == 2 + len(list((house.archive.root / "locks").iterdir()))
@@ -273,7 +328,9 @@ def test_what_another_user_has_left_behind_holds_up_nobody(
 
     monkeypatch.setattr(Archive, "held", hold)
     monkeypatch.setattr(indexer, "describe", describe)
-    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {RecordOutcome.NEW: 1}
+    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {
+        RecordOutcome.NEW: 1
+    }
     assert (closed.exists(), ours.exists()) == (True, False)
     said = "".join(capsys.readouterr())
     assert ("not_recovered" in said, "unreadable" in said) == (True, True)
@@ -284,7 +341,10 @@ def test_what_another_user_has_left_behind_holds_up_nobody(
 def test_a_folder_that_may_not_be_looked_into_is_no_empty_one(
     house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As root's with its umask 077: what had been acknowledged there had no row, and nobody said so."""
+    """As root's with its umask 077.
+
+    What had been acknowledged there had no row, and nobody said so.
+    """
     closed = put_elsewhere(house, "ingest-0", data_set("1.2.3"), "1.2.3").parent
     (closed.parent / "no folder").touch()
     put_elsewhere(house, "listener-2", data_set("1.2.4"), "1.2.4")
@@ -297,7 +357,9 @@ def test_a_folder_that_may_not_be_looked_into_is_no_empty_one(
         return listed(path)
 
     monkeypatch.setattr(os, "listdir", look)
-    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {RecordOutcome.NEW: 1}
+    assert recover(house.settings, house.ledger, Archive(house.settings.archive_dir)).outcomes == {
+        RecordOutcome.NEW: 1
+    }
     assert "not_recovered" in "".join(capsys.readouterr())
 
 
@@ -306,12 +368,18 @@ def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: st
     """The crash came between the commit and the move, for each kind of outcome."""
     if change != "nothing":
         house.index(house.put(data_set("1.2.3"), "1.2.3"))
-    encoded = {"nothing": data_set("1.2.3"), "header": data_set("1.2.3", patient_id=b"NEWER1"), "pixels": data_set("1.2.3", pixels=b"\7\7")}
+    encoded = {
+        "nothing": data_set("1.2.3"),
+        "header": data_set("1.2.3", patient_id=b"NEWER1"),
+        "pixels": data_set("1.2.3", pixels=b"\7\7"),
+    }
     file = house.put(encoded[change], "1.2.3")
     house.ledger.record([arrival_of(describe(file, house.ledger.digest_seed), house.settings)])
     recover(house.settings, house.ledger, house.archive)
     assert not list(unindexed(house.archive))
-    kept = house.rows("SELECT path FROM conflict" if change == "pixels" else "SELECT path FROM instance")
+    kept = house.rows(
+        "SELECT path FROM conflict" if change == "pixels" else "SELECT path FROM instance"
+    )
     assert data_set_of(house.archive.root / str(kept[0][0])) == encoded[change]
 
 
@@ -334,18 +402,24 @@ def test_two_folders_of_dead_listeners_are_taken_in_the_order_in_which_their_fil
     recover(house.settings, house.ledger, house.archive)
     ((path,),) = house.rows("SELECT path FROM instance")
     assert data_set_of(house.archive.root / str(path)) == (first if "pixels" in change else second)
-    assert [state for (state,) in house.rows("SELECT state FROM conflict")] == ["held"] * ("pixels" in change)
+    assert [state for (state,) in house.rows("SELECT state FROM conflict")] == ["held"] * (
+        "pixels" in change
+    )
 
 
 def test_what_a_dead_listener_left_behind_takes_no_newer_header_back(house: House) -> None:
     old = put_elsewhere(house, "listener-2", data_set("1.2.3"), "1.2.3")
     newer = data_set("1.2.3", patient_id=b"CORREC")
     house.index(house.put(newer, "1.2.3"))
-    assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.DUPLICATE: 1}
+    assert recover(house.settings, house.ledger, house.archive).outcomes == {
+        RecordOutcome.DUPLICATE: 1
+    }
     ((path, revision),) = house.rows("SELECT path, header_revision FROM instance")
     assert (data_set_of(house.archive.root / str(path)), revision) == (newer, 1)
     assert not old.exists()
-    assert len(house.rows("SELECT digest FROM former_header")) == 1, "who takes its folder again knows it"
+    assert len(house.rows("SELECT digest FROM former_header")) == 1, (
+        "who takes its folder again knows it"
+    )
 
 
 def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: House) -> None:
@@ -359,13 +433,17 @@ def test_what_a_listener_left_behind_itself_takes_no_newer_header_back(house: Ho
     assert not list(unindexed(house.archive))
 
 
-def test_the_housekeeper_takes_what_a_host_that_is_gone_had_acknowledged_and_nothing_of_one_that_lives(house: House) -> None:
+def test_the_housekeeper_takes_what_a_host_that_is_gone_had_acknowledged_and_nothing_of_one_that_lives(
+    house: House,
+) -> None:
     keeper = Housekeeper(house.settings)
     put_elsewhere(house, "gone-listener-0", data_set("1.2.3"), "1.2.3")
     put_elsewhere(house, "other-listener-0", data_set("1.2.4"), "1.2.4")
     with house.archive.held("other-listener-0"):
         keeper.turn()
-        assert house.rows("SELECT 1 FROM instance") == [], "who has just ended is being started again"
+        assert house.rows("SELECT 1 FROM instance") == [], (
+            "who has just ended is being started again"
+        )
         for folder in (house.archive.root / "unindexed").iterdir():
             os.utime(folder, (then := time.time() - 61, then))
         keeper.turn()
@@ -383,7 +461,9 @@ def test_the_scan_holds_nothing_but_what_it_takes(house: House) -> None:
     held = max(map(int, os.listdir("/proc/self/fd")))  # noqa: PTH208 - numbers, no paths; held by the tests before
     resource.setrlimit(resource.RLIMIT_NOFILE, (held + 300, hard))
     try:
-        assert recover(house.settings, house.ledger, house.archive).outcomes == {RecordOutcome.NEW: 1}
+        assert recover(house.settings, house.ledger, house.archive).outcomes == {
+            RecordOutcome.NEW: 1
+        }
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -402,7 +482,10 @@ def test_what_cannot_be_read_goes_to_quarantine_and_holds_nobody_up(house: House
         (good.parent / f"{name}.dcm").write_bytes(content)
     found = recover(house.settings, house.ledger, house.archive)
     assert found.outcomes == {RecordOutcome.NEW: 1}
-    assert {Path(path).name for path in house.files() if path.startswith("quarantine/")} == {"junk.dcm", "empty.dcm"}
+    assert {Path(path).name for path in house.files() if path.startswith("quarantine/")} == {
+        "junk.dcm",
+        "empty.dcm",
+    }
     assert not list(unindexed(house.archive))
 
 
@@ -413,10 +496,15 @@ def test_a_file_that_vanished_is_no_reason_to_stop(house: House) -> None:
 
 
 def test_one_object_that_the_ledger_refuses_is_quarantined_alone(house: House) -> None:
-    house.execute("CREATE TRIGGER bad BEFORE INSERT ON instance WHEN new.sop_instance_uid = '1.2.2' BEGIN SELECT raise(ABORT, 'no'); END")
+    house.execute(
+        "CREATE TRIGGER bad BEFORE INSERT ON instance WHEN new.sop_instance_uid = '1.2.2' BEGIN SELECT raise(ABORT, 'no'); END"
+    )
     files = [house.put(data_set(uid), uid) for uid in ("1.2.1", "1.2.2", "1.2.3")]
     assert house.index(*files) == [RecordOutcome.NEW, RecordOutcome.NEW]
-    assert house.rows("SELECT sop_instance_uid FROM instance ORDER BY 1") == [("1.2.1",), ("1.2.3",)]
+    assert house.rows("SELECT sop_instance_uid FROM instance ORDER BY 1") == [
+        ("1.2.1",),
+        ("1.2.3",),
+    ]
     assert [path for path in house.files() if path.startswith("quarantine/")] == [
         f"quarantine/{files[1].name[:2]}/{files[1].name[2:4]}/{files[1].name}"
     ]
@@ -435,7 +523,9 @@ def test_the_thread_indexes_and_drains_at_the_end(house: House) -> None:
 def test_images_that_come_while_others_do_get_their_rows_together(house: House) -> None:
     """What is under way ends the wait no sooner than it comes, and what was refused is waited for no more."""
     intake = house.intake()
-    with contextlib.closing(Arriving(request(data_set("1.2.9"), "1.2.9").command, intake.begin)) as another:
+    with contextlib.closing(
+        Arriving(request(data_set("1.2.9"), "1.2.9").command, intake.begin)
+    ) as another:
         another.write([memoryview(data_set("1.2.9", pixels=bytes(100_000)))])
         assert len(house.indexer.under_way) == 1
         store(request(data_set("1.2.3"), "1.2.3"), intake.begin)
@@ -471,7 +561,9 @@ def test_a_ledger_that_is_away_loses_nothing_and_is_waited_for(house: House) -> 
     indexer.stop(20)
 
 
-def test_an_archive_that_does_not_answer_while_the_ledger_is_away_is_waited_for(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_does_not_answer_while_the_ledger_is_away_is_waited_for(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing of it may be taken for gone: nobody would look for it before the next start."""
     looks, look = list[object](), os.stat
 
@@ -566,9 +658,16 @@ def test_what_cannot_be_indexed_is_refused_before_it_is_written(
 def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) -> None:
     receive, census = Receive(), Census(2, ("ROUTER",))
     policy = Policy(receive, {"ROUTER": Sender(maximum_associations=2)})
-    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
+    reception = Reception(
+        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    )
     book, desk = AccountBook(house.ledger), house.desk()
-    first, second = (Door(receive, policy, reception, book, desk, PendingConnections(9), seat=Seat(census, index)) for index in range(2))
+    first, second = (
+        Door(
+            receive, policy, reception, book, desk, PendingConnections(9), seat=Seat(census, index)
+        )
+        for index in range(2)
+    )
     inside = object()
     assert first.admit(inside, "HILUM", "ROUTER") is None
     assert second.admit(object(), "HILUM", "ROUTER ") is None
@@ -593,9 +692,19 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
     fork = multiprocessing.get_context("fork")  # the descriptor is inherited, as it is by listeners
     receive, census, may_end, holds = Receive(), Census(2), fork.Event(), fork.Event()
     policy = Policy(receive, {})
-    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
+    reception = Reception(
+        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    )
     door, inside = (
-        Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9), seat=Seat(census, 0)),
+        Door(
+            receive,
+            policy,
+            reception,
+            AccountBook(house.ledger),
+            house.desk(),
+            PendingConnections(9),
+            seat=Seat(census, 0),
+        ),
         object(),
     )
     assert door.admit(inside, "HILUM", "CR1") is None
@@ -608,7 +717,10 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
     leaving.start()
     try:
         waits = f"-> POSIX  ADVISORY  WRITE {os.getpid()} "
-        wait_for(lambda: waits in Path("/proc/locks").read_text() or not leaving.is_alive(), what="its turn")
+        wait_for(
+            lambda: waits in Path("/proc/locks").read_text() or not leaving.is_alive(),
+            what="its turn",
+        )
         assert census.elsewhere(-1).total() == 1
     finally:
         may_end.set()
@@ -620,8 +732,12 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
     receive = Receive(maximum_associations=1)
     policy = Policy(receive, {})
-    reception = Reception(house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy)
-    door = Door(receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9))
+    reception = Reception(
+        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    )
+    door = Door(
+        receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9)
+    )
     first, second = object(), object()
     assert door.admit(first, "HILUM", "A") is None
     rejected = door.admit(second, "HILUM", "B")

@@ -17,7 +17,13 @@ from load_tests.infer_loops import Window, bare, closed, opened, schedule
 MODEL = "densenet121, openvino f32"
 
 
-def window(images_per_second: float = 100.0, latency: float = 0.01, cpu: float = 0.0, batch: int = 1, requests: int = 10) -> Window:
+def window(
+    images_per_second: float = 100.0,
+    latency: float = 0.01,
+    cpu: float = 0.0,
+    batch: int = 1,
+    requests: int = 10,
+) -> Window:
     """So many requests of `latency` seconds each; `cpu` seconds each of client, server and stub."""
     return Window(batch, batch * requests / images_per_second, (latency,) * requests, cpu, cpu, cpu)
 
@@ -32,7 +38,10 @@ def test_a_window_counts_images_and_not_requests() -> None:
 
 def test_ratios_compare_what_stood_side_by_side() -> None:
     """The machine at half speed in the second round: medians of each alone would say 0.75."""
-    bare_rounds, served = [window(100), window(50), window(100)], [window(98), window(49), window(96)]
+    bare_rounds, served = (
+        [window(100), window(50), window(100)],
+        [window(98), window(49), window(96)],
+    )
     assert ratios(served, bare_rounds) == pytest.approx([0.98, 0.98, 0.96])
     assert added_ms([window(latency=0.011)], [window(latency=0.010)]) == pytest.approx([1.0])
 
@@ -50,7 +59,9 @@ def test_the_hop_is_the_median_round_of_all_three_processes() -> None:
 def measured(ratio: float, cpu: float, added_seconds: float) -> Measured:
     found = Measured()
     for _ in range(3):
-        found.add(("null, fp16", "as served", "closed", 16, 2), window(batch=16, requests=1, cpu=cpu))
+        found.add(
+            ("null, fp16", "as served", "closed", 16, 2), window(batch=16, requests=1, cpu=cpu)
+        )
         found.add(("null, fp16", "bare", "closed", 1, 1), window(latency=0.0))
         found.add(("null, fp16", "as served", "closed", 1, 1), window(latency=added_seconds))
         found.add((MODEL, "bare", "closed", 16, 1), window(100, batch=16))
@@ -70,7 +81,11 @@ def test_rows_are_medians_and_go_into_json() -> None:
     for speed in (90, 100, 400):
         found.add((MODEL, "bare", "closed", 4, 1), window(speed, batch=4, cpu=0.001))
     (row,) = json.loads(json.dumps(as_rows(found)))
-    assert (row["images_per_second"], row["images_per_second_range"], row["rounds"]) == (100, [90, 400], 3)
+    assert (row["images_per_second"], row["images_per_second_range"], row["rounds"]) == (
+        100,
+        [90, 400],
+        3,
+    )
     assert row["cpu_ms_per_image"]["all"] == pytest.approx(3 * row["cpu_ms_per_image"]["stub"])
 
 
@@ -79,7 +94,9 @@ def test_arrivals_are_poisson_and_repeatable() -> None:
     gaps = np.diff(moments)
     assert moments == schedule(100, 50, seed=1) != schedule(100, 50, seed=2)
     assert len(moments) == pytest.approx(5000, rel=0.1)
-    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.1), "gaps of a Poisson process are exponential"
+    assert gaps.std() == pytest.approx(gaps.mean(), rel=0.1), (
+        "gaps of a Poisson process are exponential"
+    )
     assert schedule(0.001, 1, seed=1) == [0.0]
 
 
@@ -101,7 +118,10 @@ def test_a_closed_loop_holds_its_number_under_way() -> None:
 
 
 def test_an_open_loop_counts_the_wait_for_those_before() -> None:
-    """Each request takes one of a single place for 20 ms and they come faster than that: lateness adds up, none is left out."""
+    """Each request takes one of a single place for 20 ms and they come faster than that.
+
+    Lateness adds up, none is left out.
+    """
     place = asyncio.Semaphore(1)
 
     async def ask(_: object) -> None:
@@ -131,4 +151,6 @@ def test_the_page_shows_what_was_measured(tmp_path: Path) -> None:
     assert f"{MODEL} | 30.0 / 30.0 | 60.0 / 57.0 | 100.0 / 97.0 | 50 ms" in lines
     assert f"{MODEL} | through Triton | 21.0 | 35 % | 80 ms | 80 ms" in lines
     assert sum(line.endswith("| yes") for line in lines) == 3
-    assert "make bench-infer" in "".join(inference_tables(lambda *cells: "", tmp_path / "absent.json"))
+    assert "make bench-infer" in "".join(
+        inference_tables(lambda *cells: "", tmp_path / "absent.json")
+    )

@@ -1,4 +1,7 @@
-"""Receivers of `make bench-ingest`: CPU of one that forks, as it is counted, and what Orthanc takes."""
+"""Receivers of `make bench-ingest`.
+
+CPU of one that forks, as it is counted, and what Orthanc takes.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ for _ in range(40):
 
 
 def test_nothing_is_lost_while_children_are_waited_for() -> None:
-    with subprocess.Popen([sys.executable, "-c", _FORKING + "print('done', flush=True)\ninput()"], stdin=-1, stdout=-1) as parent:
+    with subprocess.Popen(
+        [sys.executable, "-c", _FORKING + "print('done', flush=True)\ninput()"], stdin=-1, stdout=-1
+    ) as parent:
         looks = [sum(map(sum, _ticks_of_all(parent.pid))) for _ in range(3000)]
         assert parent.stdout is not None
         assert parent.stdout.readline() == b"done\n"

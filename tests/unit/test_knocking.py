@@ -1,4 +1,7 @@
-"""What happens between two knocks at a destination that is away; the lane is a real one, to a folder that is not mounted yet."""
+"""What happens between two knocks at a destination that is away.
+
+The lane is a real one, to a folder that is not mounted yet.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,20 @@ from hilum.wiring import lanes
 from hilum.wiring.knocking import KnockingLane
 from hilum.wiring.lanes import SenderLanes
 
-SR = Document("sr", "application/dicom", b"bytes", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34", sop_instance_uid="2.25.1")
+SR = Document(
+    "sr",
+    "application/dicom",
+    b"bytes",
+    sop_class_uid="1.2.840.10008.5.1.4.1.1.88.34",
+    sop_instance_uid="2.25.1",
+)
 LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
 
 
 def lane_to(folder: Path, settings: Pipeline) -> KnockingLane:
-    return KnockingLane("share", open_lane("share", Destination(kind="folder", path=folder)), settings)
+    return KnockingLane(
+        "share", open_lane("share", Destination(kind="folder", path=folder)), settings
+    )
 
 
 def refused(lane: KnockingLane) -> Retry:
@@ -41,17 +52,23 @@ def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
     assert second.detail == first.detail
     assert first.after_seconds is not None
     assert second.after_seconds is not None
-    assert 0 < second.after_seconds <= first.after_seconds == 30.0, "what waits is back soon after its receiver, whatever the settings"
+    assert 0 < second.after_seconds <= first.after_seconds == 30.0, (
+        "what waits is back soon after its receiver, whatever the settings"
+    )
     assert list((tmp_path / "mount").iterdir()) == []
 
 
-def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lane, pauses = lane_to(tmp_path / "mount" / "share", SHORT), []
     for _ in range(6):
         pauses.append(refused(lane).after_seconds or 0.0)
         while lane.is_resting:
             time.sleep(0.001)
-    assert all(0.75 * 1e-4 * 2**n <= pause <= 1.25 * 1e-4 * 2**n for n, pause in enumerate(pauses)), pauses
+    assert all(
+        0.75 * 1e-4 * 2**n <= pause <= 1.25 * 1e-4 * 2**n for n, pause in enumerate(pauses)
+    ), pauses
     (tmp_path / "mount").mkdir()
     lane.deliver(SR)
     assert not lane.is_resting
@@ -60,7 +77,9 @@ def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(tmp_path: 
     (tmp_path / "mount" / "share" / "2.25.1.dcm").unlink()
     (tmp_path / "mount" / "share").rmdir()
     (tmp_path / "mount").rmdir()
-    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4, "the next outage begins with short pauses"
+    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4, (
+        "the next outage begins with short pauses"
+    )
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
@@ -78,11 +97,21 @@ def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
 
 
 def report(number: int) -> Document:
-    return Document("sr", "application/dicom", b"bytes %d" % number, SR.sop_class_uid, f"2.25.{number}", id=number)
+    return Document(
+        "sr",
+        "application/dicom",
+        b"bytes %d" % number,
+        SR.sop_class_uid,
+        f"2.25.{number}",
+        id=number,
+    )
 
 
 def test_documents_that_alone_are_not_taken_keep_no_other_away(tmp_path: Path) -> None:
-    """The PACS says 'out of resources' of what it will not have, as of a study that is locked: here, names that cannot be written."""
+    """The PACS says 'out of resources' of what it will not have, as of a study that is locked.
+
+    Here, names that cannot be written.
+    """
     lane, own = lane_to(tmp_path, LONG), [report(1), report(2)]
     for document in own:
         (tmp_path / f"{document.sop_instance_uid}.dcm").mkdir()
@@ -119,10 +148,15 @@ def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.Mon
     senders = SenderLanes("back", Destination(kind="sender", ports={"CR": 104}), LONG)
     for _ in range(2):
         for number in range(12):
-            lane = senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR"))  # type: ignore[arg-type]
+            lane = senders.of(
+                SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR")
+            )  # type: ignore[arg-type]
             with pytest.raises(Retry):
                 lane.deliver(SR)
-    kept = [senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR")) for number in range(12)]  # type: ignore[arg-type]
+    kept = [
+        senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR"))
+        for number in range(12)
+    ]  # type: ignore[arg-type]
     assert [lane._knocks for lane in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
 
 

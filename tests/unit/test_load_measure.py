@@ -28,7 +28,10 @@ def arrivals(*noted: tuple[str, str, str, float]) -> Arrivals:
 
 
 def test_latency_counts_from_the_last_image_and_from_the_intended_start():
-    sent = [Sent("1.1", intended_at=10.0, started_at=10.5, ended_at=11.0, failure=None), Sent("1.2", 11.0, 11.0, 11.2, None)]
+    sent = [
+        Sent("1.1", intended_at=10.0, started_at=10.5, ended_at=11.0, failure=None),
+        Sent("1.2", 11.0, 11.0, 11.2, None),
+    ]
     found = figures(sent, arrivals(("1.1", "9.1", "a", 13.0), ("1.2", "9.2", "b", 13.5)))
     assert found.last_image_to_sr == pytest.approx((2.0, 2.3))
     assert found.intended_to_sr == pytest.approx((3.0, 2.5))
@@ -68,18 +71,36 @@ def test_the_same_report_twice_is_a_repetition_and_other_bytes_a_broken_promise(
 def test_a_goal_says_whether_it_holds():
     assert Goal("x", 1, "s", 1).holds
     assert not Goal("x", 0.8, "s", 0.9, at_most=False).holds
-    assert Goal("x", 2.0, "s", 1).as_json() == {"name": "x", "value": 2.0, "unit": "s", "goal": 1, "at_most": True, "holds": False}
+    assert Goal("x", 2.0, "s", 1).as_json() == {
+        "name": "x",
+        "value": 2.0,
+        "unit": "s",
+        "goal": 1,
+        "at_most": True,
+        "holds": False,
+    }
 
 
 def test_a_figure_that_could_not_be_taken_holds_no_goal():
     missing = goals({}, dict.fromkeys(FIGURES, 0.5))
     assert not any(goal.holds for goal in missing)
-    assert json.loads(json.dumps([goal.as_json() for goal in missing], allow_nan=False))[0]["value"] is None
+    assert (
+        json.loads(json.dumps([goal.as_json() for goal in missing], allow_nan=False))[0]["value"]
+        is None
+    )
 
 
-def run(*noted: tuple[str, str, str, float], sent: list[Sent], settings: str = "", **around: object) -> outcome.Outcome:
-    plan = scenario.parse("x", f"# Shows something.\n{settings}[goals]\nlost_studies = 0\nchanged_reports = 0\nsilent_refusals = 0")
-    samples = [Sample(float(at), {"listener": 100.0 + at}, {"analyse due": 4.0 if at > 3 else 0.0}) for at in range(10)]
+def run(
+    *noted: tuple[str, str, str, float], sent: list[Sent], settings: str = "", **around: object
+) -> outcome.Outcome:
+    plan = scenario.parse(
+        "x",
+        f"# Shows something.\n{settings}[goals]\nlost_studies = 0\nchanged_reports = 0\nsilent_refusals = 0",
+    )
+    samples = [
+        Sample(float(at), {"listener": 100.0 + at}, {"analyse due": 4.0 if at > 3 else 0.0})
+        for at in range(10)
+    ]
     values = {"recovery_seconds": None, "before": {}, "after": {}, **around}
     own = {"generator": 0.2, "receiver": 0.1, "measuring": 0.5}
     loaded = Loaded(
@@ -118,24 +139,52 @@ def test_a_listener_that_keeps_senders_waiting_breaks_a_goal(name: str):
     sent = [Sent(f"1.{number}", 0.0, 0.0, 6.0, None) for number in range(20)]
     reports = [(f"1.{number}", f"9.{number}", "a", 7.02 + number / 1000) for number in range(20)]
     found = run(*reports, sent=sent)
-    held = {goal.name: goal.holds for goal in goals(found.values, scenario.read(name).goals) if "quiet period" in goal.name}
+    held = {
+        goal.name: goal.holds
+        for goal in goals(found.values, scenario.read(name).goals)
+        if "quiet period" in goal.name
+    }
     assert held.pop(FIGURES["intended_beyond_quiet_p99_seconds"].label) is False
     assert set(held.values()) == {True}
 
 
 def test_the_saturation_is_what_is_reported_while_studies_are_sent():
     uids = [f"1.{number}" for number in range(49)]
-    reports = [(uid, f"9{uid}", uid, number + 0.5 if number < 9 else 9.5) for number, uid in enumerate(uids)]
-    found = run(*reports, sent=[Sent(uid, 0, 0, 1, None) for uid in uids], settings="stop_behind_seconds = 8.0\n")
-    assert found.values["saturation_studies_per_second"] == 0.9, "of ten seconds; 40 reports came when the load was over"
+    reports = [
+        (uid, f"9{uid}", uid, number + 0.5 if number < 9 else 9.5)
+        for number, uid in enumerate(uids)
+    ]
+    found = run(
+        *reports,
+        sent=[Sent(uid, 0, 0, 1, None) for uid in uids],
+        settings="stop_behind_seconds = 8.0\n",
+    )
+    assert found.values["saturation_studies_per_second"] == 0.9, (
+        "of ten seconds; 40 reports came when the load was over"
+    )
 
 
 def test_the_result_and_its_picture_say_what_was_measured(tmp_path):
-    found = run(("1.1", "9.1", "a", 3.5), ("1.2", "9.2", "b", 4.5), sent=[Sent("1.1", 0, 0, 1, None), Sent("1.2", 1.2, 1.2, 2, None)])
+    found = run(
+        ("1.1", "9.1", "a", 3.5),
+        ("1.2", "9.2", "b", 4.5),
+        sent=[Sent("1.1", 0, 0, 1, None), Sent("1.2", 1.2, 1.2, 2, None)],
+    )
     content = json.loads(json.dumps(outcome.as_json(found, circumstances(), {})))
-    assert content["per_second"] == {"offered": [1, 1, 0, 0, 0], "accepted": [0, 1, 1, 0, 0], "reported": [0, 0, 0, 1, 1]}
-    assert content["seconds"]["last image to SR beyond the quiet period"]["p50"] == pytest.approx(1.5)
-    assert content["cpu_seconds"] == {"hilum": {"listener": 6.0}, "generator": 0.2, "receiver": 0.1, "measuring": 0.5}
+    assert content["per_second"] == {
+        "offered": [1, 1, 0, 0, 0],
+        "accepted": [0, 1, 1, 0, 0],
+        "reported": [0, 0, 0, 1, 1],
+    }
+    assert content["seconds"]["last image to SR beyond the quiet period"]["p50"] == pytest.approx(
+        1.5
+    )
+    assert content["cpu_seconds"] == {
+        "hilum": {"listener": 6.0},
+        "generator": 0.2,
+        "receiver": 0.1,
+        "measuring": 0.5,
+    }
     assert content["figures"]["generator_of_hilum_cpu"] == pytest.approx(0.05)
     assert content["memory_growth_mib_per_minute"]["listener"] == pytest.approx(60.0)
     assert content["queues"] == {"analyse due": {"mean": 2.4, "max": 4.0}}
@@ -163,11 +212,19 @@ hilum_stage_wait_seconds_sum{{stage="analyse"}} {sum}
 def test_waits_are_what_the_histogram_grew_by():
     before, after = (
         parse(METRICS.format(**values))
-        for values in ({"due": 0, "few": 5, "all": 5, "sum": 1}, {"due": 6, "few": 55, "all": 105, "sum": 51})
+        for values in (
+            {"due": 0, "few": 5, "all": 5, "sum": 1},
+            {"due": 6, "few": 55, "all": 105, "sum": 51},
+        )
     )
     assert queues(after) == {"analyse due": 7}
     assert stretches(before, after) == {
-        "analyse: wait": {"count": 100, "mean": 0.5, "p50": pytest.approx(0.1), "p99": pytest.approx(0.982)}
+        "analyse: wait": {
+            "count": 100,
+            "mean": 0.5,
+            "p50": pytest.approx(0.1),
+            "p99": pytest.approx(0.982),
+        }
     }
 
 
@@ -200,5 +257,11 @@ def test_a_fresh_study_is_new_and_leaves_the_template_alone():
 
 def test_settings_are_written_as_toml():
     receive, destination = {"port": 1, "ae_titles": ["A", "B"]}, {"accept_untrained": True}
-    text = as_toml({"site": {"name": 'a "quoted" name'}, "receive": receive, "destinations.x": destination})
-    assert tomllib.loads(text) == {"site": {"name": 'a "quoted" name'}, "receive": receive, "destinations": {"x": destination}}
+    text = as_toml(
+        {"site": {"name": 'a "quoted" name'}, "receive": receive, "destinations.x": destination}
+    )
+    assert tomllib.loads(text) == {
+        "site": {"name": 'a "quoted" name'},
+        "receive": receive,
+        "destinations": {"x": destination},
+    }

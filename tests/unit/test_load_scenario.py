@@ -22,7 +22,17 @@ def test_every_scenario_says_what_it_shows_and_has_goals(name: str):
 
 
 def test_the_scenarios_that_are_asked_for_are_there():
-    assert {"idle", "steady", "saturation", "overload", "bursts", "ramp", "mixed", "small", "large"} <= set(scenario.names())
+    assert {
+        "idle",
+        "steady",
+        "saturation",
+        "overload",
+        "bursts",
+        "ramp",
+        "mixed",
+        "small",
+        "large",
+    } <= set(scenario.names())
 
 
 @pytest.mark.parametrize(
@@ -50,8 +60,15 @@ def test_an_unknown_scenario_names_the_nearest():
 
 
 def test_the_command_line_wins():
-    changed = load.chosen(load.parse(["idle", "--seconds", "7", "--rate", "3", "--quiet", "0.5", "--release", "x@1"]))
-    assert (changed.seconds, changed.arrivals.rate, changed.quiet_seconds, changed.release) == (7, 3, 0.5, "x@1")
+    changed = load.chosen(
+        load.parse(["idle", "--seconds", "7", "--rate", "3", "--quiet", "0.5", "--release", "x@1"])
+    )
+    assert (changed.seconds, changed.arrivals.rate, changed.quiet_seconds, changed.release) == (
+        7,
+        3,
+        0.5,
+        "x@1",
+    )
 
 
 def test_to_needs_listen():

@@ -37,8 +37,13 @@ def test_bursts_keep_the_mean_rate():
 def test_a_ramp_has_the_rate_of_its_moment(first: float, last: float):
     moments = list(ramp(first, last, 100))
     assert len(moments) == (first + last) * 50
-    at = {second: sum(second <= moment < second + 10 for moment in moments) / 10 for second in (0, 45, 90)}
-    assert [at[0], at[45], at[90]] == pytest.approx([first + (last - first) * share for share in (0.05, 0.5, 0.95)], abs=0.25)
+    at = {
+        second: sum(second <= moment < second + 10 for moment in moments) / 10
+        for second in (0, 45, 90)
+    }
+    assert [at[0], at[45], at[90]] == pytest.approx(
+        [first + (last - first) * share for share in (0.05, 0.5, 0.95)], abs=0.25
+    )
 
 
 def test_a_schedule_travels_by_its_name():

@@ -23,7 +23,9 @@ def bytes_of(pdus: list[bytes | memoryview]) -> bytes:
 
 @pytest.mark.parametrize("maximum", [14, 16, 20, 16_384, 0])
 @pytest.mark.parametrize("sizes", [(1000,), (3, 997), (500, 0, 499), (8, 8, 8)])
-def test_a_message_in_pieces_arrives_whole_in_pdus_of_the_negotiated_size(maximum: int, sizes: tuple[int, ...]):
+def test_a_message_in_pieces_arrives_whole_in_pdus_of_the_negotiated_size(
+    maximum: int, sizes: tuple[int, ...]
+):
     pieces = [random.Random(size).randbytes(size) for size in sizes]
     left, found = bytes_of(list(wire.p_data(5, pieces, maximum, is_command=False))), b""
     ends = []
@@ -39,7 +41,13 @@ def test_a_message_in_pieces_arrives_whole_in_pdus_of_the_negotiated_size(maximu
 
 
 def test_a_command_set_is_read_back():
-    written = wire.command_set({wire.COMMAND_FIELD: wire.C_STORE_RQ, wire.AFFECTED_SOP_INSTANCE_UID: "1.2.3", wire.STATUS: 0xA700})
+    written = wire.command_set(
+        {
+            wire.COMMAND_FIELD: wire.C_STORE_RQ,
+            wire.AFFECTED_SOP_INSTANCE_UID: "1.2.3",
+            wire.STATUS: 0xA700,
+        }
+    )
     found = wire.read_command_set(written)
     assert wire.number_in(found, wire.STATUS) == 0xA700
     assert wire.text_in(found, wire.AFFECTED_SOP_INSTANCE_UID) == "1.2.3"
@@ -48,7 +56,9 @@ def test_a_command_set_is_read_back():
 
 def read(template: Template, uid: str, pieces: tuple[bytes | memoryview, ...]) -> pydicom.Dataset:
     is_implicit = template.transfer_syntax_uid == ImplicitVRLittleEndian
-    dataset = pydicom.filereader.read_dataset(BytesIO(bytes_of(list(pieces))), is_implicit, is_little_endian=True)
+    dataset = pydicom.filereader.read_dataset(
+        BytesIO(bytes_of(list(pieces))), is_implicit, is_little_endian=True
+    )
     assert dataset.SOPInstanceUID == uid
     return dataset
 
@@ -72,10 +82,13 @@ def test_a_fresh_object_differs_in_its_uids_only(syntax: str):
 def test_a_lossless_phantom_has_the_pixels_of_the_plain_one(syntax: str):
     import imagecodecs
 
-    (plain,), (compressed,) = (draw_study(1, "DX", name, 32, 32, 12, 1) for name in ("ExplicitVRLittleEndian", syntax))
-    decode = {"JPEGLSLossless": imagecodecs.jpegls_decode, "JPEG2000Lossless": imagecodecs.jpeg2k_decode}.get(
-        syntax, imagecodecs.ljpeg_decode
+    (plain,), (compressed,) = (
+        draw_study(1, "DX", name, 32, 32, 12, 1) for name in ("ExplicitVRLittleEndian", syntax)
     )
+    decode = {
+        "JPEGLSLossless": imagecodecs.jpegls_decode,
+        "JPEG2000Lossless": imagecodecs.jpeg2k_decode,
+    }.get(syntax, imagecodecs.ljpeg_decode)
     (frame,) = pydicom.encaps.generate_frames(compressed.PixelData, number_of_frames=1)
     np.testing.assert_array_equal(decode(frame), plain.pixel_array)
 
@@ -94,9 +107,13 @@ def test_what_cannot_be_patched_is_refused():
 
 
 def test_a_mix_comes_back_from_its_files_and_keeps_to_its_weights(tmp_path):
-    kinds = (make_study(1, rows=16, columns=16), make_study(2, "SC", rows=16, columns=16, transfer_syntax_uid=JPEGBaseline8Bit))
+    kinds = (
+        make_study(1, rows=16, columns=16),
+        make_study(2, "SC", rows=16, columns=16, transfer_syntax_uid=JPEGBaseline8Bit),
+    )
     parts = [
-        Part(weight, ae, (tuple(encode(image) for image in study),)) for weight, ae, study in zip((3, 1), ("A", "B"), kinds, strict=True)
+        Part(weight, ae, (tuple(encode(image) for image in study),))
+        for weight, ae, study in zip((3, 1), ("A", "B"), kinds, strict=True)
     ]
     mix = Mix(tuple(parts))
     mix.save(tmp_path)
@@ -107,4 +124,6 @@ def test_a_mix_comes_back_from_its_files_and_keeps_to_its_weights(tmp_path):
     assert loaded.wire_kinds == mix.wire_kinds
     for number in range(8):
         ours, theirs = (each.study(number, random.Random(5))[2] for each in (mix, loaded))
-        assert [bytes_of(list(image.pieces)) for image in ours] == [bytes_of(list(image.pieces)) for image in theirs]
+        assert [bytes_of(list(image.pieces)) for image in ours] == [
+            bytes_of(list(image.pieces)) for image in theirs
+        ]

@@ -16,7 +16,13 @@ from packaging.requirements import Requirement
 from deploy import write_locks
 
 FOLDER = Path(write_locks.ROOT) / "deploy" / "lock"
-SCRIPTS = ("deploy/setup.sh", "deploy/Dockerfile", "deploy/write_locks.py", "docs/profiles.md", "tests/integration/test_tensorrt_rtx.py")
+SCRIPTS = (
+    "deploy/setup.sh",
+    "deploy/Dockerfile",
+    "deploy/write_locks.py",
+    "docs/profiles.md",
+    "tests/integration/test_tensorrt_rtx.py",
+)
 
 
 ENTRY = re.compile(r"([a-z0-9-]+)==([\w.]+)((?: \\\n    --hash=sha256:[0-9a-f]{64})+)")
@@ -37,7 +43,10 @@ def test_a_lock_is_exact_pins_with_hashes_and_names_no_index(name: str):
 
 def test_a_pin_without_a_hash_would_be_noticed():
     assert ENTRY.sub("", "torch==2.13.0\n").strip() != ""
-    assert write_locks.hashes_of("one==1\ntwo==2 \\\n    --hash=sha256:" + "a" * 64) == {"one": set(), "two": {"a" * 64}}
+    assert write_locks.hashes_of("one==1\ntwo==2 \\\n    --hash=sha256:" + "a" * 64) == {
+        "one": set(),
+        "two": {"a" * 64},
+    }
 
 
 @pytest.mark.parametrize("name", write_locks.LOCKS)
@@ -54,12 +63,18 @@ def test_a_lock_pins_what_pyproject_asks_for(name: str):
 @pytest.mark.parametrize("name", write_locks.LOCKS)
 def test_a_lock_is_closed_and_holds_nothing_else(name: str):
     """Names, not versions: a developer's environment may be newer for a while, what it requires must be pinned."""
-    assert set(pins(name)) == set(write_locks.closure(write_locks.declared(write_locks.LOCKS[name]))) - write_locks.APART
+    assert (
+        set(pins(name))
+        == set(write_locks.closure(write_locks.declared(write_locks.LOCKS[name])))
+        - write_locks.APART
+    )
 
 
 def test_the_build_has_a_lock_of_its_own():
     assert set(pins("build.txt")) == set(write_locks.closure(write_locks.built_with()))
-    assert pins("build.txt").items() <= pins("dev.txt").items(), "set-up builds with it, without pip's build environment"
+    assert pins("build.txt").items() <= pins("dev.txt").items(), (
+        "set-up builds with it, without pip's build environment"
+    )
 
 
 def test_the_tools_are_those_that_pyproject_asks_for():
@@ -76,7 +91,9 @@ def test_both_locks_agree():
 
 def test_both_builds_of_torch_are_one_version_and_bring_nothing_that_the_server_has():
     """A local version (2.13.0+cpu) would lock GPU machines out."""
-    (torch,) = (requirement for requirement in write_locks.declared(()) if requirement.name == "torch")
+    (torch,) = (
+        requirement for requirement in write_locks.declared(()) if requirement.name == "torch"
+    )
     assert set(pins("torch-cpu.txt")) == {"torch"}
     assert pins("torch-cpu.txt")["torch"] == pins("torch-cuda.txt")["torch"]
     assert torch.specifier.contains(pins("torch-cpu.txt")["torch"])
@@ -90,8 +107,14 @@ def test_what_installs_checks_hashes_and_asks_one_index(name: str):
     text = (write_locks.ROOT / name).read_text()
     assert "extra-index-url" not in text.lower()
     assert "trusted-host" not in text
-    installs = [line for line in text.splitlines() if re.search(r"pip\b.* install\b", line) and "-r" in line.split()]
-    unchecked = [line for line in installs if not re.search(r"--require-hashes|PIP_LOCKED|LOCKED\)", line)]
+    installs = [
+        line
+        for line in text.splitlines()
+        if re.search(r"pip\b.* install\b", line) and "-r" in line.split()
+    ]
+    unchecked = [
+        line for line in installs if not re.search(r"--require-hashes|PIP_LOCKED|LOCKED\)", line)
+    ]
     assert unchecked == [] or "PIP_REQUIRE_HASHES=1" in text
 
 
@@ -99,8 +122,13 @@ def test_a_file_with_another_hash_is_refused(tmp_path: Path):
     """Of pip itself, with the options of the set-up: no index is asked."""
     wheel = tmp_path / "closed-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
-        archive.writestr("closed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: closed\nVersion: 1.0\n")
-        archive.writestr("closed-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(
+            "closed-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: closed\nVersion: 1.0\n"
+        )
+        archive.writestr(
+            "closed-1.0.dist-info/WHEEL",
+            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        )
         archive.writestr("closed-1.0.dist-info/RECORD", "")
     lock = tmp_path / "lock.txt"
     right = sha256(wheel.read_bytes()).hexdigest()
@@ -119,7 +147,12 @@ def test_a_file_with_another_hash_is_refused(tmp_path: Path):
             tmp_path / value,
         ]
         done.append(
-            subprocess.run([sys.executable, "-m", "pip", "install", *options, "-r", lock], capture_output=True, text=True, check=False)
+            subprocess.run(
+                [sys.executable, "-m", "pip", "install", *options, "-r", lock],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
         )
     assert done[0].returncode == 0, done[0].stderr
     assert done[1].returncode != 0

@@ -1,4 +1,7 @@
-"""Lookup tables whose descriptor contradicts their entries: the entries decide where they are certain, else a flag says so."""
+"""Lookup tables whose descriptor contradicts their entries.
+
+The entries decide where they are certain, else a flag says so.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,15 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, level_flags, prepare_stored, read_file
+from hilum_preprocessing import (
+    Flag,
+    NotAnalysable,
+    Reason,
+    decode,
+    level_flags,
+    prepare_stored,
+    read_file,
+)
 from hilum_preprocessing.lookup_table import LookupTable, lookup_table
 from tests.support.radiograph import radiograph, scene, spec, under
 
@@ -39,7 +50,9 @@ def words(entries: NDArray[Any]) -> bytes:
     return entries.astype("<u2").tobytes()
 
 
-def pictured(keyword: str, table: Dataset, stored: NDArray[Any] = STORED, **attributes: Any) -> tuple[NDArray[Any], tuple[str, ...]]:
+def pictured(
+    keyword: str, table: Dataset, stored: NDArray[Any] = STORED, **attributes: Any
+) -> tuple[NDArray[Any], tuple[str, ...]]:
     """The wire tensor in numbers, and what is in doubt."""
     found = decode(radiograph(stored, 12, **{keyword: Sequence([table])}, **attributes))
     return prepare_stored(found, SHOWN).numpy().astype(int), level_flags(found, SHOWN)
@@ -49,10 +62,25 @@ def pictured(keyword: str, table: Dataset, stored: NDArray[Any] = STORED, **attr
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
 @pytest.mark.parametrize(
     ("said", "top"),
-    [(16, 4095), (16, 1023), (16, 255), (16, 32767), (12, 1023), (12, 2047), (10, 255), (8, 4095), (10, 4095), (12, 65535), (0, 4095)],
+    [
+        (16, 4095),
+        (16, 1023),
+        (16, 255),
+        (16, 32767),
+        (12, 1023),
+        (12, 2047),
+        (10, 255),
+        (8, 4095),
+        (10, 4095),
+        (12, 65535),
+        (0, 4095),
+    ],
 )
 def test_the_range_is_that_of_entries_that_reach_its_top(keyword, photometric, said, top):
-    """Black, white or wrapped without it: 16 bits are said for the size of the words, or 8 for a display."""
+    """Black, white or wrapped without it.
+
+    16 bits are said for the size of the words, or 8 for a display.
+    """
     right = item([4096, 0, top.bit_length()], curve(top).tolist())
     wrong = item([4096, 0, said], curve(top).tolist())
     expected, none = pictured(keyword, right, PhotometricInterpretation=photometric)
@@ -80,7 +108,10 @@ def test_a_table_of_less_than_half_of_its_range_is_believed_and_flagged(top):
     assert found.max() == pytest.approx(top / 65535 * 255, abs=1)
 
 
-@pytest.mark.parametrize(("said", "top"), [(16, 65535), (16, 40000), (12, 4095), (12, 2100), (10, 1023), (8, 255), (8, 90)])
+@pytest.mark.parametrize(
+    ("said", "top"),
+    [(16, 65535), (16, 40000), (12, 4095), (12, 2100), (10, 1023), (8, 255), (8, 90)],
+)
 def test_a_descriptor_that_fits_its_entries_is_believed_without_a_word(said, top):
     found, flags = pictured("VOILUTSequence", item([4096, 0, said], curve(top).tolist()))
     assert flags == ()
@@ -145,7 +176,9 @@ def test_entries_beyond_the_count_are_part_of_the_table(keyword):
 @pytest.mark.parametrize("fill", [0, 65535])
 def test_zeros_and_repetitions_beyond_the_count_fill_the_data_up(fill):
     entries = curve(65535, 2000)
-    found, flags = pictured("VOILUTSequence", item([2000, 0, 16], words(np.append(entries, [fill] * 96)), "OW"))
+    found, flags = pictured(
+        "VOILUTSequence", item([2000, 0, 16], words(np.append(entries, [fill] * 96)), "OW")
+    )
     expected, _ = pictured("VOILUTSequence", item([2000, 0, 16], words(entries), "OW"))
     assert flags == ()
     assert np.array_equal(found, expected)
@@ -198,7 +231,8 @@ def test_signed_entries_are_words():
     assert (table.entries.tolist(), table.bits, table.depth_flag) == ([0, 65535], 16, None)
 
 
-# --- polarity that is said twice --------------------------------------------------------------------------------------
+# --- polarity that is said twice
+# --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -212,8 +246,12 @@ def test_signed_entries_are_words():
         ("MONOCHROME2", "LIN OD", ()),
     ],
 )
-def test_a_presentation_lut_shape_against_photometric_interpretation_is_flagged(photometric, shape, flags):
-    stored = decode(radiograph(STORED, 12, PhotometricInterpretation=photometric, PresentationLUTShape=shape))
+def test_a_presentation_lut_shape_against_photometric_interpretation_is_flagged(
+    photometric, shape, flags
+):
+    stored = decode(
+        radiograph(STORED, 12, PhotometricInterpretation=photometric, PresentationLUTShape=shape)
+    )
     assert level_flags(stored, SHOWN) == flags
     assert level_flags(stored, spec("torchxrayvision_rsna_224")) == (), "it reads neither"
 
@@ -222,7 +260,9 @@ def test_a_presentation_lut_shape_against_photometric_interpretation_is_flagged(
 @pytest.mark.parametrize("said", [12, 16])
 def test_entries_whose_bytes_are_in_the_other_order_are_turned(keyword, said):
     expected, none = pictured(keyword, item([4096, 0, 12], words(curve(4095)), "OW"))
-    found, flags = pictured(keyword, item([4096, 0, said], curve(4095).astype(">u2").tobytes(), "OW"))
+    found, flags = pictured(
+        keyword, item([4096, 0, said], curve(4095).astype(">u2").tobytes(), "OW")
+    )
     assert (none, flags) == ((), CORRECTED)
     assert np.array_equal(found, expected)
 
@@ -242,9 +282,13 @@ def test_a_table_for_pixels_of_the_other_sign_is_flagged(keyword):
     assert pictured(keyword, item([4096, -2048, 12], curve(4095).tolist()), signed)[1] == ()
 
 
-@pytest.mark.parametrize(("first", "count"), [(1, 4096), (-16, 4096), (1000, 2000), (-2048, 8192), (400, 4096)])
+@pytest.mark.parametrize(
+    ("first", "count"), [(1, 4096), (-16, 4096), (1000, 2000), (-2048, 8192), (400, 4096)]
+)
 def test_a_table_of_a_part_of_the_inputs_or_of_more_is_no_doubt(first, count):
-    assert pictured("VOILUTSequence", item([count, first, 12], curve(4095, count).tolist()))[1] == ()
+    assert (
+        pictured("VOILUTSequence", item([count, first, 12], curve(4095, count).tolist()))[1] == ()
+    )
 
 
 def test_the_inputs_of_a_voi_lut_are_the_outputs_of_a_rescale():

@@ -1,4 +1,7 @@
-"""For every published geometry: what its placement calls not analysed cannot change the tensor, and what it calls analysed can."""
+"""For every published geometry.
+
+What its placement calls not analysed cannot change the tensor, and what it calls analysed can.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,28 @@ SIZES = [(700, 500), (500, 701), (601, 601)]
 TIMM = {
     "intensity": [{"op": "maxval", "of": "bits"}, {"op": "to_uint8", "mode": "round"}],
     "geometry": [
-        {"op": "resize_side", "side": "short", "size": 256, "rounding": "int", "kernel": "pil_bicubic_aa", "compute": "uint8_rounded"},
+        {
+            "op": "resize_side",
+            "side": "short",
+            "size": 256,
+            "rounding": "int",
+            "kernel": "pil_bicubic_aa",
+            "compute": "uint8_rounded",
+        },
         {"op": "centre_crop", "size": 224, "offset": "half_gap"},
     ],
     "target": {"height": 224, "width": 224, "dtype": "uint8"},
     "normalise": {"mean": 127.5, "std": 127.5, "channels": 3},
     "views": "any",
 }
-SPECS = {name: InputSpec.from_mapping({"recipe": name}) for name in RECIPES} | {"timm": InputSpec.from_mapping(TIMM)}
-CROPPING = [name for name, spec in SPECS.items() if place(spec.geometry, SIZES[0]).analysed != (0.0, 0.0, 700.0, 500.0)]
+SPECS = {name: InputSpec.from_mapping({"recipe": name}) for name in RECIPES} | {
+    "timm": InputSpec.from_mapping(TIMM)
+}
+CROPPING = [
+    name
+    for name, spec in SPECS.items()
+    if place(spec.geometry, SIZES[0]).analysed != (0.0, 0.0, 700.0, 500.0)
+]
 
 
 def _tensor(image: np.ndarray, spec: InputSpec) -> np.ndarray:
@@ -50,7 +66,10 @@ def test_a_cropped_margin_cannot_be_seen(name: str, size: tuple[int, int]) -> No
     top, left, bottom, right = place(spec.geometry, size).analysed
     reach = _reach(spec, size)
     changed = np.full_like(image, 255.0)
-    kept = (slice(max(0, int(top) - reach), int(bottom) + reach), slice(max(0, int(left) - reach), int(right) + reach))
+    kept = (
+        slice(max(0, int(top) - reach), int(bottom) + reach),
+        slice(max(0, int(left) - reach), int(right) + reach),
+    )
     changed[kept] = image[kept]
     assert (size[0] == size[1]) or not np.array_equal(changed, image)
     assert np.array_equal(_tensor(changed, spec), _tensor(image, spec))

@@ -1,4 +1,7 @@
-"""Ledger and archive belong together: one of the two that is missing does not pass for a new installation."""
+"""Ledger and archive belong together.
+
+One of the two that is missing does not pass for a new installation.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ def checked(settings: Settings) -> tuple[bool, str]:
     return found.ok, found.detail
 
 
-def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_that_is_not_mounted_is_not_begun_anew(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Supervisor, "_bind_ports", lambda _supervisor: None)
     archive = Archive(settings.archive_dir)
     assert checked(settings) == (True, str(archive.root))
@@ -65,10 +70,20 @@ def test_an_archive_that_is_not_mounted_is_not_begun_anew(settings: Settings, mo
     assert checked(settings) == (True, str(archive.root))
 
 
-def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back(settings: Settings) -> None:
-    archive, ledger_file = Archive(settings.archive_dir, "listener-0"), settings.site.state_dir / "ledger.sqlite"
+def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back(
+    settings: Settings,
+) -> None:
+    archive, ledger_file = (
+        Archive(settings.archive_dir, "listener-0"),
+        settings.site.state_dir / "ledger.sqlite",
+    )
     with archive.begin() as incoming:
-        incoming.write(phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), settings.site.state_dir / "pa.dcm").read_bytes())
+        incoming.write(
+            phantom.save(
+                phantom.make_instance(seed=3, rows=64, columns=64),
+                settings.site.state_dir / "pa.dcm",
+            ).read_bytes()
+        )
         file = incoming.commit()
     archive.place(file)
     file.unlink()
@@ -76,9 +91,15 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back
     begun = "ledger: there is none yet, but "
     with pytest.raises(ConfigurationError, match=begun):
         Supervisor(settings).run()
-    assert (checked(settings)[0], checked(settings)[1].startswith(begun), ledger_file.exists()) == (False, True, False)
+    assert (checked(settings)[0], checked(settings)[1].startswith(begun), ledger_file.exists()) == (
+        False,
+        True,
+        False,
+    )
     kept.rename(ledger_file)
-    with contextlib.closing(Ledger(settings.ledger_url)) as ledger:  # a row that is not in its place any more, and is nobody's loss
+    with contextlib.closing(
+        Ledger(settings.ledger_url)
+    ) as ledger:  # a row that is not in its place any more, and is nobody's loss
         Street(ledger, Clock()).receive("1.2.5", 1)
     (found,) = orphans_of(settings)
     assert found == archive.root / place_of(file)
@@ -86,7 +107,9 @@ def test_a_ledger_that_is_gone_is_not_begun_anew_and_what_it_lacks_is_taken_back
     assert (orphans_of(settings), found.is_file(), list(archive.unindexed())) == ([], True, [])
 
 
-def test_a_new_installation_and_a_restored_archive_without_locks_begin(settings: Settings, tmp_path: Path) -> None:
+def test_a_new_installation_and_a_restored_archive_without_locks_begin(
+    settings: Settings, tmp_path: Path
+) -> None:
     new, placed = make_settings(tmp_path / "new"), settings.archive_dir / "ab" / "cd" / "abcd.dcm"
     placed.parent.mkdir(parents=True)
     placed.write_bytes(b"pixels")

@@ -12,7 +12,17 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.models import build, canary, catalogue, embedded_model
-from tests.support.models import MANIFESTS, TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits, tiny_manifest, tiny_network, write_release
+from tests.support.models import (
+    MANIFESTS,
+    TINY_WEIGHTS,
+    Tiny,
+    make_tiny,
+    pictures,
+    tiny_logits,
+    tiny_manifest,
+    tiny_network,
+    write_release,
+)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +68,9 @@ def test_a_tree_holds_what_triton_needs_and_what_it_is(tiny: Tiny) -> None:
 
 @pytest.mark.parametrize("engine", ["onnxruntime", "openvino"])
 def test_the_engine_gives_the_network_behind_its_normalisation(tiny: Tiny, engine: str) -> None:
-    run = embedded_model.open_engine(build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx", engine, "f32", "all")
+    run = embedded_model.open_engine(
+        build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx", engine, "f32", "all"
+    )
     for size in (1, 5):
         images = pictures(size, seed=size)
         assert np.abs(run(images)["logits"] - tiny_logits(images)).max() < 1e-5
@@ -97,14 +109,22 @@ def test_other_words_or_operating_points_need_no_build(tmp_path: Path) -> None:
     network = tiny_network(tmp_path / "tiny.onnx")
     text = tiny_manifest(_sha256(network))
     _build(tmp_path, text, network)
-    assert _build(tmp_path, text.replace("0.6", "0.8").replace("Tests of", "All tests of")) == ["tiny@1: embedded is up to date"]
+    assert _build(tmp_path, text.replace("0.6", "0.8").replace("Tests of", "All tests of")) == [
+        "tiny@1: embedded is up to date"
+    ]
 
 
 def test_a_second_profile_serves_the_same_artefact_without_the_weights(tmp_path: Path) -> None:
     network = tiny_network(tmp_path / "tiny.onnx")
     _build(tmp_path, tiny_manifest(_sha256(network)), network)
     (tmp_path / "manifests/tiny@1/tiny.onnx").unlink()
-    build.build(["tiny@1"], tmp_path / "manifests", tmp_path / "built", profile="onnxruntime", progress=lambda _: None)
+    build.build(
+        ["tiny@1"],
+        tmp_path / "manifests",
+        tmp_path / "built",
+        profile="onnxruntime",
+        progress=lambda _: None,
+    )
     trees = [tmp_path / "built" / profile / "tiny__1" for profile in build.PROFILES]
     assert _sha256(trees[0] / "1/model.onnx") == _sha256(trees[1] / "1/model.onnx")
     assert not (trees[1] / "1/model.py").exists()
@@ -119,7 +139,13 @@ def test_missing_weights_say_which_file_goes_where(tmp_path: Path) -> None:
 def test_weights_are_found_in_the_named_folder_first(tmp_path: Path) -> None:
     network = tiny_network(tmp_path / "tiny.onnx")
     write_release(tmp_path / "manifests", tiny_manifest(_sha256(network)))
-    build.build(["tiny@1"], tmp_path / "manifests", tmp_path / "built", weights_dir=tmp_path, progress=lambda _: None)
+    build.build(
+        ["tiny@1"],
+        tmp_path / "manifests",
+        tmp_path / "built",
+        weights_dir=tmp_path,
+        progress=lambda _: None,
+    )
     assert (tmp_path / "built/embedded/tiny__1/config.pbtxt").is_file()
 
 
@@ -133,14 +159,28 @@ def test_other_weights_than_the_manifest_names_are_refused(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ("[weights]\n", '[weights]\ninput = "pixels"\n', "its inputs are input; weights.input says pixels"),
-        ("[weights]\n", '[weights]\noutput = "probs"\n', "its outputs are output; weights.output says probs"),
+        (
+            "[weights]\n",
+            '[weights]\ninput = "pixels"\n',
+            "its inputs are input; weights.input says pixels",
+        ),
+        (
+            "[weights]\n",
+            '[weights]\noutput = "probs"\n',
+            "its outputs are output; weights.output says probs",
+        ),
         ("= 32", "= 64", "its input is [None, 1, 32, 32]; the manifest's is [None, 1, 64, 64]"),
-        (',\n  { concept = "cardiomegaly", operating_point = 0.6 }', "", "its output output is [None, 3]; the manifest has 2 labels"),
+        (
+            ',\n  { concept = "cardiomegaly", operating_point = 0.6 }',
+            "",
+            "its output output is [None, 3]; the manifest has 2 labels",
+        ),
         ('name = "onnxruntime"', 'name = "onnxruntime"\ntolerance = 5.0', "write `tolerance = "),
     ],
 )
-def test_a_network_that_does_not_fit_its_manifest_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_network_that_does_not_fit_its_manifest_is_refused(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
     network = tiny_network(tmp_path / "tiny.onnx")
     text = tiny_manifest(_sha256(network))
     assert old in text
@@ -148,19 +188,30 @@ def test_a_network_that_does_not_fit_its_manifest_is_refused(tmp_path: Path, old
 
 
 def test_a_network_that_sees_nothing_is_refused(tmp_path: Path) -> None:
-    """Dead weights give the constant image and the canary one answer: the canary could prove nothing."""
+    """Dead weights give the constant image and the canary one answer.
+
+    The canary could prove nothing.
+    """
     network = tiny_network(tmp_path / "tiny.onnx", weights=np.zeros_like(TINY_WEIGHTS))
-    assert "the network hardly sees its input" in _refusal(tmp_path, tiny_manifest(_sha256(network)), network)
+    assert "the network hardly sees its input" in _refusal(
+        tmp_path, tiny_manifest(_sha256(network)), network
+    )
 
 
 def test_damaged_weights_are_refused(tmp_path: Path) -> None:
-    network = tiny_network(tmp_path / "tiny.onnx", weights=np.where(TINY_WEIGHTS == 4, np.nan, TINY_WEIGHTS))
-    assert "holds NaN: the weights are damaged" in _refusal(tmp_path, tiny_manifest(_sha256(network)), network)
+    network = tiny_network(
+        tmp_path / "tiny.onnx", weights=np.where(TINY_WEIGHTS == 4, np.nan, TINY_WEIGHTS)
+    )
+    assert "holds NaN: the weights are damaged" in _refusal(
+        tmp_path, tiny_manifest(_sha256(network)), network
+    )
 
 
 def test_a_file_that_is_no_network_is_refused(tmp_path: Path) -> None:
     (tmp_path / "tiny.onnx").write_bytes(b"\x00\x01 no protobuf")
-    assert "not a readable ONNX file" in _refusal(tmp_path, tiny_manifest(_sha256(tmp_path / "tiny.onnx")), tmp_path / "tiny.onnx")
+    assert "not a readable ONNX file" in _refusal(
+        tmp_path, tiny_manifest(_sha256(tmp_path / "tiny.onnx")), tmp_path / "tiny.onnx"
+    )
 
 
 def test_unknown_profiles_and_releases_are_named(tmp_path: Path) -> None:
@@ -185,18 +236,27 @@ def test_the_model_refuses_bf16_where_the_cpu_has_none() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3, 40])
-def test_an_image_has_the_same_bits_whatever_its_neighbours_and_the_cores(tiny: Tiny, threads: int) -> None:
+def test_an_image_has_the_same_bits_whatever_its_neighbours_and_the_cores(
+    tiny: Tiny, threads: int
+) -> None:
     artefact = build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx"
-    run, alone = (embedded_model.open_engine(artefact, "openvino", "f32", "all", count) for count in (threads, 1))
+    run, alone = (
+        embedded_model.open_engine(artefact, "openvino", "f32", "all", count)
+        for count in (threads, 1)
+    )
     images = pictures(11, seed=11)
     together = run(images)
     for number in range(len(images)):
         expected = alone(images[number : number + 1])
-        assert all(np.array_equal(together[name][number : number + 1], expected[name]) for name in expected)
+        assert all(
+            np.array_equal(together[name][number : number + 1], expected[name]) for name in expected
+        )
 
 
 def test_a_batch_that_the_engine_refuses_does_not_spoil_the_next_one(tiny: Tiny) -> None:
-    run = embedded_model.open_engine(build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx", "openvino", "f32", "all", 2)
+    run = embedded_model.open_engine(
+        build.tree_of(tiny.release, tiny.built_dir) / "1/model.onnx", "openvino", "f32", "all", 2
+    )
     images = pictures(6)
     with pytest.raises(RuntimeError):
         run(images[:, :, :5, :])
@@ -241,7 +301,19 @@ def test_no_request_is_at_work_when_one_image_has_failed(fails_at: int, *, at_st
 
 
 @pytest.mark.parametrize(
-    ("threads", "streams"), [(1, 1), (2, 2), (16, 16), (17, 8), (24, 12), (32, 16), (33, 11), (40, 13), (64, 16), (128, 16)]
+    ("threads", "streams"),
+    [
+        (1, 1),
+        (2, 2),
+        (16, 16),
+        (17, 8),
+        (24, 12),
+        (32, 16),
+        (33, 11),
+        (40, 13),
+        (64, 16),
+        (128, 16),
+    ],
 )
 def test_no_core_is_left_over_where_several_share_an_image(threads: int, streams: int) -> None:
     assert embedded_model.streams_of(threads) == streams
@@ -249,7 +321,10 @@ def test_no_core_is_left_over_where_several_share_an_image(threads: int, streams
 
 
 def test_the_rows_of_each_request_come_back_in_order() -> None:
-    outputs = {"logits": np.arange(12, dtype=np.float32).reshape(6, 2), "cam": np.arange(6, dtype=np.float16).reshape(6, 1, 1, 1)}
+    outputs = {
+        "logits": np.arange(12, dtype=np.float32).reshape(6, 2),
+        "cam": np.arange(6, dtype=np.float16).reshape(6, 1, 1, 1),
+    }
     parts = embedded_model.split(outputs, [1, 3, 2])
     assert [part["logits"][:, 0].tolist() for part in parts] == [[0], [2, 4, 6], [8, 10]]
     assert [part["cam"].ravel().tolist() for part in parts] == [[0], [1, 2, 3], [4, 5]]

@@ -39,7 +39,9 @@ class Bench:
         self.write(tiny_manifest(file_sha256(network)), network)
 
     def build(self) -> None:
-        build.build(["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None)
+        build.build(
+            ["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None
+        )
 
     def lines(self, *, is_run: bool = False) -> list[str]:
         places = Places(self.folder / "manifests", self.folder / "built")
@@ -47,7 +49,9 @@ class Bench:
 
     def problem(self, *, is_run: bool = False) -> str:
         """The only one."""
-        (problem,) = [line for line in self.lines(is_run=is_run) if line.startswith(Verdict.PROBLEM)]
+        (problem,) = [
+            line for line in self.lines(is_run=is_run) if line.startswith(Verdict.PROBLEM)
+        ]
         return problem
 
 
@@ -66,11 +70,16 @@ def test_a_release_that_is_right_has_no_problem(bench: Bench) -> None:
 
 def test_a_built_release_answers_its_canary(bench: Bench) -> None:
     bench.build()
-    assert any("onnxruntime f32: the canary's logits are 0 off" in line for line in bench.lines(is_run=True))
+    assert any(
+        "onnxruntime f32: the canary's logits are 0 off" in line
+        for line in bench.lines(is_run=True)
+    )
 
 
 def test_untrained_weights_are_a_note() -> None:
-    lines = list(check(["densenet121_untrained@1"], Places(MANIFESTS, MANIFESTS / "none"), is_run=False))
+    lines = list(
+        check(["densenet121_untrained@1"], Places(MANIFESTS, MANIFESTS / "none"), is_run=False)
+    )
     assert [line.verdict for line in lines] == [Verdict.OK, Verdict.NOTE]
     assert "UNTRAINED" in lines[1].text
 
@@ -83,7 +92,10 @@ def test_a_wrong_digest(bench: Bench) -> None:
 
 def test_weights_that_are_not_there(bench: Bench) -> None:
     (bench.release_folder / "tiny.onnx").unlink()
-    assert f"Put tiny.onnx (sha256 {file_sha256(bench.network)}) into {bench.release_folder}" in bench.problem()
+    assert (
+        f"Put tiny.onnx (sha256 {file_sha256(bench.network)}) into {bench.release_folder}"
+        in bench.problem()
+    )
 
 
 def test_weights_that_are_not_there_any_more_are_a_note_once_built(bench: Bench) -> None:
@@ -133,13 +145,17 @@ def contradictory(model: onnx.ModelProto) -> None:
     tensor.CopyFrom(onnx.numpy_helper.from_array(twice, tensor.name))
 
 
-def behind_the_head(*nodes: onnx.NodeProto, **constants: np.ndarray) -> Callable[[onnx.ModelProto], None]:
+def behind_the_head(
+    *nodes: onnx.NodeProto, **constants: np.ndarray
+) -> Callable[[onnx.ModelProto], None]:
     """`nodes` make `output` of `head`, the logits."""
 
     def change(model: onnx.ModelProto) -> None:
         model.graph.node.pop()
         model.graph.node.extend(nodes)
-        model.graph.initializer.extend(onnx.numpy_helper.from_array(value, name) for name, value in constants.items())
+        model.graph.initializer.extend(
+            onnx.numpy_helper.from_array(value, name) for name, value in constants.items()
+        )
 
     return change
 
@@ -148,11 +164,19 @@ def training(model: onnx.ModelProto) -> None:
     """BatchNormalization as torch exports it without net.eval()."""
     three = {name: np.ones(3, np.float32) for name in ("scale", "shift", "mean", "var")}
     names = ["output", "new_mean", "new_var"]
-    behind_the_head(onnx.helper.make_node("BatchNormalization", ["head", *three], names, training_mode=1), **three)(model)
+    behind_the_head(
+        onnx.helper.make_node("BatchNormalization", ["head", *three], names, training_mode=1),
+        **three,
+    )(model)
 
 
-dropout = behind_the_head(onnx.helper.make_node("Dropout", ["head", "", "on"], ["output"]), on=np.array(True))
-noise = behind_the_head(onnx.helper.make_node("RandomNormalLike", ["head"], ["n"]), onnx.helper.make_node("Add", ["head", "n"], ["output"]))
+dropout = behind_the_head(
+    onnx.helper.make_node("Dropout", ["head", "", "on"], ["output"]), on=np.array(True)
+)
+noise = behind_the_head(
+    onnx.helper.make_node("RandomNormalLike", ["head"], ["n"]),
+    onnx.helper.make_node("Add", ["head", "n"], ["output"]),
+)
 limited_score = behind_the_head(
     onnx.helper.make_node("Sigmoid", ["head"], ["score"]),
     onnx.helper.make_node("Clip", ["score", "low"], ["output"]),
@@ -168,11 +192,20 @@ one_head_a_label = behind_the_head(
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (training, "1 x BatchNormalization in training mode: an image's answer depends on its neighbours in the batch; export"),
+        (
+            training,
+            "1 x BatchNormalization in training mode: an image's answer depends on its neighbours in the batch; export",
+        ),
         (dropout, "1 x Dropout in training mode: answers depend on chance"),
         (noise, "1 x RandomNormalLike: answers depend on chance"),
-        (limited_score, 'comes out of a sigmoid, and model.activation sigmoid would follow it; say weights.output = "head"'),
-        (one_head_a_label, 'no single tensor holds the logits: export it without its sigmoid, or say model.activation = "none"'),
+        (
+            limited_score,
+            'comes out of a sigmoid, and model.activation sigmoid would follow it; say weights.output = "head"',
+        ),
+        (
+            one_head_a_label,
+            'no single tensor holds the logits: export it without its sigmoid, or say model.activation = "none"',
+        ),
         (cut_short, "not a readable ONNX file"),
         (contradictory, "no valid ONNX network: [ShapeInferenceError]"),
         (old_opset, "its opset is 9; 11 to"),
@@ -182,7 +215,9 @@ one_head_a_label = behind_the_head(
         (outside, "its weights lie in another file, which no digest covers"),
     ],
 )
-def test_a_network_of_another_form(bench: Bench, change: Callable[[onnx.ModelProto], None], says: str) -> None:
+def test_a_network_of_another_form(
+    bench: Bench, change: Callable[[onnx.ModelProto], None], says: str
+) -> None:
     model = onnx.load(bench.network)
     change(model)
     bench.network.write_bytes(model.SerializeToString())
@@ -198,22 +233,34 @@ def strangers_operator(model: onnx.ModelProto) -> None:
 def batch_inside(model: onnx.ModelProto) -> None:
     """The input takes batches of any size, and the graph only one image."""
     flatten = next(node for node in model.graph.node if node.op_type == "Flatten")
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([1, -1], np.int64), "one_row"))
-    flatten.CopyFrom(onnx.helper.make_node("Reshape", [flatten.input[0], "one_row"], [flatten.output[0]]))
+    model.graph.initializer.append(
+        onnx.numpy_helper.from_array(np.array([1, -1], np.int64), "one_row")
+    )
+    flatten.CopyFrom(
+        onnx.helper.make_node("Reshape", [flatten.input[0], "one_row"], [flatten.output[0]])
+    )
 
 
-@pytest.mark.parametrize(("change", "says"), [(strangers_operator, "Twist"), (batch_inside, "MatMul|Add|Reshape")])
+@pytest.mark.parametrize(
+    ("change", "says"), [(strangers_operator, "Twist"), (batch_inside, "MatMul|Add|Reshape")]
+)
 def test_a_network_that_the_engine_cannot_run_is_refused_with_its_words(
     bench: Bench, change: Callable[[onnx.ModelProto], None], says: str
 ) -> None:
     bench.bring(changed(bench.network, change))
-    with pytest.raises(ConfigurationError, match=rf"tiny\.onnx: ONNX Runtime does not run it .*{says}"):
+    with pytest.raises(
+        ConfigurationError, match=rf"tiny\.onnx: ONNX Runtime does not run it .*{says}"
+    ):
         bench.build()
 
 
 @pytest.mark.parametrize(("number", "says"), [(np.nan, "NaN"), (-np.inf, "infinite numbers")])
 def test_weights_that_are_no_numbers(bench: Bench, number: float, says: str) -> None:
-    bench.bring(tiny_network(bench.folder / "nan.onnx", weights=np.where(TINY_WEIGHTS == 4, number, TINY_WEIGHTS)))
+    bench.bring(
+        tiny_network(
+            bench.folder / "nan.onnx", weights=np.where(TINY_WEIGHTS == 4, number, TINY_WEIGHTS)
+        )
+    )
     assert f"weights holds {says}: the weights are damaged" in bench.problem()
 
 
@@ -239,9 +286,15 @@ def test_what_looks_alike_and_is_harmless(bench: Bench) -> None:
 
 def test_an_answer_that_depends_on_the_other_images_of_a_batch(bench: Bench) -> None:
     mean = onnx.helper.make_node("ReduceMean", ["head"], ["of_batch"], axes=[0])
-    bench.bring(changed(bench.network, behind_the_head(mean, onnx.helper.make_node("Sub", ["head", "of_batch"], ["output"]))))
+    bench.bring(
+        changed(
+            bench.network,
+            behind_the_head(mean, onnx.helper.make_node("Sub", ["head", "of_batch"], ["output"])),
+        )
+    )
     with pytest.raises(
-        ConfigurationError, match=r"depends on its neighbours in the batch, or on chance: .*; export .* after net\.eval\(\)"
+        ConfigurationError,
+        match=r"depends on its neighbours in the batch, or on chance: .*; export .* after net\.eval\(\)",
     ):
         bench.build()
 
@@ -258,7 +311,11 @@ def test_an_unknown_recipe(bench: Bench) -> None:
 
 
 def test_a_missing_operating_point(bench: Bench) -> None:
-    bench.write(bench.text.replace(', operating_point = 0.6 },\n  { concept = "card', ' },\n  { concept = "card'))
+    bench.write(
+        bench.text.replace(
+            ', operating_point = 0.6 },\n  { concept = "card', ' },\n  { concept = "card'
+        )
+    )
     assert 'labels.1.operating_point: missing; give one, or "none"' in bench.problem()
 
 
@@ -281,13 +338,22 @@ def legacy_torch(path: Path) -> None:
 
 @pytest.mark.parametrize("make", [torch_archive, bare_pickle, legacy_torch])
 @pytest.mark.parametrize("architecture", ["onnx", "densenet121"])
-def test_a_pickle_is_recognised_whatever_it_is_called(bench: Bench, make: Callable[[Path], None], architecture: str) -> None:
+def test_a_pickle_is_recognised_whatever_it_is_called(
+    bench: Bench, make: Callable[[Path], None], architecture: str
+) -> None:
     name = "tiny.onnx" if architecture == "onnx" else "tiny.safetensors"
     made = bench.release_folder / name
     make(made)
-    text = tiny_manifest(file_sha256(made)).replace("tiny.onnx", name).replace('"onnx"', f'"{architecture}"')
+    text = (
+        tiny_manifest(file_sha256(made))
+        .replace("tiny.onnx", name)
+        .replace('"onnx"', f'"{architecture}"')
+    )
     write_release(bench.folder / "manifests", text)
-    assert f"{made} is a pickle, which may run code when it is read: `hilum models import` makes a safe file of it" in bench.problem()
+    assert (
+        f"{made} is a pickle, which may run code when it is read: `hilum models import` makes a safe file of it"
+        in bench.problem()
+    )
 
 
 def test_a_network_with_its_code_is_no_checkpoint(bench: Bench) -> None:
@@ -315,8 +381,13 @@ def test_a_text_that_waits_for_its_author(bench: Bench) -> None:
 def test_an_engine_that_gives_other_numbers(bench: Bench) -> None:
     bench.build()
     tree = bench.folder / "built/embedded/tiny__1"
-    changed(tree / "1/model.onnx", lambda model: model.graph.initializer[0].CopyFrom(shifted(model.graph.initializer[0])))
-    other_file, other_numbers = [line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)]
+    changed(
+        tree / "1/model.onnx",
+        lambda model: model.graph.initializer[0].CopyFrom(shifted(model.graph.initializer[0])),
+    )
+    other_file, other_numbers = [
+        line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)
+    ]
     assert "model.onnx is not the file that was built" in other_file
     assert "the canary's logits are" in other_numbers
 
@@ -324,13 +395,17 @@ def test_an_engine_that_gives_other_numbers(bench: Bench) -> None:
 def test_a_built_file_that_is_damaged(bench: Bench) -> None:
     bench.build()
     (bench.folder / "built/embedded/tiny__1/1/model.onnx").write_bytes(b"no network")
-    other_file, engine = [line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)]
+    other_file, engine = [
+        line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)
+    ]
     assert "model.onnx is not the file that was built" in other_file
     assert "engine onnxruntime: [ONNXRuntimeError]" in engine
 
 
 def shifted(tensor: onnx.TensorProto) -> onnx.TensorProto:
-    return onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(tensor) + np.float32(1), tensor.name)
+    return onnx.numpy_helper.from_array(
+        onnx.numpy_helper.to_array(tensor) + np.float32(1), tensor.name
+    )
 
 
 def test_running_what_is_not_built(bench: Bench) -> None:
@@ -341,9 +416,16 @@ def test_running_what_is_not_built(bench: Bench) -> None:
 def test_a_stale_tree_is_a_note(bench: Bench) -> None:
     bench.build()
     bench.write(bench.text.replace("max_batch = 4", "max_batch = 8"))
-    assert any(line.startswith("note embedded: stale") and "hilum models build tiny@1 --profile embedded" in line for line in bench.lines())
+    assert any(
+        line.startswith("note embedded: stale")
+        and "hilum models build tiny@1 --profile embedded" in line
+        for line in bench.lines()
+    )
 
 
 def test_one_bad_manifest_does_not_hide_another(bench: Bench) -> None:
-    write_release(bench.folder / "manifests", bench.text.replace('"tiny"', '"worse"').replace("[model]", "[modell]"))
+    write_release(
+        bench.folder / "manifests",
+        bench.text.replace('"tiny"', '"worse"').replace("[model]", "[modell]"),
+    )
     assert not any("PROBLEM" in line for line in bench.lines())

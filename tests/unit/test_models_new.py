@@ -40,7 +40,9 @@ def network(
         helper.make_node("MatMul", ["pooled", "w"], [head]),
     ]
     if last:
-        nodes.append(helper.make_node(last, [head], [answer], **({"axis": 1} if last == "Softmax" else {})))
+        nodes.append(
+            helper.make_node(last, [head], [answer], **({"axis": 1} if last == "Softmax" else {}))
+        )
     graph = helper.make_graph(
         nodes,
         "brought",
@@ -56,7 +58,9 @@ def network(
 
 def drafted(folder: Path, file: Path, labels: str | None = None, **given) -> str:
     """Text of the manifest."""
-    draft = drafting.draft(file, given.get("name"), given.get("version", "1"), labels, folder / "manifests")
+    draft = drafting.draft(
+        file, given.get("name"), given.get("version", "1"), labels, folder / "manifests"
+    )
     return draft.manifest.read_text()
 
 
@@ -73,7 +77,9 @@ def problems(folder: Path, release_id: str) -> list[str]:
 
 
 def test_a_draft_is_refused_until_its_texts_are_written_and_then_builds(tmp_path: Path) -> None:
-    draft = drafting.draft(network(tmp_path / "Chest-2 (v1).onnx"), None, "1", None, tmp_path / "manifests")
+    draft = drafting.draft(
+        network(tmp_path / "Chest-2 (v1).onnx"), None, "1", None, tmp_path / "manifests"
+    )
     assert draft.release_id == "chest_2_v1@1"
     found = problems(tmp_path, draft.release_id)
     assert len(found) == 7
@@ -81,7 +87,9 @@ def test_a_draft_is_refused_until_its_texts_are_written_and_then_builds(tmp_path
     assert draft.edits == 7 + 2  # and two guesses, recipe and activation
     draft.manifest.write_text(finished(draft.manifest.read_text()))
     assert problems(tmp_path, draft.release_id) == []
-    build.build([draft.release_id], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)
+    build.build(
+        [draft.release_id], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None
+    )
 
 
 def test_a_draft_holds_the_file_its_digest_and_its_tensors(tmp_path: Path) -> None:
@@ -112,11 +120,15 @@ def test_an_existing_release_is_not_touched(tmp_path: Path) -> None:
         (("batch", 3, "height", "width"), "chexnet_nih_224"),
     ],
 )
-def test_the_recipe_is_guessed_by_form_and_the_others_of_that_form_are_named(tmp_path: Path, shape, recipe: str) -> None:
+def test_the_recipe_is_guessed_by_form_and_the_others_of_that_form_are_named(
+    tmp_path: Path, shape, recipe: str
+) -> None:
     text = drafted(tmp_path, network(tmp_path / "chest.onnx", shape))
     assert f'recipe = "{recipe}" # EDIT' in text
     spec = InputSpec.from_mapping({"recipe": recipe})
-    alike = [name for name in RECIPES if form(InputSpec.from_mapping({"recipe": name})) == form(spec)]
+    alike = [
+        name for name in RECIPES if form(InputSpec.from_mapping({"recipe": name})) == form(spec)
+    ]
     assert [name for name in alike if f"# {name}: " not in text] == []
     assert ("any size; 224 x 224 is a guess" in text) == ("height" in shape)
 
@@ -128,14 +140,18 @@ def form(spec: InputSpec) -> tuple[int, tuple[int, ...]]:
 def test_a_form_without_recipe_gets_steps_that_must_be_confirmed(tmp_path: Path) -> None:
     text = drafted(tmp_path, network(tmp_path / "chest.onnx", ("batch", 3, 300, 260)))
     folder = tmp_path / "manifests/chest@1"
-    assert any("input.cites: still to be written" in problem for problem in problems(tmp_path, "chest@1"))
+    assert any(
+        "input.cites: still to be written" in problem for problem in problems(tmp_path, "chest@1")
+    )
     (folder / "manifest.toml").write_text(finished(text))
     spec = manifest.read(folder / "manifest.toml").spec
     assert (spec.model_channels, spec.wire_shape) == (3, (1, 300, 260))
 
 
 @pytest.mark.parametrize(("last", "activation"), [("Sigmoid", "sigmoid"), ("Softmax", "softmax")])
-def test_scores_inside_the_graph_are_cut_so_that_logits_are_logits(tmp_path: Path, last: str, activation: str) -> None:
+def test_scores_inside_the_graph_are_cut_so_that_logits_are_logits(
+    tmp_path: Path, last: str, activation: str
+) -> None:
     file = network(tmp_path / "chest.onnx", last=last, names=("image", "logits"))
     text = drafted(tmp_path, file)
     assert f'activation = "{activation}" # the last operator' in text
@@ -144,9 +160,16 @@ def test_scores_inside_the_graph_are_cut_so_that_logits_are_logits(tmp_path: Pat
     path.write_text(finished(text))
     build.build(["chest@1"], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)
     read = manifest.read(path)
-    run = embedded_model.open_engine(build.tree_of(read.release, tmp_path / "built") / "1/model.onnx", "onnxruntime", "f32", "all")
+    run = embedded_model.open_engine(
+        build.tree_of(read.release, tmp_path / "built") / "1/model.onnx",
+        "onnxruntime",
+        "f32",
+        "all",
+    )
     images = np.concatenate([known_image(read.spec, number) for number in range(2)])
-    (scores,) = embedded_model.onnxruntime_session(file, "all").run(["logits"], {"image": images.astype(np.float32)})
+    (scores,) = embedded_model.onnxruntime_session(file, "all").run(
+        ["logits"], {"image": images.astype(np.float32)}
+    )
     logits = run(images)["logits"]
     again = [activate([float(value) for value in row], activation) for row in logits]
     assert np.abs(np.array(again) - scores).max() < 1e-5
@@ -156,8 +179,13 @@ def test_labels_come_from_a_file_and_become_concepts_where_one_means_them(tmp_pa
     (tmp_path / "labels.txt").write_text("No Finding\npleural effusion\nRib notching, left\n")
     text = drafted(tmp_path, network(tmp_path / "chest.onnx"), str(tmp_path / "labels.txt"))
     assert '{ concept = "no_finding" }, # 0: No Finding' in text
-    assert '{ concept = "pleural_effusion", operating_point = "none" }, # 1: pleural effusion' in text
-    assert '{ private = "RIB_NOTCHING_LEF", text = "Rib notching, left", operating_point = "none" }' in text
+    assert (
+        '{ concept = "pleural_effusion", operating_point = "none" }, # 1: pleural effusion' in text
+    )
+    assert (
+        '{ private = "RIB_NOTCHING_LEF", text = "Rib notching, left", operating_point = "none" }'
+        in text
+    )
     (tmp_path / "manifests/chest@1/manifest.toml").write_text(finished(text))
     labels = catalogue.load_catalogue(tmp_path / "manifests")["chest@1"].labels
     assert [(label.key, label.code_status) for label in labels] == [
@@ -172,19 +200,30 @@ def test_outputs_without_a_name_are_masked(tmp_path: Path) -> None:
     text = drafted(tmp_path, network(tmp_path / "chest.onnx"), str(tmp_path / "labels.txt"))
     (tmp_path / "manifests/chest@1/manifest.toml").write_text(finished(text))
     labels = catalogue.load_catalogue(tmp_path / "manifests")["chest@1"].labels
-    assert [(label.key, label.is_masked) for label in labels] == [("mass", False), ("output_1", True), ("nodule", False)]
+    assert [(label.key, label.is_masked) for label in labels] == [
+        ("mass", False),
+        ("output_1", True),
+        ("nodule", False),
+    ]
 
 
 @pytest.mark.parametrize("asked", ["nih_14", "nih14", "NIH 14"])
 def test_known_orders_go_by_name(tmp_path: Path, asked: str) -> None:
     text = drafted(tmp_path, network(tmp_path / "chest.onnx", outputs=14), asked)
     assert "label order nih_14 (NIH ChestX-ray14" in text
-    assert text.index('"atelectasis"') < text.index('"cardiomegaly"') < text.index('"hiatal_hernia"')
+    assert (
+        text.index('"atelectasis"') < text.index('"cardiomegaly"') < text.index('"hiatal_hernia"')
+    )
     assert label_names.named("txrv18", {}, 18).names[0] == "Atelectasis"
 
 
 @pytest.mark.parametrize(
-    "written", [json.dumps(["Mass", "Nodule", "Edema"]), "{0: 'Mass', 1: 'Nodule', 2: 'Edema'}", "Mass, Nodule, Edema"]
+    "written",
+    [
+        json.dumps(["Mass", "Nodule", "Edema"]),
+        "{0: 'Mass', 1: 'Nodule', 2: 'Edema'}",
+        "Mass, Nodule, Edema",
+    ],
 )
 def test_labels_that_the_exporter_wrote_into_the_file(tmp_path: Path, written: str) -> None:
     text = drafted(tmp_path, network(tmp_path / "chest.onnx", metadata={"names": written}))
@@ -194,19 +233,30 @@ def test_labels_that_the_exporter_wrote_into_the_file(tmp_path: Path, written: s
 
 @pytest.mark.parametrize("written", ["{[1]: 2}", "[" * 100_000, "-" * 100_000 + "1"])
 def test_metadata_that_nobody_can_read_is_no_list_of_labels(tmp_path: Path, written: str) -> None:
-    assert "EDIT: what output 2 means" in drafted(tmp_path, network(tmp_path / "chest.onnx", metadata={"labels": written}))
+    assert "EDIT: what output 2 means" in drafted(
+        tmp_path, network(tmp_path / "chest.onnx", metadata={"labels": written})
+    )
 
 
 def test_what_a_strangers_file_says_stays_on_its_line(tmp_path: Path) -> None:
     names = ["Odd\nmax_batch = 1", "Nodule\x7f", "Edema"]
-    file = network(tmp_path / "chest.onnx", metadata={"labels": json.dumps(names)}, names=("x\nlicence = 'mine'\n#", "y"))
+    file = network(
+        tmp_path / "chest.onnx",
+        metadata={"labels": json.dumps(names)},
+        names=("x\nlicence = 'mine'\n#", "y"),
+    )
     read = tomllib.loads(drafted(tmp_path, file))
     assert [label.get("text") for label in read["labels"]] == ["Odd max_batch = 1", None, None]
-    assert (read["weights"]["input"], read["licence"]) == ("x\nlicence = 'mine'\n#", "EDIT: of the weights")
+    assert (read["weights"]["input"], read["licence"]) == (
+        "x\nlicence = 'mine'\n#",
+        "EDIT: of the weights",
+    )
 
 
 @pytest.mark.parametrize("given", [{"name": "../elsewhere"}, {"name": "Chest"}, {"version": "1/2"}])
-def test_a_name_that_no_release_may_have_makes_no_folder(tmp_path: Path, given: dict[str, str]) -> None:
+def test_a_name_that_no_release_may_have_makes_no_folder(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
     with pytest.raises(ConfigurationError, match="should match pattern"):
         drafted(tmp_path, network(tmp_path / "chest.onnx"), **given)
     assert [path.name for path in tmp_path.iterdir()] == ["chest.onnx"]
@@ -216,7 +266,9 @@ def test_an_output_of_unknown_length_is_passed_over(tmp_path: Path) -> None:
     file = network(tmp_path / "chest.onnx")
     model = onnx.load(file)
     model.graph.node.append(helper.make_node("Identity", ["y"], ["again"]))
-    model.graph.output.insert(0, helper.make_tensor_value_info("again", TensorProto.FLOAT, ["batch", "some"]))
+    model.graph.output.insert(
+        0, helper.make_tensor_value_info("again", TensorProto.FLOAT, ["batch", "some"])
+    )
     onnx.save(model, file)
     assert 'output = "y"' in drafted(tmp_path, file)
 
@@ -225,15 +277,21 @@ def test_of_several_outputs_the_one_as_long_as_the_labels_is_taken(tmp_path: Pat
     file = network(tmp_path / "chest.onnx")
     model = onnx.load(file)
     model.graph.node.append(helper.make_node("Concat", ["y", "y"], ["features"], axis=1))
-    model.graph.output.insert(0, helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 6]))
+    model.graph.output.insert(
+        0, helper.make_tensor_value_info("features", TensorProto.FLOAT, ["batch", 6])
+    )
     onnx.save(model, file)
     (tmp_path / "labels.txt").write_text("Mass\nNodule\nEdema\n")
     text = drafted(tmp_path, file, str(tmp_path / "labels.txt"))
     assert '# its outputs are features (N, 6), y (N, 3); y is taken.\noutput = "y"' in text
-    assert '# EDIT: a guess; its outputs are features (N, 6), y (N, 3); features is taken.\noutput = "features"' in drafted(
-        tmp_path, file, version="2"
+    assert (
+        '# EDIT: a guess; its outputs are features (N, 6), y (N, 3); features is taken.\noutput = "features"'
+        in drafted(tmp_path, file, version="2")
     )
-    with pytest.raises(ConfigurationError, match=r"has 14 labels, the network 6 outputs \(features\) or 3 outputs \(y\): one a line"):
+    with pytest.raises(
+        ConfigurationError,
+        match=r"has 14 labels, the network 6 outputs \(features\) or 3 outputs \(y\): one a line",
+    ):
         drafted(tmp_path, file, "nih_14", version="3")
 
 
@@ -251,7 +309,9 @@ def test_a_sigmoid_for_each_label_leaves_no_logits_and_is_not_done_twice(tmp_pat
 
 
 def test_metadata_of_another_length_is_no_list_of_labels(tmp_path: Path) -> None:
-    assert "EDIT: what output 0 means" in drafted(tmp_path, network(tmp_path / "chest.onnx", metadata={"names": "one, two"}))
+    assert "EDIT: what output 0 means" in drafted(
+        tmp_path, network(tmp_path / "chest.onnx", metadata={"names": "one, two"})
+    )
 
 
 @pytest.mark.parametrize(
@@ -276,7 +336,9 @@ def test_labels_that_do_not_fit_are_refused(tmp_path: Path, asked: str, says: st
         ({"kind": TensorProto.FLOAT16}, "is float16: export it with float32 inputs"),
     ],
 )
-def test_a_network_that_cannot_be_served_says_how_to_export_it(tmp_path: Path, given, says: str) -> None:
+def test_a_network_that_cannot_be_served_says_how_to_export_it(
+    tmp_path: Path, given, says: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
         drafted(tmp_path, network(tmp_path / "chest.onnx", **given))
     assert says in str(caught.value)
@@ -293,13 +355,22 @@ def test_what_is_no_onnx_file_is_refused(tmp_path: Path) -> None:
 def test_a_quantised_network_is_pinned_to_whole_numbers(tmp_path: Path) -> None:
     file = network(tmp_path / "chest.onnx")
     model = onnx.load(file)
-    scale, zero = numpy_helper.from_array(np.float32(0.1), "scale"), numpy_helper.from_array(np.uint8(0), "zero")
+    scale, zero = (
+        numpy_helper.from_array(np.float32(0.1), "scale"),
+        numpy_helper.from_array(np.uint8(0), "zero"),
+    )
     model.graph.initializer.extend([scale, zero])
     (mean, product) = model.graph.node
     model.graph.ClearField("node")
     product.input[0] = "pooled_again"
     steps = [("QuantizeLinear", "pooled", "whole"), ("DequantizeLinear", "whole", "pooled_again")]
-    model.graph.node.extend([mean, *(helper.make_node(op, [one, "scale", "zero"], [other]) for op, one, other in steps), product])
+    model.graph.node.extend(
+        [
+            mean,
+            *(helper.make_node(op, [one, "scale", "zero"], [other]) for op, one, other in steps),
+            product,
+        ]
+    )
     onnx.save(model, file)
     text = drafted(tmp_path, file)
     assert 'precision = "int8" # the network is quantised' in text
@@ -309,16 +380,24 @@ def test_a_quantised_network_is_pinned_to_whole_numbers(tmp_path: Path) -> None:
 def test_maps_are_offered_where_an_output_has_their_form(tmp_path: Path) -> None:
     file = network(tmp_path / "chest.onnx", shape=("batch", 3, 224, 224))
     model = onnx.load(file)
-    model.graph.node.append(helper.make_node("AveragePool", ["x"], ["maps"], kernel_shape=[32, 32], strides=[32, 32]))
-    model.graph.output.append(helper.make_tensor_value_info("maps", TensorProto.FLOAT, ["batch", 3, 7, 7]))
+    model.graph.node.append(
+        helper.make_node("AveragePool", ["x"], ["maps"], kernel_shape=[32, 32], strides=[32, 32])
+    )
+    model.graph.output.append(
+        helper.make_tensor_value_info("maps", TensorProto.FLOAT, ["batch", 3, 7, 7])
+    )
     onnx.save(model, file)
     assert '# cam = "maps" # EDIT' in drafted(tmp_path, file)
 
 
 def test_find_weights_knows_the_copy(tmp_path: Path) -> None:
-    draft = drafting.draft(network(tmp_path / "a b.onnx"), "chest", "1.0", None, tmp_path / "manifests")
+    draft = drafting.draft(
+        network(tmp_path / "a b.onnx"), "chest", "1.0", None, tmp_path / "manifests"
+    )
     draft.manifest.write_text(finished(draft.manifest.read_text()))
-    assert artefact.find_weights(manifest.read(draft.manifest), None) == draft.manifest.with_name("a_b.onnx")
+    assert artefact.find_weights(manifest.read(draft.manifest), None) == draft.manifest.with_name(
+        "a_b.onnx"
+    )
 
 
 def test_a_network_whose_tensors_bear_our_names_keeps_its_maps(tmp_path: Path) -> None:
@@ -330,15 +409,33 @@ def test_a_network_whose_tensors_bear_our_names_keeps_its_maps(tmp_path: Path) -
         helper.make_node("Flatten", ["pooled"], ["logits"]),
     ]
     tensors = {"image": ["batch", 1, 224, 224], "logits": ["batch", 3], "cam": ["batch", 3, 7, 7]}
-    image, logits, cam = (helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes) for name, sizes in tensors.items())
-    graph = helper.make_graph(nodes, "brought", [image], [logits, cam], [numpy_helper.from_array(kernel, "kernel")])
+    image, logits, cam = (
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, sizes)
+        for name, sizes in tensors.items()
+    )
+    graph = helper.make_graph(
+        nodes, "brought", [image], [logits, cam], [numpy_helper.from_array(kernel, "kernel")]
+    )
     file = tmp_path / "chest.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file)
-    text = finished(drafted(tmp_path, file), **{'# cam = "cam" # EDIT': 'cam = "cam" #', '"openvino"': '"onnxruntime"'})
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file
+    )
+    text = finished(
+        drafted(tmp_path, file),
+        **{'# cam = "cam" # EDIT': 'cam = "cam" #', '"openvino"': '"onnxruntime"'},
+    )
     (tmp_path / "manifests/chest@1/manifest.toml").write_text(text)
     build.build(["chest@1"], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)
     read = manifest.read(tmp_path / "manifests/chest@1/manifest.toml")
     assert read.release.has_cam
-    run = embedded_model.open_engine(build.tree_of(read.release, tmp_path / "built") / "1/model.onnx", "onnxruntime", "f32", "all")
+    run = embedded_model.open_engine(
+        build.tree_of(read.release, tmp_path / "built") / "1/model.onnx",
+        "onnxruntime",
+        "f32",
+        "all",
+    )
     answer = run(known_image(read.spec, 0))
-    assert np.abs(answer["cam"].astype(np.float32).mean((2, 3)) - answer["logits"]).max() < 1e-2 * np.abs(answer["logits"]).max()
+    assert (
+        np.abs(answer["cam"].astype(np.float32).mean((2, 3)) - answer["logits"]).max()
+        < 1e-2 * np.abs(answer["logits"]).max()
+    )

@@ -33,13 +33,19 @@ class Author:
 
     def asked(self) -> list[str]:
         write_release(self.folder / "manifests", self.text, self.network)
-        lines = list(check(["tiny@1"], Places(self.folder / "manifests", self.folder / "built"), is_run=False))
+        lines = list(
+            check(
+                ["tiny@1"], Places(self.folder / "manifests", self.folder / "built"), is_run=False
+            )
+        )
         assert not [line.text for line in lines if line.verdict is Verdict.PROBLEM]
         return [line.text for line in lines if line.verdict is Verdict.QUESTION]
 
     def build(self) -> None:
         write_release(self.folder / "manifests", self.text, self.network)
-        build.build(["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None)
+        build.build(
+            ["tiny@1"], self.folder / "manifests", self.folder / "built", progress=lambda _: None
+        )
 
 
 @pytest.fixture
@@ -50,14 +56,20 @@ def author(tmp_path) -> Author:
 def labelled(author: Author, *labels: str) -> Author:
     """The three outputs, with these labels instead."""
     written = ",\n".join(labels)
-    return author.write(re.search(r"labels = \[.*?\n\]", author.text, re.DOTALL).group(), f"labels = [\n{written}\n]")
+    return author.write(
+        re.search(r"labels = \[.*?\n\]", author.text, re.DOTALL).group(),
+        f"labels = [\n{written}\n]",
+    )
 
 
 def private(code: str, text: str) -> str:
     return f'{{ private = "{code}", text = "{text}", operating_point = "none" }}'
 
 
-EDEMA, MASS = '{ concept = "edema", operating_point = "none" }', '{ concept = "mass", operating_point = "none" }'
+EDEMA, MASS = (
+    '{ concept = "edema", operating_point = "none" }',
+    '{ concept = "mass", operating_point = "none" }',
+)
 
 
 def test_a_release_that_is_written_is_asked_nothing(author):
@@ -72,7 +84,9 @@ def test_a_bundled_release_is_asked_nothing(release, tmp_path):
 
 def test_all_concepts_beside_one_another_are_asked_nothing():
     concepts = terminology.load().concepts
-    assert {key: concept_near(concept.text) for key, concept in concepts.items()} == {key: key for key in concepts}
+    assert {key: concept_near(concept.text) for key, concept in concepts.items()} == {
+        key: key for key in concepts
+    }
 
 
 @pytest.mark.parametrize(
@@ -87,13 +101,23 @@ def test_all_concepts_beside_one_another_are_asked_nothing():
 )
 def test_a_guess_that_is_still_marked_is_a_question_with_its_line(author, old, new):
     (question,) = author.write(old, new).asked()
-    number = next(number for number, line in enumerate(author.text.splitlines(), start=1) if re.search("# ?EDIT", line))
+    number = next(
+        number
+        for number, line in enumerate(author.text.splitlines(), start=1)
+        if re.search("# ?EDIT", line)
+    )
     assert question.startswith(f"manifest: line {number} is a guess still marked 'EDIT")
     assert question.endswith("correct it if it is wrong, then remove the mark")
 
 
 @pytest.mark.parametrize(
-    "text", ['"see #EDIT in their list"', "'as in # EDIT'", '"""\nMIT\n# EDIT: within a text\n"""', '"EDITH Cavell Hospital"']
+    "text",
+    [
+        '"see #EDIT in their list"',
+        "'as in # EDIT'",
+        '"""\nMIT\n# EDIT: within a text\n"""',
+        '"EDITH Cavell Hospital"',
+    ],
 )
 def test_what_only_looks_like_a_mark_is_none(author, text):
     assert author.write('"Apache-2.0"', text).asked() == []
@@ -177,7 +201,9 @@ def test_a_text_that_says_something_is_none(author, field, text):
 
 def test_an_address_that_belongs_to_nobody_is_a_question(author):
     said = re.search(r'^source = "(.*)"$', author.text, re.MULTILINE).group(1)
-    (question,) = author.write(f'source = "{said}"', 'source = "https://example.com/model.onnx"').asked()
+    (question,) = author.write(
+        f'source = "{said}"', 'source = "https://example.com/model.onnx"'
+    ).asked()
     assert "belongs to nobody" in question
 
 
@@ -186,7 +212,9 @@ def test_where_numbers_are_from_is_a_text_too(author, table):
     if table == "operating_points":
         author.write(re.search(r'measured_on = ".*"', author.text).group(), 'measured_on = "TODO"')
     else:
-        author.text += '\n[calibration]\nmethod = "temperature"\ntemperature = 1.5\nmeasured_on = "TODO"\n'
+        author.text += (
+            '\n[calibration]\nmethod = "temperature"\ntemperature = 1.5\nmeasured_on = "TODO"\n'
+        )
     (question,) = author.asked()
     assert question.startswith(f"manifest: {table}.measured_on is 'TODO', which says nothing")
 
@@ -211,7 +239,10 @@ def test_where_numbers_are_from_is_a_text_too(author, table):
 )
 def test_a_label_that_is_almost_a_known_one_is_a_question_that_names_it(author, code, text, meant):
     (question,) = labelled(
-        author, EDEMA if meant != "edema" else MASS, private(code, text), '{ concept = "fracture", operating_point = "none" }'
+        author,
+        EDEMA if meant != "edema" else MASS,
+        private(code, text),
+        '{ concept = "fracture", operating_point = "none" }',
     ).asked()
     known = terminology.load().concepts[meant]
     assert question.startswith(f"manifest: labels.1: {text!r}")
@@ -250,15 +281,28 @@ def test_another_finding_is_no_misspelt_one(author, text):
 def test_a_text_that_means_another_concept_is_a_question(author):
     wrong = '{ concept = "atelectasis", text = "Pneumothorax", operating_point = "none" }'
     (question,) = labelled(author, EDEMA, MASS, wrong).asked()
-    assert question == "manifest: labels.2: its concept is 'atelectasis', its text 'Pneumothorax' means 'pneumothorax': which one is it?"
+    assert (
+        question
+        == "manifest: labels.2: its concept is 'atelectasis', its text 'Pneumothorax' means 'pneumothorax': which one is it?"
+    )
 
 
 @pytest.mark.parametrize("text", ["Atelektase", "Atelectasis", "Belüftungsstörung", "Atelectases"])
 def test_a_concept_may_have_words_of_its_own(author, text):
-    assert labelled(author, EDEMA, MASS, f'{{ concept = "atelectasis", text = "{text}", operating_point = "none" }}').asked() == []
+    assert (
+        labelled(
+            author,
+            EDEMA,
+            MASS,
+            f'{{ concept = "atelectasis", text = "{text}", operating_point = "none" }}',
+        ).asked()
+        == []
+    )
 
 
-@pytest.mark.parametrize(("one", "other"), [("Lung cyst", "lung_cyst"), ("Lung cyst", "Lung cysts"), ("Stent", "STENT")])
+@pytest.mark.parametrize(
+    ("one", "other"), [("Lung cyst", "lung_cyst"), ("Lung cyst", "Lung cysts"), ("Stent", "STENT")]
+)
 def test_two_labels_that_read_alike_are_a_question(author, one, other):
     (question,) = labelled(author, EDEMA, private("A_ONE", one), private("B_TWO", other)).asked()
     assert question.startswith(f"manifest: labels.1 is {one!r} and labels.2 {other!r}")
@@ -271,13 +315,20 @@ def test_a_number_instead_of_a_name_is_a_question(author, text):
 
 
 def test_a_masked_output_is_asked_nothing(author):
-    assert labelled(author, EDEMA, MASS, '{ private = "ATELECTSIS", text = "Atelectsis", is_masked = true }').asked() == []
+    assert (
+        labelled(
+            author, EDEMA, MASS, '{ private = "ATELECTSIS", text = "Atelectsis", is_masked = true }'
+        ).asked()
+        == []
+    )
 
 
 def test_a_question_neither_stops_a_build_nor_ends_with_success(author, monkeypatch):
     labelled(author, EDEMA, MASS, private("ATELECTSIS", "Atelectsis")).build()
     monkeypatch.chdir(author.folder)
-    Path("hilum.toml").write_text(f'[site]\nstate_dir = "{author.folder}/state"\n[models]\nmanifests = "manifests"\n')
+    Path("hilum.toml").write_text(
+        f'[site]\nstate_dir = "{author.folder}/state"\n[models]\nmanifests = "manifests"\n'
+    )
     done = CliRunner().invoke(app, ["models", "check", "tiny@1"])
     assert done.exit_code == 1
     assert "\nQUESTION tiny@1 manifest: labels.2: 'Atelectsis'" in done.stdout
@@ -285,8 +336,12 @@ def test_a_question_neither_stops_a_build_nor_ends_with_success(author, monkeypa
 
 
 def test_the_guesses_of_a_draft_are_said_with_its_problems(tmp_path):
-    draft = drafting.draft(tiny_network(tmp_path / "tiny.onnx"), None, "1", None, tmp_path / "manifests")
-    lines = list(check([draft.release_id], Places(tmp_path / "manifests", tmp_path / "built"), is_run=False))
+    draft = drafting.draft(
+        tiny_network(tmp_path / "tiny.onnx"), None, "1", None, tmp_path / "manifests"
+    )
+    lines = list(
+        check([draft.release_id], Places(tmp_path / "manifests", tmp_path / "built"), is_run=False)
+    )
     said = [line for line in lines if line.verdict in {Verdict.PROBLEM, Verdict.QUESTION}]
     assert len(said) == draft.edits
     assert {line.verdict for line in said} == {Verdict.PROBLEM, Verdict.QUESTION}
@@ -294,7 +349,13 @@ def test_the_guesses_of_a_draft_are_said_with_its_problems(tmp_path):
 
 @pytest.mark.parametrize(
     ("one", "other", "steps"),
-    [("mass", "mass", 0), ("", "abc", 3), ("edmea", "edema", 1), ("atelectsis", "atelectasis", 1), ("kitten", "sitting", 3)],
+    [
+        ("mass", "mass", 0),
+        ("", "abc", 3),
+        ("edmea", "edema", 1),
+        ("atelectsis", "atelectasis", 1),
+        ("kitten", "sitting", 3),
+    ],
 )
 def test_distance_counts_letters(one, other, steps):
     assert distance(one, other) == distance(other, one) == steps
@@ -304,5 +365,8 @@ def test_a_tolerance_that_is_too_large_says_which_one_would_do(author):
     author.write('name = "onnxruntime"', 'name = "onnxruntime"\ntolerance = 5.0')
     with pytest.raises(ConfigurationError) as refused:
         author.build()
-    (line,) = re.findall(r"write `(tolerance = [\d.e-]+)` under \[engine\] in manifest.toml, then build again", str(refused.value))
+    (line,) = re.findall(
+        r"write `(tolerance = [\d.e-]+)` under \[engine\] in manifest.toml, then build again",
+        str(refused.value),
+    )
     author.write("tolerance = 5.0", line).build()

@@ -37,7 +37,9 @@ a line that nobody knows
         ("/srv/hilum/hidden/archive", Mount("overlay", "0:29")),
     ],
 )
-def test_the_innermost_mount_is_what_holds_a_folder(tmp_path: Path, folder: str, mount: Mount) -> None:
+def test_the_innermost_mount_is_what_holds_a_folder(
+    tmp_path: Path, folder: str, mount: Mount
+) -> None:
     (tmp_path / "mountinfo").write_text(MOUNTS, encoding="utf-8")
     assert mount_of(Path(folder), tmp_path / "mountinfo") == mount
 
@@ -61,7 +63,9 @@ def test_where_nobody_says_what_holds_a_folder_there_is_no_order(tmp_path: Path)
         ("overlay", None, False),
     ],
 )
-def test_an_ext4_has_order_if_it_has_a_journal(tmp_path: Path, kind: str, journal: str | None, expected: bool) -> None:
+def test_an_ext4_has_order_if_it_has_a_journal(
+    tmp_path: Path, kind: str, journal: str | None, expected: bool
+) -> None:
     """Made without one (mkfs.ext4 -O ^has_journal), as on some virtual machines, it syncs each file and each folder for itself."""
     (tmp_path / "devices/pci/vda").mkdir(parents=True)
     (tmp_path / "dev/block").mkdir(parents=True)
@@ -123,9 +127,19 @@ print(*called)
 """
 
 
-@pytest.mark.parametrize(("kind", "calls"), [("in_order", "await_write_out rename fsync"), ("other", "fdatasync rename fsync")])
-def test_bytes_are_out_before_the_name_and_the_folder_is_synced_behind_it(tmp_path: Path, kind: str, calls: str) -> None:
-    ran = subprocess.run([sys.executable, "-c", SYSTEM_CALLS, str(tmp_path), kind], capture_output=True, text=True, check=True)
+@pytest.mark.parametrize(
+    ("kind", "calls"),
+    [("in_order", "await_write_out rename fsync"), ("other", "fdatasync rename fsync")],
+)
+def test_bytes_are_out_before_the_name_and_the_folder_is_synced_behind_it(
+    tmp_path: Path, kind: str, calls: str
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", SYSTEM_CALLS, str(tmp_path), kind],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert ran.stdout.strip() == calls
 
 

@@ -32,12 +32,19 @@ def image(syntax: str) -> bytes:
     drawn = make_instance(7, rows=64, columns=64)
     drawn.file_meta.TransferSyntaxUID = SYNTAXES[syntax]
     buffer = BytesIO()
-    drawn.save_as(buffer, implicit_vr=syntax == "implicit", little_endian=True, enforce_file_format=True)
+    drawn.save_as(
+        buffer, implicit_vr=syntax == "implicit", little_endian=True, enforce_file_format=True
+    )
     return buffer.getvalue()
 
 
 IMAGES = {syntax: image(syntax) for syntax in SYNTAXES}
-READABLE = [(name, syntax) for name in ODD_META for syntax in SYNTAXES if "of implicit VR, whatever" not in name or syntax == "explicit"]
+READABLE = [
+    (name, syntax)
+    for name in ODD_META
+    for syntax in SYNTAXES
+    if "of implicit VR, whatever" not in name or syntax == "explicit"
+]
 
 
 def must_not_wait(reason: str) -> None:
@@ -51,7 +58,12 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 
 @pytest.fixture
 def intake(tmp_path: Path) -> Iterator[tuple[FolderIntake, Archive]]:
-    with taking(make_settings(tmp_path / "state"), Origin("SCANNER", "HILUM", None), must_not_wait, threading.Event()) as found:
+    with taking(
+        make_settings(tmp_path / "state"),
+        Origin("SCANNER", "HILUM", None),
+        must_not_wait,
+        threading.Event(),
+    ) as found:
         yield found
 
 
@@ -64,7 +76,9 @@ def stow(settings: Settings) -> Iterator[StowStore]:
     ledger.close()
 
 
-@pytest.mark.filterwarnings("ignore:Expected .*plicit VR:UserWarning")  # of pydicom, which the server drops
+@pytest.mark.filterwarnings(
+    "ignore:Expected .*plicit VR:UserWarning"
+)  # of pydicom, which the server drops
 @pytest.mark.parametrize(("name", "syntax"), READABLE)
 def test_what_is_read_for_preparation_is_ingested_and_known_once_more(
     intake: tuple[FolderIntake, Archive], tmp_path: Path, name: str, syntax: str
@@ -83,7 +97,9 @@ def test_what_is_read_for_preparation_is_ingested_and_known_once_more(
 
 @pytest.mark.parametrize("piece", [7, 150, 100_000])
 @pytest.mark.parametrize("syntax", SYNTAXES)
-def test_a_part_of_a_stow_request_is_taken_however_it_is_cut(stow: StowStore, syntax: str, piece: int) -> None:
+def test_a_part_of_a_stow_request_is_taken_however_it_is_cut(
+    stow: StowStore, syntax: str, piece: int
+) -> None:
     for name in [name for name, of in READABLE if of == syntax]:
         content = ODD_META[name](IMAGES[syntax])
         part = stow.open("10.0.0.7").begin(None)
@@ -95,7 +111,10 @@ def test_a_part_of_a_stow_request_is_taken_however_it_is_cut(stow: StowStore, sy
 
 
 def without_transfer_syntax(file: bytes) -> bytes:
-    return file_with({number: found for number, found in usual(file)[0].items() if number != 0x0010}, usual(file)[1])
+    return file_with(
+        {number: found for number, found in usual(file)[0].items() if number != 0x0010},
+        usual(file)[1],
+    )
 
 
 def of_another(number: int, uid: bytes, syntax: str = "explicit") -> bytes:
@@ -109,16 +128,36 @@ REFUSED = {
         Fate.REFUSED,
         "File Meta Information lacks Transfer Syntax UID (0002,0010)",
     ),
-    "no meta information behind DICM": (bytes(128) + b"DICM" + usual(IMAGES["explicit"])[1], Fate.REFUSED, "lacks Transfer Syntax UID"),
-    "nothing behind it": (file_with(usual(IMAGES["explicit"])[0], b""), Fate.REFUSED, "The file ends behind its File Meta Information"),
-    "cut within it": (IMAGES["explicit"][:200], Fate.REFUSED, "File Meta Information (group 0002) is cut or damaged"),
+    "no meta information behind DICM": (
+        bytes(128) + b"DICM" + usual(IMAGES["explicit"])[1],
+        Fate.REFUSED,
+        "lacks Transfer Syntax UID",
+    ),
+    "nothing behind it": (
+        file_with(usual(IMAGES["explicit"])[0], b""),
+        Fate.REFUSED,
+        "The file ends behind its File Meta Information",
+    ),
+    "cut within it": (
+        IMAGES["explicit"][:200],
+        Fate.REFUSED,
+        "File Meta Information (group 0002) is cut or damaged",
+    ),
     "more than is read": (
         file_with({**usual(IMAGES["explicit"])[0], 0x0102: (b"OB", bytes(70_000))}, b""),
         Fate.REFUSED,
         "More than 64 KiB of File Meta Information; leave private data out",
     ),
-    "another object's": (of_another(0x0003, b"1.2.3"), Fate.REFUSED, "SOP Instance UID (0008,0018) differs from the file's (0002,0003)"),
-    "another class": (of_another(0x0002, b"1.2.840.10008.5.1.4.1.1.7"), Fate.REFUSED, "SOP Class UID (0008,0016) differs from the file's"),
+    "another object's": (
+        of_another(0x0003, b"1.2.3"),
+        Fate.REFUSED,
+        "SOP Instance UID (0008,0018) differs from the file's (0002,0003)",
+    ),
+    "another class": (
+        of_another(0x0002, b"1.2.840.10008.5.1.4.1.1.7"),
+        Fate.REFUSED,
+        "SOP Class UID (0008,0016) differs from the file's",
+    ),
     "an instance that is none": (
         of_another(0x0003, b"999.1"),
         Fate.REFUSED,
@@ -129,13 +168,23 @@ REFUSED = {
         Fate.REFUSED,
         "The data set is not encoded in its Transfer Syntax",
     ),
-    "no preamble": (IMAGES["explicit"][132:], Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"),
-    "a data set alone": (usual(IMAGES["explicit"])[1], Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"),
+    "no preamble": (
+        IMAGES["explicit"][132:],
+        Fate.SKIPPED,
+        "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)",
+    ),
+    "a data set alone": (
+        usual(IMAGES["explicit"])[1],
+        Fate.SKIPPED,
+        "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)",
+    ),
 }
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_taken_is_told_the_true_reason(intake: tuple[FolderIntake, Archive], tmp_path: Path, name: str) -> None:
+def test_what_is_not_taken_is_told_the_true_reason(
+    intake: tuple[FolderIntake, Archive], tmp_path: Path, name: str
+) -> None:
     content, fate, said = REFUSED[name]
     file = tmp_path / "odd.dcm"
     file.write_bytes(content)

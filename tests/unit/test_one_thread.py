@@ -13,7 +13,10 @@ from hilum.one_thread import OneThread
 def test_it_answers_in_order_from_one_thread() -> None:
     async def ask() -> list[tuple[int, str]]:
         thread = OneThread("worker")
-        answers = [thread.call(lambda number=number: (number, threading.current_thread().name)) for number in range(5)]
+        answers = [
+            thread.call(lambda number=number: (number, threading.current_thread().name))
+            for number in range(5)
+        ]
         found = [await answer for answer in answers]
         thread.close()
         return found
@@ -84,7 +87,9 @@ def test_a_loop_that_is_closed_does_not_end_it() -> None:
     thread.close()
 
 
-def test_a_thread_for_which_there_was_no_room_begins_with_a_later_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_for_which_there_was_no_room_begins_with_a_later_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def refuse(_thread: threading.Thread) -> NoReturn:
         raise RuntimeError("can't start new thread")
 

@@ -39,8 +39,12 @@ LYING: dict[str, NDArray[Any]] = {
 """How the upright picture lies in the file under each orientation of a frontal view."""
 
 
-def flags_of(orientation: str | list[str] | None, view: str = "PA", **attributes: Any) -> tuple[Flag, ...]:
-    dataset = radiograph(UPRIGHT, 12, ViewPosition=view, PatientOrientation=orientation or "", **attributes)
+def flags_of(
+    orientation: str | list[str] | None, view: str = "PA", **attributes: Any
+) -> tuple[Flag, ...]:
+    dataset = radiograph(
+        UPRIGHT, 12, ViewPosition=view, PatientOrientation=orientation or "", **attributes
+    )
     return orientation_flags(dataset, AS_STORED.source, view_of(dataset))
 
 
@@ -84,11 +88,30 @@ def test_a_frontal_view_that_lies_otherwise_is_flagged(orientation, view, flags)
 
 @pytest.mark.parametrize(
     "orientation",
-    [None, "NOT\\KNOWN", "X\\H", "L\\X", "PA", "AP", "LR\\H", "L\\R", "H\\F", "LL\\H", "L\\H\\F", "LFPA\\H", "1\\0", "N/A", "LE\\CD"],
+    [
+        None,
+        "NOT\\KNOWN",
+        "X\\H",
+        "L\\X",
+        "PA",
+        "AP",
+        "LR\\H",
+        "L\\R",
+        "H\\F",
+        "LL\\H",
+        "L\\H\\F",
+        "LFPA\\H",
+        "1\\0",
+        "N/A",
+        "LE\\CD",
+    ],
 )
 def test_values_that_are_no_directions_mean_nothing(orientation):
     assert flags_of(orientation) == ()
-    assert view_of(radiograph(UPRIGHT, 12, PatientOrientation=orientation or "", ViewPosition="")) == "UNKNOWN"
+    assert (
+        view_of(radiograph(UPRIGHT, 12, PatientOrientation=orientation or "", ViewPosition=""))
+        == "UNKNOWN"
+    )
 
 
 def test_letters_of_a_quadruped_mean_nothing():
@@ -99,7 +122,15 @@ def test_letters_of_a_quadruped_mean_nothing():
 
 @pytest.mark.parametrize(
     ("orientation", "flags"),
-    [("A\\F", ()), ("P\\F", ()), ("AR\\F", ()), ("A\\H", (UPSIDE_DOWN,)), ("P\\H", (UPSIDE_DOWN,)), ("F\\A", (TURNED,)), ("R\\F", ())],
+    [
+        ("A\\F", ()),
+        ("P\\F", ()),
+        ("AR\\F", ()),
+        ("A\\H", (UPSIDE_DOWN,)),
+        ("P\\H", (UPSIDE_DOWN,)),
+        ("F\\A", (TURNED,)),
+        ("R\\F", ()),
+    ],
 )
 def test_a_lateral_view_has_head_and_foot_alone_for_certain(orientation, flags):
     assert flags_of(orientation, "LL") == flags
@@ -138,14 +169,19 @@ def test_how_the_stored_picture_came_about_changes_nothing(attributes):
 def test_flags_reach_who_prepares_and_the_picture_stays_as_it_is_stored():
     upside_down = prepare(radiograph(UPRIGHT, 12, PatientOrientation="L\\H"), AS_STORED)
     assert upside_down.flags == (UPSIDE_DOWN,)
-    assert np.array_equal(upside_down.tensor.numpy(), prepare(radiograph(UPRIGHT, 12), AS_STORED).tensor.numpy())
+    assert np.array_equal(
+        upside_down.tensor.numpy(), prepare(radiograph(UPRIGHT, 12), AS_STORED).tensor.numpy()
+    )
 
 
-# --- turned -----------------------------------------------------------------------------------------------------------
+# --- turned
+# -----------------------------------------------------------------------------------------------------------
 
 
 def lying(orientation: str, **attributes: Any) -> Dataset:
-    return radiograph(np.ascontiguousarray(LYING[orientation]), 12, PatientOrientation=orientation, **attributes)
+    return radiograph(
+        np.ascontiguousarray(LYING[orientation]), 12, PatientOrientation=orientation, **attributes
+    )
 
 
 @pytest.mark.parametrize("view", ["PA", "AP", ""])
@@ -170,22 +206,33 @@ def test_a_frontal_view_is_turned_where_a_release_asks_for_it(orientation, view)
 )
 def test_what_is_not_certain_is_flagged_and_not_turned(orientation, view, flags):
     given = spec("torchxrayvision_224", source={"orientation": "patient"}, views="any")
-    found = prepare(radiograph(UPRIGHT, 12, ViewPosition=view, PatientOrientation=orientation), given)
+    found = prepare(
+        radiograph(UPRIGHT, 12, ViewPosition=view, PatientOrientation=orientation), given
+    )
     assert found.flags == flags
-    assert np.array_equal(found.tensor.numpy(), prepare(radiograph(UPRIGHT, 12), given).tensor.numpy())
+    assert np.array_equal(
+        found.tensor.numpy(), prepare(radiograph(UPRIGHT, 12), given).tensor.numpy()
+    )
 
 
 @pytest.mark.parametrize("orientation", ["F\\L", "L\\H"])
 def test_pixels_that_are_not_square_keep_their_sides(orientation):
-    given = spec("torchxrayvision_224", source={"orientation": "patient", "pixel_aspect": "resample"})
+    given = spec(
+        "torchxrayvision_224", source={"orientation": "patient", "pixel_aspect": "resample"}
+    )
     spacing = ["0.2", "0.1"] if orientation == "L\\H" else ["0.1", "0.2"]
     found = prepare(lying(orientation, PixelSpacing=spacing), given)
-    assert np.array_equal(found.tensor.numpy(), prepare(radiograph(UPRIGHT, 12, PixelSpacing=["0.2", "0.1"]), given).tensor.numpy())
+    assert np.array_equal(
+        found.tensor.numpy(),
+        prepare(radiograph(UPRIGHT, 12, PixelSpacing=["0.2", "0.1"]), given).tensor.numpy(),
+    )
 
 
 def test_a_picture_that_is_turned_is_decoded_in_full():
     """The samples of a reduced picture lie on the first pixels of a grid."""
-    given = spec("torchxrayvision_224", source={"orientation": "patient", "allow_reduced_decode": "auto"})
+    given = spec(
+        "torchxrayvision_224", source={"orientation": "patient", "allow_reduced_decode": "auto"}
+    )
     large = scene(2048, 1800)
     for orientation, reduce in (("L\\F", 2), ("L\\H", 0)):
         dataset = encoded(large, JPEG2000Lossless, 12, PatientOrientation=orientation)
@@ -204,7 +251,9 @@ def test_a_turn_leaves_the_stored_values_alone():
 def test_an_option_that_is_left_out_changes_no_version():
     assert AS_STORED.version == InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).version
     assert PATIENT.version != AS_STORED.version
-    beside = InputSpec.from_mapping({"recipe": "torchxrayvision_224", "source": {"orientation": "patient"}})
+    beside = InputSpec.from_mapping(
+        {"recipe": "torchxrayvision_224", "source": {"orientation": "patient"}}
+    )
     assert beside.version == PATIENT.version
 
 

@@ -74,7 +74,10 @@ def test_what_is_no_image_has_its_context_accepted_in_any_transfer_syntax(name: 
     assert is_other(sop_class)
     found = policy.supported([sop_class], Policy(Receive(), {}).terms("ANY"))
     assert found[sop_class][0] == ExplicitVRLittleEndian
-    if name not in ("Basic Text SR", "Key Object Selection"):  # for our own ones, and for rejection notes, the three without pixels do
+    if name not in (
+        "Basic Text SR",
+        "Key Object Selection",
+    ):  # for our own ones, and for rejection notes, the three without pixels do
         assert JPEGBaseline8Bit in found[sop_class]
 
 
@@ -85,8 +88,12 @@ def test_images_of_other_kinds_and_other_services_are_not_let_go(name: str) -> N
 
 def test_the_setting_of_a_sender_goes_before_that_for_all() -> None:
     dose = NO_IMAGES["X-Ray Radiation Dose SR"]
-    asked = Policy(Receive(other_objects="refuse"), {"PACS": Sender(other_objects="discard"), "CR1": Sender()})
-    assert {name: bool(policy.supported([dose], asked.terms(name))) for name in ("PACS", "CR1", "ANY")} == {
+    asked = Policy(
+        Receive(other_objects="refuse"), {"PACS": Sender(other_objects="discard"), "CR1": Sender()}
+    )
+    assert {
+        name: bool(policy.supported([dose], asked.terms(name))) for name in ("PACS", "CR1", "ANY")
+    } == {
         "PACS": True,
         "CR1": False,
         "ANY": False,
@@ -95,9 +102,18 @@ def test_the_setting_of_a_sender_goes_before_that_for_all() -> None:
 
 
 def request(sop_class: str, *more: bytes, uid: str = "1.2.3.4") -> StoreRequest:
-    uids = (0x00080016, sop_class), (0x00080018, uid), (0x0020000D, "1.2.3"), (0x0020000E, "1.2.3.1")
+    uids = (
+        (0x00080016, sop_class),
+        (0x00080018, uid),
+        (0x0020000D, "1.2.3"),
+        (0x0020000E, "1.2.3.1"),
+    )
     encoded = b"".join(uid_element(*pair) for pair in uids) + b"".join(more)
-    return StoreRequest(FileMeta(sop_class, uid, ExplicitVRLittleEndian, "PACS", "HILUM"), sop_class, memoryview(encoded))
+    return StoreRequest(
+        FileMeta(sop_class, uid, ExplicitVRLittleEndian, "PACS", "HILUM"),
+        sop_class,
+        memoryview(encoded),
+    )
 
 
 def counted() -> float:
@@ -115,16 +131,24 @@ def test_what_is_no_image_is_counted_and_leaves_nothing(house: House, name: str)
     assert not list(house.archive.unindexed())
 
 
-def test_a_report_with_more_elements_than_are_read_and_one_that_cannot_be_read_are_let_go_like_others(house: House) -> None:
+def test_a_report_with_more_elements_than_are_read_and_one_that_cannot_be_read_are_let_go_like_others(
+    house: House,
+) -> None:
     for sop_class in (NO_IMAGES["Basic Text SR"], NO_IMAGES["RT Structure Set"]):
         bomb = bomb_in(BOMBS["empty items"]())
         for encoded in (bomb, b"\xff" * 64, b""):
-            asked = StoreRequest(FileMeta(sop_class, "1.2.3.4", ExplicitVRLittleEndian, "PACS", "HILUM"), sop_class, memoryview(encoded))
+            asked = StoreRequest(
+                FileMeta(sop_class, "1.2.3.4", ExplicitVRLittleEndian, "PACS", "HILUM"),
+                sop_class,
+                memoryview(encoded),
+            )
             assert receive(asked, house.reception) is Taken.OTHER_OBJECT
 
 
 @pytest.mark.parametrize("name", ["a private class", "a class that is newer than the table"])
-def test_of_a_class_that_nobody_knows_what_has_pixels_is_an_image_that_is_refused(house: House, name: str) -> None:
+def test_of_a_class_that_nobody_knows_what_has_pixels_is_an_image_that_is_refused(
+    house: House, name: str
+) -> None:
     with pytest.raises(SopClassNotNegotiated, match="Send CR, DX or SC images"):
         receive(request(NO_IMAGES[name], PIXELS), house.reception)
     with pytest.raises(CannotUnderstand):
@@ -132,7 +156,9 @@ def test_of_a_class_that_nobody_knows_what_has_pixels_is_an_image_that_is_refuse
 
 
 def test_a_known_class_is_no_image_whatever_it_holds(house: House) -> None:
-    assert receive(request(NO_IMAGES["Segmentation"], PIXELS), house.reception) is Taken.OTHER_OBJECT
+    assert (
+        receive(request(NO_IMAGES["Segmentation"], PIXELS), house.reception) is Taken.OTHER_OBJECT
+    )
 
 
 def test_key_objects_that_cannot_be_read_might_be_a_rejection_note(house: House) -> None:

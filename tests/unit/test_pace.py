@@ -14,7 +14,10 @@ from tests.support.waiting import wait_for
 
 
 def found_at(came: Iterable[float], whole: Iterable[int] = ()) -> int | None:
-    """The second at which a sender is found, of which so many bytes came in each: 100 a second are wanted, in windows of 60 s."""
+    """The second at which a sender is found, of which so many bytes came in each.
+
+    100 a second are wanted, in windows of 60 s.
+    """
     pace, received, messages = Pace(100, 60.0), 0.0, list(whole)
     for second, count in enumerate(came):
         received += count
@@ -54,13 +57,21 @@ def test_a_limit_of_nothing_finds_nobody() -> None:
 def is_found(minimum: int = 1 << 20, *, is_read: bool = True) -> bool:
     """At a connection on which a byte comes before each look. A window is as short as a look."""
     watched = Dripping(Receive(minimum_bytes_per_second=minimum, network_timeout_seconds=1e-9))
-    with socket.create_server(("127.0.0.1", 0)) as listening, socket.create_connection(listening.getsockname()) as peer:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listening,
+        socket.create_connection(listening.getsockname()) as peer,
+    ):
         ours, _ = listening.accept()
         with ours:
             found = False
             for count in range(1, 6):
                 peer.sendall(b"x")
-                wait_for(lambda count=count: len(ours.recv(10, socket.MSG_PEEK)) == (1 if is_read else count), what="the byte")
+                wait_for(
+                    lambda count=count: (
+                        len(ours.recv(10, socket.MSG_PEEK)) == (1 if is_read else count)
+                    ),
+                    what="the byte",
+                )
                 found = found or watched.is_found(ours, 0)
                 if is_read:
                     ours.recv(1)

@@ -1,4 +1,7 @@
-"""The pages over a real ledger: valid and escaped HTML, strict policy, the token, requeue, no patient data."""
+"""The pages over a real ledger.
+
+Valid and escaped HTML, strict policy, the token, requeue, no patient data.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +20,21 @@ from tests.support import gallery
 from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.html import Strict
 
-ADDRESSES = ["/", "/?show=needs_person", "/?q=CR1&show=closed", "/associations", "/associations?outcome=rejected"]
-STUDIES = [gallery.TRAINED, gallery.UNTRAINED, gallery.FAILED, gallery.DEAD, gallery.COLLECTING, gallery.LATERAL]
+ADDRESSES = [
+    "/",
+    "/?show=needs_person",
+    "/?q=CR1&show=closed",
+    "/associations",
+    "/associations?outcome=rejected",
+]
+STUDIES = [
+    gallery.TRAINED,
+    gallery.UNTRAINED,
+    gallery.FAILED,
+    gallery.DEAD,
+    gallery.COLLECTING,
+    gallery.LATERAL,
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +56,13 @@ def text_of(rig: Rig, address: str, status: int = 200) -> str:
     return re.sub(r"\s+", " ", " ".join(Strict(response.text).words))
 
 
-@pytest.mark.parametrize("address", [*ADDRESSES, *(f"/studies/{uid}" for uid in STUDIES), "/studies/1.9", "/?show=nonsense"])
-def test_every_page_is_valid_html_that_loads_nothing_from_elsewhere(filled: Rig, address: str) -> None:
+@pytest.mark.parametrize(
+    "address",
+    [*ADDRESSES, *(f"/studies/{uid}" for uid in STUDIES), "/studies/1.9", "/?show=nonsense"],
+)
+def test_every_page_is_valid_html_that_loads_nothing_from_elsewhere(
+    filled: Rig, address: str
+) -> None:
     response = filled.client.get(address)
     assert response.headers["content-type"] == "text/html; charset=utf-8"
     assert response.text.startswith("<!doctype html>")
@@ -63,7 +84,10 @@ def test_the_policy_lets_only_our_own_style_and_script_run(filled: Rig) -> None:
     assert "unsafe" not in policy
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
-    assert (response.headers["cache-control"], response.headers["x-content-type-options"]) == ("no-store", "nosniff")
+    assert (response.headers["cache-control"], response.headers["x-content-type-options"]) == (
+        "no-store",
+        "nosniff",
+    )
 
 
 @pytest.mark.parametrize("address", ["/", "/associations", f"/studies/{gallery.FAILED}"])
@@ -78,7 +102,9 @@ def test_what_a_sender_wrote_stays_text(filled: Rig, address: str) -> None:
 def test_what_a_person_typed_stays_text_in_the_filter(rig: Rig) -> None:
     response = rig.client.get("/", params={"q": '"><img src=x>'})
     assert response.status_code == 200
-    (box,) = (found for found in Strict(response.text).attributes("input") if found.get("name") == "q")
+    (box,) = (
+        found for found in Strict(response.text).attributes("input") if found.get("name") == "q"
+    )
     assert box["value"] == '"><img src=x>'
 
 
@@ -134,9 +160,13 @@ def test_a_study_says_everything(filled: Rig) -> None:
 
 
 def test_what_went_wrong_stands_on_the_study_page(filled: Rig) -> None:
-    assert "not delivered refused 0122; PACS answered 0x0122: SOP Class not supported" in text_of(filled, f"/studies/{gallery.DEAD}")
+    assert "not delivered refused 0122; PACS answered 0x0122: SOP Class not supported" in text_of(
+        filled, f"/studies/{gallery.DEAD}"
+    )
     assert "Three workers died or hung" in text_of(filled, f"/studies/{gallery.FAILED}")
-    assert "A lateral view, and the release reads frontal views only." in text_of(filled, f"/studies/{gallery.LATERAL}")
+    assert "A lateral view, and the release reads frontal views only." in text_of(
+        filled, f"/studies/{gallery.LATERAL}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -150,12 +180,20 @@ def test_what_went_wrong_stands_on_the_study_page(filled: Rig) -> None:
 )
 def test_filters(filled: Rig, query: str, expected: set[str]) -> None:
     page = Strict(filled.client.get(f"/?{query}").text)
-    found = {str(item["href"]).removeprefix("/studies/") for item in page.attributes("a") if "data-open" in item}
+    found = {
+        str(item["href"]).removeprefix("/studies/")
+        for item in page.attributes("a")
+        if "data-open" in item
+    }
     assert found == expected
 
 
 def test_a_uid_in_the_filter_opens_the_study(filled: Rig) -> None:
-    for uid, study in ((gallery.DEAD, gallery.DEAD), (f"{gallery.TRAINED}.1", gallery.TRAINED), ("1.9", "1.9")):
+    for uid, study in (
+        (gallery.DEAD, gallery.DEAD),
+        (f"{gallery.TRAINED}.1", gallery.TRAINED),
+        ("1.9", "1.9"),
+    ):
         response = filled.client.get("/", params={"q": uid}, follow_redirects=False)
         assert (response.status_code, response.headers["location"]) == (303, f"/studies/{study}")
 
@@ -176,7 +214,10 @@ def test_a_uid_in_the_filter_opens_the_study(filled: Rig) -> None:
 )
 def test_errors_are_pages_too_and_repeat_nothing(filled: Rig, address: str, status: int) -> None:
     response = filled.client.get(address)
-    assert (response.status_code, response.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert (response.status_code, response.headers["content-type"]) == (
+        status,
+        "text/html; charset=utf-8",
+    )
     assert Strict(response.text).problems == []
     assert not [word for word in ("DOE", "Traceback") if word in response.text]
 
@@ -193,37 +234,86 @@ def basic(password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"anybody:{password}".encode()).decode()}
 
 
-@pytest.mark.parametrize("headers", [{}, basic("wrong"), basic(""), {"Authorization": "Basic ???"}, {"Authorization": "Bearer wrong"}])
-def test_without_a_valid_token_a_page_is_the_form_to_log_in(tmp_path: Path, headers: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        basic("wrong"),
+        basic(""),
+        {"Authorization": "Basic ???"},
+        {"Authorization": "Bearer wrong"},
+    ],
+)
+def test_without_a_valid_token_a_page_is_the_form_to_log_in(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
     with open_rig(tmp_path, token=TOKEN) as rig:
-        for address in ("/", "/studies/1.2.3", "/associations", "/documents/1.png", "/studies/1.2.3/images/1.2.3.1.png"):
+        for address in (
+            "/",
+            "/studies/1.2.3",
+            "/associations",
+            "/documents/1.png",
+            "/studies/1.2.3/images/1.2.3.1.png",
+        ):
             response = rig.client.get(address, headers=headers)
             assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
             assert TOKEN not in response.text
-            (form,) = [found for found in Strict(response.text).attributes("form") if found.get("action") == "/login"]
+            (form,) = [
+                found
+                for found in Strict(response.text).attributes("form")
+                if found.get("action") == "/login"
+            ]
             assert form["method"] == "post"
-        assert rig.client.post("/studies/1.2.3/requeue", data={"stage": "deliver"}, headers=headers).status_code == 401
+        assert (
+            rig.client.post(
+                "/studies/1.2.3/requeue", data={"stage": "deliver"}, headers=headers
+            ).status_code
+            == 401
+        )
         assert rig.client.get("/icon.svg").status_code == 200
 
 
 @pytest.mark.parametrize("headers", [basic(TOKEN), {"Authorization": f"Bearer {TOKEN}"}])
-def test_the_token_opens_pages_and_rest_under_any_name(tmp_path: Path, headers: dict[str, str]) -> None:
+def test_the_token_opens_pages_and_rest_under_any_name(
+    tmp_path: Path, headers: dict[str, str]
+) -> None:
     with open_rig(tmp_path, token=TOKEN) as rig:
         for address in ("/", "/associations", "/api/v1/studies"):
-            assert rig.client.get(address, headers={**headers, "Host": "hilum.hospital.example"}).status_code == 200
+            assert (
+                rig.client.get(
+                    address, headers={**headers, "Host": "hilum.hospital.example"}
+                ).status_code
+                == 200
+            )
 
 
 def deliveries(rig: Rig, uid: str) -> list[str]:
-    return [way["state"] for paper in rig.get(f"/api/v1/studies/{uid}/documents")["documents"] for way in paper["deliveries"]]
+    return [
+        way["state"]
+        for paper in rig.get(f"/api/v1/studies/{uid}/documents")["documents"]
+        for way in paper["deliveries"]
+    ]
 
 
 def test_requeue_from_the_page_follows_the_rules_of_rest(rig: Rig) -> None:
     gallery.fill(rig)
     form = f"/studies/{gallery.DEAD}/requeue"
-    buttons = [found for found in Strict(rig.client.get(f"/studies/{gallery.DEAD}").text).attributes("form") if "action" in found]
+    buttons = [
+        found
+        for found in Strict(rig.client.get(f"/studies/{gallery.DEAD}").text).attributes("form")
+        if "action" in found
+    ]
     assert [(found["method"], found["action"]) for found in buttons] == [("post", form)]
-    response = rig.client.post(form, data={"stage": "deliver"}, headers={"Origin": "http://127.0.0.1:8640"}, follow_redirects=False)
-    assert (response.status_code, response.headers["location"]) == (303, f"/studies/{gallery.DEAD}?requeued=1")
+    response = rig.client.post(
+        form,
+        data={"stage": "deliver"},
+        headers={"Origin": "http://127.0.0.1:8640"},
+        follow_redirects=False,
+    )
+    assert (response.status_code, response.headers["location"]) == (
+        303,
+        f"/studies/{gallery.DEAD}?requeued=1",
+    )
     assert deliveries(rig, gallery.DEAD) == ["due"]
     assert "1 item is due again." in text_of(rig, f"/studies/{gallery.DEAD}?requeued=1")
     assert "1 not delivered" not in text_of(rig, "/")
@@ -231,7 +321,10 @@ def test_requeue_from_the_page_follows_the_rules_of_rest(rig: Rig) -> None:
 
 @pytest.mark.parametrize("stage", ["", "receive", "deliver'; --"])
 def test_a_stage_that_is_none_is_refused(filled: Rig, stage: str) -> None:
-    assert filled.client.post(f"/studies/{gallery.DEAD}/requeue", data={"stage": stage}).status_code == 422
+    assert (
+        filled.client.post(f"/studies/{gallery.DEAD}/requeue", data={"stage": stage}).status_code
+        == 422
+    )
     assert deliveries(filled, gallery.DEAD) == ["dead"]
 
 
@@ -253,18 +346,34 @@ def test_a_form_of_many_fields_is_none_of_ours(filled: Rig) -> None:
         {"Sec-Fetch-Site": "same-site", "Origin": "http://127.0.0.1:8640"},
     ],
 )
-def test_a_page_of_another_site_changes_nothing(filled: Rig, address: str, headers: dict[str, str]) -> None:
+def test_a_page_of_another_site_changes_nothing(
+    filled: Rig, address: str, headers: dict[str, str]
+) -> None:
     body = b'{"stage":"deliver","all":true}' if "api" in address else b"stage=deliver"
-    kind = {"Content-Type": "application/json" if "api" in address else "application/x-www-form-urlencoded"}
+    kind = {
+        "Content-Type": "application/json"
+        if "api" in address
+        else "application/x-www-form-urlencoded"
+    }
     assert filled.client.post(address, content=body, headers={**kind, **headers}).status_code == 403
     assert deliveries(filled, gallery.DEAD) == ["dead"]
 
 
 @pytest.mark.parametrize(
-    "headers", [{}, {"Origin": "http://127.0.0.1:8640"}, {"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"}]
+    "headers",
+    [
+        {},
+        {"Origin": "http://127.0.0.1:8640"},
+        {"Sec-Fetch-Site": "same-origin", "Origin": "https://proxy.example"},
+    ],
 )
 def test_programs_and_our_own_page_may_change(rig: Rig, headers: dict[str, str]) -> None:
-    assert rig.client.post("/api/v1/requeue", json={"stage": "deliver", "all": True}, headers=headers).status_code == 200
+    assert (
+        rig.client.post(
+            "/api/v1/requeue", json={"stage": "deliver", "all": True}, headers=headers
+        ).status_code
+        == 200
+    )
 
 
 def test_our_page_lets_the_browser_say_where_a_form_came_from(rig: Rig) -> None:
@@ -278,14 +387,23 @@ def test_a_requeue_that_must_wait_is_a_page(tmp_path: Path) -> None:
 
     with open_rig(tmp_path, requeue=busy) as rig:
         response = rig.client.post("/studies/1.2.3/requeue", data={"stage": "deliver"})
-    assert (response.status_code, response.headers["retry-after"], "being drained" in response.text) == (503, "17", True)
+    assert (
+        response.status_code,
+        response.headers["retry-after"],
+        "being drained" in response.text,
+    ) == (503, "17", True)
 
 
 def test_without_a_ledger_to_write_there_are_no_buttons(tmp_path: Path) -> None:
     with open_rig(tmp_path, requeue=None) as rig:
         gallery.fill(rig)
         assert "Do it again" not in text_of(rig, f"/studies/{gallery.DEAD}")
-        assert rig.client.post(f"/studies/{gallery.DEAD}/requeue", data={"stage": "deliver"}).status_code == 404
+        assert (
+            rig.client.post(
+                f"/studies/{gallery.DEAD}/requeue", data={"stage": "deliver"}
+            ).status_code
+            == 404
+        )
 
 
 def test_processes_of_other_roles_have_no_pages(tmp_path: Path) -> None:
@@ -325,7 +443,10 @@ def test_the_list_is_read_page_by_page(rig: Rig) -> None:
     first = Strict(rig.client.get("/").text)
     (older,) = (str(found["href"]) for found in first.attributes("a") if found.get("rel") == "next")
     second = Strict(rig.client.get(older).text)
-    opened = [[found["href"] for found in page.attributes("a") if "data-open" in found] for page in (first, second)]
+    opened = [
+        [found["href"] for found in page.attributes("a") if "data-open" in found]
+        for page in (first, second)
+    ]
     assert [len(found) for found in opened] == [50, 10]
     assert not set(opened[0]) & set(opened[1])
 
@@ -340,7 +461,9 @@ def test_a_new_image_makes_an_earlier_result_that_stays_readable(rig: Rig) -> No
 def luminance(colour: str) -> float:
     """Relative luminance (WCAG 2.2)."""
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    red, green, blue = (
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -348,8 +471,17 @@ def luminance(colour: str) -> float:
 def test_text_can_be_read_on_every_ground(filled: Rig, scheme: int) -> None:
     """WCAG 2.2, 1.4.3: 4.5 to 1."""
     style = filled.client.get("/").text
-    colours = dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)[scheme]))
-    pairs = [(ink, ground) for ink in ("ink", "soft", "link") for ground in ("ground", "sheet", "quiet-ground", "hover")]
+    colours = dict(
+        re.findall(
+            r"--([a-z-]+): (#[0-9a-f]{6});",
+            re.findall(r":root \{(.*?)\}", style, flags=re.DOTALL)[scheme],
+        )
+    )
+    pairs = [
+        (ink, ground)
+        for ink in ("ink", "soft", "link")
+        for ground in ("ground", "sheet", "quiet-ground", "hover")
+    ]
     pairs += [(tone, f"{tone}-ground") for tone in ("good", "busy", "warn", "bad")]
     pairs += [("ink", f"{tone}-ground") for tone in ("good", "warn", "bad")]
     for ink, ground in pairs:

@@ -57,7 +57,11 @@ def press(rig: Rig, verb: str, name: str = "pacs", **fields: str) -> str:
 
 
 def audited(rig: Rig) -> list[tuple[str, str, str]]:
-    return [(row["verb"], row["name"], row["outcome"]) for row in rig.audit.all(AuditFilter()) if row["channel"] == "page"]
+    return [
+        (row["verb"], row["name"], row["outcome"])
+        for row in rig.audit.all(AuditFilter())
+        if row["channel"] == "page"
+    ]
 
 
 def test_the_page_says_where_reports_go_and_what_holds_them_up(rig: Rig) -> None:
@@ -81,13 +85,20 @@ def test_rest_says_the_same(rig: Rig) -> None:
         "2026-11-20T08:30:10.500Z",
         {"reason": "sop_class_refused", "detail": DETAIL, "at": "2026-11-20T08:31:20.500Z"},
     )
-    assert [found["gone"][name] for name in ("kind", "address", "delivered_at", "last_dead")] == [None] * 4
+    assert [found["gone"][name] for name in ("kind", "address", "delivered_at", "last_dead")] == [
+        None
+    ] * 4
 
 
-def test_a_destination_that_will_refuse_what_reads_is_named_before_a_study_comes(tmp_path: Path) -> None:
+def test_a_destination_that_will_refuse_what_reads_is_named_before_a_study_comes(
+    tmp_path: Path,
+) -> None:
     with open_rig(tmp_path, destinations={"clinic": Destination()}) as empty:
         words = words_of(empty)
-        assert "It gets nothing of densenet121_untrained@1: results of untrained weights mean nothing" in words
+        assert (
+            "It gets nothing of densenet121_untrained@1: results of untrained weights mean nothing"
+            in words
+        )
         assert "set destinations.clinic.accept_untrained = true" in words
         assert "accept_untrained = true" not in words.partition("pacs not used yet")[2]
 
@@ -103,7 +114,10 @@ def test_dead_documents_of_one_reason_go_again(rig: Rig) -> None:
     assert "pacs: 1 document due again." in press(rig, "requeue", reason="sop_class_refused")
     assert "not delivered" not in words_of(rig)
     assert "pacs: no document is due again." in press(rig, "requeue", reason="sop_class_refused")
-    assert [verb for verb, _, outcome in audited(rig) if outcome == "done"] == ["requeue", "requeue"]
+    assert [verb for verb, _, outcome in audited(rig) if outcome == "done"] == [
+        "requeue",
+        "requeue",
+    ]
 
 
 @pytest.mark.parametrize("reason", ["sop_clas_refused", "No Reason'; --"])
@@ -118,7 +132,9 @@ def test_what_a_destination_accepts_is_asked_and_said(rig: Rig) -> None:
     assert (response.status_code, page.problems) == (200, [])
     words = re.sub(r"\s+", " ", " ".join(page.words))
     assert "PACS@127.0.0.1:4242, C-ECHO: success reports go there" in words
-    assert not [found for found in page.attributes("div") if "data-live" in found], "to load this address anew would ask again"
+    assert not [found for found in page.attributes("div") if "data-live" in found], (
+        "to load this address anew would ask again"
+    )
     assert audited(rig) == [("probe", "pacs", "done")]
 
 
@@ -127,17 +143,30 @@ def test_what_cannot_be_undone_is_confirmed(rig: Rig) -> None:
     assert "1 document due now" in words_of(rig)
     assert "gone: 1 document given up." in press(rig, "forget", "gone", confirmed="yes")
     assert "not in the settings" not in words_of(rig)
-    assert audited(rig) == [("forget_destination", "gone", "done"), ("forget_destination", "gone", "refused")]
+    assert audited(rig) == [
+        ("forget_destination", "gone", "done"),
+        ("forget_destination", "gone", "refused"),
+    ]
 
 
-@pytest.mark.parametrize(("verb", "name", "status"), [("pause", "pcas", 404), ("probe", "gone", 404), ("requeue", "gone", 404)])
-def test_a_destination_that_is_none_is_a_page_that_says_so(rig: Rig, verb: str, name: str, status: int) -> None:
+@pytest.mark.parametrize(
+    ("verb", "name", "status"),
+    [("pause", "pcas", 404), ("probe", "gone", 404), ("requeue", "gone", 404)],
+)
+def test_a_destination_that_is_none_is_a_page_that_says_so(
+    rig: Rig, verb: str, name: str, status: int
+) -> None:
     response = rig.client.post(f"/destinations/{name}/{verb}")
-    assert (response.status_code, response.headers["content-type"]) == (status, "text/html; charset=utf-8")
+    assert (response.status_code, response.headers["content-type"]) == (
+        status,
+        "text/html; charset=utf-8",
+    )
 
 
 def test_one_that_is_in_the_settings_is_not_given_up(rig: Rig) -> None:
-    assert rig.client.post("/destinations/pacs/forget", data={"confirmed": "yes"}).status_code == 409
+    assert (
+        rig.client.post("/destinations/pacs/forget", data={"confirmed": "yes"}).status_code == 409
+    )
 
 
 @pytest.mark.parametrize("verb", ["probe", "pause", "resume", "requeue", "forget"])
@@ -145,12 +174,19 @@ def test_buttons_want_a_token_that_may_operate_and_our_own_page(tmp_path: Path, 
     with open_rig(tmp_path, token=TOKEN) as rig:
         address, token = f"/destinations/pacs/{verb}", {"Authorization": f"Bearer {TOKEN}"}
         assert rig.client.post(address).status_code == 401
-        assert rig.client.post(address, headers={**token, "Sec-Fetch-Site": "cross-site"}).status_code == 403
+        assert (
+            rig.client.post(address, headers={**token, "Sec-Fetch-Site": "cross-site"}).status_code
+            == 403
+        )
 
 
 def test_without_a_ledger_to_write_there_are_no_buttons(tmp_path: Path) -> None:
     with open_rig(tmp_path, interventions=None) as rig:
-        assert [form for form in Strict(rig.client.get("/destinations").text).attributes("form") if form.get("method") == "post"] == []
+        assert [
+            form
+            for form in Strict(rig.client.get("/destinations").text).attributes("form")
+            if form.get("method") == "post"
+        ] == []
         assert rig.client.post("/destinations/pacs/pause").status_code == 404
 
 
@@ -163,7 +199,16 @@ def test_without_a_destination_the_page_says_what_to_write(tmp_path: Path) -> No
 def item(**said: object) -> dict[str, object]:
     counts = {"due": 0, "waiting": 0, "leased": 0, "releasable": 0, "dead": {}, "withheld": {}}
     last = {"detail": None, "delivered_at": None, "last_dead": None}
-    return {"name": "pacs", "kind": "dicom", "address": "A@b:1", "is_configured": True, "is_paused": False, **counts, **last, **said}
+    return {
+        "name": "pacs",
+        "kind": "dicom",
+        "address": "A@b:1",
+        "is_configured": True,
+        "is_paused": False,
+        **counts,
+        **last,
+        **said,
+    }
 
 
 @pytest.mark.parametrize(
@@ -183,7 +228,10 @@ def test_the_state_of_a_destination_in_one_word(said: dict[str, object], chip: s
 
 def test_the_error_that_holds_up_documents_comes_before_one_of_before() -> None:
     dead = {"reason": "sop_class_refused", "detail": DETAIL, "at": NOW - 60}
-    now, before = (destination_box(item(detail=detail, last_dead=dead), NOW).error for detail in ("it refused the connection", None))
+    now, before = (
+        destination_box(item(detail=detail, last_dead=dead), NOW).error
+        for detail in ("it refused the connection", None)
+    )
     assert now is not None
     assert (now.text, now.at) == ("it refused the connection", None)
     assert before is not None
@@ -197,7 +245,13 @@ def test_withheld_documents_are_released_once_the_settings_let_them_go(tmp_path:
         rig.street.withheld = dict.fromkeys(("pacs", "clinic"), "untrained_weights")
         rig.street.walk("1.2.1", 1)
         page = Strict(rig.client.get("/destinations").text)
-        labels = [found["aria-label"] for found in page.attributes("button") if "Release" in str(found.get("aria-label"))]
+        labels = [
+            found["aria-label"]
+            for found in page.attributes("button")
+            if "Release" in str(found.get("aria-label"))
+        ]
         assert labels == ["Release: 1 document to pacs, untrained weights"]
         assert "pacs: 1 document due again." in press(rig, "requeue", reason="untrained_weights")
-        assert "clinic: no document is due again." in press(rig, "requeue", "clinic", reason="untrained_weights")
+        assert "clinic: no document is due again." in press(
+            rig, "requeue", "clinic", reason="untrained_weights"
+        )

@@ -1,4 +1,7 @@
-"""Studies by Accession Number, Patient ID and Study Date, by page and REST: only where the settings say so, each look in the audit."""
+"""Studies by Accession Number, Patient ID and Study Date, by page and REST.
+
+Only where the settings say so, each look in the audit.
+"""
 
 from __future__ import annotations
 
@@ -41,12 +44,21 @@ def header_of(**said: str) -> bytes:
 
 def receive(rig: Rig, study: str, number: int = 1, **said: str) -> None:
     arrival = rig.street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
-    image = dataclasses.replace(arrival.instance, header=header_of(**said), transfer_syntax_uid=ExplicitVRLittleEndian)
+    image = dataclasses.replace(
+        arrival.instance, header=header_of(**said), transfer_syntax_uid=ExplicitVRLittleEndian
+    )
     rig.street.ledger.record([dataclasses.replace(arrival, instance=image)])
 
 
 def fill(rig: Rig) -> None:
-    receive(rig, ONE, PatientID=PATIENT, AccessionNumber=ACCESSION, StudyDate=DATE, IssuerOfPatientID="ST_MARY")
+    receive(
+        rig,
+        ONE,
+        PatientID=PATIENT,
+        AccessionNumber=ACCESSION,
+        StudyDate=DATE,
+        IssuerOfPatientID="ST_MARY",
+    )
     receive(rig, OTHER, PatientID=PATIENT, AccessionNumber="ACC-0816", StudyDate="20261121")
 
 
@@ -69,7 +81,11 @@ def found_by_page(rig: Rig, **fields: str) -> list[str]:
     assert response.status_code == 200, response.text
     page = Strict(response.text)
     assert page.problems == []
-    return [str(item["href"]).removeprefix("/studies/") for item in page.attributes("a") if "data-open" in item]
+    return [
+        str(item["href"]).removeprefix("/studies/")
+        for item in page.attributes("a")
+        if "data-open" in item
+    ]
 
 
 def found_by_rest(rig: Rig, **query: str) -> list[str]:
@@ -92,7 +108,10 @@ def rows(rig: Rig, verb: str) -> list[dict[str, Any]]:
         ({"study_date_from": "2026-11-21"}, [OTHER]),
         ({"study_date_to": "2026-11-20"}, [ONE]),
         ({"study_date_from": "20261120", "study_date_to": "20261121"}, [OTHER, ONE]),
-        ({"patient_id": PATIENT, "study_date_from": "2026-11-20", "study_date_to": "2026-11-20"}, [ONE]),
+        (
+            {"patient_id": PATIENT, "study_date_from": "2026-11-20", "study_date_to": "2026-11-20"},
+            [ONE],
+        ),
         ({"patient_id": "PID"}, []),
         ({"patient_id": "PID-*"}, []),
     ],
@@ -103,7 +122,9 @@ def test_page_and_rest_find_the_same(rig: Rig, query: dict[str, str], expected: 
 
 
 def test_what_a_browser_leaves_empty_is_not_asked_for(rig: Rig) -> None:
-    assert found_by_page(rig, accession_number=f" {ACCESSION} ", patient_id="", study_date_from="", study_date_to="") == [ONE]
+    assert found_by_page(
+        rig, accession_number=f" {ACCESSION} ", patient_id="", study_date_from="", study_date_to=""
+    ) == [ONE]
 
 
 @pytest.mark.parametrize(
@@ -112,15 +133,22 @@ def test_what_a_browser_leaves_empty_is_not_asked_for(rig: Rig) -> None:
         ({}, "name at least one of accession_number"),
         ({"study_date_from": "20.11.2026"}, "no date: write it like 2026-11-20"),
         ({"study_date_from": "2026-02-30"}, "no date: write it like 2026-11-20"),
-        ({"study_date_from": "2026-11-21", "study_date_to": "2026-11-20"}, "lies after study_date_to"),
+        (
+            {"study_date_from": "2026-11-21", "study_date_to": "2026-11-20"},
+            "lies after study_date_to",
+        ),
         ({"patient_id": "x" * 65}, "at most 64 characters"),
         ({"patient_id": "a\\b"}, "no backslash"),
     ],
 )
-def test_bad_input_says_what_is_wrong_and_repeats_nothing(rig: Rig, fields: dict[str, str], said: str) -> None:
+def test_bad_input_says_what_is_wrong_and_repeats_nothing(
+    rig: Rig, fields: dict[str, str], said: str
+) -> None:
     for response in (rig.client.post("/find", data=fields), rig.client.post(FIND, json=fields)):
         assert (response.status_code, said in response.text) == (422, True), response.text
-        assert not [value for value in fields.values() if value in response.text and value not in said]
+        assert not [
+            value for value in fields.values() if value in response.text and value not in said
+        ]
     assert [row["outcome"] for row in rows(rig, "find_study")] == ["refused", "refused"]
 
 
@@ -144,7 +172,9 @@ def test_each_search_is_a_row_that_holds_a_digest(rig: Rig) -> None:
 def test_identifiers_are_shown_and_the_look_says_so(rig: Rig) -> None:
     for address, verb in (("/", "list_studies"), (f"/studies/{ONE}", "read_study")):
         words = " ".join(Strict(rig.client.get(address).text).words)
-        assert not [value for value in (PATIENT, "ST_MARY", ACCESSION, "2026-11-20") if value not in words]
+        assert not [
+            value for value in (PATIENT, "ST_MARY", ACCESSION, "2026-11-20") if value not in words
+        ]
         assert rows(rig, verb)[-1]["detail"] == "identifiers were shown"
     (study,) = rig.client.post(FIND, json={"accession_number": ACCESSION}).json()["studies"]
     assert study["identifiers"] == {
@@ -205,7 +235,9 @@ def test_a_search_needs_a_token_and_no_page_of_another_site_makes_one(tmp_path: 
 def test_a_token_that_may_only_read_may_search(rig: Rig) -> None:
     headers = {"Authorization": f"Bearer {rig.tokens.create('reader', Scope.READ, 1)}"}
     assert rig.client.post(FIND, json={"patient_id": PATIENT}, headers=headers).status_code == 200
-    assert rig.client.post("/find", data={"patient_id": PATIENT}, headers=headers).status_code == 200
+    assert (
+        rig.client.post("/find", data={"patient_id": PATIENT}, headers=headers).status_code == 200
+    )
 
 
 def test_a_search_goes_on_where_it_ended_and_names_no_study_twice(rig: Rig) -> None:
@@ -231,10 +263,23 @@ def test_a_search_that_takes_long_ends_and_says_how_far_it_came(tmp_path: Path) 
             with open_rig(tmp_path, url=url, api=SHOWING, identifiers=hasty) as rig:
                 page = Strict(rig.client.post("/find", data={"accession_number": ACCESSION}).text)
                 assert "Searched so far: images received since" in " ".join(page.words)
-                (cursor,) = (item["value"] for item in page.attributes("input") if item.get("name") == "cursor")
-                again = Strict(rig.client.post("/find", data={"accession_number": ACCESSION, "cursor": str(cursor)}).text)
+                (cursor,) = (
+                    item["value"]
+                    for item in page.attributes("input")
+                    if item.get("name") == "cursor"
+                )
+                again = Strict(
+                    rig.client.post(
+                        "/find", data={"accession_number": ACCESSION, "cursor": str(cursor)}
+                    ).text
+                )
                 assert "1 study found further back" in " ".join(again.words)
-                assert rig.client.post("/find", data={"accession_number": ACCESSION, "cursor": "x"}).status_code == 422
+                assert (
+                    rig.client.post(
+                        "/find", data={"accession_number": ACCESSION, "cursor": "x"}
+                    ).status_code
+                    == 422
+                )
 
 
 @pytest.mark.parametrize(
@@ -247,9 +292,15 @@ def test_a_search_that_takes_long_ends_and_says_how_far_it_came(tmp_path: Path) 
         ("received_from=&received_to=", {ONE, OTHER}),
     ],
 )
-def test_the_day_of_reception_needs_no_identifiers(hiding: Rig, query: str, expected: set[str]) -> None:
+def test_the_day_of_reception_needs_no_identifiers(
+    hiding: Rig, query: str, expected: set[str]
+) -> None:
     page = Strict(hiding.client.get(f"/?{query}").text)
-    assert {str(item["href"]).removeprefix("/studies/") for item in page.attributes("a") if "data-open" in item} == expected
+    assert {
+        str(item["href"]).removeprefix("/studies/")
+        for item in page.attributes("a")
+        if "data-open" in item
+    } == expected
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,15 @@ def test_without_a_window_the_whole_range_is_shown() -> None:
 
 def test_monochrome1_shows_its_smallest_value_white() -> None:
     """PS3.3 C.7.6.3.1.2."""
-    assert np.array_equal(shown(ramp(16, 16), PhotometricInterpretation="MONOCHROME1"), 255 - shown(ramp(16, 16)))
+    assert np.array_equal(
+        shown(ramp(16, 16), PhotometricInterpretation="MONOCHROME1"), 255 - shown(ramp(16, 16))
+    )
 
 
 def test_a_modality_lut_that_cannot_be_used_hides_no_picture() -> None:
-    assert np.array_equal(shown(ramp(16, 16), RescaleSlope=0, RescaleIntercept=0), shown(ramp(16, 16)))
+    assert np.array_equal(
+        shown(ramp(16, 16), RescaleSlope=0, RescaleIntercept=0), shown(ramp(16, 16))
+    )
 
 
 def test_a_table_of_another_depth_than_it_says_is_no_black_picture() -> None:
@@ -83,7 +87,9 @@ def test_a_window_that_shows_nothing_is_left_out() -> None:
 
 
 def test_rescale_comes_before_the_window() -> None:
-    picture = shown(ramp(16, 16), RescaleSlope=2, RescaleIntercept=-1000, WindowCenter=1000, WindowWidth=2000)
+    picture = shown(
+        ramp(16, 16), RescaleSlope=2, RescaleIntercept=-1000, WindowCenter=1000, WindowWidth=2000
+    )
     assert (picture[0, 0], picture[-1, -1]) == (0, 255)
     assert picture[np.abs(ramp(16, 16).astype(int) - 1000) < 9].mean() == pytest.approx(127, abs=6)
 
@@ -125,7 +131,9 @@ def test_a_fine_pattern_becomes_grey_and_no_moire() -> None:
 
 def test_a_png_holds_nothing_but_pixels() -> None:
     content = canvas.png(np.zeros((4, 4), np.uint8))
-    assert not [chunk for chunk in (b"tEXt", b"iTXt", b"zTXt", b"eXIf", b"tIME") if chunk in content]
+    assert not [
+        chunk for chunk in (b"tEXt", b"iTXt", b"zTXt", b"eXIf", b"tIME") if chunk in content
+    ]
 
 
 def test_heat_maps_keep_their_colours() -> None:
@@ -134,7 +142,9 @@ def test_heat_maps_keep_their_colours() -> None:
     assert picture[38, 41, 0] > 240  # the hot spot is red
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"\x00" * 128 + b"DICM", gallery.heat_map(8)[:-100]])
+@pytest.mark.parametrize(
+    "content", [b"", b"{}", b"\x00" * 128 + b"DICM", gallery.heat_map(8)[:-100]]
+)
 def test_a_document_that_is_no_picture(hand: Painter, content: bytes) -> None:
     assert isinstance(hand.paint(content, PIXELS), NoPicture)
 
@@ -165,7 +175,9 @@ def test_a_file_that_is_gone_is_said_to_be_gone(hand: Painter, tmp_path: Path) -
 def test_every_odd_file_gives_a_picture_or_a_reason(hand: Painter, test_data: Path) -> None:
     found = [hand.paint(file, PIXELS) for file in sorted((test_data / "dicom").rglob("*.dcm"))]
     assert len(found) > 40
-    assert not [answer for answer in found if isinstance(answer, NoPicture) and answer.reason == FAILED]
+    assert not [
+        answer for answer in found if isinstance(answer, NoPicture) and answer.reason == FAILED
+    ]
     assert sum(isinstance(answer, bytes) for answer in found) > 10
 
 
@@ -205,7 +217,9 @@ def test_a_process_that_has_ended_by_itself_is_replaced(tmp_path: Path) -> None:
     hand.stop()
 
 
-def test_the_process_knows_no_secrets_and_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_process_knows_no_secrets_and_ends_with_its_parent(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("HILUM_API__TOKEN", "secret")
     hand = Painter()
     hand.paint(tmp_path / "nowhere.dcm", PIXELS)
@@ -224,7 +238,9 @@ def test_the_kernel_ends_a_process_whose_parent_has_gone(endless: Path) -> None:
     assert hand._process.wait(20) == -signal.SIGALRM
 
 
-@pytest.mark.parametrize("answer", [b"", b"[]", b"{}", b"\xff", b'{"reason": 1}', b"null", json.dumps("x").encode()])
+@pytest.mark.parametrize(
+    "answer", [b"", b"[]", b"{}", b"\xff", b'{"reason": 1}', b"null", json.dumps("x").encode()]
+)
 def test_nonsense_from_the_process_is_no_picture(answer: bytes) -> None:
     assert painter._no_picture(answer) == NoPicture(FAILED)
 
@@ -289,7 +305,10 @@ def test_a_hostile_file_gives_its_reason_and_the_server_goes_on(filled: Rig) -> 
 
 
 def test_a_heat_map_is_a_picture_and_a_report_is_none(filled: Rig) -> None:
-    papers = {item["kind"]: item["id"] for item in filled.get(f"/api/v1/studies/{gallery.TRAINED}/documents")["documents"]}
+    papers = {
+        item["kind"]: item["id"]
+        for item in filled.get(f"/api/v1/studies/{gallery.TRAINED}/documents")["documents"]
+    }
     response = filled.client.get(f"/documents/{papers['heatmap']}.png")
     assert imagecodecs.png_decode(response.content).shape == (256, 256, 3)
     for kind in ("sr", "json"):

@@ -10,7 +10,16 @@ import pytest
 
 from hilum.api.pages.findings import finding_rows, result_line
 from hilum.api.pages.timeline import timeline
-from hilum.api.pages.words import age, chip, duration, local, meaning, moment, reading_words, study_chip
+from hilum.api.pages.words import (
+    age,
+    chip,
+    duration,
+    local,
+    meaning,
+    moment,
+    reading_words,
+    study_chip,
+)
 from hilum.domain import DeliveryState, ReadingState, Reason, ResultState, StudyState
 from hilum.store.report_states import report_state
 from hilum_preprocessing import Flag
@@ -63,11 +72,18 @@ def test_a_short_time_is_not_zero() -> None:
         ("analysed", None, "few_levels", f"In doubt: {Flag.FEW_LEVELS.meaning}"),
         ("analysed", None, "later_flag", "In doubt: later_flag"),
         ("not_analysed", "undecodable", "no SOI", f"{Reason.UNDECODABLE.meaning} no SOI"),
-        ("not_analysed", "implausible_pixels", "saturated", f"{Reason.IMPLAUSIBLE_PIXELS.meaning} In doubt: {Flag.SATURATED.meaning}"),
+        (
+            "not_analysed",
+            "implausible_pixels",
+            "saturated",
+            f"{Reason.IMPLAUSIBLE_PIXELS.meaning} In doubt: {Flag.SATURATED.meaning}",
+        ),
         ("due", None, "the engine does not answer", "the engine does not answer"),
     ],
 )
-def test_what_is_in_doubt_is_said_in_sentences(state: str, reason: str | None, detail: str | None, words: str) -> None:
+def test_what_is_in_doubt_is_said_in_sentences(
+    state: str, reason: str | None, detail: str | None, words: str
+) -> None:
     assert reading_words({"state": state, "reason": reason, "detail": detail}) == words
 
 
@@ -76,13 +92,29 @@ def test_unknown_words_stand_for_themselves() -> None:
     assert meaning(None) == ""
     assert (chip("withdrawn").text, chip("withdrawn").tone) == ("withdrawn", "quiet")
     assert all(meaning(reason) == reason.meaning for reason in Reason)
-    assert all(chip(state).text for states in (ReadingState, StudyState, ResultState, DeliveryState) for state in states)
+    assert all(
+        chip(state).text
+        for states in (ReadingState, StudyState, ResultState, DeliveryState)
+        for state in states
+    )
 
 
 def study(**changes: Any) -> dict[str, Any]:
-    usual = {"state": "closed", "open_readings": 0, "quiet_until": NOW - 1, "failed_readings": 0, "results": [], "deliveries": {}}
+    usual = {
+        "state": "closed",
+        "open_readings": 0,
+        "quiet_until": NOW - 1,
+        "failed_readings": 0,
+        "results": [],
+        "deliveries": {},
+    }
     found = {**usual, **changes}
-    return {**found, "report_state": report_state(found["state"], [item["state"] for item in found["results"]], found["deliveries"])}
+    return {
+        **found,
+        "report_state": report_state(
+            found["state"], [item["state"] for item in found["results"]], found["deliveries"]
+        ),
+    }
 
 
 @pytest.mark.parametrize(
@@ -90,7 +122,11 @@ def study(**changes: Any) -> dict[str, Any]:
     [
         ({"deliveries": {"delivered": 2}}, "done", "good"),
         ({"state": "due", "quiet_until": NOW + 8}, "closes in 8 seconds", "busy"),
-        ({"state": "due", "open_readings": 1, "quiet_until": NOW + 8}, "reading, 1 image open", "busy"),
+        (
+            {"state": "due", "open_readings": 1, "quiet_until": NOW + 8},
+            "reading, 1 image open",
+            "busy",
+        ),
         ({"state": "due"}, "closing", "busy"),
         ({"state": "leased"}, "closing", "busy"),
         ({"state": "failed"}, "failed", "bad"),
@@ -114,11 +150,25 @@ def test_where_a_study_stands(changes: dict[str, Any], words: str, tone: str) ->
 
 def finding(text: str, score: float, decision: str, **changes: Any) -> dict[str, Any]:
     code = {"value": "1", "scheme": "SCT", "meaning": text}
-    return {"text": text, "code": code, "score": score, "probability": None, "operating_point": 0.5, "decision": decision, **changes}
+    return {
+        "text": text,
+        "code": code,
+        "score": score,
+        "probability": None,
+        "operating_point": 0.5,
+        "decision": decision,
+        **changes,
+    }
 
 
 def result(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
-    usual = {"release": "r@1", "outcome": "analysed", "reason": None, "is_trained": True, "is_calibrated": True}
+    usual = {
+        "release": "r@1",
+        "outcome": "analysed",
+        "reason": None,
+        "is_trained": True,
+        "is_calibrated": True,
+    }
     return {**usual, "findings": list(findings), **changes}
 
 
@@ -126,11 +176,23 @@ def result(*findings: dict[str, Any], **changes: Any) -> dict[str, Any]:
     ("given", "words", "caveats"),
     [
         (result(finding("A", 0.6, "present"), finding("B", 0.9, "present")), "B 0.90, A 0.60", []),
-        (result(*(finding(name, 0.6, "present") for name in "ABCDE")), "A 0.60, B 0.60, C 0.60 and 2 more", []),
+        (
+            result(*(finding(name, 0.6, "present") for name in "ABCDE")),
+            "A 0.60, B 0.60, C 0.60 and 2 more",
+            [],
+        ),
         (result(finding("A", 0.1, "absent")), "no finding reaches its operating point", []),
-        (result(finding("A", 0.9, "undecided"), is_trained=False, is_calibrated=False), "no decision", ["untrained"]),
+        (
+            result(finding("A", 0.9, "undecided"), is_trained=False, is_calibrated=False),
+            "no decision",
+            ["untrained"],
+        ),
         (result(finding("A", 0.6, "present", probability=0.3)), "A 0.60", []),
-        (result(finding("A", 0.6, "present"), is_calibrated=False, outcome="partial"), "A 0.60", ["partial", "uncalibrated"]),
+        (
+            result(finding("A", 0.6, "present"), is_calibrated=False, outcome="partial"),
+            "A 0.60",
+            ["partial", "uncalibrated"],
+        ),
         (
             result(outcome="not_analysed", reason="too_large", is_trained=False),
             "not analysed: More pixels than the limit, in the image or on its way to the input.",
@@ -161,8 +223,14 @@ def test_findings_of_a_release_without_activation_have_no_bar() -> None:
         (0.71, 0.5003, ("0.710", "0.500")),
     ],
 )
-def test_a_score_and_its_operating_point_stand_as_they_were_compared(score: float, point: float, shown: tuple[str, str]) -> None:
-    (row,) = finding_rows(result(finding("A", score, "present" if score >= point else "absent", operating_point=point)))
+def test_a_score_and_its_operating_point_stand_as_they_were_compared(
+    score: float, point: float, shown: tuple[str, str]
+) -> None:
+    (row,) = finding_rows(
+        result(
+            finding("A", score, "present" if score >= point else "absent", operating_point=point)
+        )
+    )
     assert (row.score, row.operating_point) == shown
     assert (float(shown[0]) >= float(shown[1])) == (score >= point)
 
@@ -177,21 +245,43 @@ def test_a_score_and_its_operating_point_stand_as_they_were_compared(score: floa
         (0.1, 0.0001, ("0.100", "below 0.1%")),
     ],
 )
-def test_no_rounding_decides_anything(score: float, probability: float, shown: tuple[str, str]) -> None:
+def test_no_rounding_decides_anything(
+    score: float, probability: float, shown: tuple[str, str]
+) -> None:
     """The decision was made on the score, and nothing that is not certain looks so."""
-    (row,) = finding_rows(result(finding("A", score, "present" if score >= 0.5 else "absent", probability=probability)))
+    (row,) = finding_rows(
+        result(
+            finding("A", score, "present" if score >= 0.5 else "absent", probability=probability)
+        )
+    )
     assert (row.score, row.probability) == shown
 
 
 def test_what_is_present_comes_first() -> None:
-    rows = finding_rows(result(finding("A", 0.9, "absent"), finding("B", 0.2, "undecided"), finding("C", 0.6, "present")))
+    rows = finding_rows(
+        result(
+            finding("A", 0.9, "absent"),
+            finding("B", 0.2, "undecided"),
+            finding("C", 0.6, "present"),
+        )
+    )
     assert [row.text for row in rows] == ["C", "B", "A"]
 
 
 def test_the_timeline_shows_what_is_still_to_come() -> None:
-    image = {"received_at": NOW - 2, "calling_ae_title": "CR1", "readings": [{"finished_at": None, "release": "r@1"}]}
+    image = {
+        "received_at": NOW - 2,
+        "calling_ae_title": "CR1",
+        "readings": [{"finished_at": None, "release": "r@1"}],
+    }
     found = timeline(
-        {"images": [image], "closed_at": None, "quiet_until": NOW + 8, "results": [], "received_last": NOW - 2},
+        {
+            "images": [image],
+            "closed_at": None,
+            "quiet_until": NOW + 8,
+            "results": [],
+            "received_last": NOW - 2,
+        },
         NOW,
     )
     assert [(event.what, event.since, event.at and event.at.age) for event in found] == [

@@ -56,7 +56,11 @@ def test_one_that_has_left_makes_room_by_itself_and_may_leave_twice() -> None:
 def test_a_network_of_ipv6_is_one_host_and_a_mapped_address_is_that_of_ipv4() -> None:
     pending = PendingConnections(4)
     sender = entered(pending, "::ffff:192.0.2.1", 1) + entered(pending, "2001:db8:1::5", 1)
-    stranger = entered(pending, "2001:db8:2::1", 1) + entered(pending, "2001:db8:2::2%eth0", 1) + entered(pending, "2001:db8:2::3", 1)
+    stranger = (
+        entered(pending, "2001:db8:2::1", 1)
+        + entered(pending, "2001:db8:2::2%eth0", 1)
+        + entered(pending, "2001:db8:2::3", 1)
+    )
     assert dropped(sender + stranger) == [False, False, True, False, False]
     pending.leave(sender[0], "192.0.2.1")
     assert not any(dropped(entered(pending, "::1", 1)))

@@ -35,8 +35,17 @@ SYNTAXES = [ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGBaseline8Bit]
 @pytest.mark.parametrize(("modality", "intent", "sop_class"), KINDS)
 @pytest.mark.parametrize("syntax", SYNTAXES)
 @pytest.mark.parametrize("photometric", ["MONOCHROME1", "MONOCHROME2"])
-def test_every_kind_is_valid_dicom_and_decodes(modality, intent, sop_class, syntax, photometric, tmp_path: Path):
-    for dataset in make_study(5, modality, presentation_intent=intent, photometric=photometric, transfer_syntax_uid=syntax, **SMALL):
+def test_every_kind_is_valid_dicom_and_decodes(
+    modality, intent, sop_class, syntax, photometric, tmp_path: Path
+):
+    for dataset in make_study(
+        5,
+        modality,
+        presentation_intent=intent,
+        photometric=photometric,
+        transfer_syntax_uid=syntax,
+        **SMALL,
+    ):
         path = save(dataset, tmp_path / "image.dcm")
         read = pydicom.dcmread(path)
         assert read.SOPClassUID == sop_class
@@ -60,7 +69,11 @@ def test_monochrome1_shows_the_same_picture():
 
 
 def test_same_seed_same_bytes_other_seed_other_patient():
-    first, again, other = make_instance(7, **SMALL), make_instance(7, **SMALL), make_instance(8, **SMALL)
+    first, again, other = (
+        make_instance(7, **SMALL),
+        make_instance(7, **SMALL),
+        make_instance(8, **SMALL),
+    )
     assert _bytes(first) == _bytes(again)
     assert first.StudyInstanceUID != other.StudyInstanceUID
     assert first.PatientID != other.PatientID
@@ -76,18 +89,34 @@ def _bytes(dataset: pydicom.Dataset) -> bytes:
 def test_a_study_has_one_study_uid_and_distinct_instances():
     pa, lateral = make_study(3, **SMALL)
     assert pa.StudyInstanceUID == lateral.StudyInstanceUID
-    assert len({pa.SOPInstanceUID, lateral.SOPInstanceUID, pa.SeriesInstanceUID, lateral.SeriesInstanceUID}) == 4
+    assert (
+        len(
+            {
+                pa.SOPInstanceUID,
+                lateral.SOPInstanceUID,
+                pa.SeriesInstanceUID,
+                lateral.SeriesInstanceUID,
+            }
+        )
+        == 4
+    )
     assert (pa.ViewPosition, lateral.ViewPosition) == ("PA", "LL")
 
 
 def test_transcoding_keeps_the_uid():
-    native, jpeg = make_instance(2, **SMALL), make_instance(2, transfer_syntax_uid=JPEGBaseline8Bit, **SMALL)
+    native, jpeg = (
+        make_instance(2, **SMALL),
+        make_instance(2, transfer_syntax_uid=JPEGBaseline8Bit, **SMALL),
+    )
     assert native.SOPInstanceUID == jpeg.SOPInstanceUID
     assert jpeg.LossyImageCompression == "01"
 
 
 def test_overrides_come_last_and_none_removes():
-    dataset = make_instance(overrides={"BodyPartExamined": "HAND", "WindowCenter": None, "PatientComments": None}, **SMALL)
+    dataset = make_instance(
+        overrides={"BodyPartExamined": "HAND", "WindowCenter": None, "PatientComments": None},
+        **SMALL,
+    )
     assert dataset.BodyPartExamined == "HAND"
     assert "WindowCenter" not in dataset
 

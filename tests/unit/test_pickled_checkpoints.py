@@ -1,4 +1,7 @@
-"""Pickles are read in a locked process that runs nothing of them: whole modules give their tensors, traps give a reason."""
+"""Pickles are read in a locked process that runs nothing of them.
+
+Whole modules give their tensors, traps give a reason.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,9 @@ from tests.support.checkpoints import as_chexnet
 NETWORK = DenseNet121(1, 3, 32, 32)
 FORMS = pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "legacy"])
 # The beginning of the form before torch 1.6: magic number, protocol, machine.
-LEGACY = b"".join(pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True}))
+LEGACY = b"".join(
+    pickle.dumps(part, 2) for part in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+)
 
 
 def _save(thing: object, path: Path, is_zip: bool = True) -> Path:
@@ -91,7 +96,9 @@ def like_torchxrayvision() -> Iterator[type[nn.Module]]:
 
 @FORMS
 @pytest.mark.filterwarnings("ignore:Couldn't retrieve source code")
-def test_a_whole_module_gives_its_tensors_bit_for_bit(tmp_path: Path, is_zip: bool, like_torchxrayvision: type[nn.Module]) -> None:
+def test_a_whole_module_gives_its_tensors_bit_for_bit(
+    tmp_path: Path, is_zip: bool, like_torchxrayvision: type[nn.Module]
+) -> None:
     network = like_torchxrayvision()
     source = _save(network, tmp_path / "whole.pt", is_zip)
     assert b"torchxrayvision.models" in source.read_bytes()
@@ -105,9 +112,13 @@ def test_a_whole_module_gives_its_tensors_bit_for_bit(tmp_path: Path, is_zip: bo
 
 @FORMS
 @pytest.mark.parametrize("nest", [None, "state_dict", "model", "model_state_dict"])
-def test_a_state_dictionary_is_found_where_training_scripts_put_it(tmp_path: Path, is_zip: bool, nest: str | None) -> None:
+def test_a_state_dictionary_is_found_where_training_scripts_put_it(
+    tmp_path: Path, is_zip: bool, nest: str | None
+) -> None:
     state = NETWORK.state_dict()
-    found = _converted(_save({"epoch": 3, nest: state} if nest else state, tmp_path / "w.pth", is_zip))
+    found = _converted(
+        _save({"epoch": 3, nest: state} if nest else state, tmp_path / "w.pth", is_zip)
+    )
     _assert_equal(found, dict(state))
 
 
@@ -144,8 +155,16 @@ def test_numbers_of_other_libraries_beside_the_weights_do_no_harm(tmp_path: Path
 
     import numpy as np
 
-    beside = {"auroc": np.float64(0.8), "when": datetime.datetime(2020, 1, 1), "arguments": argparse.Namespace(lr=0.1), "folder": Path("a")}  # noqa: DTZ001
-    _assert_equal(_converted(_save({"state_dict": NETWORK.state_dict(), **beside}, tmp_path / "w.pt")), dict(NETWORK.state_dict()))
+    beside = {
+        "auroc": np.float64(0.8),
+        "when": datetime.datetime(2020, 1, 1),
+        "arguments": argparse.Namespace(lr=0.1),
+        "folder": Path("a"),
+    }  # noqa: DTZ001
+    _assert_equal(
+        _converted(_save({"state_dict": NETWORK.state_dict(), **beside}, tmp_path / "w.pt")),
+        dict(NETWORK.state_dict()),
+    )
 
 
 @FORMS
@@ -163,12 +182,23 @@ def test_what_a_hostile_pickle_asks_for_is_not_done(tmp_path: Path, is_zip: bool
     }
     for name, trap in traps.items():
         # The newer form inside a dictionary, the older one bare: a process is started for each.
-        problem = _refusal(_save({"a": torch.zeros(2), "b": trap} if is_zip else trap, tmp_path / f"{name}.pt", is_zip))
-        assert f"it asks for {name}, which weights never need. Nothing of it was run. Do not use this file" in problem
+        problem = _refusal(
+            _save(
+                {"a": torch.zeros(2), "b": trap} if is_zip else trap,
+                tmp_path / f"{name}.pt",
+                is_zip,
+            )
+        )
+        assert (
+            f"it asks for {name}, which weights never need. Nothing of it was run. Do not use this file"
+            in problem
+        )
     assert not witness.exists()
 
 
-def test_a_trap_inside_a_module_is_found(tmp_path: Path, like_torchxrayvision: type[nn.Module]) -> None:
+def test_a_trap_inside_a_module_is_found(
+    tmp_path: Path, like_torchxrayvision: type[nn.Module]
+) -> None:
     network = like_torchxrayvision()
     network.hook = Trap(os.system, "true")  # type: ignore[assignment]
     assert "it asks for posix.system" in _refusal(_save(network, tmp_path / "w.pt"))
@@ -202,8 +232,12 @@ def test_a_compressed_archive_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_number_does_not_become_a_gigabyte(tmp_path: Path) -> None:
-    assert "many times the file" in _refusal(_save({"a": torch.zeros(1).expand(30_000, 10_000)}, tmp_path / "w.pt"))
-    assert "larger than its storage" in _refusal(_save({"a": torch.zeros(4).expand(100, 4)}, tmp_path / "w.pt"))
+    assert "many times the file" in _refusal(
+        _save({"a": torch.zeros(1).expand(30_000, 10_000)}, tmp_path / "w.pt")
+    )
+    assert "larger than its storage" in _refusal(
+        _save({"a": torch.zeros(4).expand(100, 4)}, tmp_path / "w.pt")
+    )
 
 
 @pytest.mark.parametrize(
@@ -211,19 +245,28 @@ def test_one_number_does_not_become_a_gigabyte(tmp_path: Path) -> None:
     [
         (b"", "EOFError"),
         (b"a text", "not a readable checkpoint"),
-        (LEGACY + pickle.dumps([1, 2], 2) + pickle.dumps([], 2), "it holds a list, no state dictionary"),
+        (
+            LEGACY + pickle.dumps([1, 2], 2) + pickle.dumps([], 2),
+            "it holds a list, no state dictionary",
+        ),
         (LEGACY + b"\x80\x02(lp0\n", "not a readable checkpoint"),
         (pickle.dumps(1, 2) + pickle.dumps(2, 2), "no torch file"),
     ],
 )
-def test_what_is_no_checkpoint_is_refused_in_words(tmp_path: Path, content: bytes, problem: str) -> None:
+def test_what_is_no_checkpoint_is_refused_in_words(
+    tmp_path: Path, content: bytes, problem: str
+) -> None:
     (tmp_path / "w.pt").write_bytes(content)
     assert problem in _refusal(tmp_path / "w.pt")
 
 
 @FORMS
 def test_no_cut_of_a_file_is_taken_for_a_whole_one(tmp_path: Path, is_zip: bool) -> None:
-    whole = _save({"a": torch.arange(100.0), "b": torch.zeros(7, dtype=torch.int64)}, tmp_path / "w.pt", is_zip).read_bytes()
+    whole = _save(
+        {"a": torch.arange(100.0), "b": torch.zeros(7, dtype=torch.int64)},
+        tmp_path / "w.pt",
+        is_zip,
+    ).read_bytes()
     for cut in range(0, len(whole), max(1, len(whole) // 4)):
         (tmp_path / "cut.pt").write_bytes(whole[:cut])
         assert "not a readable checkpoint" in _refusal(tmp_path / "cut.pt")
@@ -244,7 +287,9 @@ def test_no_cut_of_a_file_is_taken_for_a_whole_one(tmp_path: Path, is_zip: bool)
 def test_the_locked_process_can_do_nothing_else(attempt: str) -> None:
     before = "import os, resource, socket\nfrom hilum.models.importing import convert\nconvert.lock(1000)\nprint('locked')"
     code = f"{before}\n{attempt}\nprint('done')"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.stdout == "locked\n"
     assert done.returncode == 1
 
@@ -253,14 +298,18 @@ def test_the_locked_process_is_nobody() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root has rights to give up")
     code = "import os\nfrom hilum.models.importing import convert\nconvert.lock(1000)\nprint(os.getuid(), os.getgid(), os.getgroups())"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "65534 65534 []\n"
 
 
 def test_the_locked_process_needs_the_standard_library_alone() -> None:
     loaded = "{name.partition('.')[0] for name in sys.modules}"
     code = f"import sys\nimport hilum.models.importing.convert\nprint({loaded} & {{'torch', 'numpy', 'pydantic', 'onnx'}})"
-    done = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "set()\n"
 
 
@@ -292,7 +341,16 @@ print(read)
 def test_a_changed_file_is_read_or_refused_and_never_crashes(tmp_path: Path) -> None:
     network = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2))
     things = {"state": network.state_dict(), "whole": network}
-    files = [_save(thing, tmp_path / f"{name}{is_zip}", is_zip) for name, thing in things.items() for is_zip in (True, False)]
-    done = subprocess.run([sys.executable, "-I", "-c", MUTATE, *map(str, files)], capture_output=True, text=True, check=False)
+    files = [
+        _save(thing, tmp_path / f"{name}{is_zip}", is_zip)
+        for name, thing in things.items()
+        for is_zip in (True, False)
+    ]
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", MUTATE, *map(str, files)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert 100 < int(done.stdout) < 1400

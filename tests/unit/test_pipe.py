@@ -1,4 +1,7 @@
-"""The analyser's end of a decode process's pipe: an answer comes whole however it is cut up, and one that never ends stops nobody else."""
+"""The analyser's end of a decode process's pipe.
+
+An answer comes whole however it is cut up, and one that never ends stops nobody else.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,9 @@ def test_questions_and_answers_of_any_size() -> None:
 @pytest.mark.parametrize("header", ["!i", "!iQ"])
 def test_an_answer_in_pieces(header: str) -> None:
     content = pickle.dumps({"logits": [1.0, 2.0]})
-    framed = struct.pack(header, *([len(content)] if header == "!i" else [-1, len(content)])) + content
+    framed = (
+        struct.pack(header, *([len(content)] if header == "!i" else [-1, len(content)])) + content
+    )
 
     async def scenario(pipe: Pipe, theirs: Connection) -> object:
         asked = asyncio.create_task(asked_and_heard(pipe, "?", 20.0))
@@ -101,7 +106,10 @@ def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
 
 def test_each_question_has_all_of_its_time() -> None:
     async def scenario(pipe: Pipe, theirs: Connection) -> tuple[float, float]:
-        asked, loop = asyncio.create_task(asked_and_heard(pipe, "?", 0.3)), asyncio.get_running_loop()
+        asked, loop = (
+            asyncio.create_task(asked_and_heard(pipe, "?", 0.3)),
+            asyncio.get_running_loop(),
+        )
         await heard(theirs)
         await asyncio.sleep(0.2)
         theirs.send("in time")

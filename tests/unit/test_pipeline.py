@@ -24,7 +24,9 @@ from hilum.store.ledger import Arrival, Ledger
 from hilum.store.migrate import migrate
 from hilum.wiring.serving import readiness_of
 
-FAST = Pipeline(backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=3, poll_seconds=0.2)
+FAST = Pipeline(
+    backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=3, poll_seconds=0.2
+)
 
 
 @pytest.fixture
@@ -35,17 +37,30 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def fill(ledger: Ledger, count: int) -> None:
-    template = Instance("", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B")
-    items = [dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}") for n in range(count)]
+    template = Instance(
+        "", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B"
+    )
+    items = [
+        dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}")
+        for n in range(count)
+    ]
     ledger.record([Arrival(item, Lane.LIVE, ("r@1",), 0, 0) for item in items])
 
 
 def states(ledger: Ledger) -> list[tuple[str, str | None]]:
     with ledger._engine.begin() as connection:
-        return [(row.state, row.reason) for row in connection.execute(select(schema.reading).order_by(schema.reading.c.id))]
+        return [
+            (row.state, row.reason)
+            for row in connection.execute(select(schema.reading).order_by(schema.reading.c.id))
+        ]
 
 
-def run_until(ledger: Ledger, handle: Callable[[Job], Awaitable[Advance]], is_done: Callable[[], bool], settings: Pipeline = FAST) -> None:
+def run_until(
+    ledger: Ledger,
+    handle: Callable[[Job], Awaitable[Advance]],
+    is_done: Callable[[], bool],
+    settings: Pipeline = FAST,
+) -> None:
     async def serve() -> None:
         loop = StageLoop(STAGES["analyse"], ledger, settings, "test", handle)
         task = asyncio.create_task(loop.run())
@@ -79,7 +94,11 @@ def test_all_items_are_done_once(ledger: Ledger) -> None:
 def test_a_loop_that_cannot_write_says_so_until_it_can(ledger: Ledger) -> None:
     async def handle(job: Job) -> Advance:
         assert isinstance(job, ReadingJob)
-        return Advance(ReadingState.ANALYSED, {"logits": {0.0}}) if job.instance.sop_instance_uid == "1.2.0" else await analysed(job)
+        return (
+            Advance(ReadingState.ANALYSED, {"logits": {0.0}})
+            if job.instance.sop_instance_uid == "1.2.0"
+            else await analysed(job)
+        )
 
     async def serve(loop: StageLoop, is_done: Callable[[], bool]) -> None:
         task, end = asyncio.create_task(loop.run()), time.monotonic() + 60
@@ -92,7 +111,9 @@ def test_a_loop_that_cannot_write_says_so_until_it_can(ledger: Ledger) -> None:
     loop = StageLoop(STAGES["analyse"], ledger, FAST, "test", handle)
     asyncio.run(serve(loop, lambda: not readiness_of([loop])[0]))
     assert readiness_of([loop]) == (False, "analyse: unexpected StatementError; see the log")
-    brief = StageLoop(dataclasses.replace(STAGES["analyse"], lease_seconds=0.3), ledger, FAST, "test", handle)
+    brief = StageLoop(
+        dataclasses.replace(STAGES["analyse"], lease_seconds=0.3), ledger, FAST, "test", handle
+    )
 
     def is_over() -> bool:
         return readiness_of([brief])[0] and states(ledger)[-1] == ("failed", "worker_crashed")
@@ -145,7 +166,9 @@ def test_every_error_is_a_verb(ledger: Ledger) -> None:
         return await analysed(job)
 
     fill(ledger, 7)
-    run_until(ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger)))
+    run_until(
+        ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger))
+    )
     assert states(ledger) == [
         ("not_analysed", "undecodable"),
         ("analysed", None),
@@ -190,19 +213,39 @@ def test_what_is_known_to_kill_workers_holds_up_nobody(ledger: Ledger) -> None:
         raise WorkerDied("it was this one", is_named=True)
 
     def fill_another() -> None:
-        template = Instance("", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B")
+        template = Instance(
+            "", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B"
+        )
         uid = f"1.2.9{len(tries)}"
-        ledger.record([Arrival(dataclasses.replace(template, sop_instance_uid=uid, path=uid), Lane.LIVE, ("r@1",), 0, 0)])
+        ledger.record(
+            [
+                Arrival(
+                    dataclasses.replace(template, sop_instance_uid=uid, path=uid),
+                    Lane.LIVE,
+                    ("r@1",),
+                    0,
+                    0,
+                )
+            ]
+        )
 
     fill(ledger, 3)
-    run_until(ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger)))
+    run_until(
+        ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger))
+    )
     assert states(ledger)[0] == ("failed", "worker_crashed")
     assert {state for state, _ in states(ledger)[1:]} == {"analysed"}
     assert tries.count("1.2.0") == 3
 
 
-@pytest.mark.parametrize("error", [None, Retry("later", after_seconds=0.0), WorkerDied("crash")], ids=["advance", "retry", "lapse"])
-def test_what_is_decided_while_the_ledger_is_away_is_written_when_it_is_back(ledger: Ledger, error: Exception | None) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [None, Retry("later", after_seconds=0.0), WorkerDied("crash")],
+    ids=["advance", "retry", "lapse"],
+)
+def test_what_is_decided_while_the_ledger_is_away_is_written_when_it_is_back(
+    ledger: Ledger, error: Exception | None
+) -> None:
     calls = 0
 
     async def handle(job: Job) -> Advance:
@@ -270,7 +313,10 @@ def test_work_that_arrives_later_is_heard(ledger: Ledger) -> None:
 
 
 class _PutOff(Ledger):
-    """At the first claim somebody was faster: what was due is due a little later, and nobody rings for that."""
+    """At the first claim somebody was faster.
+
+    What was due is due a little later, and nobody rings for that.
+    """
 
     def claim_and_look(self, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:
         if not self.is_put_off:
@@ -283,10 +329,15 @@ class _PutOff(Ledger):
 
 
 def test_who_claims_in_vain_sleeps_until_the_next_is_due(ledger: Ledger) -> None:
-    """And not for as long as without any: a study grew meanwhile, or another dispatcher woke at the same moment."""
+    """And not for as long as without any.
+
+    A study grew meanwhile, or another dispatcher woke at the same moment.
+    """
     fill(ledger, 1)
     settings = FAST.model_copy(update={"poll_seconds": 3600.0})
-    run_until(_PutOff(ledger.url), analysed, lambda: states(ledger) == [("analysed", None)], settings)
+    run_until(
+        _PutOff(ledger.url), analysed, lambda: states(ledger) == [("analysed", None)], settings
+    )
 
 
 def test_back_off_doubles_and_is_capped() -> None:
@@ -301,12 +352,19 @@ def test_stages_name_tables_of_the_schema() -> None:
 
 
 def test_rows_that_were_waited_for_are_in_the_synced_log(tmp_path: Path) -> None:
-    """What `sync_of` syncs is where SQLite has put the rows; without a log, or after its last user, there is nothing to sync."""
+    """What `sync_of` syncs is where SQLite has put the rows.
+
+    Without a log, or after its last user, there is nothing to sync.
+    """
     url = f"sqlite:///{tmp_path / 'l.sqlite'}"
     sync_of(url)()
     migrate(url)
     with contextlib.closing(Ledger(url)) as ledger:
-        before = (tmp_path / "l.sqlite-wal").stat().st_size if (tmp_path / "l.sqlite-wal").exists() else 0
+        before = (
+            (tmp_path / "l.sqlite-wal").stat().st_size
+            if (tmp_path / "l.sqlite-wal").exists()
+            else 0
+        )
         fill(ledger, 1)
         assert (tmp_path / "l.sqlite-wal").stat().st_size > before
         sync_of(url)()
@@ -340,4 +398,6 @@ def test_without_room_nothing_is_claimed_and_with_room_everything_is_done(ledger
 
     asyncio.run(asyncio.wait_for(serve(), 60))
     with ledger._engine.begin() as connection:
-        assert {row.attempts for row in connection.execute(select(schema.reading))} == {1}, "the wait used up no attempt"
+        assert {row.attempts for row in connection.execute(select(schema.reading))} == {1}, (
+            "the wait used up no attempt"
+        )

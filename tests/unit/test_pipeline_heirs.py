@@ -21,12 +21,17 @@ from hilum.store.ledger import Ledger
 from tests.contract.test_ledger import arrival, result_for
 from tests.support.ledgers import migrated_sqlite
 
-SETTINGS = Pipeline(poll_seconds=3600)  # a loop looks when it is rung, and so never just when something could be handed on to it
+SETTINGS = Pipeline(
+    poll_seconds=3600
+)  # a loop looks when it is rung, and so never just when something could be handed on to it
 Handler = Callable[[Job], Awaitable[Advance]]
 
 
 class Watched(Ledger):
-    """Counts looks and claimed jobs by stage; `before_advance` is called in the ledger's thread before studies are closed."""
+    """Counts looks and claimed jobs by stage.
+
+    `before_advance` is called in the ledger's thread before studies are closed.
+    """
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
@@ -37,7 +42,9 @@ class Watched(Ledger):
         self.looked[stage] += 1
         return super().seconds_to_next(stage, *args, **kwargs)
 
-    def claim_and_look(self, stage: str, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:
+    def claim_and_look(
+        self, stage: str, *args: Any, **kwargs: Any
+    ) -> tuple[list[Job], float | None]:
         jobs, seconds = super().claim_and_look(stage, *args, **kwargs)
         self.claimed[stage] += len(jobs)
         return jobs, seconds
@@ -56,22 +63,33 @@ def ledger(tmp_path: Path) -> Watched:
 
 
 def fill(ledger: Ledger, count: int) -> None:
-    """So many studies whose only image is read and whose quiet period is over long ago: `arrival` came in the past."""
+    """So many studies whose only image is read and whose quiet period is over long ago.
+
+    `arrival` came in the past.
+    """
     ledger.record([arrival(number, study=f"1.{number}") for number in range(count)])
     jobs = ledger.claim("analyse", count, "a", 60)
-    ledger.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.5]})) for job in jobs])
+    ledger.advance(
+        "analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.5]})) for job in jobs]
+    )
     with ledger._engine.begin() as connection:
         connection.execute(schema.study.update().values(due_at=0, quiet_until=0))
 
 
 async def close(job: Job) -> Advance:
     assert isinstance(job, StudyJob)
-    return Advance(StudyState.CLOSED, results=[result_for(job.study.study_instance_uid, "digest", float(job.study.id))])
+    return Advance(
+        StudyState.CLOSED,
+        results=[result_for(job.study.study_instance_uid, "digest", float(job.study.id))],
+    )
 
 
 def results(ledger: Ledger) -> list[tuple[str, int, int]]:
     with ledger._engine.begin() as connection:
-        return [(row.state, row.attempts, row.lapses) for row in connection.execute(select(schema.result))]
+        return [
+            (row.state, row.attempts, row.lapses)
+            for row in connection.execute(select(schema.result))
+        ]
 
 
 def loops(ledger: Ledger, report: Handler) -> tuple[StageLoop, StageLoop]:
@@ -116,7 +134,9 @@ def test_a_result_goes_on_without_a_claim(ledger: Watched) -> None:
     assert ledger.claimed["report"] == 0
 
 
-def test_of_many_no_more_are_held_than_there_are_places_and_each_is_done_once(ledger: Watched) -> None:
+def test_of_many_no_more_are_held_than_there_are_places_and_each_is_done_once(
+    ledger: Watched,
+) -> None:
     seen: list[int] = []
     held = most = 0
 
@@ -130,7 +150,9 @@ def test_of_many_no_more_are_held_than_there_are_places_and_each_is_done_once(le
         return Advance(ResultState.REPORTED)
 
     async def serve() -> None:
-        await run_until(lambda: results(ledger) == [("reported", 1, 0)] * 40, *loops(ledger, report))
+        await run_until(
+            lambda: results(ledger) == [("reported", 1, 0)] * 40, *loops(ledger, report)
+        )
 
     fill(ledger, 40)
     asyncio.run(serve())
@@ -183,7 +205,10 @@ def test_beside_what_has_lapsed_nothing_is_inherited(ledger: Watched) -> None:
     """What kills workers shall take no neighbour along."""
     fill(ledger, 1)
     (job,) = ledger.claim("assemble", 1, "d", 60)
-    ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=[result_for("1.0", "digest", 1.0)]))])
+    ledger.advance(
+        "assemble",
+        [(job.lease, Advance(StudyState.CLOSED, results=[result_for("1.0", "digest", 1.0)]))],
+    )
     (dead,) = ledger.claim("report", 1, "dead", 60)
     assert ledger.lapse("report", dead.lease)
 

@@ -14,7 +14,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from hilum_preprocessing import NotAnalysable, PixelLimits, Reason, StoredValues, check_pixels, decode, look, pixel_flags, pixel_guard
+from hilum_preprocessing import (
+    NotAnalysable,
+    PixelLimits,
+    Reason,
+    StoredValues,
+    check_pixels,
+    decode,
+    look,
+    pixel_flags,
+    pixel_guard,
+)
 from hilum_preprocessing.compiled import loaded
 from hilum_preprocessing.errors import Flag
 from load_tests import phantom
@@ -28,7 +38,9 @@ def flags(stored: StoredValues) -> tuple[str, ...]:
 
 
 def of(array: np.ndarray, bits: int = 12, **facts: bool) -> StoredValues:
-    return StoredValues(array=array, bits_stored=bits, **{"is_signed": False, "is_monochrome1": False, **facts})  # type: ignore[arg-type]
+    return StoredValues(
+        array=array, bits_stored=bits, **{"is_signed": False, "is_monochrome1": False, **facts}
+    )  # type: ignore[arg-type]
 
 
 def negative(stored: StoredValues) -> StoredValues:
@@ -37,7 +49,9 @@ def negative(stored: StoredValues) -> StoredValues:
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 2), (3, 5), (96, 96), (150, 131)])
 def test_the_span_is_that_of_numpys_percentiles(size: tuple[int, int]) -> None:
-    array = np.random.default_rng(size[0]).integers(0, 4096, size, np.uint16)  # small enough that every pixel is a sample
+    array = np.random.default_rng(size[0]).integers(
+        0, 4096, size, np.uint16
+    )  # small enough that every pixel is a sample
     low, high = np.percentile(array, (1, 99))
     assert look(of(array)).span == pytest.approx((high - low) / 4095, rel=1e-12, abs=1e-12)
 
@@ -52,15 +66,32 @@ def test_the_span_is_that_of_numpys_percentiles(size: tuple[int, int]) -> None:
     is_monochrome1=st.booleans(),
     is_mirrored=st.booleans(),
 )
-def test_compiled_statistics_are_numpys(dtype, bits, shape, shades, is_monochrome1, is_mirrored) -> None:
-    """To the bit where the compiler has no fused multiplications; one that has them is within rounding."""
+def test_compiled_statistics_are_numpys(
+    dtype, bits, shape, shades, is_monochrome1, is_mirrored
+) -> None:
+    """To the bit where the compiler has no fused multiplications.
+
+    One that has them is within rounding.
+    """
     bits = bits if dtype[1] == "2" else 8
     lowest = -(1 << (bits - 1)) if dtype[0] == "i" else 0
-    spread = np.random.default_rng(bits).normal(1 << (bits - 1), 1 << (bits - 3), shape).clip(0, (1 << bits) - 1).astype(int)
+    spread = (
+        np.random.default_rng(bits)
+        .normal(1 << (bits - 1), 1 << (bits - 3), shape)
+        .clip(0, (1 << bits) - 1)
+        .astype(int)
+    )
     array = ((spread if shades == 1 << 16 else spread % shades) + lowest).astype(dtype)
-    stored = of(array[:, ::-1] if is_mirrored else array, bits, is_signed=dtype[0] == "i", is_monochrome1=is_monochrome1)
+    stored = of(
+        array[:, ::-1] if is_mirrored else array,
+        bits,
+        is_signed=dtype[0] == "i",
+        is_monochrome1=is_monochrome1,
+    )
     found, wanted = astuple(look(stored)), astuple(pixel_guard._look(stored))
-    assert found == (wanted if platform.machine() == "x86_64" else pytest.approx(wanted, rel=1e-9, abs=1e-9))
+    assert found == (
+        wanted if platform.machine() == "x86_64" else pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -101,7 +132,10 @@ def test_what_is_no_radiograph_is_noticed(array: np.ndarray, flag: Flag) -> None
 @pytest.mark.parametrize("shape", [(1, 1), (1, 5000), (3, 2), (2, 3)])
 def test_tiny_pictures_have_statistics_too(shape: tuple[int, int]) -> None:
     seen = look(of(np.arange(shape[0] * shape[1], dtype=np.uint16).reshape(shape) % 4096))
-    assert all(np.isfinite(value) for value in (seen.span, seen.entropy, seen.saturation, seen.symmetry, seen.spine_contrast))
+    assert all(
+        np.isfinite(value)
+        for value in (seen.span, seen.entropy, seen.saturation, seen.symmetry, seen.spine_contrast)
+    )
 
 
 def test_a_site_may_refuse_what_it_flags() -> None:

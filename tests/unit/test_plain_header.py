@@ -1,4 +1,7 @@
-"""The reader of plain headers says what pydicom says, or nothing; what it converts, pydicom converts to the same."""
+"""The reader of plain headers says what pydicom says, or nothing.
+
+What it converts, pydicom converts to the same.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +36,14 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # pydicom's, of what is damag
 PLAIN = [ExplicitVRLittleEndian, ImplicitVRLittleEndian, JPEGLSLossless, RLELossless]
 
 
-def saved(folder: Path, uid: str = ExplicitVRLittleEndian, *, is_undefined: bool = False, **changes: Any) -> Path:
+def saved(
+    folder: Path, uid: str = ExplicitVRLittleEndian, *, is_undefined: bool = False, **changes: Any
+) -> Path:
     """A radiograph of 8 x 8 pixels with sequences, a private block, text beyond ASCII and empty values."""
     dataset = phantom.make_instance(
-        rows=8, columns=8, overrides={"SpecificCharacterSet": "ISO_IR 192", "PatientName": "Äneas^李", **changes}
+        rows=8,
+        columns=8,
+        overrides={"SpecificCharacterSet": "ISO_IR 192", "PatientName": "Äneas^李", **changes},
     )
     inner = Dataset()
     inner.CodeValue, inner.CodeMeaning = "R-10214", "Brustkorb, von vorn: größer"
@@ -51,7 +58,12 @@ def saved(folder: Path, uid: str = ExplicitVRLittleEndian, *, is_undefined: bool
         dataset.PixelData = encapsulate([b"\xff\xd8\xff\xd9"])
     dataset.file_meta.TransferSyntaxUID = uid
     content = io.BytesIO()
-    dataset.save_as(content, enforce_file_format=True, implicit_vr=uid == ImplicitVRLittleEndian, little_endian=uid != ExplicitVRBigEndian)
+    dataset.save_as(
+        content,
+        enforce_file_format=True,
+        implicit_vr=uid == ImplicitVRLittleEndian,
+        little_endian=uid != ExplicitVRBigEndian,
+    )
     path = folder / "x.dcm"
     path.write_bytes(content.getvalue())
     return path
@@ -69,11 +81,18 @@ def by_pydicom(path: Path) -> tuple[Dataset, int]:
 
 
 def require_the_same_elements(ours: Dataset, theirs: Dataset) -> None:
-    """pydicom has converted a few already: the character set, the length of the file meta, the Transfer Syntax."""
+    """pydicom has converted a few already.
+
+    The character set, the length of the file meta, the Transfer Syntax.
+    """
     assert list(ours.keys()) == list(theirs.keys())
     for tag in theirs.keys():  # noqa: SIM118 - iterating a data set converts
         expected = theirs.get_item(tag, keep_deferred=True)
-        found = ours.get_item(tag, keep_deferred=True) if isinstance(expected, RawDataElement) else ours[tag]
+        found = (
+            ours.get_item(tag, keep_deferred=True)
+            if isinstance(expected, RawDataElement)
+            else ours[tag]
+        )
         assert found == expected
 
 
@@ -93,9 +112,13 @@ def test_it_finds_what_pydicom_finds(tmp_path, uid):
     require_the_same(saved(tmp_path, uid))
 
 
-@pytest.mark.parametrize("character_set", ["ISO_IR 100", "ISO_IR 192", ["", "ISO 2022 IR 87"], None])
+@pytest.mark.parametrize(
+    "character_set", ["ISO_IR 100", "ISO_IR 192", ["", "ISO 2022 IR 87"], None]
+)
 def test_sequences_of_undefined_length_in_every_character_set(tmp_path, character_set):
-    path = saved(tmp_path, is_undefined=True, SpecificCharacterSet=character_set, PatientName="Doe^Jane")
+    path = saved(
+        tmp_path, is_undefined=True, SpecificCharacterSet=character_set, PatientName="Doe^Jane"
+    )
     require_the_same(path)
     found = plainly(path)
     assert found is not None
@@ -115,8 +138,14 @@ def test_sequences_of_undefined_length_in_implicit_vr_are_left_to_pydicom(tmp_pa
     ("old", "new"),
     [
         (b"DICM", b"DICN"),
-        (b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2\0\0\0"),  # the header is explicit and says that it is implicit
-        (b"1.2.840.10008.1.2.1\0", b"1.2.840.113619.5.2\0\0"),  # private, and its pixels are big endian
+        (
+            b"1.2.840.10008.1.2.1\0",
+            b"1.2.840.10008.1.2\0\0\0",
+        ),  # the header is explicit and says that it is implicit
+        (
+            b"1.2.840.10008.1.2.1\0",
+            b"1.2.840.113619.5.2\0\0",
+        ),  # private, and its pixels are big endian
         (b"1.2.840.10008.1.2.1\0", b"1.2.840.10008.1.2.2\0"),
         (b"\x08\x00\x60\x00CS", b"\x08\x00\x60\x00XX"),
         (b"\x08\x00\x60\x00CS", b"\xfe\xff\x0d\xe0CS"),  # an item ends where none has begun
@@ -139,8 +168,13 @@ def test_a_file_without_pixels_is_left_to_pydicom(tmp_path):
     assert plainly(path) is None
 
 
-@given(damage=st.lists(st.tuples(st.integers(128, 1500), st.integers(0, 255)), min_size=1, max_size=4), uid=st.sampled_from(PLAIN))
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    damage=st.lists(st.tuples(st.integers(128, 1500), st.integers(0, 255)), min_size=1, max_size=4),
+    uid=st.sampled_from(PLAIN),
+)
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 def test_of_a_damaged_header_it_says_what_pydicom_says_or_nothing(tmp_path, damage, uid):
     path = saved(tmp_path, uid, is_undefined=True)
     content = bytearray(path.read_bytes())
@@ -164,10 +198,16 @@ VALUES = {
     "Rows": "US",
     "LUTDescriptor": "US",
 }
-LETTERS = st.text("0123456789.-+eE\\ ADXY~\0äé^_", max_size=14).map(lambda text: text.encode("latin-1"))
+LETTERS = st.text("0123456789.-+eE\\ ADXY~\0äé^_", max_size=14).map(
+    lambda text: text.encode("latin-1")
+)
 
 
-@given(keyword=st.sampled_from(sorted(VALUES)), value=LETTERS | st.binary(max_size=6), is_implicit=st.booleans())
+@given(
+    keyword=st.sampled_from(sorted(VALUES)),
+    value=LETTERS | st.binary(max_size=6),
+    is_implicit=st.booleans(),
+)
 @example(keyword="WindowCenter", value=b"40\\400 ", is_implicit=False)
 @example(keyword="NumberOfFrames", value=b"1 ", is_implicit=True)
 @example(keyword="SeriesDescription", value=b"Thorax pa \\ lat ", is_implicit=False)
@@ -176,7 +216,15 @@ LETTERS = st.text("0123456789.-+eE\\ ADXY~\0äé^_", max_size=14).map(lambda tex
 @example(keyword="Rows", value=b"\xff\xff", is_implicit=True)
 @settings(max_examples=500, deadline=None)
 def test_a_value_is_pydicoms_or_left_to_it(keyword, value, is_implicit):
-    raw = RawDataElement(BaseTag(int(Tag(keyword))), None if is_implicit else VALUES[keyword], len(value), value, 0, is_implicit, True)
+    raw = RawDataElement(
+        BaseTag(int(Tag(keyword))),
+        None if is_implicit else VALUES[keyword],
+        len(value),
+        value,
+        0,
+        is_implicit,
+        True,
+    )
     found = plain_value(raw, keyword)
     if found is None:
         return
@@ -200,4 +248,10 @@ def test_a_value_is_pydicoms_or_left_to_it(keyword, value, is_implicit):
 )
 def test_values_as_they_usually_are_need_no_pydicom(keyword, value, expected):
     vr = VALUES.get(keyword, "DS")
-    assert plain_value(RawDataElement(BaseTag(int(Tag(keyword))), vr, len(value), value, 0, False, True), keyword) == expected
+    assert (
+        plain_value(
+            RawDataElement(BaseTag(int(Tag(keyword))), vr, len(value), value, 0, False, True),
+            keyword,
+        )
+        == expected
+    )

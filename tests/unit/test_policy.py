@@ -21,9 +21,15 @@ SC = str(uid.SecondaryCaptureImageStorage)
 NEAR = ("10.0.0.0/8", "192.168.7.7", "fd00::/8")
 
 
-# One hospital: an archive far away, a cassette reader, a router that is not trusted, and whoever else knows the address.
+# One hospital: an archive far away, a cassette reader, a router that is not trusted, and whoever
+# else knows the address.
 HOSPITAL = Settings(
-    receive={"ae_titles": ["HILUM", "ER"], "peers": ["10.0.0.0/8"], "maximum_associations": 8, "calling_ae_titles": ["ANYBODY"]},
+    receive={
+        "ae_titles": ["HILUM", "ER"],
+        "peers": ["10.0.0.0/8"],
+        "maximum_associations": 8,
+        "calling_ae_titles": ["ANYBODY"],
+    },
     senders={
         "ARCHIVE": {
             "peers": ["192.0.2.0/24"],
@@ -62,7 +68,14 @@ def code(found: Rejection | None) -> tuple[int, int, int]:
         ("ARCHIVE ", "HILUM", "::ffff:192.0.2.1", Open(), (0, 0, 0), None),
         ("ARCHIVE", "HILUM", "10.1.1.1", Open(), (1, 1, 1), "senders.ARCHIVE.peers"),
         ("ARCHIVE", "ER", "192.0.2.1", Open(), (1, 1, 7), "senders.ARCHIVE.called_ae_titles"),
-        ("ARCHIVE", "HILUM", "192.0.2.1", Open(2, 2), (2, 3, 2), "senders.ARCHIVE.maximum_associations"),
+        (
+            "ARCHIVE",
+            "HILUM",
+            "192.0.2.1",
+            Open(2, 2),
+            (2, 3, 2),
+            "senders.ARCHIVE.maximum_associations",
+        ),
         ("ARCHIVE", "HILUM", "192.0.2.1", Open(8, 1), (2, 3, 2), "receive.maximum_associations"),
         ("CASSETTES", "ER", "10.1.1.1", Open(7, 7), (0, 0, 0), None),
         ("CASSETTES", "ER", "192.0.2.1", Open(), (1, 1, 1), "receive.peers"),
@@ -70,7 +83,14 @@ def code(found: Rejection | None) -> tuple[int, int, int]:
         ("BANNED", "HILUM", "10.1.1.1", Open(), (2, 3, 2), "senders.BANNED.maximum_associations"),
     ],
 )
-def test_who_is_let_in(calling: str, called: str, address: str, already: Open, expected: tuple[int, int, int], said: str | None) -> None:
+def test_who_is_let_in(
+    calling: str,
+    called: str,
+    address: str,
+    already: Open,
+    expected: tuple[int, int, int],
+    said: str | None,
+) -> None:
     found = Policy(HOSPITAL.receive, HOSPITAL.senders).rejection(called, calling, address, already)
     assert code(found) == expected
     assert (found is None) == (said is None)
@@ -90,14 +110,21 @@ def test_who_is_let_in(calling: str, called: str, address: str, already: Open, e
         ("ARCHIVE", terms.REPORT_SOP_CLASSES[0], "Explicit VR Little Endian", 3),
     ],
 )
-def test_what_is_taken_from_each_and_in_which_order(calling: str, sop_class: str, first: str, how_many: int) -> None:
-    found = policy.supported([sop_class], Policy(HOSPITAL.receive, HOSPITAL.senders).terms(calling))[sop_class]
+def test_what_is_taken_from_each_and_in_which_order(
+    calling: str, sop_class: str, first: str, how_many: int
+) -> None:
+    found = policy.supported(
+        [sop_class], Policy(HOSPITAL.receive, HOSPITAL.senders).terms(calling)
+    )[sop_class]
     assert (uid.UID(found[0]).name, len(found)) == (first, how_many)
 
 
 def test_a_class_that_a_sender_may_not_send_is_not_supported_for_it() -> None:
     asked = Policy(HOSPITAL.receive, HOSPITAL.senders)
-    assert list(policy.supported([CR, DX, SC, terms.VERIFICATION], asked.terms("CASSETTES"))) == [CR, terms.VERIFICATION]
+    assert list(policy.supported([CR, DX, SC, terms.VERIFICATION], asked.terms("CASSETTES"))) == [
+        CR,
+        terms.VERIFICATION,
+    ]
     assert list(policy.supported([CR, DX, SC], asked.terms("ARCHIVE"))) == [CR, DX, SC]
 
 
@@ -114,12 +141,19 @@ def test_the_advice_on_contexts_names_the_setting_of_this_sender() -> None:
         "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation. "
         "Propose JPEG 2000 Image Compression (Lossless Only), or add to senders.ARCHIVE.transfer_syntaxes."
     )
-    report = advise([NotAccepted(terms.REPORT_SOP_CLASSES[0], is_known=True)], asked.terms("ARCHIVE"))
-    assert report == "No Transfer Syntax accepted for: Comprehensive 3D SR Storage. Propose Explicit VR Little Endian."
+    report = advise(
+        [NotAccepted(terms.REPORT_SOP_CLASSES[0], is_known=True)], asked.terms("ARCHIVE")
+    )
+    assert (
+        report
+        == "No Transfer Syntax accepted for: Comprehensive 3D SR Storage. Propose Explicit VR Little Endian."
+    )
 
 
 def test_what_is_taken_from_all_may_be_less_too() -> None:
-    found = terms_of(sop_classes=("DigitalXRayImageStorageForPresentation",), transfer_syntaxes=("RLELossless",))
+    found = terms_of(
+        sop_classes=("DigitalXRayImageStorageForPresentation",), transfer_syntaxes=("RLELossless",)
+    )
     assert policy.supported([CR, DX], found) == {DX: (uid.RLELossless,)}
     assert "receive.sop_classes" in str(advise([NotAccepted(CR, is_known=False)], found))
     assert "receive.transfer_syntaxes" in str(advise([NotAccepted(DX, is_known=True)], found))
@@ -153,11 +187,17 @@ def test_the_advice_does_not_repeat_who_called() -> None:
 def test_storage_commitment_is_offered_unless_it_is_switched_off(*, is_offered: bool) -> None:
     found = Policy(Receive(storage_commitment=is_offered), {"CR1": Sender()})
     for calling in ("CR1", "ANYBODY"):
-        assert (terms.STORAGE_COMMITMENT in policy.supported([terms.STORAGE_COMMITMENT], found.terms(calling))) is is_offered
+        assert (
+            terms.STORAGE_COMMITMENT
+            in policy.supported([terms.STORAGE_COMMITMENT], found.terms(calling))
+        ) is is_offered
 
 
 def test_only_the_proposed_classes_that_we_know_are_supported() -> None:
-    assert list(policy.supported([CT, DX, terms.VERIFICATION, "not a uid"], terms_of())) == [DX, terms.VERIFICATION]
+    assert list(policy.supported([CT, DX, terms.VERIFICATION, "not a uid"], terms_of())) == [
+        DX,
+        terms.VERIFICATION,
+    ]
     assert policy.supported([], terms_of()) == {}
 
 
@@ -183,7 +223,9 @@ def test_transfer_syntaxes_explicit_little_endian_first_and_the_rare_ones_last()
 
 
 def test_advice_names_a_few_classes_and_counts_the_rest() -> None:
-    many = [NotAccepted(f"1.2.840.10008.5.1.4.1.1.{number}", is_known=False) for number in (2, 4, 20, 6)]
+    many = [
+        NotAccepted(f"1.2.840.10008.5.1.4.1.1.{number}", is_known=False) for number in (2, 4, 20, 6)
+    ]
     advice = advise([*many, many[0]], terms_of())
     assert advice is not None
     assert "CT Image Storage, MR Image Storage" in advice
@@ -193,12 +235,17 @@ def test_advice_names_a_few_classes_and_counts_the_rest() -> None:
 
 def test_advice_on_a_transfer_syntax_names_the_class_and_the_way_out() -> None:
     advice = advise([NotAccepted(DX, is_known=True)], terms_of())
-    assert advice == ("No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation. Propose Explicit VR Little Endian.")
+    assert advice == (
+        "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation. Propose Explicit VR Little Endian."
+    )
 
 
 def test_nothing_refused_needs_no_advice_and_nonsense_is_not_repeated() -> None:
     assert advise([], terms_of()) is None
-    advice = advise([NotAccepted("1.2\x1b[31m", is_known=False), NotAccepted("9" * 80, is_known=False)], terms_of())
+    advice = advise(
+        [NotAccepted("1.2\x1b[31m", is_known=False), NotAccepted("9" * 80, is_known=False)],
+        terms_of(),
+    )
     assert advice is not None
     assert advice.startswith("SOP Classes not accepted: an invalid UID.")
 
@@ -209,7 +256,9 @@ def test_an_address_in_one_of_the_ranges_may_connect(address: str) -> None:
     assert policy_of(senders={"ANY": Sender(peers=NEAR)}).rejection("HILUM", "ANY", address) is None
 
 
-@pytest.mark.parametrize("address", ["11.0.0.1", "::ffff:11.0.0.1", "192.168.7.8", "fe80::1", "fe80::1%eth0"])
+@pytest.mark.parametrize(
+    "address", ["11.0.0.1", "::ffff:11.0.0.1", "192.168.7.8", "fe80::1", "fe80::1%eth0"]
+)
 def test_another_address_is_rejected_before_its_titles_are_looked_at(address: str) -> None:
     for asked in (policy_of(peers=NEAR), policy_of(senders={"ANY": Sender(peers=NEAR)})):
         found = asked.rejection("WRONG", "ANY", address)
@@ -243,8 +292,14 @@ def test_documents_are_accepted_for_the_loop_guard_and_for_rejection_notes_uncom
         ("UNBOUND", set(), True),
     ],
 )
-def test_a_title_that_is_bound_needs_a_certificate_with_one_of_its_names(calling: str, shown: set[str], is_let_in: bool) -> None:
+def test_a_title_that_is_bound_needs_a_certificate_with_one_of_its_names(
+    calling: str, shown: set[str], is_let_in: bool
+) -> None:
     senders = {"CR1": Sender(certificate_names=("CR1.test", f"SHA256:{'CD' * 32}"))}
-    found = Policy(Receive(), senders).rejection("HILUM", calling, certificate_names=frozenset(shown))
+    found = Policy(Receive(), senders).rejection(
+        "HILUM", calling, certificate_names=frozenset(shown)
+    )
     assert code(found) == ((0, 0, 0) if is_let_in else (1, 1, 3))
-    assert found is None or ("senders.CR1.certificate_names" in found.advice and "cr2" not in found.advice)
+    assert found is None or (
+        "senders.CR1.certificate_names" in found.advice and "cr2" not in found.advice
+    )

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from pydicom import Dataset
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, SpecError, check_tags, tag_flags
+from hilum_preprocessing import (
+    Flag,
+    InputSpec,
+    NotAnalysable,
+    Reason,
+    SpecError,
+    check_tags,
+    tag_flags,
+)
 from hilum_preprocessing.population import age_years
 from tests.support.radiograph import radiograph, scene, spec
 
@@ -44,7 +52,9 @@ def patient(**attributes: object) -> Dataset:
     ],
 )
 def test_age_as_it_is_written(stated, years):
-    assert age_years(patient(PatientAge=stated) if stated is not None else patient()) == (pytest.approx(years) if years else years)
+    assert age_years(patient(PatientAge=stated) if stated is not None else patient()) == (
+        pytest.approx(years) if years else years
+    )
 
 
 @pytest.mark.parametrize(
@@ -58,15 +68,38 @@ def test_age_as_it_is_written(stated, years):
         ({"PatientBirthDate": "20270101", "StudyDate": "20260101"}, None),
         ({"PatientBirthDate": "19501301", "StudyDate": "20260101"}, None),
         ({"PatientBirthDate": "00000000", "StudyDate": "20260101"}, None),
-        *(({"PatientAge": zero, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0) for zero in ("000Y", "000D", "0", "000M")),
-        *(({"PatientAge": odd, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0) for odd in ("-01Y", "Y", "900Y", "N/A")),
+        *(
+            ({"PatientAge": zero, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0)
+            for zero in ("000Y", "000D", "0", "000M")
+        ),
+        *(
+            ({"PatientAge": odd, "PatientBirthDate": "19600101", "StudyDate": "20260101"}, 66.0)
+            for odd in ("-01Y", "Y", "900Y", "N/A")
+        ),
         ({"PatientAge": "000Y", "PatientBirthDate": "20250701", "StudyDate": "20260101"}, 0.5),
-        ({"PatientAge": "000Y", "PatientBirthDate": "19600101", "StudyDate": "19000101", "SeriesDate": "20260101"}, 66.0),
+        (
+            {
+                "PatientAge": "000Y",
+                "PatientBirthDate": "19600101",
+                "StudyDate": "19000101",
+                "SeriesDate": "20260101",
+            },
+            66.0,
+        ),
         ({"PatientBirthDate": "1960-01-01", "StudyDate": "2026-01-01"}, 66.0),
-        *(({"PatientBirthDate": day, "StudyDate": "20200101"}, None) for day in ("19000101", "00010101", "18000101", "99991231", "1960")),
-        *(({"PatientBirthDate": "19600101", "StudyDate": day}, None) for day in ("19000101", "00010101", "19010101", "20261301")),
+        *(
+            ({"PatientBirthDate": day, "StudyDate": "20200101"}, None)
+            for day in ("19000101", "00010101", "18000101", "99991231", "1960")
+        ),
+        *(
+            ({"PatientBirthDate": "19600101", "StudyDate": day}, None)
+            for day in ("19000101", "00010101", "19010101", "20261301")
+        ),
         ({"PatientBirthDate": "19600101000000", "StudyDate": "2026-01-01T10:15:00"}, 66.0),
-        ({"PatientBirthDate": "20200101", "AcquisitionDateTime": "20260101101500.000000+0100"}, 6.0),
+        (
+            {"PatientBirthDate": "20200101", "AcquisitionDateTime": "20260101101500.000000+0100"},
+            6.0,
+        ),
         ({"PatientBirthDate": "20260101", "StudyDate": "20260101", "PatientAge": "000D"}, 0.0),
         ({"PatientBirthDate": "1960010199", "StudyDate": "20260101"}, None),
         ({"PatientBirthDate": "19000101", "StudyDate": "19000101"}, None),
@@ -75,7 +108,9 @@ def test_age_as_it_is_written(stated, years):
     ],
 )
 def test_age_by_the_dates(attributes, years):
-    assert age_years(patient(**attributes)) == (pytest.approx(years, abs=0.01) if years is not None else None)
+    assert age_years(patient(**attributes)) == (
+        pytest.approx(years, abs=0.01) if years is not None else None
+    )
 
 
 def test_a_child_has_a_reason_without_the_age():
@@ -104,18 +139,25 @@ def test_an_unknown_age_is_read_and_flagged_only_where_it_matters():
     assert check_tags(unknown, spec(population=ADULTS)) == "PA"
     assert tag_flags(unknown, spec(population=ADULTS), "PA") == (Flag.AGE_UNKNOWN.value,)
     assert tag_flags(unknown, spec(), "PA") == ()
-    assert check_tags(patient(PatientAge="002D"), spec()) == "PA", "a release for all ages reads newborns"
+    assert check_tags(patient(PatientAge="002D"), spec()) == "PA", (
+        "a release for all ages reads newborns"
+    )
 
 
 def test_an_unreadable_age_is_unknown_and_no_refusal():
     broken = patient()
     broken.add_new("PatientAge", "AS", "062Y")
     broken["PatientAge"]._value = object()
-    assert tag_flags(broken, spec(population=ADULTS), check_tags(broken, spec(population=ADULTS))) == (Flag.AGE_UNKNOWN.value,)
+    assert tag_flags(
+        broken, spec(population=ADULTS), check_tags(broken, spec(population=ADULTS))
+    ) == (Flag.AGE_UNKNOWN.value,)
 
 
 def test_burned_in_text_is_flagged():
-    assert tag_flags(patient(BurnedInAnnotation="YES"), spec(), "UNKNOWN") == ("view_unknown", "burned_in_text")
+    assert tag_flags(patient(BurnedInAnnotation="YES"), spec(), "UNKNOWN") == (
+        "view_unknown",
+        "burned_in_text",
+    )
     assert tag_flags(patient(BurnedInAnnotation="NO"), spec(), "PA") == ()
 
 

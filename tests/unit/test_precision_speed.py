@@ -1,4 +1,8 @@
-"""What bf16 costs beside f32: found in turns, said at the build and afterwards, and chosen by in measurements. Nothing here is timed."""
+"""What bf16 costs beside f32.
+
+Found in turns, said at the build and afterwards, and chosen by in measurements. Nothing here is
+timed.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +58,10 @@ def test_engines_are_measured_in_turns_and_the_best_turn_counts() -> None:
 def test_a_network_that_takes_long_is_measured_in_fewer_turns() -> None:
     """At 4 s an image all turns would take two minutes, in which a build says nothing."""
     shop = Workshop()
-    engines = {"f32": shop.engine("f32", iter([4.0] * 99)), "bf16": shop.engine("bf16", iter([5.0] * 99))}
+    engines = {
+        "f32": shop.engine("f32", iter([4.0] * 99)),
+        "bf16": shop.engine("bf16", iter([5.0] * 99)),
+    }
     assert cpu_milliseconds(engines, IMAGE, shop.clock) == {"f32": 4000.0, "bf16": 5000.0}
     assert shop.order == ["f32", "bf16", "f32", "f32", "bf16", "bf16"]
 
@@ -95,10 +102,14 @@ def slow(tmp_path: Path) -> Tiny:
 
 def test_models_check_and_the_doctor_say_it_and_refuse_nothing(slow: Tiny, tmp_path: Path) -> None:
     found = checking.check(["tiny@1"], Places(slow.manifests_dir, slow.built_dir), is_run=False)
-    assert [line.verdict for line in found if "f32 takes 57 ms of CPU an image and bf16 36" in line.text] == [Verdict.NOTE]
+    assert [
+        line.verdict for line in found if "f32 takes 57 ms of CPU an image and bf16 36" in line.text
+    ] == [Verdict.NOTE]
     models = {"manifests": slow.manifests_dir, "built": slow.built_dir, "releases": ["tiny@1"]}
     (release,) = [
-        line for line in examine(Settings(site={"state_dir": tmp_path / "state"}, models=models)) if line.name == "release tiny@1"
+        line
+        for line in examine(Settings(site={"state_dir": tmp_path / "state"}, models=models))
+        if line.name == "release tiny@1"
     ]
     assert release.ok
     assert "f32 takes 57 ms of CPU an image and bf16 36" in release.detail
@@ -107,4 +118,9 @@ def test_models_check_and_the_doctor_say_it_and_refuse_nothing(slow: Tiny, tmp_p
 def test_a_result_says_which_precision_and_why(slow: Tiny) -> None:
     built = Built(slow.release, slow.manifests_dir, slow.built_dir, SLOW)
     assert built.about_precision() == {"precision": "f32", "cpu_ms_an_image_by_precision": SLOW}
-    assert Built(slow.release, slow.manifests_dir, slow.built_dir).about_precision()["cpu_ms_an_image_by_precision"] == {}
+    assert (
+        Built(slow.release, slow.manifests_dir, slow.built_dir).about_precision()[
+            "cpu_ms_an_image_by_precision"
+        ]
+        == {}
+    )

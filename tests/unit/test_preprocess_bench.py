@@ -16,7 +16,10 @@ from load_tests.preprocess_syntaxes import SYNTAXES, plugins_for
 
 
 def test_both_sides_make_the_same_tensor(tmp_path):
-    """After fp16, which has steps of 0.5 below 1024. Whichever plug-in of pydicom is installed here: any of them, where one is named."""
+    """After fp16, which has steps of 0.5 below 1024.
+
+    Whichever plug-in of pydicom is installed here: any of them, where one is named.
+    """
     wanted = cases(tmp_path, (300, 256), 256)
     assert len(wanted) == 20
     decodable = [case for case in wanted if case.decoder is None or plugins_for(case.decoder[0])]
@@ -41,7 +44,10 @@ def test_pydicom_chooses_the_decoder_that_a_row_names(name):
     from pydicom.pixels.decoders.base import get_decoder
 
     decoder = get_decoder(SYNTAXES[name].uid)
-    tried = [*decoder._available, *decoder._unavailable]  # each in the order in which pydicom names them
+    tried = [
+        *decoder._available,
+        *decoder._unavailable,
+    ]  # each in the order in which pydicom names them
     if SYNTAXES[name].chosen not in decoder.available_plugins:
         pytest.skip(f"{SYNTAXES[name].chosen} is not installed here")
     assert tried[0] == SYNTAXES[name].chosen
@@ -61,14 +67,19 @@ def test_the_reduced_row_is_reduced_at_the_size_that_is_measured():
 
 
 def test_the_result_can_be_shown(tmp_path, capsys):
-    around = {"measured_at": "2026-01-01", "machine": {"cores": 2, "cpu": "any", "load_average_before": 0.0}}
+    around = {
+        "measured_at": "2026-01-01",
+        "machine": {"cores": 2, "cpu": "any", "load_average_before": 0.0},
+    }
     rows = [preprocess.measured(case, 1) for case in cases(tmp_path, (300, 256), 256)[:3]]
     goals = preprocess.goals_of(rows, {"one": 10.0, "two": 19.0})
     preprocess.show(rows, goals)
     assert "largest error" in capsys.readouterr().out
     assert [goal.holds for goal in goals][-2:] == [True, True]
     result = tmp_path / "result.json"
-    result.write_text(json.dumps(preprocess.as_json(rows, goals, {"one": 10.0, "two": 19.0}, around, (300, 256))))
+    result.write_text(
+        json.dumps(preprocess.as_json(rows, goals, {"one": 10.0, "two": 19.0}, around, (300, 256)))
+    )
     table = "\n".join(generate_docs.preprocess_table(result))
     assert all(row.name in table for row in rows)
     assert "1.90 times one" in table

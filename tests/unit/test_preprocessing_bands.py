@@ -49,7 +49,9 @@ def test_the_blocks_hold_the_whole_matrix(kernel, n_in, n_out):
 def test_a_resize_is_the_dense_product(kernel, before, after):
     picture = np.random.default_rng(0).uniform(-1024, 1024, before)
     found = resize(pixels_of(torch.from_numpy(picture)), Resize(*after, kernel=kernel))
-    down, across = (dense(taps(kernel, n_in, n_out), n_in) for n_in, n_out in zip(before, after, strict=True))
+    down, across = (
+        dense(taps(kernel, n_in, n_out), n_in) for n_in, n_out in zip(before, after, strict=True)
+    )
     assert np.abs(found.numpy() - down @ picture @ across.T).max() < 0.01
 
 
@@ -58,17 +60,25 @@ def test_whole_weights_are_kept_to_the_last_bit(n_in, parts):
     """In two float32 halves while their sums are exact, else in float64."""
     made = bands(Axis("pil_bicubic_aa", n_in, 224), "pillow", CPU)
     assert made.whole_parts == parts
-    held = made.weights[:, :8].double() * HALF + made.weights[:, 8:].double() if parts == 2 else made.weights
+    held = (
+        made.weights[:, :8].double() * HALF + made.weights[:, 8:].double()
+        if parts == 2
+        else made.weights
+    )
     expected = as_pillow_integers(taps("pil_bicubic_aa", n_in, 224)).weights.sum(axis=1)
     assert np.array_equal(held.sum(dim=2).reshape(-1)[:224].numpy(), expected)
     if parts == 2:
-        sums = 255 * torch.stack([made.weights[:, :8].abs().sum(2), made.weights[:, 8:].abs().sum(2)])
+        sums = 255 * torch.stack(
+            [made.weights[:, :8].abs().sum(2), made.weights[:, 8:].abs().sum(2)]
+        )
         assert sums.max() < 2**24
 
 
 def test_half_precision_keeps_within_a_third_of_a_grey_level():
     """What a GPU may trade for speed: one 8-bit level is 8 of 2048."""
-    picture = torch.from_numpy(np.random.default_rng(1).uniform(-1024, 1024, (500, 400)).astype(np.float32))
+    picture = torch.from_numpy(
+        np.random.default_rng(1).uniform(-1024, 1024, (500, 400)).astype(np.float32)
+    )
     op = Resize(56, 48, kernel="skimage", clip_to_input=True)
     exact, half = resize(pixels_of(picture), op), resize(pixels_of(picture), op, "fp16")
     assert 0 < (exact - half).abs().max() < 8 / 3
@@ -89,7 +99,10 @@ def test_a_cache_forgets_what_was_used_longest_ago():
 
 
 def test_a_hundred_thousand_shapes_do_not_fill_the_memory():
-    """Trap 47. Matrices of 3000 shapes are made; what is held for the others is as large as theirs."""
+    """Trap 47.
+
+    Matrices of 3000 shapes are made; what is held for the others is as large as theirs.
+    """
     MATRICES.clear()
     for side in range(200, 3200):
         bands(Axis("skimage", side, 16), "float", CPU)
@@ -104,7 +117,8 @@ def test_a_hundred_thousand_shapes_do_not_fill_the_memory():
     assert bands(Axis("skimage", 65535, 224), "float", CPU).held_bytes < 4_000_000
 
 
-# --- stored values -------------------------------------------------------------------------------------------------------
+# --- stored values
+# -------------------------------------------------------------------------------------------------------
 
 
 def table(levels: np.ndarray, first: int = 0) -> LevelTable:
@@ -112,7 +126,9 @@ def table(levels: np.ndarray, first: int = 0) -> LevelTable:
 
 
 @pytest.mark.parametrize("slope", [0.5001, -3.0])
-@pytest.mark.parametrize(("low", "high"), [(None, None), (700.3, None), (None, 3000.0), (1000.0, 2000.5)])
+@pytest.mark.parametrize(
+    ("low", "high"), [(None, None), (700.3, None), (None, 3000.0), (1000.0, 2000.5)]
+)
 @pytest.mark.parametrize("first", [0, -2048])
 def test_a_clamped_line_is_found_in_its_table(slope, low, high, first):
     stored = np.arange(first, first + 4096, dtype=np.float64)
@@ -126,7 +142,9 @@ def test_a_clamped_line_is_found_in_its_table(slope, low, high, first):
 
 
 def slope_of(line: Line, stored: np.ndarray) -> np.ndarray:
-    clipped = stored if line.low is None and line.high is None else np.clip(stored, line.low, line.high)
+    clipped = (
+        stored if line.low is None and line.high is None else np.clip(stored, line.low, line.high)
+    )
     return line.slope * clipped + line.offset
 
 
@@ -151,14 +169,22 @@ TABLES = {
 
 
 @pytest.mark.parametrize("kind", TABLES)
-@pytest.mark.parametrize(("dtype", "bits"), [("u1", 8), ("u2", 12), ("u2", 16), ("i2", 12), ("i2", 16), ("i1", 8)])
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [("u1", 8), ("u2", 12), ("u2", 16), ("i2", 12), ("i2", 16), ("i1", 8)]
+)
 def test_levels_are_those_of_the_table(kind, dtype, bits):
     first = -(1 << (bits - 1)) if dtype.startswith("i") else 0
     array = np.random.default_rng(0).integers(first, first + (1 << bits), (37, 53)).astype(dtype)
     made = table(TABLES[kind](np.arange(first, first + (1 << bits), dtype=np.float64)), first)
     expected = made.values[array.astype(int) - first]
     for is_uint8 in (False, True):
-        pixels = pixels_of_stored(array, words_of(array, CPU), made, (int(array.min()), int(array.max())), is_uint8=is_uint8)
+        pixels = pixels_of_stored(
+            array,
+            words_of(array, CPU),
+            made,
+            (int(array.min()), int(array.max())),
+            is_uint8=is_uint8,
+        )
         found = torch.empty(array.shape)
         pixels.fill(found, slice(0, 37))
         found = found * pixels.line[0] + pixels.line[1]
@@ -173,12 +199,22 @@ def test_half_precision_sees_levels_and_no_raw_counts():
     pixels = pixels_of_stored(array, words_of(array, CPU), made, (0, 65535), "fp16")
     found = resize(pixels, Resize(8, 8, kernel="torch_aa"), "fp16")
     assert torch.isfinite(found).all()
-    exact = resize(pixels_of_stored(array, words_of(array, CPU), made, (0, 65535)), Resize(8, 8, kernel="torch_aa"))
+    exact = resize(
+        pixels_of_stored(array, words_of(array, CPU), made, (0, 65535)),
+        Resize(8, 8, kernel="torch_aa"),
+    )
     assert (found - exact).abs().max() < 2
 
 
 @pytest.mark.parametrize(
-    ("dtype", "ends"), [("u2", (3, 65000)), ("u2", (40000, 60000)), ("u2", (5, 4000)), ("i2", (-9, 12)), ("u1", (1, 250))]
+    ("dtype", "ends"),
+    [
+        ("u2", (3, 65000)),
+        ("u2", (40000, 60000)),
+        ("u2", (5, 4000)),
+        ("i2", (-9, 12)),
+        ("u1", (1, 250)),
+    ],
 )
 def test_smallest_and_largest_stored_value(dtype, ends):
     array = np.full((50, 70), sum(ends) // 2, dtype)
@@ -188,7 +224,9 @@ def test_smallest_and_largest_stored_value(dtype, ends):
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "u2", "i2"])
-@pytest.mark.parametrize("padding", [None, (0, 0), (-5, 20), (90, 127), (100, 100), (127, 127), (-128, -120), (30, 31)])
+@pytest.mark.parametrize(
+    "padding", [None, (0, 0), (-5, 20), (90, 127), (100, 100), (127, 127), (-128, -120), (30, 31)]
+)
 def test_the_extent_leaves_padding_out(dtype, padding):
     low, high = (-128, 127) if dtype.startswith("i") else (0, 127)
     array = np.random.default_rng(2).integers(low, high + 1, (150, 90)).astype(dtype)
@@ -203,7 +241,9 @@ def test_stored_values_are_counted(dtype, first):
     array = np.random.default_rng(3).integers(first, first + 200, (150, 33)).astype(dtype)
     found = counts(array, first, 4096)
     assert found.sum() == array.size
-    assert {first + index: count for index, count in enumerate(found.tolist()) if count} == Counter(array.ravel().tolist())
+    assert {first + index: count for index, count in enumerate(found.tolist()) if count} == Counter(
+        array.ravel().tolist()
+    )
 
 
 def test_nothing_but_padding_is_no_picture():

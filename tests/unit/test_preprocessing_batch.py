@@ -23,7 +23,11 @@ SPECS = {name: InputSpec.from_mapping({"recipe": name}) for name in NAMES}
 
 
 def picture(rows: int, columns: int, seed: int, **facts: object) -> StoredValues:
-    return StoredValues(scene(rows, columns, seed=seed), 12, **{"is_signed": False, "is_monochrome1": False, **facts})
+    return StoredValues(
+        scene(rows, columns, seed=seed),
+        12,
+        **{"is_signed": False, "is_monochrome1": False, **facts},
+    )
 
 
 PICTURES = [
@@ -31,7 +35,12 @@ PICTURES = [
     picture(260, 300, 1, is_monochrome1=True),
     picture(700, 90, 2),
     StoredValues(scene(128, 128, 8, 3).astype(np.uint8), 8, is_signed=False, is_monochrome1=False),
-    StoredValues((scene(301, 257, 12, 4).astype(np.int32) - 2048).astype(np.int16), 12, is_signed=True, is_monochrome1=False),
+    StoredValues(
+        (scene(301, 257, 12, 4).astype(np.int32) - 2048).astype(np.int16),
+        12,
+        is_signed=True,
+        is_monochrome1=False,
+    ),
 ]
 
 
@@ -69,17 +78,31 @@ def require_clean_memory(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_working_memory_held_before_does_not_matter(name):
-    """Trap 34: 0 times infinity is no number. In a process without the compiled resize, which keeps no memory."""
-    ran = subprocess.run([sys.executable, "-c", WITHOUT_LIBRARY, name], capture_output=True, text=True, check=False, cwd=ROOT)
+    """Trap 34: 0 times infinity is no number.
+
+    In a process without the compiled resize, which keeps no memory.
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", WITHOUT_LIBRARY, name],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
     assert ran.stdout == "clean\n", ran.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_fresh_memory_holds_does_not_matter(name, tmp_path):
-    """The compiled resize takes fresh memory: here the C library fills all of it with 0xFE, and memory that is given back with 0x01."""
+    """The compiled resize takes fresh memory.
+
+    Here the C library fills all of it with 0xFE, and memory that is given back with 0x01.
+    """
     there = "from tests.unit.test_preprocessing_batch import *; torch.save(prepare_batch(PICTURES, SPECS[sys.argv[1]]), sys.argv[2])"
     filled = {**os.environ, "MALLOC_PERTURB_": "1"}
-    subprocess.run([sys.executable, "-c", there, name, tmp_path / "made.pt"], check=True, cwd=ROOT, env=filled)
+    subprocess.run(
+        [sys.executable, "-c", there, name, tmp_path / "made.pt"], check=True, cwd=ROOT, env=filled
+    )
     assert torch.equal(torch.load(tmp_path / "made.pt"), prepare_batch(PICTURES, SPECS[name]))
 
 
@@ -99,7 +122,9 @@ def test_threads_do_not_share_working_memory():
     given = SPECS["torchxrayvision_224"]
     alone = [prepare_stored(item, given) for item in PICTURES]
     with ThreadPoolExecutor(4) as pool:
-        for index, found in enumerate(pool.map(lambda index: prepare_stored(PICTURES[index % 5], given), range(60))):
+        for index, found in enumerate(
+            pool.map(lambda index: prepare_stored(PICTURES[index % 5], given), range(60))
+        ):
             assert torch.equal(found, alone[index % 5])
 
 

@@ -19,7 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.compile_c import compiled as compile_library
-from hilum_preprocessing import RECIPES, InputSpec, StoredValues, compiled, prepare_array, prepare_stored, resize_library
+from hilum_preprocessing import (
+    RECIPES,
+    InputSpec,
+    StoredValues,
+    compiled,
+    prepare_array,
+    prepare_stored,
+    resize_library,
+)
 from hilum_preprocessing.batch import prepare_batch
 from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
 from hilum_preprocessing.kernels import taps
@@ -30,7 +38,16 @@ from hilum_preprocessing.without_torch import prepared
 from tests.support.matrices import dense
 from tests.support.peers import missing, require_program
 
-KERNELS = ["skimage", "cv2_area", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "torch_bicubic", "nearest"]
+KERNELS = [
+    "skimage",
+    "cv2_area",
+    "pil_bilinear_aa",
+    "pil_bicubic_aa",
+    "pil_lanczos",
+    "cv2_linear",
+    "torch_bicubic",
+    "nearest",
+]
 COMPILERS = ("cc", "gcc", "clang")
 SOURCE = resize_library.PATH.with_suffix(".c")
 RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
@@ -39,7 +56,9 @@ has_library = pytest.mark.skipif(loaded()[0] is None, reason=f"resizes are done 
 
 
 def product_of(axis: Axis) -> np.ndarray:
-    return dense(on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid), axis.length)
+    return dense(
+        on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid), axis.length
+    )
 
 
 def drawn(dtype: str, shape: tuple[int, int], seed: int = 0) -> np.ndarray:
@@ -66,7 +85,11 @@ def test_a_machine_with_a_compiler_has_the_library() -> None:
 def test_it_is_the_product_of_both_matrices(dtype, kernels, before, after, margin):
     """Growing, shrinking, single samples, views into a larger picture."""
     around = (before[0] + 2 * margin, before[1] + 2 * margin)
-    whole = np.random.default_rng(1).uniform(-1000, 1000, around).astype("f4") if dtype == "f4" else drawn(dtype, around)
+    whole = (
+        np.random.default_rng(1).uniform(-1000, 1000, around).astype("f4")
+        if dtype == "f4"
+        else drawn(dtype, around)
+    )
     array = whole[margin : margin + before[0], margin : margin + before[1]]
     axes = [Axis(*axis) for axis in zip(kernels, before, after, strict=True)]
     found = resized(Samples(array), *axes)
@@ -90,10 +113,15 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
         found = resized(Samples(array, *ends), *axes)
         exact = down @ np.clip(array.astype(float), *ends) @ across.T
         assert np.abs(found.image - exact).max() <= 4e-6 * np.abs(array).max(), ends
-        assert found.ends == (array.min(), array.max()), "of what is stored, not of what the clamps leave"
+        assert found.ends == (array.min(), array.max()), (
+            "of what is stored, not of what the clamps leave"
+        )
     lookup = np.sqrt(np.arange(1 << 8 * array.itemsize, dtype=np.float32))
     levels = lookup[array.view(f"u{array.itemsize}")].astype(float)
-    assert np.abs(resized(Samples(array, lookup=lookup), *axes).image - down @ levels @ across.T).max() < 1e-3
+    assert (
+        np.abs(resized(Samples(array, lookup=lookup), *axes).image - down @ levels @ across.T).max()
+        < 1e-3
+    )
 
 
 @has_library
@@ -101,9 +129,19 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
 @pytest.mark.parametrize("limits", [(-1010.25, 1000.5), (-math.inf, math.inf)])
 def test_what_is_left_for_after_a_resize_is_what_torch_does(side, limits):
     """To the bit where both have fused multiplications, but for the end of a row, which torch does without vectors."""
-    made = resized(Samples(drawn("u2", (300, 400)) >> 4), Axis("skimage", 300, side), Axis("torch_bicubic", 400, side))
-    image, down, across = (torch.from_numpy(part.copy()) for part in (made.image, made.down, made.across))
-    wanted = torch.addr(image, down, across, beta=0.5001221001221001, alpha=-1024.0).clamp(*limits).numpy()
+    made = resized(
+        Samples(drawn("u2", (300, 400)) >> 4),
+        Axis("skimage", 300, side),
+        Axis("torch_bicubic", 400, side),
+    )
+    image, down, across = (
+        torch.from_numpy(part.copy()) for part in (made.image, made.down, made.across)
+    )
+    wanted = (
+        torch.addr(image, down, across, beta=0.5001221001221001, alpha=-1024.0)
+        .clamp(*limits)
+        .numpy()
+    )
     compiled.finish(made, (0.5001221001221001, -1024.0), limits)
     assert np.allclose(made.image, wanted, rtol=0, atol=2e-4), "two steps of float32 at 1024"
     is_fused = torch.backends.cpu.get_cpu_capability() in ("AVX2", "AVX512")
@@ -117,16 +155,26 @@ def test_pictures_of_which_only_some_pixels_were_decoded(grid):
     axes = Axis("skimage", 400, 30, grid), Axis("cv2_area", 333, 28, grid)
     array = drawn("u2", (axes[0].length, axes[1].length))
     down, across = map(product_of, axes)
-    assert np.abs(resized(Samples(array), *axes).image - down @ array.astype(float) @ across.T).max() < 0.3
+    assert (
+        np.abs(resized(Samples(array), *axes).image - down @ array.astype(float) @ across.T).max()
+        < 0.3
+    )
 
 
 @has_library
 @settings(max_examples=60, deadline=None, derandomize=True)
-@given(dtype=st.sampled_from([*RANGES]), shape=st.tuples(st.integers(1, 40), st.integers(1, 600)), seed=st.integers(0, 9))
+@given(
+    dtype=st.sampled_from([*RANGES]),
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 600)),
+    seed=st.integers(0, 9),
+)
 def test_smallest_and_largest(dtype, shape, seed):
     array = drawn(dtype, shape, seed)
     assert extremes(array) == (array.min(), array.max())
-    assert extremes(array[:, : shape[1] // 2 + 1]) == (array[:, : shape[1] // 2 + 1].min(), array[:, : shape[1] // 2 + 1].max())
+    assert extremes(array[:, : shape[1] // 2 + 1]) == (
+        array[:, : shape[1] // 2 + 1].min(),
+        array[:, : shape[1] // 2 + 1].max(),
+    )
 
 
 @has_library
@@ -140,7 +188,12 @@ def test_whole_grey_levels_are_those_of_torch_to_the_bit(kernel, before, after):
     """Which are Pillow's: test_preprocessing_kernels."""
     pixels = pixels_of(torch.from_numpy(drawn("u1", before)))
     op = Resize(*after, kernel=kernel, compute="uint8_rounded")
-    assert resized_whole(pixels.samples, *(Axis(kernel, *axis) for axis in zip(before, after, strict=True))) is not None
+    assert (
+        resized_whole(
+            pixels.samples, *(Axis(kernel, *axis) for axis in zip(before, after, strict=True))
+        )
+        is not None
+    )
     assert torch.equal(resize(pixels, op), resize(replace(pixels, samples=None), op))
 
 
@@ -151,8 +204,12 @@ def test_whole_grey_levels_of_a_table(dtype):
     levels = np.random.default_rng(5).integers(0, 256, 1 << 8 * array.itemsize).astype(np.uint8)
     axes = Axis("pil_bicubic_aa", 150, 40), Axis("pil_lanczos", 333, 51)
     shown = levels[array.view(f"u{array.itemsize}")]
-    assert np.array_equal(resized_whole(Samples(array, levels=levels), *axes), resized_whole(Samples(shown), *axes))
-    assert resized_whole(Samples(array), *axes) is None or dtype == "u1", "no grey levels without a table"
+    assert np.array_equal(
+        resized_whole(Samples(array, levels=levels), *axes), resized_whole(Samples(shown), *axes)
+    )
+    assert resized_whole(Samples(array), *axes) is None or dtype == "u1", (
+        "no grey levels without a table"
+    )
 
 
 @has_library
@@ -160,25 +217,45 @@ def test_whole_grey_levels_of_a_table(dtype):
 def test_each_stored_value_is_counted(dtype):
     array = drawn(dtype, (203, 331))[3:, 5:]
     bits = array.view(f"u{array.itemsize}")
-    assert np.array_equal(compiled.counts(array), np.bincount(bits.ravel(), minlength=1 << 8 * array.itemsize))
+    assert np.array_equal(
+        compiled.counts(array), np.bincount(bits.ravel(), minlength=1 << 8 * array.itemsize)
+    )
 
 
 @has_library
 def test_what_it_cannot_read_is_left_to_torch():
     axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
     odd = np.frombuffer(bytes(1201), "u2", 600, 1).reshape(20, 30)
-    for array in (np.zeros((20, 30), "u4"), np.zeros((20, 30), ">u2"), np.zeros((20, 60), "u2")[:, ::2], np.zeros((30, 20), "u2").T, odd):
+    for array in (
+        np.zeros((20, 30), "u4"),
+        np.zeros((20, 30), ">u2"),
+        np.zeros((20, 60), "u2")[:, ::2],
+        np.zeros((30, 20), "u2").T,
+        odd,
+    ):
         assert resized(Samples(array), *axes) is None
         assert extremes(array) is None
         assert compiled.counts(array) is None
         assert resized_whole(Samples(array, levels=np.zeros(65536, "u1")), *axes) is None
-    assert resized(Samples(np.zeros((2, 70_000), "u2")), Axis("pil_lanczos", 2, 4096), Axis("pil_lanczos", 70_000, 8)) is None, "memory"
+    assert (
+        resized(
+            Samples(np.zeros((2, 70_000), "u2")),
+            Axis("pil_lanczos", 2, 4096),
+            Axis("pil_lanczos", 70_000, 8),
+        )
+        is None
+    ), "memory"
 
 
 @has_library
 @pytest.mark.parametrize(
     ("shape", "tables"),
-    [((20, 31), {}), ((19, 30), {}), ((20, 30), {"lookup": np.zeros(256, "f4")}), ((20, 30), {"levels": np.zeros(4096, "u1")})],
+    [
+        ((20, 31), {}),
+        ((19, 30), {}),
+        ((20, 30), {"lookup": np.zeros(256, "f4")}),
+        ((20, 30), {"levels": np.zeros(4096, "u1")}),
+    ],
 )
 def test_sizes_that_do_not_fit_each_other_never_reach_c(shape, tables):
     axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
@@ -192,7 +269,9 @@ def test_sizes_that_do_not_fit_each_other_never_reach_c(shape, tables):
 def test_threads_do_not_meet():
     pictures = [drawn("u2", (300 + 10 * number, 500 - 10 * number), number) for number in range(8)]
     axes = [[Axis("skimage", length, 64) for length in picture.shape] for picture in pictures]
-    alone = [resized(Samples(picture), *pair).image for picture, pair in zip(pictures, axes, strict=True)]
+    alone = [
+        resized(Samples(picture), *pair).image for picture, pair in zip(pictures, axes, strict=True)
+    ]
     differing: list[int] = []
 
     def repeat(number: int) -> None:
@@ -211,19 +290,28 @@ def test_threads_do_not_meet():
 @pytest.mark.parametrize("recipe", RECIPES)
 @pytest.mark.parametrize("dtype", RANGES)
 def test_without_torch_it_is_the_same_to_the_bit(recipe, dtype):
-    """prepare_batch always goes through torch; sides that are no whole vectors, crops and clamps included."""
+    """prepare_batch always goes through torch.
+
+    Sides that are no whole vectors, crops and clamps included.
+    """
     bits = 8 if dtype.endswith("1") else 12
     given = InputSpec.from_mapping({"recipe": recipe})
     for shape in ((611, 503), (300, 401)):
-        array = (drawn(dtype, shape) >> (0 if bits == 8 else 4)).clip(0, 127 if "rsna" in recipe else None)  # what none refuses
-        stored = StoredValues(array, bits, is_signed=dtype.startswith("i"), is_monochrome1=recipe < "m")
+        array = (drawn(dtype, shape) >> (0 if bits == 8 else 4)).clip(
+            0, 127 if "rsna" in recipe else None
+        )  # what none refuses
+        stored = StoredValues(
+            array, bits, is_signed=dtype.startswith("i"), is_monochrome1=recipe < "m"
+        )
         wanted = prepare_batch([stored], given)[0].numpy()
         made = prepare_array(stored, given)
         assert made.dtype == wanted.dtype
         assert made.tobytes() == wanted.tobytes()
-        assert recipe != "torchxrayvision_224" or prepared(stored, given) is not None or not compiled.has_halves(), (
-            "it was meant to be used"
-        )
+        assert (
+            recipe != "torchxrayvision_224"
+            or prepared(stored, given) is not None
+            or not compiled.has_halves()
+        ), "it was meant to be used"
 
 
 WITHOUT = """
@@ -244,22 +332,47 @@ def tensors() -> list[np.ndarray]:
         for dtype in ("u1", "u2", "i2"):
             bits = 8 if dtype == "u1" else 12
             array = drawn(dtype, (611, 503)) >> (0 if dtype == "u1" else 4)
-            made.append(prepare_stored(StoredValues(array, bits, is_signed=dtype == "i2", is_monochrome1=False), spec).float().numpy())
-    picture = torch.from_numpy(np.random.default_rng(3).uniform(-1024, 1024, (333, 257)).astype(np.float32))
-    return [*made, resize(pixels_of(picture), Resize(48, 40, kernel="skimage", clip_to_input=True)).numpy()]
+            made.append(
+                prepare_stored(
+                    StoredValues(array, bits, is_signed=dtype == "i2", is_monochrome1=False), spec
+                )
+                .float()
+                .numpy()
+            )
+    picture = torch.from_numpy(
+        np.random.default_rng(3).uniform(-1024, 1024, (333, 257)).astype(np.float32)
+    )
+    return [
+        *made,
+        resize(pixels_of(picture), Resize(48, 40, kernel="skimage", clip_to_input=True)).numpy(),
+    ]
 
 
 def test_a_reading_does_not_depend_on_whether_somebody_had_a_compiler(tmp_path):
-    """Another process, in which the library is nowhere: within what fp16 rounds, and whole grey levels to the bit."""
-    subprocess.run([sys.executable, "-c", WITHOUT, tmp_path / "without.npz"], check=True, cwd=Path(__file__).parents[2])
+    """Another process, in which the library is nowhere.
+
+    Within what fp16 rounds, and whole grey levels to the bit.
+    """
+    subprocess.run(
+        [sys.executable, "-c", WITHOUT, tmp_path / "without.npz"],
+        check=True,
+        cwd=Path(__file__).parents[2],
+    )
     with np.load(tmp_path / "without.npz") as without:
-        apart = [float(np.abs(here - there).max()) for here, there in zip(tensors(), without.values(), strict=True)]
+        apart = [
+            float(np.abs(here - there).max())
+            for here, there in zip(tensors(), without.values(), strict=True)
+        ]
     assert max(apart[:6]) <= 1.0, "a step of fp16 at 1024"
     assert apart[6:9] == [0.0, 0.0, 0.0]
     assert apart[9] < 1e-3
 
 
-@pytest.mark.parametrize("picture", [pixels_of(torch.ones(40, 50)), pixels_of(torch.ones(40, 50, dtype=torch.uint8))], ids=["f4", "u1"])
+@pytest.mark.parametrize(
+    "picture",
+    [pixels_of(torch.ones(40, 50)), pixels_of(torch.ones(40, 50, dtype=torch.uint8))],
+    ids=["f4", "u1"],
+)
 def test_sums_of_a_flat_picture_are_flat(picture):
     assert torch.allclose(resize(picture, Resize(7, 9, kernel="pil_bilinear_aa")), torch.ones(7, 9))
 
@@ -277,7 +390,9 @@ def quick_library_of(folder: Path, text: str) -> Path:
     source, library = folder / "resize.c", folder / "resize.so"
     source.write_text(text)
     compiler = next(filter(shutil.which, COMPILERS))
-    subprocess.run([compiler, "-std=gnu11", "-O1", "-fPIC", "-shared", "-o", library, source], check=True)
+    subprocess.run(
+        [compiler, "-std=gnu11", "-O1", "-fPIC", "-shared", "-o", library, source], check=True
+    )
     return library
 
 
@@ -292,7 +407,9 @@ print(library is None, how)
 
 
 def said_of(library: Path) -> str:
-    return subprocess.run([sys.executable, "-c", SAID, library], capture_output=True, text=True, check=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", SAID, library], capture_output=True, text=True, check=True
+    ).stdout
 
 
 NOWHERE = """
@@ -309,7 +426,9 @@ print([check.detail for check in examine(Settings()) if check.name == "resize"])
 
 def test_people_are_told_that_it_is_missing(tmp_path):
     """In the analyser's log and by `hilum check`: nothing else would show it."""
-    said = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path)
+    said = subprocess.run(
+        [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert "resize_not_compiled" in said.stdout + said.stderr
     assert "['by torch, which takes three times as long: resize.so cannot be loaded" in said.stdout
 
@@ -348,7 +467,9 @@ def test_other_processors_take_the_plain_loops(tmp_path):
     """Known pictures as numpy makes them: said_of asks for them."""
     plain = "#define PLAIN\n" + SOURCE.read_text()
     assert said_of(library_of(tmp_path, plain)) == "False compiled (resize.so)\n"
-    assert "computes wrong" in said_of(quick_library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows")))
+    assert "computes wrong" in said_of(
+        quick_library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows"))
+    )
 
 
 @needs_compiler
@@ -414,13 +535,32 @@ print("nothing outside")
 
 @needs_compiler
 def test_it_stays_within_its_arrays(tmp_path):
-    """GCC's sanitizers look at every access: a picture's shape comes from outside, and this is C."""
+    """GCC's sanitizers look at every access.
+
+    A picture's shape comes from outside, and this is C.
+    """
     library = tmp_path / "resize.so"
-    options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    options = [
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-fPIC",
+        "-shared",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    ]
     subprocess.run([require_program("gcc", "gcc"), *options, "-o", library, SOURCE], check=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    runtime = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     guarded = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
-    run = subprocess.run([sys.executable, "-c", GUARDED, library], capture_output=True, text=True, check=False, env=guarded)
+    run = subprocess.run(
+        [sys.executable, "-c", GUARDED, library],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=guarded,
+    )
     assert run.stdout == "nothing outside\n", run.stderr[-3000:]
 
 

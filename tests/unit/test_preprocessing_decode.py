@@ -1,4 +1,7 @@
-"""From bytes to stored values: bit layouts, JPEG Baseline, and the damage that must end with a reason."""
+"""From bytes to stored values.
+
+Bit layouts, JPEG Baseline, and the damage that must end with a reason.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ def reason_of(dataset: Dataset, **limits: int) -> Reason:
     return refused.value.reason
 
 
-# --- uncompressed -----------------------------------------------------------------------------------------------------
+# --- uncompressed
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("dtype", ["u1", "i1", "<u2", "<i2"])
@@ -70,7 +74,9 @@ def test_signed_values_without_sign_extension_get_their_sign():
 @pytest.mark.parametrize("is_signed", [False, True])
 def test_high_bit_above_bits_stored_shifts(is_signed):
     """Trap 9: the ACR-NEMA layout with the stored bits on top."""
-    array = ramp(16, 16) if not is_signed else (ramp(16, 16).astype(np.int16) - 2048).astype(np.int16)
+    array = (
+        ramp(16, 16) if not is_signed else (ramp(16, 16).astype(np.int16) - 2048).astype(np.int16)
+    )
     stored = decode(radiograph((array << 4).astype(array.dtype), bits_stored=12, HighBit=15))
     assert np.array_equal(stored.array, array)
     assert Flag.HIGH_BITS_CLEARED not in stored.flags
@@ -80,23 +86,32 @@ def test_a_clean_frame_is_a_view_of_pixel_data_and_nothing_writes_to_it():
     dataset = radiograph(ramp(16, 16), bits_stored=12)
     stored = decode(dataset)
     assert np.shares_memory(stored.array, np.frombuffer(dataset.PixelData, "u1"))
-    assert stored.ends in (None, (stored.array.min(), stored.array.max())), "None where no C compiler was"
+    assert stored.ends in (None, (stored.array.min(), stored.array.max())), (
+        "None where no C compiler was"
+    )
 
 
 def test_high_bit_is_assumed_only_when_it_is_missing():
-    assert np.array_equal(decode(radiograph(ramp(8, 8), bits_stored=12, HighBit=None)).array, ramp(8, 8))
+    assert np.array_equal(
+        decode(radiograph(ramp(8, 8), bits_stored=12, HighBit=None)).array, ramp(8, 8)
+    )
 
 
 @pytest.mark.parametrize("missing_bytes", [1, 2, 40, 640])
 def test_pixel_data_shorter_than_the_header_says_is_truncated(missing_bytes):
     """Trap 21, and `truncated_pixeldata` of the public data sets."""
     array = ramp(16, 20)
-    assert reason_of(radiograph(array, PixelData=array.tobytes()[:-missing_bytes] or b"\0")) is Reason.TRUNCATED_PIXEL_DATA
+    assert (
+        reason_of(radiograph(array, PixelData=array.tobytes()[:-missing_bytes] or b"\0"))
+        is Reason.TRUNCATED_PIXEL_DATA
+    )
 
 
 def test_pixel_data_longer_than_the_header_says_is_read_up_to_its_end():
     array = ramp(16, 20)
-    assert np.array_equal(decode(radiograph(array, PixelData=array.tobytes() + b"\0\0\xff\xff")).array, array)
+    assert np.array_equal(
+        decode(radiograph(array, PixelData=array.tobytes() + b"\0\0\xff\xff")).array, array
+    )
 
 
 def test_odd_number_of_bytes_with_its_padding():
@@ -127,9 +142,15 @@ def test_the_limit_counts_pixels_and_includes_itself():
     assert reason_of(dataset, maximum_pixels=319) is Reason.TOO_LARGE
 
 
-@pytest.mark.parametrize("transfer_syntax_uid", ["1.2.840.10008.1.2.4.92", "1.2.840.10008.1.2.4.103", "1.2.840.10008.1.2.4.111", "1.2.3"])
+@pytest.mark.parametrize(
+    "transfer_syntax_uid",
+    ["1.2.840.10008.1.2.4.92", "1.2.840.10008.1.2.4.103", "1.2.840.10008.1.2.4.111", "1.2.3"],
+)
 def test_other_transfer_syntaxes_end_with_their_reason(transfer_syntax_uid):
-    assert reason_of(under(radiograph(ramp(8, 8)), transfer_syntax_uid)) is Reason.TRANSFER_SYNTAX_NOT_SUPPORTED
+    assert (
+        reason_of(under(radiograph(ramp(8, 8)), transfer_syntax_uid))
+        is Reason.TRANSFER_SYNTAX_NOT_SUPPORTED
+    )
 
 
 def test_without_a_transfer_syntax_the_pixels_cannot_be_read():
@@ -154,7 +175,8 @@ def test_decoding_guards_itself(attributes, reason):
     assert reason_of(radiograph(ramp(8, 8), **attributes)) is reason
 
 
-# --- JPEG Baseline ----------------------------------------------------------------------------------------------------
+# --- JPEG Baseline
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_jpeg_baseline_is_decoded_and_flagged_as_lossy():
@@ -174,7 +196,9 @@ def test_an_image_that_was_lossy_before_is_flagged():
 def test_fragments_and_offset_table_do_not_matter_for_one_frame(fragments_per_frame, has_bot):
     """Trap 19."""
     dataset = jpeg_radiograph(GREY)
-    dataset.PixelData = encapsulate([jpeg(GREY)], fragments_per_frame=fragments_per_frame, has_bot=has_bot)
+    dataset.PixelData = encapsulate(
+        [jpeg(GREY)], fragments_per_frame=fragments_per_frame, has_bot=has_bot
+    )
     assert np.array_equal(decode(dataset).array, decode(jpeg_radiograph(GREY)).array)
 
 
@@ -188,7 +212,10 @@ def test_every_cut_of_a_jpeg_fails():
     """Trap 17: libjpeg itself fills the rest with grey and reports success."""
     whole = jpeg(GREY)
     assert imagecodecs.jpeg8_decode(whole[: len(whole) * 6 // 10]).shape == GREY.shape
-    reasons = {reason_of(jpeg_radiograph(GREY, codestream=whole[:length])) for length in range(1, len(whole))}
+    reasons = {
+        reason_of(jpeg_radiograph(GREY, codestream=whole[:length]))
+        for length in range(1, len(whole))
+    }
     assert reasons == {Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE}
 
 
@@ -223,7 +250,10 @@ def test_a_codestream_of_another_kind_is_not_believed(codestream):
 def without(codestream: bytes, marker: int) -> bytes:
     """The codestream with its first segment of that marker left out."""
     start = codestream.index(bytes([0xFF, marker]))
-    return codestream[:start] + codestream[start + 2 + struct.unpack(">H", codestream[start + 2 : start + 4])[0] :]
+    return (
+        codestream[:start]
+        + codestream[start + 2 + struct.unpack(">H", codestream[start + 2 : start + 4])[0] :]
+    )
 
 
 @pytest.mark.parametrize(
@@ -244,18 +274,32 @@ def test_a_broken_codestream_is_undecodable(codestream):
 def test_markers_may_be_preceded_by_fill_bytes():
     whole = jpeg(GREY)
     start = whole.index(b"\xff\xc0")
-    assert decode(jpeg_radiograph(GREY, codestream=whole[:start] + b"\xff\xff" + whole[start:])).array.shape == GREY.shape
+    assert (
+        decode(
+            jpeg_radiograph(GREY, codestream=whole[:start] + b"\xff\xff" + whole[start:])
+        ).array.shape
+        == GREY.shape
+    )
 
 
-@pytest.mark.parametrize("pixel_data", [jpeg(GREY), b"\xfe\xff\x00\xe0\x03\x00\x00\x00abc", encapsulate([jpeg(GREY)])[:18], b"\xfe"])
+@pytest.mark.parametrize(
+    "pixel_data",
+    [jpeg(GREY), b"\xfe\xff\x00\xe0\x03\x00\x00\x00abc", encapsulate([jpeg(GREY)])[:18], b"\xfe"],
+)
 def test_broken_encapsulation_is_undecodable(pixel_data):
-    assert reason_of(under(radiograph(GREY, PixelData=pixel_data), JPEGBaseline8Bit)) is Reason.UNDECODABLE
+    assert (
+        reason_of(under(radiograph(GREY, PixelData=pixel_data), JPEGBaseline8Bit))
+        is Reason.UNDECODABLE
+    )
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files
+# ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transfer_syntax_uid", ["1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.4.50"])
+@pytest.mark.parametrize(
+    "transfer_syntax_uid", ["1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.4.50"]
+)
 def test_a_phantom_survives_its_file(tmp_path, transfer_syntax_uid):
     dataset = make_instance(0, rows=40, columns=36, transfer_syntax_uid=transfer_syntax_uid)
     stored = decode(read_file(save(dataset, tmp_path / "pa.dcm")))
@@ -273,7 +317,13 @@ def file_of(tmp_path: Path, dataset: Dataset, length: int | None = None) -> Path
 
 def test_a_file_that_is_no_dicom_is_a_corrupt_header(tmp_path):
     path = tmp_path / "x.dcm"
-    for content in (b"", b"hello", bytes(200), b"\0" * 128 + b"DICM", b"\0" * 128 + b"DICM" + b"\xff" * 60):
+    for content in (
+        b"",
+        b"hello",
+        bytes(200),
+        b"\0" * 128 + b"DICM",
+        b"\0" * 128 + b"DICM" + b"\xff" * 60,
+    ):
         path.write_bytes(content)
         with pytest.raises(NotAnalysable) as refused:
             decode(read_file(path))
@@ -288,7 +338,10 @@ def test_a_file_that_is_gone_is_not_the_image_s_fault(tmp_path):
 def test_a_deflated_file_is_inflated_up_to_its_limit(tmp_path):
     """100 MB of zeros deflate to 100 kB; nobody says so before."""
     bomb = under(radiograph(np.zeros((1000, 50_000), np.uint16)), DeflatedExplicitVRLittleEndian)
-    bomb.file_meta.MediaStorageSOPClassUID, bomb.file_meta.MediaStorageSOPInstanceUID = bomb.SOPClassUID, "1.2.3"
+    bomb.file_meta.MediaStorageSOPClassUID, bomb.file_meta.MediaStorageSOPInstanceUID = (
+        bomb.SOPClassUID,
+        "1.2.3",
+    )
     path = file_of(tmp_path, bomb)
     assert path.stat().st_size < 200_000
     tracemalloc.start()
@@ -309,10 +362,17 @@ def test_a_file_cut_anywhere_ends_with_a_reason(tmp_path, transfer_syntax_uid):
             decode(read_file(file_of(tmp_path, dataset, length)))
         seen.add(refused.value.reason)
     assert Reason.CORRUPT_HEADER in seen
-    assert seen <= {Reason.CORRUPT_HEADER, Reason.NO_PIXEL_DATA, Reason.TRUNCATED_PIXEL_DATA, Reason.UNDECODABLE}
+    assert seen <= {
+        Reason.CORRUPT_HEADER,
+        Reason.NO_PIXEL_DATA,
+        Reason.TRUNCATED_PIXEL_DATA,
+        Reason.UNDECODABLE,
+    }
 
 
 def test_an_intercept_of_minus_zero_is_zero():
     rescale = modality_of(radiograph(ramp(8, 8), 12, RescaleSlope="-1", RescaleIntercept="-0"))
     assert isinstance(rescale, Rescale)
-    assert math.copysign(1.0, rescale.intercept) == 1.0, "tables are kept by equal rescales, and must be the same to the bit"
+    assert math.copysign(1.0, rescale.intercept) == 1.0, (
+        "tables are kept by equal rescales, and must be the same to the bit"
+    )

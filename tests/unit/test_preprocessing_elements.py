@@ -1,4 +1,7 @@
-"""Values of a VR that the attribute does not have: a reason of the list, and no exception that nobody foresaw."""
+"""Values of a VR that the attribute does not have.
+
+A reason of the list, and no exception that nobody foresaw.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ from hilum_preprocessing.prepare import prepare
 from tests.support.radiograph import radiograph, ramp, spec
 
 HUGE = int("9" * 400)
-NEEDS_ALL = spec("vit_imagenet_224", source={"pixel_aspect": "reject_if_not_square", "missing_voi": "reject"})
+NEEDS_ALL = spec(
+    "vit_imagenet_224", source={"pixel_aspect": "reject_if_not_square", "missing_voi": "reject"}
+)
 
 
 def with_value(keyword: str, vr: str, value: Any) -> Dataset:
@@ -38,7 +43,9 @@ def test_a_whole_number_beyond_all_floats(keyword: str, reason: Reason) -> None:
 
 
 @pytest.mark.parametrize("sequence", ["ModalityLUTSequence", "VOILUTSequence"])
-@pytest.mark.parametrize(("keyword", "vr", "value"), [("LUTData", "FD", float("inf")), ("LUTDescriptor", "IS", HUGE)])
+@pytest.mark.parametrize(
+    ("keyword", "vr", "value"), [("LUTData", "FD", float("inf")), ("LUTDescriptor", "IS", HUGE)]
+)
 def test_a_table_of_no_numbers(sequence: str, keyword: str, vr: str, value: float) -> None:
     item = Dataset()
     item.LUTDescriptor, item.LUTData = [1, 0, 16], [7]

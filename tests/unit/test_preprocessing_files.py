@@ -23,7 +23,12 @@ from hilum_preprocessing import NotAnalysable, Reason, decode, read_file
 from tests.support.encoders import encoded
 from tests.support.radiograph import radiograph, ramp, scene, under
 
-SYNTAXES = [ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian]
+SYNTAXES = [
+    ImplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    DeflatedExplicitVRLittleEndian,
+]
 
 
 def saved(path: Path, dataset: Dataset, transfer_syntax_uid: str | None = None) -> Path:
@@ -34,7 +39,10 @@ def saved(path: Path, dataset: Dataset, transfer_syntax_uid: str | None = None) 
         dataset["PixelData"].VR = "OB"
     if transfer_syntax_uid is not None:
         under(dataset, transfer_syntax_uid)
-    dataset.file_meta.MediaStorageSOPClassUID, dataset.file_meta.MediaStorageSOPInstanceUID = dataset.SOPClassUID, "1.2.3"
+    dataset.file_meta.MediaStorageSOPClassUID, dataset.file_meta.MediaStorageSOPInstanceUID = (
+        dataset.SOPClassUID,
+        "1.2.3",
+    )
     content = io.BytesIO()
     dataset.save_as(content, enforce_file_format=True)
     path.write_bytes(content.getvalue())
@@ -89,17 +97,26 @@ def test_nothing_that_is_written_to_a_view_reaches_the_file(tmp_path):
 def test_masks_and_signs_on_the_mapped_path(tmp_path):
     """Traps 8 and 9: pydicom does both in pixel_array, which is not asked here."""
     array = ramp(16, 16)
-    assert np.array_equal(decode(read_file(saved(tmp_path / "a.dcm", radiograph(array | 0xA000, bits_stored=12)))).array, array)
+    assert np.array_equal(
+        decode(
+            read_file(saved(tmp_path / "a.dcm", radiograph(array | 0xA000, bits_stored=12)))
+        ).array,
+        array,
+    )
     signed = (array.astype(np.int16) - 2048).astype(np.int16)
     bare = (signed & 0x0FFF).astype(np.int16)
-    assert np.array_equal(decode(read_file(saved(tmp_path / "b.dcm", radiograph(bare, bits_stored=12)))).array, signed)
+    assert np.array_equal(
+        decode(read_file(saved(tmp_path / "b.dcm", radiograph(bare, bits_stored=12)))).array, signed
+    )
 
 
 @pytest.mark.parametrize("uid", [JPEGBaseline8Bit, JPEGLosslessSV1])
 def test_encapsulated_pixels_from_a_file(tmp_path, uid):
     array = scene(40, 30, 8).astype(np.uint8)
     dataset = encoded(array, uid, 8)
-    assert np.array_equal(decode(read_file(saved(tmp_path / "x.dcm", dataset))).array, decode(dataset).array)
+    assert np.array_equal(
+        decode(read_file(saved(tmp_path / "x.dcm", dataset))).array, decode(dataset).array
+    )
 
 
 def test_elements_behind_the_pixels_and_within_an_icon_do_not_confuse(tmp_path):
@@ -134,18 +151,31 @@ def test_encapsulated_pixels_without_their_delimiter(tmp_path):
 
 @pytest.mark.parametrize("damage", ["cut", "damaged", "empty"])
 def test_a_deflated_data_set_that_is_damaged(tmp_path, damage):
-    """What is inflated has no checksum (RFC 1951): damage that leaves the stream valid is not seen."""
+    """What is inflated has no checksum (RFC 1951).
+
+    Damage that leaves the stream valid is not seen.
+    """
     path = saved(tmp_path / "x.dcm", radiograph(scene(40, 30)), DeflatedExplicitVRLittleEndian)
     content = path.read_bytes()
-    start = 132 + 12 + dcmread(path, stop_before_pixels=True).file_meta.FileMetaInformationGroupLength
-    damaged = {"cut": content[:-40], "damaged": content[:start] + b"\xff" + content[start + 1 :], "empty": content[:start]}[damage]
+    start = (
+        132 + 12 + dcmread(path, stop_before_pixels=True).file_meta.FileMetaInformationGroupLength
+    )
+    damaged = {
+        "cut": content[:-40],
+        "damaged": content[:start] + b"\xff" + content[start + 1 :],
+        "empty": content[:start],
+    }[damage]
     path.write_bytes(damaged)
     assert reason_of(path) in (Reason.CORRUPT_HEADER, Reason.TRUNCATED_PIXEL_DATA)
 
 
 def test_what_a_deflated_data_set_would_inflate_to_is_never_in_memory(tmp_path):
     """It is pydicom that reads the header, and pydicom inflates all of it, whatever its size."""
-    path = saved(tmp_path / "x.dcm", radiograph(np.zeros((4000, 4000), np.uint16)), DeflatedExplicitVRLittleEndian)
+    path = saved(
+        tmp_path / "x.dcm",
+        radiograph(np.zeros((4000, 4000), np.uint16)),
+        DeflatedExplicitVRLittleEndian,
+    )
     tracemalloc.start()
     try:
         with pytest.raises(NotAnalysable) as error:
@@ -158,10 +188,19 @@ def test_what_a_deflated_data_set_would_inflate_to_is_never_in_memory(tmp_path):
 
 
 def test_pixel_data_with_a_vr_whose_length_stands_elsewhere(tmp_path):
-    """US has a length of 16 bits: read as one of 32, it would be taken from the pixels, and the picture be shifted by two of them."""
+    """US has a length of 16 bits.
+
+    Read as one of 32, it would be taken from the pixels, and the picture be shifted by two of them.
+    """
     path = saved(tmp_path / "x.dcm", radiograph(ramp(64, 64, 16)), ExplicitVRLittleEndian)
     content = path.read_bytes()
     head = content.index(b"\xe0\x7f\x10\x00OW\0\0")
-    shortened = content[:head] + b"\xe0\x7f\x10\x00US" + (2 * 64 * 64).to_bytes(2, "little") + content[head + 12 :] + bytes(8)
+    shortened = (
+        content[:head]
+        + b"\xe0\x7f\x10\x00US"
+        + (2 * 64 * 64).to_bytes(2, "little")
+        + content[head + 12 :]
+        + bytes(8)
+    )
     path.write_bytes(shortened)
     assert reason_of(path) is Reason.CORRUPT_HEADER

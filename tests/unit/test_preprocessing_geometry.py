@@ -14,7 +14,14 @@ from hilum_preprocessing.kernels import taps
 from hilum_preprocessing.operations import CentreCrop, Pad, Resize
 from tests.support.radiograph import scene
 
-SIZES = [((64, 48), (32, 32)), ((97, 61), (32, 40)), ((30, 50), (64, 64)), ((33, 200), (50, 50)), ((1, 9), (4, 4)), ((40, 40), (40, 40))]
+SIZES = [
+    ((64, 48), (32, 32)),
+    ((97, 61), (32, 40)),
+    ((30, 50), (64, 64)),
+    ((33, 200), (50, 50)),
+    ((1, 9), (4, 4)),
+    ((40, 40), (40, 40)),
+]
 
 
 def resized(array: np.ndarray, kernel: str, size: tuple[int, int], **fields: object) -> np.ndarray:
@@ -25,37 +32,51 @@ def resized(array: np.ndarray, kernel: str, size: tuple[int, int], **fields: obj
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_skimage_kernel_is_skimage(before, after):
     picture = (scene(*before).astype(np.float32) / 4095 * 2048 - 1024).astype(np.float32)
-    expected = skimage_resize(picture.astype(np.float64), after, mode="constant", preserve_range=True)
+    expected = skimage_resize(
+        picture.astype(np.float64), after, mode="constant", preserve_range=True
+    )
     assert np.abs(resized(picture, "skimage", after, clip_to_input=True) - expected).max() < 0.01
 
 
 @pytest.mark.parametrize("level", [1000.0, -1000.0])
 def test_a_bright_border_bleeds_and_is_clipped_as_skimage_does(level):
-    """Trap 26: beyond the border is 0, mid grey; the result stays within the picture's own range."""
+    """Trap 26: beyond the border is 0, mid grey.
+
+    The result stays within the picture's own range.
+    """
     rng = np.random.default_rng(0)
     picture = (level + rng.uniform(-20, 20, (101, 131))).astype(np.float32)
-    expected = skimage_resize(picture.astype(np.float64), (32, 32), mode="constant", preserve_range=True)
+    expected = skimage_resize(
+        picture.astype(np.float64), (32, 32), mode="constant", preserve_range=True
+    )
     bleeding = resized(picture, "skimage", (32, 32), clip_to_input=False)
     assert np.abs(bleeding - expected).max() > 100
     assert np.abs(resized(picture, "skimage", (32, 32), clip_to_input=True) - expected).max() < 0.01
 
 
 @pytest.mark.parametrize(
-    ("kernel", "filter_"), [("pil_bilinear_aa", Image.Resampling.BILINEAR), ("pil_bicubic_aa", Image.Resampling.BICUBIC)]
+    ("kernel", "filter_"),
+    [("pil_bilinear_aa", Image.Resampling.BILINEAR), ("pil_bicubic_aa", Image.Resampling.BICUBIC)],
 )
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_pillow_kernels_are_pillow_to_the_bit_columns_first(before, after, kernel, filter_):
-    """Pillow 13 does rows first when the height shrinks much more; models were trained with versions that never did."""
+    """Pillow 13 does rows first when the height shrinks much more.
+
+    Models were trained with versions that never did.
+    """
     picture = (scene(*before) >> 4).astype(np.uint8)
     image = Image.fromarray(picture)
-    expected = np.asarray(image.resize((after[1], before[0]), filter_).resize((after[1], after[0]), filter_))
+    expected = np.asarray(
+        image.resize((after[1], before[0]), filter_).resize((after[1], after[0]), filter_)
+    )
     found = resized(picture, kernel, after, compute="uint8_rounded")
     assert found.dtype == np.uint8
     assert np.array_equal(found, expected)
 
 
 @pytest.mark.parametrize(
-    ("kernel", "filter_"), [("pil_bilinear_aa", Image.Resampling.BILINEAR), ("pil_bicubic_aa", Image.Resampling.BICUBIC)]
+    ("kernel", "filter_"),
+    [("pil_bilinear_aa", Image.Resampling.BILINEAR), ("pil_bicubic_aa", Image.Resampling.BICUBIC)],
 )
 def test_pillow_kernels_in_float_are_pillow_s_float_mode(kernel, filter_):
     picture = scene(97, 61).astype(np.float32)
@@ -66,7 +87,9 @@ def test_pillow_kernels_in_float_are_pillow_s_float_mode(kernel, filter_):
 @pytest.mark.parametrize(("before", "after"), SIZES)
 def test_torch_kernel_is_interpolate(before, after):
     picture = scene(*before).astype(np.float32)
-    expected = torch.nn.functional.interpolate(torch.from_numpy(picture)[None, None], size=after, mode="bilinear", antialias=True)[0, 0]
+    expected = torch.nn.functional.interpolate(
+        torch.from_numpy(picture)[None, None], size=after, mode="bilinear", antialias=True
+    )[0, 0]
     assert np.abs(resized(picture, "torch_aa", after) - expected.numpy()).max() < 0.05
 
 
@@ -88,7 +111,9 @@ def test_centre_crop_of_odd_sizes(size, rows, columns):
 def test_centre_crop_of_a_fixed_size():
     image = torch.arange(35.0).reshape(5, 7)
     assert torch.equal(geometry.apply(image, [CentreCrop(size=3)]), image[1:4, 2:5])
-    assert geometry.apply(image, [CentreCrop(size=6)]).shape == (5, 6), "a side that is too short stays whole"
+    assert geometry.apply(image, [CentreCrop(size=6)]).shape == (5, 6), (
+        "a side that is too short stays whole"
+    )
 
 
 def test_pad_makes_a_square_in_the_middle_or_at_the_bottom_right():
@@ -97,7 +122,13 @@ def test_pad_makes_a_square_in_the_middle_or_at_the_bottom_right():
     assert centred.shape == (5, 5)
     assert centred.sum(dim=1).tolist() == [-5, 5, 5, -5, -5]
     assert geometry.apply(image.T, [Pad(value=-1.0)]).sum(dim=0).tolist() == [-5, 5, 5, -5, -5]
-    assert geometry.apply(image, [Pad(value=0.0, place="bottom_right")]).sum(dim=1).tolist() == [5, 5, 0, 0, 0]
+    assert geometry.apply(image, [Pad(value=0.0, place="bottom_right")]).sum(dim=1).tolist() == [
+        5,
+        5,
+        0,
+        0,
+        0,
+    ]
 
 
 def test_operations_run_in_their_order():
@@ -112,7 +143,12 @@ def test_operations_run_in_their_order():
 def test_the_cache_tells_kernels_sizes_and_arithmetic_apart():
     """Trap 33: two models in turn on the same shape."""
     picture = (scene(64, 48) >> 4).astype(np.uint8)
-    wanted = [("pil_bilinear_aa", "uint8_rounded"), ("pil_bicubic_aa", "uint8_rounded"), ("pil_bicubic_aa", "float"), ("skimage", "float")]
+    wanted = [
+        ("pil_bilinear_aa", "uint8_rounded"),
+        ("pil_bicubic_aa", "uint8_rounded"),
+        ("pil_bicubic_aa", "float"),
+        ("skimage", "float"),
+    ]
     MATRICES.clear()
     alone = []
     for kernel, compute in wanted:

@@ -1,4 +1,7 @@
-"""The grayscale pipeline as one table: order of the steps, windows of PS3.3, polarity, padding, and what is refused."""
+"""The grayscale pipeline as one table.
+
+Order of the steps, windows of PS3.3, polarity, padding, and what is refused.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,15 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, level_flags, read_file
+from hilum_preprocessing import (
+    Flag,
+    InputSpec,
+    NotAnalysable,
+    Reason,
+    decode,
+    level_flags,
+    read_file,
+)
 from hilum_preprocessing.grayscale import level_table, windowed
 from hilum_preprocessing.lines import line_of
 from hilum_preprocessing.luts import Window
@@ -40,13 +51,15 @@ def lut(first: int, entries: list[int], bits: int, **attributes: Any) -> Sequenc
     return Sequence([item])
 
 
-# --- windows ----------------------------------------------------------------------------------------------------------
+# --- windows
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("function", "centre", "width", "points"),
     [
-        # PS3.3 C.11.2.1.2.1, Note 2: c=2048, w=4096 maps 0..4095; c=0, w=100 has its edges at -50 and 49; w=1 is a step at c - 0.5.
+        # PS3.3 C.11.2.1.2.1, Note 2: c=2048, w=4096 maps 0..4095; c=0, w=100 has its edges at -50
+        # and 49; w=1 is a step at c - 0.5.
         ("LINEAR", 2048, 4096, {0: 0.0, 4095: 1.0, 2047.5: 0.5}),
         ("LINEAR", 0, 100, {-51: 0.0, -50: 0.0, 49: 1.0, 50: 1.0, -0.5: 0.5, 0: 0.5 + 0.5 / 99}),
         ("LINEAR", 0, 1, {-1: 0.0, -0.5: 0.0, 0: 1.0, 1: 1.0}),
@@ -66,7 +79,9 @@ def test_window_functions_at_their_edges(function, centre, width, points):
 
 
 def test_the_first_of_several_windows_is_used():
-    dataset = radiograph(ramp(16, 16), 12, WindowCenter=["1000", "3000"], WindowWidth=["500", "100"])
+    dataset = radiograph(
+        ramp(16, 16), 12, WindowCenter=["1000", "3000"], WindowWidth=["500", "100"]
+    )
     alone = radiograph(ramp(16, 16), 12, WindowCenter="1000", WindowWidth="500")
     given = source(voi="first_window")
     assert np.array_equal(levels(dataset, given), levels(alone, given))
@@ -74,12 +89,23 @@ def test_the_first_of_several_windows_is_used():
 
 def test_modality_lut_comes_before_the_window():
     """Trap 3: slope 2, intercept -1000, and a window in output units."""
-    dataset = radiograph(ramp(64, 64), 12, RescaleSlope="2", RescaleIntercept="-1000", WindowCenter="3000", WindowWidth="1001")
+    dataset = radiograph(
+        ramp(64, 64),
+        12,
+        RescaleSlope="2",
+        RescaleIntercept="-1000",
+        WindowCenter="3000",
+        WindowWidth="1001",
+    )
     output = 2.0 * ramp(64, 64) - 1000
     expected = np.clip((output - 2999.5) / 1000 + 0.5, 0, 1) * 4095
-    assert levels(dataset, source(modality_lut="apply", voi="first_window")) == pytest.approx(expected, abs=1e-9)
+    assert levels(dataset, source(modality_lut="apply", voi="first_window")) == pytest.approx(
+        expected, abs=1e-9
+    )
     ignored = np.clip((ramp(64, 64) - 2999.5) / 1000 + 0.5, 0, 1) * 4095
-    assert levels(dataset, source(modality_lut="ignore", voi="first_window")) == pytest.approx(ignored, abs=1e-9)
+    assert levels(dataset, source(modality_lut="ignore", voi="first_window")) == pytest.approx(
+        ignored, abs=1e-9
+    )
 
 
 @pytest.mark.parametrize(
@@ -99,7 +125,9 @@ def test_a_window_against_the_rules_counts_as_missing_and_is_flagged(window):
     dataset = radiograph(ramp(16, 16), 12, **window)
     assert level_flags(decode(dataset), source(voi="first_window")) == (Flag.VOI_UNUSABLE,)
     assert level_flags(decode(dataset), source(voi="none")) == (), "nobody asks for it"
-    assert np.array_equal(levels(dataset, source(voi="first_window", missing_voi="identity")), ramp(16, 16))
+    assert np.array_equal(
+        levels(dataset, source(voi="first_window", missing_voi="identity")), ramp(16, 16)
+    )
     with pytest.raises(NotAnalysable) as refused:
         levels(dataset, source(voi="first_window", missing_voi="reject"))
     assert refused.value.reason is Reason.CORRUPT_HEADER
@@ -119,13 +147,18 @@ def test_no_window_at_all_is_no_flag():
     assert np.array_equal(levels(dataset, source(voi="first_window")), ramp(16, 16))
 
 
-# --- lookup tables ----------------------------------------------------------------------------------------------------
+# --- lookup tables
+# ----------------------------------------------------------------------------------------------------
 
 
 def test_voi_lut_has_the_range_of_its_own_bits():
     """Trap 4: a 16-bit table on 12-bit pixels; dividing by 4095 would overshoot 16 times."""
-    dataset = radiograph(ramp(16, 16), 12, VOILUTSequence=lut(0, [entry * 16 + 15 for entry in range(4096)], 16))
-    normalised = levels(dataset, spec(intensity=[{"op": "maxval", "of": "bits"}], source={"voi": "lut_sequence"}))
+    dataset = radiograph(
+        ramp(16, 16), 12, VOILUTSequence=lut(0, [entry * 16 + 15 for entry in range(4096)], 16)
+    )
+    normalised = levels(
+        dataset, spec(intensity=[{"op": "maxval", "of": "bits"}], source={"voi": "lut_sequence"})
+    )
     assert normalised == pytest.approx((ramp(16, 16) * 16.0 + 15) / 65535)
 
 
@@ -138,8 +171,12 @@ def test_lut_beyond_its_ends_repeats_them():
 
 def test_modality_lut_sequence_on_signed_values():
     stored = np.arange(-8, 8, dtype=np.int16).reshape(4, 4)
-    dataset = radiograph(stored, 12, ModalityLUTSequence=lut(-8, list(range(100, 116)), 16, ModalityLUTType="US"))
-    assert np.array_equal(levels(dataset, source(modality_lut="apply")), np.arange(100, 116).reshape(4, 4))
+    dataset = radiograph(
+        stored, 12, ModalityLUTSequence=lut(-8, list(range(100, 116)), 16, ModalityLUTType="US")
+    )
+    assert np.array_equal(
+        levels(dataset, source(modality_lut="apply")), np.arange(100, 116).reshape(4, 4)
+    )
     assert np.array_equal(levels(dataset, source(modality_lut="ignore")), stored)
 
 
@@ -154,64 +191,106 @@ def test_modality_lut_sequence_on_signed_values():
         ("VOILUTSequence", False, -1024, {"RescaleSlope": -1, "RescaleIntercept": 3071}),
     ],
 )
-def test_a_first_input_below_0_whatever_its_vr_says(tmp_path, uid, is_undefined_length, keyword, is_signed, first, attributes):
+def test_a_first_input_below_0_whatever_its_vr_says(
+    tmp_path, uid, is_undefined_length, keyword, is_signed, first, attributes
+):
     """Implicit VR does not say whether 63488 is -2048, and a sequence of undefined length is read before the pixels' sign is known."""
     stored = ramp(16, 16).astype(np.int32) - 2048 * is_signed
     table = lut(first, [(entry * 7) % 65536 for entry in range(4096)], 16, ModalityLUTType="US")
     table.is_undefined_length = is_undefined_length
-    dataset = radiograph(stored.astype(np.int16 if is_signed else np.uint16), 12, SOPInstanceUID="1.2.3", **attributes, **{keyword: table})
+    dataset = radiograph(
+        stored.astype(np.int16 if is_signed else np.uint16),
+        12,
+        SOPInstanceUID="1.2.3",
+        **attributes,
+        **{keyword: table},
+    )
     dataset[keyword].is_undefined_length = is_undefined_length
     under(dataset, uid).save_as(tmp_path / "table.dcm", enforce_file_format=True)
     given = source(voi="lut_sequence", modality_lut="apply")
-    inputs = stored * int(attributes.get("RescaleSlope", 1)) + int(attributes.get("RescaleIntercept", 0))
+    inputs = stored * int(attributes.get("RescaleSlope", 1)) + int(
+        attributes.get("RescaleIntercept", 0)
+    )
     found = levels(read_file(tmp_path / "table.dcm"), given)
     assert np.array_equal(found, (inputs - first) * 7 % 65536)
 
 
 @pytest.mark.parametrize("uid", [ImplicitVRLittleEndian, ExplicitVRLittleEndian])
 def test_a_first_input_above_32767_whatever_its_vr_says(tmp_path, uid):
-    """Signed pixels that a rescale makes positive: implicit VR does not say whether -25536 is 40000."""
+    """Signed pixels that a rescale makes positive.
+
+    Implicit VR does not say whether -25536 is 40000.
+    """
     stored = ramp(16, 16, bits=16).astype(np.int32) - 32768
     table = lut(40_000, [(entry * 7) % 65536 for entry in range(4096)], 16)
     attributes = {"RescaleSlope": 1, "RescaleIntercept": 32768, "VOILUTSequence": table}
     dataset = radiograph(stored.astype(np.int16), 16, SOPInstanceUID="1.2.3", **attributes)
     under(dataset, uid).save_as(tmp_path / "table.dcm", enforce_file_format=True)
-    found = levels(read_file(tmp_path / "table.dcm"), source(voi="lut_sequence", modality_lut="apply"))
+    found = levels(
+        read_file(tmp_path / "table.dcm"), source(voi="lut_sequence", modality_lut="apply")
+    )
     assert np.array_equal(found, np.clip(stored + 32768 - 40_000, 0, 4095) * 7 % 65536)
 
 
 def test_a_table_that_begins_beyond_positive_inputs_is_left_as_it_is():
     """65000 is no negative number where no input is."""
     dataset = radiograph(ramp(16, 16, bits=16), 16, VOILUTSequence=lut(65000, list(range(536)), 16))
-    assert np.array_equal(levels(dataset, source(voi="lut_sequence")), np.clip(ramp(16, 16, bits=16).astype(int) - 65000, 0, 535))
+    assert np.array_equal(
+        levels(dataset, source(voi="lut_sequence")),
+        np.clip(ramp(16, 16, bits=16).astype(int) - 65000, 0, 535),
+    )
 
 
 def test_a_lut_of_65536_entries_says_0():
     """PS3.3 C.11.2.1.1: the count does not fit into 16 bits."""
     stored = ramp(16, 16, bits=16)
-    dataset = radiograph(stored, 16, VOILUTSequence=lut(0, [65535 - entry for entry in range(65536)], 16))
+    dataset = radiograph(
+        stored, 16, VOILUTSequence=lut(0, [65535 - entry for entry in range(65536)], 16)
+    )
     assert np.array_equal(
-        levels(dataset, spec(intensity=[{"op": "clamp", "low": 0, "high": 65000}], source={"voi": "lut_sequence"})),
+        levels(
+            dataset,
+            spec(
+                intensity=[{"op": "clamp", "low": 0, "high": 65000}], source={"voi": "lut_sequence"}
+            ),
+        ),
         np.clip(65535.0 - stored, 0, 65000),
     )
 
 
-@pytest.mark.parametrize("packed", [bytes(range(256)), np.arange(256, dtype="<u2").tobytes()], ids=["8 bits packed", "16-bit words"])
+@pytest.mark.parametrize(
+    "packed",
+    [bytes(range(256)), np.arange(256, dtype="<u2").tobytes()],
+    ids=["8 bits packed", "16-bit words"],
+)
 def test_lut_data_as_words(packed):
     item = Dataset()
     item.LUTDescriptor = [256, 0, 8]
     item.add_new("LUTData", "OW", packed)
     stored = np.arange(256, dtype=np.uint8).reshape(16, 16)
-    assert np.array_equal(levels(radiograph(stored, VOILUTSequence=Sequence([item])), source(voi="lut_sequence")), stored)
+    assert np.array_equal(
+        levels(radiograph(stored, VOILUTSequence=Sequence([item])), source(voi="lut_sequence")),
+        stored,
+    )
 
 
 def test_window_or_lut_by_preference_when_both_are_there():
-    both = radiograph(ramp(16, 16), 12, WindowCenter="100", WindowWidth="50", VOILUTSequence=lut(0, list(range(4096)), 12))
+    both = radiograph(
+        ramp(16, 16),
+        12,
+        WindowCenter="100",
+        WindowWidth="50",
+        VOILUTSequence=lut(0, list(range(4096)), 12),
+    )
     assert np.array_equal(levels(both, source(voi="first_window", voi_prefer="lut")), ramp(16, 16))
     assert levels(both, source(voi="first_window", voi_prefer="window"))[-1, -1] == 4095
-    assert np.count_nonzero(levels(both, source(voi="first_window", voi_prefer="window")) == 0) == np.count_nonzero(ramp(16, 16) <= 75)
+    assert np.count_nonzero(
+        levels(both, source(voi="first_window", voi_prefer="window")) == 0
+    ) == np.count_nonzero(ramp(16, 16) <= 75)
     lut_alone = radiograph(ramp(16, 16), 12, VOILUTSequence=lut(0, list(range(4096)), 12))
-    assert np.array_equal(levels(lut_alone, source(voi="first_window", voi_prefer="window")), ramp(16, 16))
+    assert np.array_equal(
+        levels(lut_alone, source(voi="first_window", voi_prefer="window")), ramp(16, 16)
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,10 +312,13 @@ def test_a_broken_voi_lut_fails_only_the_recipe_that_needs_it(broken):
         levels(dataset, source(voi="lut_sequence", missing_voi="reject"))
 
 
-# --- polarity ---------------------------------------------------------------------------------------------------------
+# --- polarity
+# ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fields", [{}, {"source": {"modality_lut": "apply"}}, {"intensity": [{"op": "minmax"}]}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"source": {"modality_lut": "apply"}}, {"intensity": [{"op": "minmax"}]}]
+)
 @pytest.mark.parametrize("bits", [8, 10, 12, 16])
 def test_one_scene_stored_both_ways_gives_one_picture(bits, fields):
     """Trap 1: missed or made twice, the inversion would show."""
@@ -245,7 +327,9 @@ def test_one_scene_stored_both_ways_gives_one_picture(bits, fields):
     rescale = {"RescaleSlope": "2", "RescaleIntercept": "-1000"}
     given = spec(**fields)
     light_on_dark = levels(radiograph(scene_2, bits, **rescale), given)
-    dark_on_light = levels(radiograph(scene_1, bits, PhotometricInterpretation="MONOCHROME1", **rescale), given)
+    dark_on_light = levels(
+        radiograph(scene_1, bits, PhotometricInterpretation="MONOCHROME1", **rescale), given
+    )
     assert dark_on_light == pytest.approx(light_on_dark, abs=1e-9)
     assert np.std(light_on_dark) > 0.01
 
@@ -254,7 +338,13 @@ def test_one_scene_stored_both_ways_through_its_window():
     stored = scene(32, 32)
     window = {"WindowWidth": "1500", "VOILUTFunction": "LINEAR_EXACT"}
     two = levels(radiograph(stored, 12, WindowCenter="1800", **window), source(voi="first_window"))
-    mirrored = radiograph(4095 - stored, 12, WindowCenter=str(4095 - 1800), PhotometricInterpretation="MONOCHROME1", **window)
+    mirrored = radiograph(
+        4095 - stored,
+        12,
+        WindowCenter=str(4095 - 1800),
+        PhotometricInterpretation="MONOCHROME1",
+        **window,
+    )
     assert levels(mirrored, source(voi="first_window")) == pytest.approx(two, abs=1e-9)
 
 
@@ -265,7 +355,10 @@ def test_signed_monochrome1_is_mirrored_within_its_own_range():
 
 
 def test_the_point_of_inversion_is_the_recipe_s():
-    """Trap 2: before or after the truncation to 8 bits is one grey level; minmax sees nothing of the nominal range."""
+    """Trap 2: before or after the truncation to 8 bits is one grey level.
+
+    Minmax sees nothing of the nominal range.
+    """
     stored = np.array([[0, 9], [1000, 4095]], np.uint16)
     dataset = radiograph(stored, 12, PhotometricInterpretation="MONOCHROME1")
     to_8_bits = [{"op": "minmax"}, {"op": "to_uint8", "mode": "truncate"}]
@@ -282,15 +375,20 @@ def test_ignored_and_refused_monochrome1():
     with pytest.raises(NotAnalysable) as refused:
         levels(dataset, source(monochrome1="reject"))
     assert refused.value.reason is Reason.UNSUPPORTED_PIXEL_FORMAT
-    assert np.array_equal(levels(radiograph(ramp(16, 16), 12), source(monochrome1="reject")), ramp(16, 16))
+    assert np.array_equal(
+        levels(radiograph(ramp(16, 16), 12), source(monochrome1="reject")), ramp(16, 16)
+    )
 
 
-# --- intensity operations ---------------------------------------------------------------------------------------------
+# --- intensity operations
+# ---------------------------------------------------------------------------------------------
 
 
 def test_maxval_is_bits_stored_and_not_the_picture_s_own_maximum():
     dataset = radiograph(np.array([[0, 100], [200, 1000]], np.uint16), 12)
-    assert levels(dataset, spec()) == pytest.approx((2 * np.array([[0, 100], [200, 1000]]) / 4095 - 1) * 1024)
+    assert levels(dataset, spec()) == pytest.approx(
+        (2 * np.array([[0, 100], [200, 1000]]) / 4095 - 1) * 1024
+    )
     fixed = [{"op": "maxval", "of": 1000}, {"op": "clamp", "low": 0, "high": 1}]
     assert levels(dataset, spec(intensity=fixed)) == pytest.approx(np.array([[0, 0.1], [0.2, 1]]))
 
@@ -314,20 +412,32 @@ def test_eight_bit_pictures_keep_every_level(recipe):
 
 
 def test_invert_and_scale():
-    intensity = [{"op": "maxval", "of": "bits"}, {"op": "invert"}, {"op": "scale", "multiply": -2, "add": 1}, {"op": "invert"}]
-    assert levels(radiograph(ramp(16, 16), 12), spec(intensity=intensity)) == pytest.approx(1 - 2 * ramp(16, 16) / 4095)
+    intensity = [
+        {"op": "maxval", "of": "bits"},
+        {"op": "invert"},
+        {"op": "scale", "multiply": -2, "add": 1},
+        {"op": "invert"},
+    ]
+    assert levels(radiograph(ramp(16, 16), 12), spec(intensity=intensity)) == pytest.approx(
+        1 - 2 * ramp(16, 16) / 4095
+    )
 
 
 def test_padding_is_no_part_of_the_statistics():
     """Trap 10: values between 506 and 2547, and a frame of padding at 0 and at 4095."""
     picture = np.linspace(506, 2547, 14 * 14).round().astype(np.uint16).reshape(14, 14)
     minmax = [{"op": "minmax"}]
-    for padding, attributes in ((0, {"PixelPaddingValue": 0}), (4095, {"PixelPaddingValue": 4000, "PixelPaddingRangeLimit": 4095})):
+    for padding, attributes in (
+        (0, {"PixelPaddingValue": 0}),
+        (4095, {"PixelPaddingValue": 4000, "PixelPaddingRangeLimit": 4095}),
+    ):
         framed = np.pad(picture, 1, constant_values=padding)
         found = levels(radiograph(framed, 12, **attributes), spec(intensity=minmax))
         assert found[1:-1, 1:-1] == pytest.approx((picture - 506.0) / (2547 - 506))
         assert set(found[0]) == {float(padding > 2547)}, "padding is clamped to the nearer end"
-        kept = levels(radiograph(framed, 12, **attributes), spec(intensity=minmax, source={"padding": "keep"}))
+        kept = levels(
+            radiograph(framed, 12, **attributes), spec(intensity=minmax, source={"padding": "keep"})
+        )
         assert kept[1:-1, 1:-1] != pytest.approx(found[1:-1, 1:-1])
 
 
@@ -360,9 +470,21 @@ def test_padding_below_0_that_is_written_as_unsigned(limit):
         (np.zeros((8, 8), np.uint16), {}, {"intensity": [{"op": "minmax"}]}),
         (np.pad(np.full((8, 8), 700, np.uint16), 2), {"PixelPaddingValue": 0}, {}),
         (np.zeros((8, 8), np.uint16), {"PixelPaddingValue": 0}, {}),
-        (ramp(8, 8), {"WindowCenter": "9000", "WindowWidth": "100"}, {"source": {"voi": "first_window"}}),
-        (ramp(8, 8), {"WindowCenter": "9000", "WindowWidth": "100"}, {"source": {"voi": "first_window"}, "intensity": [{"op": "minmax"}]}),
-        (np.array([[1, 2]], np.uint16), {}, {"intensity": [{"op": "maxval", "of": "bits"}, {"op": "to_uint8", "mode": "truncate"}]}),
+        (
+            ramp(8, 8),
+            {"WindowCenter": "9000", "WindowWidth": "100"},
+            {"source": {"voi": "first_window"}},
+        ),
+        (
+            ramp(8, 8),
+            {"WindowCenter": "9000", "WindowWidth": "100"},
+            {"source": {"voi": "first_window"}, "intensity": [{"op": "minmax"}]},
+        ),
+        (
+            np.array([[1, 2]], np.uint16),
+            {},
+            {"intensity": [{"op": "maxval", "of": "bits"}, {"op": "to_uint8", "mode": "truncate"}]},
+        ),
     ],
     ids=[
         "one value",
@@ -385,15 +507,31 @@ def line(array, given, **attributes):
     """(slope, offset) where the table is a line from end to end, else None."""
     table = level_table(decode(radiograph(array, 12, **attributes)), given)
     found = line_of(table.values, table.first)
-    return (found.slope, found.offset) if found is not None and found.low is None and found.high is None else None
+    return (
+        (found.slope, found.offset)
+        if found is not None and found.low is None and found.high is None
+        else None
+    )
 
 
 def test_levels_on_a_line_are_recognised_and_others_are_not():
     assert line(ramp(16, 16), spec()) == pytest.approx((2048 / 4095, -1024))
     signed = (ramp(16, 16).astype(np.int16) - 2048).astype(np.int16)
     assert line(signed, spec()) == pytest.approx((2048 / 4095, 2048 * 2048 / 4095 - 1024))
-    assert line(ramp(16, 16), source(voi="first_window"), WindowCenter="2000", WindowWidth="100") is None, "it has clamps"
-    assert line(ramp(16, 16), source(voi="first_window"), WindowCenter="2000", WindowWidth="100", VOILUTFunction="SIGMOID") is None
+    assert (
+        line(ramp(16, 16), source(voi="first_window"), WindowCenter="2000", WindowWidth="100")
+        is None
+    ), "it has clamps"
+    assert (
+        line(
+            ramp(16, 16),
+            source(voi="first_window"),
+            WindowCenter="2000",
+            WindowWidth="100",
+            VOILUTFunction="SIGMOID",
+        )
+        is None
+    )
 
 
 @pytest.mark.parametrize("recipe", ["vit_imagenet_224", "torchxrayvision_vindr_224"])

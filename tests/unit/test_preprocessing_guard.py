@@ -44,7 +44,10 @@ def test_frontal_chest_radiographs_of_every_class_pass(modality, view):
         ({"SOPClassUID": EncapsulatedPDFStorage}, Reason.WRONG_MODALITY),
         ({"SOPClassUID": None}, Reason.WRONG_MODALITY),
         ({"PresentationIntentType": "FOR PROCESSING"}, Reason.NOT_FOR_PRESENTATION),
-        ({"Modality": "DX", "SOPClassUID": DigitalXRayImageStorageForProcessing}, Reason.NOT_FOR_PRESENTATION),
+        (
+            {"Modality": "DX", "SOPClassUID": DigitalXRayImageStorageForProcessing},
+            Reason.NOT_FOR_PRESENTATION,
+        ),
         ({"BodyPartExamined": "HAND"}, Reason.NOT_CHEST),
         ({"BodyPartExamined": "CHESTABDOMEN"}, Reason.NOT_CHEST),
         ({"BodyPartExamined": "TSPINE"}, Reason.NOT_CHEST),
@@ -56,7 +59,10 @@ def test_frontal_chest_radiographs_of_every_class_pass(modality, view):
         ({"NumberOfFrames": 2}, Reason.MULTI_FRAME),
         ({"NumberOfFrames": -1}, Reason.CORRUPT_HEADER),
         ({"SamplesPerPixel": 3, "PhotometricInterpretation": "RGB"}, Reason.NOT_MONOCHROME),
-        ({"SamplesPerPixel": 3, "PhotometricInterpretation": "YBR_FULL_422"}, Reason.NOT_MONOCHROME),
+        (
+            {"SamplesPerPixel": 3, "PhotometricInterpretation": "YBR_FULL_422"},
+            Reason.NOT_MONOCHROME,
+        ),
         ({"PhotometricInterpretation": "PALETTE COLOR"}, Reason.NOT_MONOCHROME),
         ({"PhotometricInterpretation": None}, Reason.CORRUPT_HEADER),
         ({"SamplesPerPixel": None}, Reason.CORRUPT_HEADER),
@@ -79,7 +85,9 @@ def test_what_is_no_frontal_chest_radiograph_has_a_reason(attributes, reason):
     assert reason_of(radiograph(PICTURE, **attributes)) is reason
 
 
-@pytest.mark.parametrize("body_part", ["CHEST", "chest", "THORAX", "CHEST PA", "PORTABLE_CHEST", "", None])
+@pytest.mark.parametrize(
+    "body_part", ["CHEST", "chest", "THORAX", "CHEST PA", "PORTABLE_CHEST", "", None]
+)
 def test_body_part_is_accepted_when_it_says_chest_or_nothing(body_part):
     assert check_tags(radiograph(PICTURE, BodyPartExamined=body_part), spec()) == "PA"
 
@@ -98,7 +106,10 @@ def test_a_lateral_is_read_where_the_specification_takes_any_view():
 
 
 def test_an_unreadable_attribute_is_a_reason_without_its_value():
-    """pydicom's own message repeats the value; a reason must not, because a value may be a patient's."""
+    """pydicom's own message repeats the value.
+
+    A reason must not, because a value may be a patient's.
+    """
     broken = radiograph(PICTURE)
     broken.add_new("NumberOfFrames", "IS", "1")
     broken["NumberOfFrames"]._value = "1A^DOE"
@@ -134,18 +145,69 @@ def code(value: str, meaning: str = "") -> Sequence:
         "LATERAL": "LATERAL",
         "LEFT LATERAL": "LATERAL",
         "LLO": "LATERAL",
-        **dict.fromkeys(("PA ERECT", "PA 1", "P-A", "P/A", "P.A.", "p a", "PAERECT", "P->A", "CHEST^PA"), "PA"),
-        **dict.fromkeys(("AP SUPINE", "AP PORTABLE", "AP_SEMIERECT", "APSUPINE", "A-P", "A.P.", "AP LORDOTIC"), "AP"),
-        **dict.fromkeys(("POSTEROANTERIOR", "POSTERO-ANTERIOR", "Postero Anterior", "POSTERIOR-ANTERIOR"), "PA"),
-        **dict.fromkeys(("POSTERIOR TO ANTERIOR", "PÓSTERO-ANTERIOR", "POSTÉRO-ANTÉRIEUR", "posteroanteriore"), "PA"),
-        **dict.fromkeys(("dorsoventral", "ЗАДНЕ-ПЕРЕДНЯЯ", "后前位", "POSTERO-ANTERIOR ERECT"), "PA"),
-        **dict.fromkeys(("ANTEROPOSTERIOR", "ANTERO-POSTERIOR", "ANTERIOR POSTERIOR", "Anteroposterior supino"), "AP"),
-        **dict.fromkeys(("ventro-dorsal", "ПЕРЕДНЕ-ЗАДНЯЯ", "前后位"), "AP"),
-        **dict.fromkeys(("LAT", "L LAT", "LLAT", "RT LATERAL", "LATERALE", "LATERO-LATERALE", "LL ERECT", "seitlich"), "LATERAL"),
         **dict.fromkeys(
-            ("Perfil", "PROFIL", "БОКОВАЯ", "側面", "侧位", "BOCZNE", "OBLIQUE", "AP OBLIQUE", "oblicua", "PA LAO", "RPO ERECT"), "LATERAL"
+            ("PA ERECT", "PA 1", "P-A", "P/A", "P.A.", "p a", "PAERECT", "P->A", "CHEST^PA"), "PA"
         ),
-        **dict.fromkeys(("AP/PA", "PA OR AP", "PA AND LATERAL", "FRONTAL", "SUPINE", "POST ANTIBIOTICS", "LEFT SIDE"), "UNKNOWN"),
+        **dict.fromkeys(
+            ("AP SUPINE", "AP PORTABLE", "AP_SEMIERECT", "APSUPINE", "A-P", "A.P.", "AP LORDOTIC"),
+            "AP",
+        ),
+        **dict.fromkeys(
+            ("POSTEROANTERIOR", "POSTERO-ANTERIOR", "Postero Anterior", "POSTERIOR-ANTERIOR"), "PA"
+        ),
+        **dict.fromkeys(
+            ("POSTERIOR TO ANTERIOR", "PÓSTERO-ANTERIOR", "POSTÉRO-ANTÉRIEUR", "posteroanteriore"),
+            "PA",
+        ),
+        **dict.fromkeys(
+            ("dorsoventral", "ЗАДНЕ-ПЕРЕДНЯЯ", "后前位", "POSTERO-ANTERIOR ERECT"), "PA"
+        ),
+        **dict.fromkeys(
+            ("ANTEROPOSTERIOR", "ANTERO-POSTERIOR", "ANTERIOR POSTERIOR", "Anteroposterior supino"),
+            "AP",
+        ),
+        **dict.fromkeys(("ventro-dorsal", "ПЕРЕДНЕ-ЗАДНЯЯ", "前后位"), "AP"),
+        **dict.fromkeys(
+            (
+                "LAT",
+                "L LAT",
+                "LLAT",
+                "RT LATERAL",
+                "LATERALE",
+                "LATERO-LATERALE",
+                "LL ERECT",
+                "seitlich",
+            ),
+            "LATERAL",
+        ),
+        **dict.fromkeys(
+            (
+                "Perfil",
+                "PROFIL",
+                "БОКОВАЯ",
+                "側面",
+                "侧位",
+                "BOCZNE",
+                "OBLIQUE",
+                "AP OBLIQUE",
+                "oblicua",
+                "PA LAO",
+                "RPO ERECT",
+            ),
+            "LATERAL",
+        ),
+        **dict.fromkeys(
+            (
+                "AP/PA",
+                "PA OR AP",
+                "PA AND LATERAL",
+                "FRONTAL",
+                "SUPINE",
+                "POST ANTIBIOTICS",
+                "LEFT SIDE",
+            ),
+            "UNKNOWN",
+        ),
         "LLD": "UNKNOWN",
         "RLD": "UNKNOWN",
         "XYZ": "UNKNOWN",
@@ -183,7 +245,14 @@ def test_view_codes_are_those_of_cid_4010_in_both_of_their_spellings(concept, ex
     ("attributes", "expected"),
     [
         ({"ViewPosition": "PA", "ViewCodeSequence": code("399348003")}, "PA"),
-        ({"ViewPosition": "", "ViewCodeSequence": code("272479007"), "SeriesDescription": "Chest AP"}, "PA"),
+        (
+            {
+                "ViewPosition": "",
+                "ViewCodeSequence": code("272479007"),
+                "SeriesDescription": "Chest AP",
+            },
+            "PA",
+        ),
         ({"ViewCodeSequence": Sequence([]), "SeriesDescription": "Chest AP"}, "AP"),
         ({"ViewCodeSequence": code("1234"), "ProtocolName": "Thorax PA"}, "PA"),
         ({"PatientOrientation": ["A", "F"]}, "LATERAL"),
@@ -220,8 +289,12 @@ def test_secondary_capture_needs_the_modality_of_a_radiograph():
     assert reason_of(radiograph(PICTURE, Modality="XC")) is Reason.WRONG_MODALITY
 
 
-@pytest.mark.parametrize("modality", ["DR", "dr", "CR", "DX", "RG", "DRX", "XR", "OT", "SC", "", None])
-@pytest.mark.parametrize("sop_class", [DigitalXRayImageStorageForPresentation, ComputedRadiographyImageStorage])
+@pytest.mark.parametrize(
+    "modality", ["DR", "dr", "CR", "DX", "RG", "DRX", "XR", "OT", "SC", "", None]
+)
+@pytest.mark.parametrize(
+    "sop_class", [DigitalXRayImageStorageForPresentation, ComputedRadiographyImageStorage]
+)
 def test_the_sop_class_settles_what_modality_says_of_a_radiograph(modality, sop_class):
     assert check_tags(radiograph(PICTURE, Modality=modality, SOPClassUID=sop_class), spec()) == "PA"
 
@@ -253,4 +326,8 @@ def test_not_analysable_crosses_a_process_boundary():
     import pickle
 
     error = pickle.loads(pickle.dumps(NotAnalysable(Reason.TOO_LARGE, "9 x 9")))
-    assert (error.reason, error.detail, str(error)) == (Reason.TOO_LARGE, "9 x 9", "too_large: 9 x 9")
+    assert (error.reason, error.detail, str(error)) == (
+        Reason.TOO_LARGE,
+        "9 x 9",
+        "too_large: 9 x 9",
+    )

@@ -17,7 +17,11 @@ from hilum_preprocessing.recipes import RECIPES
 
 DEEP = StoredValues(np.zeros((2, 2), np.uint16), 12, is_signed=False, is_monochrome1=False)
 AS_IT_IS = InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).to_mapping()
-KEPT = [name for name in RECIPES if grayscale._key_of(DEEP, InputSpec.from_mapping({"recipe": name})) is not None]
+KEPT = [
+    name
+    for name in RECIPES
+    if grayscale._key_of(DEEP, InputSpec.from_mapping({"recipe": name})) is not None
+]
 
 
 def with_source(**source: object) -> InputSpec:
@@ -28,7 +32,9 @@ def with_source(**source: object) -> InputSpec:
 @given(
     bits=st.integers(8, 16),
     is_signed=st.booleans(),
-    rescale=st.tuples(st.floats(-3, 3).filter(lambda slope: abs(slope) > 1e-3), st.floats(-3000, 3000)),
+    rescale=st.tuples(
+        st.floats(-3, 3).filter(lambda slope: abs(slope) > 1e-3), st.floats(-3000, 3000)
+    ),
     clamps=st.tuples(st.floats(0, 1), st.floats(0, 1)),
     part=st.tuples(st.floats(0, 1), st.floats(0, 1)),
 )
@@ -42,19 +48,26 @@ def test_the_line_of_a_part(bits, is_signed, rescale, clamps, part):
     if slope is None:
         assert line_of(levels, first) is None or np.count_nonzero(np.diff(levels)) == 0
         return
-    found, wanted = line_within(levels, first, slope, slice(begin, end + 1)), line_of(used, first + begin)
+    found, wanted = (
+        line_within(levels, first, slope, slice(begin, end + 1)),
+        line_of(used, first + begin),
+    )
     assert found == wanted
     assert {float(used[0]), float(used[-1])} == {float(used.min()), float(used.max())}
 
 
 def test_what_has_no_slope():
     assert slope_of(np.array([1.0, 2.0, 3.0]), 7) == Slope(0, 1)
-    assert slope_of(np.array([1.0, 1.0, 2.0, 3.0, 3.0, 3.0]), 0) is None, "nothing between its clamps"
+    assert slope_of(np.array([1.0, 1.0, 2.0, 3.0, 3.0, 3.0]), 0) is None, (
+        "nothing between its clamps"
+    )
     assert slope_of(np.array([1.0, 1.0, 2.0, 3.0, 4.0, 4.0]), 0) == Slope(1, 3)
     assert slope_of(np.array([1.0, 2.0, 2.0, 3.0]), 0) is None
     assert slope_of(np.array([5.0, 5.0]), 0) is None
     assert slope_of(np.arange(9.0) ** 2, 0) is None
-    assert line_within(np.array([1.0, 1.0, 2.0, 3.0, 4.0, 4.0]), 0, Slope(1, 3), slice(0, 2)) == Line(0.0, 1.0)
+    assert line_within(
+        np.array([1.0, 1.0, 2.0, 3.0, 4.0, 4.0]), 0, Slope(1, 3), slice(0, 2)
+    ) == Line(0.0, 1.0)
 
 
 @pytest.mark.parametrize("recipe", KEPT)
@@ -70,7 +83,9 @@ def test_a_table_by_header_is_that_of_the_picture(recipe, is_monochrome1, dtype,
         voi = Voi(Window(900.0, 700.0 + seed), None, is_unusable=False)
         stored = StoredValues(array, bits, dtype == "i2", is_monochrome1, modality, voi)
         try:
-            own = grayscale._levels(grayscale._nominal(stored, grayscale._observed(stored, spec, None)), stored, spec)
+            own = grayscale._levels(
+                grayscale._nominal(stored, grayscale._observed(stored, spec, None)), stored, spec
+            )
         except NotAnalysable as error:
             with pytest.raises(NotAnalysable, match=error.reason.value):
                 level_table(stored, spec)
@@ -82,7 +97,9 @@ def test_a_table_by_header_is_that_of_the_picture(recipe, is_monochrome1, dtype,
         for made in (np.uint8, np.float32):
             unkept = replace(found, lookups=None)
             assert np.array_equal(found.lookup(array.dtype, made), unkept.lookup(array.dtype, made))
-            assert found.lookup(array.dtype, made) is level_table(stored, spec).lookup(array.dtype, made)
+            assert found.lookup(array.dtype, made) is level_table(stored, spec).lookup(
+                array.dtype, made
+            )
 
 
 def test_what_the_object_brings_is_not_kept():
@@ -91,13 +108,21 @@ def test_what_the_object_brings_is_not_kept():
     assert not {"chexpert_320", "torchxrayvision_vindr_224"} & set(KEPT)
     rescaled = with_source(modality_lut="apply", voi="none")
     assert grayscale._key_of(DEEP, rescaled) is not None
-    assert grayscale._key_of(replace(DEEP, modality=LookupTable(0, np.arange(4096.0), 12)), rescaled) is None
-    assert grayscale._key_of(replace(DEEP, modality=Rescale(2.0, 0.0)), rescaled) != grayscale._key_of(DEEP, rescaled)
+    assert (
+        grayscale._key_of(replace(DEEP, modality=LookupTable(0, np.arange(4096.0), 12)), rescaled)
+        is None
+    )
+    assert grayscale._key_of(
+        replace(DEEP, modality=Rescale(2.0, 0.0)), rescaled
+    ) != grayscale._key_of(DEEP, rescaled)
 
 
 def test_no_contrast_is_seen_in_the_part_that_a_picture_uses():
     window = {"centre": 1000.0, "width": 500.0}
     spec = with_source(modality_lut="ignore", voi="fixed", fixed_window=window)
-    assert level_table(replace(DEEP, array=np.array([[900, 4000]], np.uint16)), spec).line((900, 4000)) is not None
+    assert (
+        level_table(replace(DEEP, array=np.array([[900, 4000]], np.uint16)), spec).line((900, 4000))
+        is not None
+    )
     with pytest.raises(NotAnalysable, match="one level"):
         level_table(replace(DEEP, array=np.array([[3000, 4000]], np.uint16)), spec)

@@ -1,4 +1,7 @@
-"""The names of `hilum_preprocessing`: functions that share their module's name, and what `prepare` takes."""
+"""The names of `hilum_preprocessing`.
+
+Functions that share their module's name, and what `prepare` takes.
+"""
 
 from __future__ import annotations
 
@@ -55,12 +58,21 @@ for program in {programs!r}:
 
 
 def test_the_package_gives_the_function_whatever_was_imported_before():
-    programs = [(before + LOOK).format(name=name) for name in ("prepare", "decode") for before in BEFORE]
-    done = subprocess.run([sys.executable, "-c", EACH_FORKED.format(programs=programs)], check=False, capture_output=True, text=True)
+    programs = [
+        (before + LOOK).format(name=name) for name in ("prepare", "decode") for before in BEFORE
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", EACH_FORKED.format(programs=programs)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("given", [Path, str, dcmread, read_file], ids=["Path", "str", "dcmread", "read_file"])
+@pytest.mark.parametrize(
+    "given", [Path, str, dcmread, read_file], ids=["Path", "str", "dcmread", "read_file"]
+)
 def test_a_path_and_its_data_set_give_the_same(file, given):
     wanted = prepare(read_file(file), SPEC)
     found = prepare(given(file), SPEC)
@@ -73,13 +85,17 @@ def test_a_path_beside_the_current_folder_is_taken(file, monkeypatch):
     assert prepare(file.name, SPEC).view == "PA"
 
 
-@pytest.mark.parametrize(("name", "kind"), [("absent.dcm", FileNotFoundError), ("", IsADirectoryError)])
+@pytest.mark.parametrize(
+    ("name", "kind"), [("absent.dcm", FileNotFoundError), ("", IsADirectoryError)]
+)
 def test_a_path_that_cannot_be_opened_is_the_systems_own_error(tmp_path, name, kind):
     with pytest.raises(kind):
         prepare(tmp_path / name, SPEC)
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"\0" * 200, b"\x89PNG\r\n\x1a\n" + b"\0" * 300])
+@pytest.mark.parametrize(
+    "content", [b"", b"hello", b"\0" * 200, b"\x89PNG\r\n\x1a\n" + b"\0" * 300]
+)
 def test_a_file_that_is_not_dicom_is_not_analysable(tmp_path, content):
     file = tmp_path / "other"
     file.write_bytes(content)
@@ -89,7 +105,9 @@ def test_a_file_that_is_not_dicom_is_not_analysable(tmp_path, content):
 
 
 @pytest.mark.parametrize(
-    "image", [0, None, b"pa.dcm", io.BytesIO(b"DICM"), np.zeros((8, 8)), ["pa.dcm"]], ids=lambda image: type(image).__name__
+    "image",
+    [0, None, b"pa.dcm", io.BytesIO(b"DICM"), np.zeros((8, 8)), ["pa.dcm"]],
+    ids=lambda image: type(image).__name__,
 )
 def test_anything_else_is_a_type_error_that_says_what_is_wanted(image):
     with pytest.raises(TypeError, match="a pydicom Dataset or the path of a DICOM file, not "):

@@ -1,4 +1,7 @@
-"""Colour and several frames through the whole path: what a specification allows reaches the decoder, and nothing else does."""
+"""Colour and several frames through the whole path.
+
+What a specification allows reaches the decoder, and nothing else does.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ GREY = (scene(120, 100) >> 4).astype(np.uint8)
 
 
 def colour() -> Dataset:
-    dataset = radiograph(GREY, SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0)
+    dataset = radiograph(
+        GREY, SamplesPerPixel=3, PhotometricInterpretation="RGB", PlanarConfiguration=0
+    )
     dataset.PixelData = np.dstack([GREY, GREY, GREY]).tobytes()
     return dataset
 
@@ -37,7 +42,9 @@ def frames() -> Dataset:
 def test_what_a_specification_allows_is_prepared(dataset, allowed, reason):
     """Traps 22 and 23: refused by default, and one defined picture where a specification takes them."""
     expected = prepare(radiograph(GREY), spec("nih_pil_bicubic_224")).tensor
-    assert torch.equal(prepare(dataset, spec("nih_pil_bicubic_224", source=allowed)).tensor, expected)
+    assert torch.equal(
+        prepare(dataset, spec("nih_pil_bicubic_224", source=allowed)).tensor, expected
+    )
     with pytest.raises(NotAnalysable) as refused:
         prepare(dataset, spec("nih_pil_bicubic_224"))
     assert refused.value.reason is reason

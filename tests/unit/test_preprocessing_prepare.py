@@ -12,7 +12,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing import RECIPES, Flag, InputSpec, NotAnalysable, Reason, StoredValues, decode, prepare_stored, read_file
+from hilum_preprocessing import (
+    RECIPES,
+    Flag,
+    InputSpec,
+    NotAnalysable,
+    Reason,
+    StoredValues,
+    decode,
+    prepare_stored,
+    read_file,
+)
 from hilum_preprocessing.operations import EqualizeHist
 from hilum_preprocessing.prepare import prepare
 from load_tests.phantom import make_instance
@@ -39,7 +49,11 @@ def level_range(given: InputSpec) -> tuple[float, float]:
 
 def picture_for(name: str, rows: int, columns: int, seed: int = 0) -> StoredValues:
     bits = bits_for(name)
-    return decode(radiograph(scene(rows, columns, bits, seed).astype(np.uint8 if bits == 8 else np.uint16), bits))
+    return decode(
+        radiograph(
+            scene(rows, columns, bits, seed).astype(np.uint8 if bits == 8 else np.uint16), bits
+        )
+    )
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -56,21 +70,36 @@ def test_the_tensor_is_what_the_specification_says(name, size):
 
 
 @pytest.mark.parametrize("modality", ["DX", "CR", "SC"])
-@pytest.mark.parametrize("transfer_syntax_uid", ["1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.4.50"])
+@pytest.mark.parametrize(
+    "transfer_syntax_uid", ["1.2.840.10008.1.2", "1.2.840.10008.1.2.1", "1.2.840.10008.1.2.4.50"]
+)
 def test_phantoms_of_every_class_and_syntax(modality, transfer_syntax_uid):
-    dataset = make_instance(0, modality=modality, rows=256, columns=240, transfer_syntax_uid=transfer_syntax_uid)
+    dataset = make_instance(
+        0, modality=modality, rows=256, columns=240, transfer_syntax_uid=transfer_syntax_uid
+    )
     for name in OTHERS:
         prepared = prepare(dataset, SPECS[name])
         assert prepared.view == "PA"
         assert (Flag.LOSSY in prepared.flags) == transfer_syntax_uid.endswith(".50")
 
 
-@pytest.mark.parametrize("name", [name for name in RECIPES if SPECS[name].source.monochrome1.startswith("invert")])
+@pytest.mark.parametrize(
+    "name", [name for name in RECIPES if SPECS[name].source.monochrome1.startswith("invert")]
+)
 def test_one_scene_stored_both_ways_gives_one_tensor(name):
-    """Trap 1, through the whole path. Recipes that do not invert are not here: their training did not either."""
-    both = (make_instance(3, rows=256, columns=240, bits=bits_for(name), photometric=f"MONOCHROME{number}") for number in (2, 1))
+    """Trap 1, through the whole path.
+
+    Recipes that do not invert are not here: their training did not either.
+    """
+    both = (
+        make_instance(
+            3, rows=256, columns=240, bits=bits_for(name), photometric=f"MONOCHROME{number}"
+        )
+        for number in (2, 1)
+    )
     two, one = (prepare(dataset, SPECS[name]).tensor.float() for dataset in both)
-    # The phantom rounds each drawing to whole stored values by itself; equalizing makes several levels of such a step.
+    # The phantom rounds each drawing to whole stored values by itself; equalizing makes several
+    # levels of such a step.
     levels = 10 if any(isinstance(op, EqualizeHist) for op in SPECS[name].intensity) else 1
     low, high = level_range(SPECS[name])
     assert (two - one).abs().max() <= levels * (high - low) / 255
@@ -80,7 +109,10 @@ def test_one_scene_stored_both_ways_gives_one_tensor(name):
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_tensor_depends_on_its_own_image_alone(name):
     """Trap 37: alone, in any position, after any other image and release, twice."""
-    pictures = [picture_for(name, *size, seed) for seed, size in enumerate([(300, 260), (260, 300), (300, 260), (90, 700)])]
+    pictures = [
+        picture_for(name, *size, seed)
+        for seed, size in enumerate([(300, 260), (260, 300), (300, 260), (90, 700)])
+    ]
     alone = [prepare_stored(picture, SPECS[name]) for picture in pictures]
     for order in ([3, 2, 1, 0], [1, 0, 3, 2], [2, 2, 0, 0]):
         for index in order:
@@ -93,7 +125,12 @@ def test_a_tensor_depends_on_its_own_image_alone(name):
 def test_stored_values_are_shared_between_releases_and_never_written_to(name):
     """Trap 40."""
     array = scene(300, 260, bits_for(name))
-    stored = StoredValues(array, bits_for(name), is_signed=False, is_monochrome1=SPECS[name].source.monochrome1 != "reject")
+    stored = StoredValues(
+        array,
+        bits_for(name),
+        is_signed=False,
+        is_monochrome1=SPECS[name].source.monochrome1 != "reject",
+    )
     before = array.tobytes()
     prepare_stored(stored, SPECS[name])
     assert array.tobytes() == before
@@ -125,7 +162,10 @@ def test_an_unknown_view_is_read_and_flagged():
 
 
 def test_the_tags_speak_before_the_pixels():
-    """An image that nobody reads is not decoded; its reason is the tag's, not its broken pixels'."""
+    """An image that nobody reads is not decoded.
+
+    Its reason is the tag's, not its broken pixels'.
+    """
     dataset = radiograph(scene(64, 64), 12, BodyPartExamined="FOOT", PixelData=b"\0\0")
     with pytest.raises(NotAnalysable) as refused:
         prepare(dataset, SPECS["torchxrayvision_224"])
@@ -146,21 +186,36 @@ def file_content(dataset: Dataset) -> bytes:
 
 WHOLE = [
     file_content(make_instance(1, rows=24, columns=20, **kind))
-    for kind in ({}, {"modality": "CR", "photometric": "MONOCHROME1"}, {"modality": "SC", "transfer_syntax_uid": "1.2.840.10008.1.2.4.50"})
+    for kind in (
+        {},
+        {"modality": "CR", "photometric": "MONOCHROME1"},
+        {"modality": "SC", "transfer_syntax_uid": "1.2.840.10008.1.2.4.50"},
+    )
 ]
 
 
 def tensor_or_reason(path: Path) -> torch.Tensor | NotAnalysable:
     try:
-        return prepare(read_file(path), SPECS["vit_imagenet_half_224"], maximum_pixels=1_000_000).tensor
+        return prepare(
+            read_file(path), SPECS["vit_imagenet_half_224"], maximum_pixels=1_000_000
+        ).tensor
     except NotAnalysable as ended:
         return ended
 
 
-damage = st.tuples(st.integers(132, 2400), st.sampled_from(["set", "cut", "insert"]), st.binary(min_size=1, max_size=4))
+damage = st.tuples(
+    st.integers(132, 2400),
+    st.sampled_from(["set", "cut", "insert"]),
+    st.binary(min_size=1, max_size=4),
+)
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(content=st.sampled_from(WHOLE), damages=st.lists(damage, min_size=1, max_size=4))
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_damaged_file_gives_a_tensor_or_a_reason(tmp_path, content, damages):

@@ -10,7 +10,15 @@ from pydicom.dataset import Dataset
 from pydicom.pixels import apply_modality_lut, apply_windowing
 from pydicom.sequence import Sequence
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, SpecError, decode, level_flags
+from hilum_preprocessing import (
+    Flag,
+    InputSpec,
+    NotAnalysable,
+    Reason,
+    SpecError,
+    decode,
+    level_flags,
+)
 from hilum_preprocessing.grayscale import level_table
 from tests.support.radiograph import radiograph, ramp, spec
 
@@ -33,7 +41,10 @@ def source(**fields: object) -> InputSpec:
 
 
 def windowed(centre: str, width: str) -> np.ndarray[Any, Any]:
-    return levels(radiograph(ramp(16, 16), 12, WindowCenter=centre, WindowWidth=width), source(voi="first_window"))
+    return levels(
+        radiograph(ramp(16, 16), 12, WindowCenter=centre, WindowWidth=width),
+        source(voi="first_window"),
+    )
 
 
 @pytest.mark.parametrize(
@@ -53,7 +64,13 @@ def test_the_window_that_is_meant_is_used(fields, wanted):
     assert not np.array_equal(windowed("1000", "500"), windowed("3000", "100"))
 
 
-@pytest.mark.parametrize("fields", [{"voi": "window_index", "window_index": 2}, {"voi": "explanation", "window_explanation": "BONE"}])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"voi": "window_index", "window_index": 2},
+        {"voi": "explanation", "window_explanation": "BONE"},
+    ],
+)
 def test_a_window_that_is_not_there_counts_as_missing(fields):
     dataset = radiograph(ramp(16, 16), 12, **TWO_WINDOWS)
     assert np.array_equal(levels(dataset, source(**fields)), ramp(16, 16))
@@ -73,9 +90,18 @@ def test_an_unusable_second_window_hurts_nobody_who_takes_the_first():
 
 def test_a_fixed_window_has_its_function_and_comes_after_the_modality_lut():
     fixed = {"centre": 3000, "width": 1000, "function": "LINEAR_EXACT"}
-    dataset = radiograph(ramp(64, 64), 12, RescaleSlope="2", RescaleIntercept="-1000", WindowCenter="1", WindowWidth="1")
+    dataset = radiograph(
+        ramp(64, 64),
+        12,
+        RescaleSlope="2",
+        RescaleIntercept="-1000",
+        WindowCenter="1",
+        WindowWidth="1",
+    )
     expected = np.clip((2.0 * ramp(64, 64) - 1000 - 3000) / 1000 + 0.5, 0, 1) * 4095
-    assert levels(dataset, source(voi="fixed", fixed_window=fixed, modality_lut="apply")) == pytest.approx(expected, abs=1e-9)
+    assert levels(
+        dataset, source(voi="fixed", fixed_window=fixed, modality_lut="apply")
+    ) == pytest.approx(expected, abs=1e-9)
 
 
 def with_lut(**attributes: Any) -> Dataset:
@@ -87,12 +113,18 @@ def with_lut(**attributes: Any) -> Dataset:
 
 def test_a_table_is_a_substitute_for_a_window_unless_the_recipe_says_no():
     table = 255 - ramp(16, 16) // 16
-    assert np.array_equal(levels(with_lut(), source(voi="first_window", voi_prefer="window")), table)
-    assert np.array_equal(levels(with_lut(), source(voi="first_window", voi_prefer="window_only")), ramp(16, 16))
+    assert np.array_equal(
+        levels(with_lut(), source(voi="first_window", voi_prefer="window")), table
+    )
+    assert np.array_equal(
+        levels(with_lut(), source(voi="first_window", voi_prefer="window_only")), ramp(16, 16)
+    )
     both = with_lut(WindowCenter="1000", WindowWidth="500")
     assert np.array_equal(levels(both, source(voi="first_window", voi_prefer="lut")), table)
     for preferred in ("window", "window_only"):
-        assert np.array_equal(levels(both, source(voi="first_window", voi_prefer=preferred)), windowed("1000", "500"))
+        assert np.array_equal(
+            levels(both, source(voi="first_window", voi_prefer=preferred)), windowed("1000", "500")
+        )
 
 
 def test_without_a_window_the_picture_s_own_range_may_stand_for_it():
@@ -100,15 +132,24 @@ def test_without_a_window_the_picture_s_own_range_may_stand_for_it():
     found = levels(radiograph(stored, 12), source(voi="first_window", missing_voi="minmax"))
     assert found == pytest.approx((stored - 100.0) / 800 * 4095)
     inside = radiograph(stored, 12, PixelPaddingValue=900)
-    assert levels(inside, source(voi="first_window", missing_voi="minmax")).flatten().tolist() == [0, 4095 / 2, 4095, 4095]
+    assert levels(inside, source(voi="first_window", missing_voi="minmax")).flatten().tolist() == [
+        0,
+        4095 / 2,
+        4095,
+        4095,
+    ]
 
 
 @pytest.mark.parametrize("rescale", [{}, {"RescaleSlope": "2", "RescaleIntercept": "-1000"}])
 @pytest.mark.parametrize("function", ["LINEAR", "LINEAR_EXACT", "SIGMOID"])
 def test_windows_over_the_modality_range_are_pydicom_s(function, rescale):
-    dataset = radiograph(ramp(64, 64), 12, WindowCenter="2000", WindowWidth="900", VOILUTFunction=function, **rescale)
+    dataset = radiograph(
+        ramp(64, 64), 12, WindowCenter="2000", WindowWidth="900", VOILUTFunction=function, **rescale
+    )
     expected = apply_windowing(apply_modality_lut(dataset.pixel_array, dataset), dataset)
-    found = levels(dataset, source(voi="first_window", window_output="modality_range", modality_lut="apply"))
+    found = levels(
+        dataset, source(voi="first_window", window_output="modality_range", modality_lut="apply")
+    )
     assert found == pytest.approx(expected, abs=1e-6)
 
 
@@ -118,8 +159,24 @@ def test_windows_over_the_modality_range_are_pydicom_s(function, rescale):
         ({"WindowCenter": "32768", "WindowWidth": "65536"}, True),
         ({"WindowCenter": "2048", "WindowWidth": "65536"}, True),
         ({"WindowCenter": "9000", "WindowWidth": "100"}, True),
-        ({"WindowCenter": "32768", "WindowWidth": "65536", "RescaleSlope": "16", "RescaleIntercept": "0"}, False),
-        ({"WindowCenter": "2048", "WindowWidth": "4096", "RescaleSlope": "0.01", "RescaleIntercept": "0"}, True),
+        (
+            {
+                "WindowCenter": "32768",
+                "WindowWidth": "65536",
+                "RescaleSlope": "16",
+                "RescaleIntercept": "0",
+            },
+            False,
+        ),
+        (
+            {
+                "WindowCenter": "2048",
+                "WindowWidth": "4096",
+                "RescaleSlope": "0.01",
+                "RescaleIntercept": "0",
+            },
+            True,
+        ),
         ({"WindowCenter": "2048", "WindowWidth": "4096"}, False),
         ({"WindowCenter": "2048", "WindowWidth": "20000"}, False),
         ({"WindowCenter": "128", "WindowWidth": "256"}, True),
@@ -130,7 +187,10 @@ def test_windows_over_the_modality_range_are_pydicom_s(function, rescale):
     ],
 )
 def test_a_window_for_other_pixels_is_flagged(attributes, is_doubtful):
-    """Sixteen bits over twelve: a picture that is nearly black, and says nothing. Eight over twelve: one that is nearly white."""
+    """Sixteen bits over twelve: a picture that is nearly black, and says nothing.
+
+    Eight over twelve: one that is nearly white.
+    """
     stored = decode(radiograph(ramp(16, 16), 12, **attributes))
     shown = source(voi="first_window", modality_lut="apply")
     assert level_flags(stored, shown) == ((Flag.VOI_DOUBTFUL,) if is_doubtful else ())

@@ -34,15 +34,23 @@ def _problems(old: str, new: str, profile: str = "embedded") -> str:
 def test_every_profile_serves_the_same_names_and_tensors(profile: str) -> None:
     config = _parsed(profiles.render(SERVED, profile))
     assert [(i.name, list(i.dims)) for i in config.input] == [("image", [1, 224, 224])]
-    assert {(o.name, tuple(o.dims)) for o in config.output} == {("logits", (14,)), ("cam", (14, 7, 7))}
+    assert {(o.name, tuple(o.dims)) for o in config.output} == {
+        ("logits", (14,)),
+        ("cam", (14, 7, 7)),
+    }
     assert (config.name, config.max_batch_size) == ("densenet__1", 16)
     assert [group.count for group in config.instance_group] == [2 if profile == "tensorrt" else 1]
 
 
 @pytest.mark.parametrize("profile", build.PROFILES)
 def test_every_profile_serves_the_numbers_of_an_ensembles_members(profile: str) -> None:
-    config = _parsed(profiles.render(dataclasses.replace(SERVED, members=3, cam_grid=None), profile))
-    assert {(o.name, tuple(o.dims)) for o in config.output} == {("logits", (14,)), ("member_logits", (3, 14))}
+    config = _parsed(
+        profiles.render(dataclasses.replace(SERVED, members=3, cam_grid=None), profile)
+    )
+    assert {(o.name, tuple(o.dims)) for o in config.output} == {
+        ("logits", (14,)),
+        ("member_logits", (3, 14)),
+    }
 
 
 def test_the_builder_knows_every_profile_and_accelerator() -> None:
@@ -68,7 +76,9 @@ def test_dynamic_batching_holds_sizes_and_delay_only(profile: str) -> None:
     ],
 )
 def test_a_queue_policy_is_refused_because_it_stalls_the_batcher(policy: str) -> None:
-    assert "stalls the batcher 500 ms at a time" in _problems("dynamic_batching {", f"dynamic_batching {{ {policy}")
+    assert "stalls the batcher 500 ms at a time" in _problems(
+        "dynamic_batching {", f"dynamic_batching {{ {policy}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,10 +101,18 @@ def test_what_triton_would_misread_is_refused(old: str, new: str, says: str) -> 
 def test_the_embedded_profile_pins_engine_and_precision() -> None:
     config = _parsed(profiles.render(SERVED, "embedded"))
     pinned = {key: value.string_value for key, value in config.parameters.items()}
-    assert pinned == {"engine": "openvino", "precision": "f32", "optimisation": "all", "artefact": "model.onnx", "threads": "0"}
+    assert pinned == {
+        "engine": "openvino",
+        "precision": "f32",
+        "optimisation": "all",
+        "artefact": "model.onnx",
+        "threads": "0",
+    }
 
 
-@pytest.mark.parametrize(("level", "number"), [("all", 0), ("extended", 1), ("basic", -1), ("disabled", 2)])
+@pytest.mark.parametrize(
+    ("level", "number"), [("all", 0), ("extended", 1), ("basic", -1), ("disabled", 2)]
+)
 def test_the_onnxruntime_profile_pins_the_optimisation_level(level: str, number: int) -> None:
     served = dataclasses.replace(SERVED, engine="onnxruntime", optimisation=level)
     config = _parsed(profiles.render(served, "onnxruntime"))
@@ -114,13 +132,19 @@ def test_preferred_sizes_fit_the_largest_batch(largest: int, sizes: list[int]) -
     assert preferred_sizes(largest) == sizes
 
 
-@pytest.mark.parametrize(("largest", "sizes"), [(1, [1]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12])])
-def test_every_power_of_two_and_the_largest_batch_are_warmed_up(largest: int, sizes: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("largest", "sizes"), [(1, [1]), (3, [1, 2, 3]), (8, [1, 2, 4, 8]), (12, [1, 2, 4, 8, 12])]
+)
+def test_every_power_of_two_and_the_largest_batch_are_warmed_up(
+    largest: int, sizes: list[int]
+) -> None:
     assert warm_sizes(largest) == sizes
 
 
 def test_an_accelerator_keeps_its_engines_and_the_precision_that_was_asked_for() -> None:
-    config = _parsed(profiles.render(dataclasses.replace(SERVED, accelerator="tensorrt_fp16"), "onnxruntime"))
+    config = _parsed(
+        profiles.render(dataclasses.replace(SERVED, accelerator="tensorrt_fp16"), "onnxruntime")
+    )
     (accelerator,) = config.optimization.execution_accelerators.gpu_execution_accelerator
     assert accelerator.name == "tensorrt"
     assert dict(accelerator.parameters) == {
@@ -137,7 +161,9 @@ def test_an_accelerator_keeps_its_engines_and_the_precision_that_was_asked_for()
 
 
 def test_cuda_computes_in_whole_float32() -> None:
-    config = _parsed(profiles.render(dataclasses.replace(SERVED, accelerator="cuda"), "onnxruntime"))
+    config = _parsed(
+        profiles.render(dataclasses.replace(SERVED, accelerator="cuda"), "onnxruntime")
+    )
     (accelerator,) = config.optimization.execution_accelerators.gpu_execution_accelerator
     assert (accelerator.name, dict(accelerator.parameters)) == ("cuda", {"use_tf32": "0"})
 
@@ -167,12 +193,22 @@ def test_cuda_graphs_cover_every_batch_size_once() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        ('model_warmup { name: "batch 16" batch_size: 16', 'model_warmup { name: "batch 32" batch_size: 32', "a warm-up exceeds"),
+        (
+            'model_warmup { name: "batch 16" batch_size: 16',
+            'model_warmup { name: "batch 32" batch_size: 32',
+            "a warm-up exceeds",
+        ),
         ("graph_spec { batch_size: 16", "graph_spec { batch_size: 64", "a CUDA graph exceeds"),
-        ("value { dim: [1, 224, 224] } } } graph_spec", "value { dim: [1, 64, 64] } } } graph_spec", "other images than"),
+        (
+            "value { dim: [1, 224, 224] } } } graph_spec",
+            "value { dim: [1, 64, 64] } } } graph_spec",
+            "other images than",
+        ),
     ],
 )
-def test_a_tensorrt_profile_that_triton_would_not_load_is_refused(old: str, new: str, says: str) -> None:
+def test_a_tensorrt_profile_that_triton_would_not_load_is_refused(
+    old: str, new: str, says: str
+) -> None:
     assert says in _problems(old, new, "tensorrt")
 
 
@@ -186,7 +222,9 @@ def test_a_tensorrt_profile_that_triton_would_not_load_is_refused(old: str, new:
         ({"min": []}, "the optimization profile's images are"),
     ],
 )
-def test_an_optimization_profile_must_take_every_batch(changed: dict[str, list[int]], says: str) -> None:
+def test_an_optimization_profile_must_take_every_batch(
+    changed: dict[str, list[int]], says: str
+) -> None:
     good = shape_ranges(SERVED)
     assert list(profile_checks.check_shape_ranges(good, SERVED)) == []
     assert says in "".join(profile_checks.check_shape_ranges({**good, **changed}, SERVED))
@@ -197,7 +235,10 @@ def test_an_onnx_file_with_other_tensors_is_refused(tmp_path: Path) -> None:
     served = dataclasses.replace(SERVED, height=32, width=32, outputs=3, cam_grid=None)
     problems = list(profile_checks.check_onnx(file, served))
     assert [problem.split(" is ")[0] for problem in problems] == [
-        f"densenet__1: tiny.onnx: tensor '{name}'" for name in ("image", "input", "logits", "output")
+        f"densenet__1: tiny.onnx: tensor '{name}'"
+        for name in ("image", "input", "logits", "output")
     ]
     (tmp_path / "damaged.onnx").write_bytes(b"no protobuf")
-    assert "not a readable ONNX file" in next(profile_checks.check_onnx(tmp_path / "damaged.onnx", served))
+    assert "not a readable ONNX file" in next(
+        profile_checks.check_onnx(tmp_path / "damaged.onnx", served)
+    )

@@ -1,4 +1,7 @@
-"""The verdict of `make proof` sees what must never be; each case changes one thing of a clean street."""
+"""The verdict of `make proof` sees what must never be.
+
+Each case changes one thing of a clean street.
+"""
 
 from __future__ import annotations
 
@@ -46,16 +49,44 @@ def test_a_clean_street() -> None:
     ("changes", "what", "said"),
     [
         ({"kept": {"1.1": "a", "2.1": "c"}}, "lost", "1.2: acknowledged, and no row"),
-        ({"kept": {**ACKNOWLEDGED, "1.2": ""}}, "lost", "1.2: acknowledged, and not in the archive"),
-        ({"kept": {**ACKNOWLEDGED, "1.2": "B"}}, "lost", "1.2: acknowledged, and other bytes in the archive"),
-        ({"current": {"1": [FIRST]}}, "unreported", "2: the PACS has no report on all of its 1 images"),
-        ({"current": {"1": [replace(FIRST, arrived=None)], "2": [SECOND]}}, "unreported", "1: the PACS has no report"),
-        ({"current": {"1": [replace(FIRST, images=frozenset({"1.1"}))], "2": [SECOND]}}, "unreported", "1: the PACS has no report"),
+        (
+            {"kept": {**ACKNOWLEDGED, "1.2": ""}},
+            "lost",
+            "1.2: acknowledged, and not in the archive",
+        ),
+        (
+            {"kept": {**ACKNOWLEDGED, "1.2": "B"}},
+            "lost",
+            "1.2: acknowledged, and other bytes in the archive",
+        ),
+        (
+            {"current": {"1": [FIRST]}},
+            "unreported",
+            "2: the PACS has no report on all of its 1 images",
+        ),
+        (
+            {"current": {"1": [replace(FIRST, arrived=None)], "2": [SECOND]}},
+            "unreported",
+            "1: the PACS has no report",
+        ),
+        (
+            {"current": {"1": [replace(FIRST, images=frozenset({"1.1"}))], "2": [SECOND]}},
+            "unreported",
+            "1: the PACS has no report",
+        ),
         ({"changed": ("9.1",)}, "contradicting", "9.1: came with other bytes"),
         ({"without_row": ("9.7",)}, "contradicting", "9.7: came, and no row"),
         ({"same_revision": ("1",)}, "contradicting", "1: two results in one revision"),
-        ({"current": {"1": [FIRST, FIRST], "2": [SECOND]}}, "contradicting", "1: 2 current reports"),
-        ({"current": {"1": [replace(FIRST, arrived="X")], "2": [SECOND]}}, "contradicting", "9.1: came with other bytes than are stored"),
+        (
+            {"current": {"1": [FIRST, FIRST], "2": [SECOND]}},
+            "contradicting",
+            "1: 2 current reports",
+        ),
+        (
+            {"current": {"1": [replace(FIRST, arrived="X")], "2": [SECOND]}},
+            "contradicting",
+            "9.1: came with other bytes than are stored",
+        ),
         ({"open_rows": {"reading leased": 1}}, "stuck", "reading leased"),
         ({"stuck_rows": {"delivery dead": 1}}, "stuck", "delivery dead"),
         ({"stray_files": ("unindexed/a.part",)}, "stray", "unindexed/a.part"),
@@ -71,15 +102,27 @@ def test_every_broken_promise_is_seen(changes: dict[str, Any], what: str, said: 
 
 
 def test_stray_files_are_those_that_no_row_names(tmp_path: Path) -> None:
-    for name in ("ab/cd/abcd.dcm", "ab/cd/other.dcm", "unindexed/host/x.part", "unindexed/host/y.dcm", "locks/host.lock"):
+    for name in (
+        "ab/cd/abcd.dcm",
+        "ab/cd/other.dcm",
+        "unindexed/host/x.part",
+        "unindexed/host/y.dcm",
+        "locks/host.lock",
+    ):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert stray_files(tmp_path, {"ab/cd/abcd.dcm"}) == ["ab/cd/other.dcm", "unindexed/host/x.part", "unindexed/host/y.dcm"]
+    assert stray_files(tmp_path, {"ab/cd/abcd.dcm"}) == [
+        "ab/cd/other.dcm",
+        "unindexed/host/x.part",
+        "unindexed/host/y.dcm",
+    ]
 
 
 def test_memory_that_grows_with_the_studies_has_a_slope() -> None:
     growing = [{"studies": n * 1000.0, "listener": 100 + 3.0 * n} for n in range(10)]
-    filling_up = [{"studies": n * 1000.0, "listener": min(130.0, 100 + 10.0 * n)} for n in range(10)]
+    filling_up = [
+        {"studies": n * 1000.0, "listener": min(130.0, 100 + 10.0 * n)} for n in range(10)
+    ]
     assert slope(growing, "listener") == pytest.approx(3.0)
     assert slope(filling_up, "listener") == 0
     assert slope(growing, "api") == 0

@@ -49,7 +49,11 @@ def problems(text: str) -> list[str]:
         if any(len(each) > LONGEST_LINE for each in shown.splitlines()):
             found.append(f"{line}: a line is longer than {LONGEST_LINE}: {first}")
         prose = re.sub(r"`[^`]*`|\S+\.md\b", "", docstring)
-        found += [f"{line}: {name}: {first}" for name, idiom in IDIOMS.items() if re.search(idiom, prose, re.IGNORECASE)]
+        found += [
+            f"{line}: {name}: {first}"
+            for name, idiom in IDIOMS.items()
+            if re.search(idiom, prose, re.IGNORECASE)
+        ]
     return found
 
 
@@ -57,7 +61,11 @@ def problems(text: str) -> list[str]:
 def test_docstrings_of_finished_folders_are_plain(folder: str) -> None:
     files = sorted((ROOT / folder).rglob("*.py"))
 
-    found = [f"{file.relative_to(ROOT)}:{problem}" for file in files for problem in problems(file.read_text(encoding="utf-8"))]
+    found = [
+        f"{file.relative_to(ROOT)}:{problem}"
+        for file in files
+        for problem in problems(file.read_text(encoding="utf-8"))
+    ]
 
     assert files, f"{folder} is gone: take it out of FOLDERS"
     assert not found, "\n".join(found)

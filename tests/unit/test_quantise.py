@@ -19,11 +19,18 @@ from hilum.models.roc import auc
 from tests.support.quantising import LIMITS, Place
 
 
-def test_a_network_that_keeps_its_scores_becomes_a_release_that_can_be_built(tmp_path: Path) -> None:
+def test_a_network_that_keeps_its_scores_becomes_a_release_that_can_be_built(
+    tmp_path: Path,
+) -> None:
     place = Place(tmp_path)
     outcome = place.quantise()
     assert outcome.judgement.is_accepted, outcome.judgement.problems
-    assert place.left() == ["tiny@1", "tiny@1.int8", "tiny@1.int8.quantisation.json", "tiny@1.int8.quantisation.md"]
+    assert place.left() == [
+        "tiny@1",
+        "tiny@1.int8",
+        "tiny@1.int8.quantisation.json",
+        "tiny@1.int8.quantisation.md",
+    ]
     release = catalogue.load_catalogue(place.manifests)["tiny@1.int8"]
     assert (release.precision, release.engine, release.is_trained, release.labels) == (
         "int8",
@@ -33,7 +40,10 @@ def test_a_network_that_keeps_its_scores_becomes_a_release_that_can_be_built(tmp
     )
     build.build(["tiny@1.int8"], place.manifests, place.built, progress=lambda _: None)
     assert build.is_built(release, place.built)
-    operators = {node.op_type for node in onnx.load(place.manifests / "tiny@1.int8/model_int8.onnx").graph.node}
+    operators = {
+        node.op_type
+        for node in onnx.load(place.manifests / "tiny@1.int8/model_int8.onnx").graph.node
+    }
     assert {"QuantizeLinear", "DequantizeLinear"} <= operators
 
 
@@ -51,12 +61,17 @@ def test_the_report_holds_what_was_measured_and_no_file_names(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda text: "\n".join(line.partition(",")[0] for line in text.splitlines()), "one for a label at least"),
+        (
+            lambda text: "\n".join(line.partition(",")[0] for line in text.splitlines()),
+            "one for a label at least",
+        ),
         (lambda text: text.replace("0.npy,", "0.npy,1,", 1), "row 1 has more or fewer cells"),
         (lambda text: text + "last.npy\n", "row 41 has more or fewer cells"),
     ],
 )
-def test_a_table_without_truth_or_with_shifted_rows_is_refused(tmp_path: Path, change: Callable[[str], str], says: str) -> None:
+def test_a_table_without_truth_or_with_shifted_rows_is_refused(
+    tmp_path: Path, change: Callable[[str], str], says: str
+) -> None:
     place = Place(tmp_path)
     place.cases.write_text(change(place.cases.read_text()))
     with pytest.raises(ConfigurationError, match=says):
@@ -72,7 +87,10 @@ def test_a_table_that_is_no_text_is_refused(tmp_path: Path) -> None:
 
 def test_a_network_that_gives_no_numbers_is_refused(tmp_path: Path) -> None:
     place = Place(tmp_path)
-    release, limits = catalogue.load_catalogue(place.manifests)["tiny@1"], QuantisationTable(maximum_score_difference=0.1)
+    release, limits = (
+        catalogue.load_catalogue(place.manifests)["tiny@1"],
+        QuantisationTable(maximum_score_difference=0.1),
+    )
     judgement = judge(np.zeros((2, 3)), np.full((2, 3), np.nan), None, release, limits)
     assert judgement.problems == ("a logit is infinite or not a number",)
 
@@ -82,14 +100,24 @@ def test_a_network_that_loses_its_scores_leaves_nothing_but_the_report(tmp_path:
     outcome = place.quantise()
     assert not outcome.judgement.is_accepted
     assert any("a score moves by" in problem for problem in outcome.judgement.problems)
-    assert place.left() == ["tiny@1", "tiny@1.int8.quantisation.json", "tiny@1.int8.quantisation.md"]
+    assert place.left() == [
+        "tiny@1",
+        "tiny@1.int8.quantisation.json",
+        "tiny@1.int8.quantisation.md",
+    ]
     assert "tiny@1.int8: refused" in outcome.report.read_text()
 
 
-def test_without_cases_scores_alone_are_compared_on_images_that_calibrated_nothing(tmp_path: Path) -> None:
+def test_without_cases_scores_alone_are_compared_on_images_that_calibrated_nothing(
+    tmp_path: Path,
+) -> None:
     outcome = Place(tmp_path).quantise(cases=None)
     report = json.loads((tmp_path / "manifests/tiny@1.int8.quantisation.json").read_text())
-    assert (report["calibration_images"], report["cases"], report["is_auc_compared"]) == (18, 6, False)
+    assert (report["calibration_images"], report["cases"], report["is_auc_compared"]) == (
+        18,
+        6,
+        False,
+    )
     assert "the area under the ROC curve was not compared" in outcome.report.read_text()
 
 
@@ -107,10 +135,14 @@ def test_cases_that_were_calibrated_with_are_refused(tmp_path: Path) -> None:
         ('precision = "f32"', 'precision = "int8"', "its precision is int8"),
     ],
 )
-def test_a_release_without_limits_or_in_another_precision_is_refused(tmp_path: Path, old: str, new: str, says: str) -> None:
+def test_a_release_without_limits_or_in_another_precision_is_refused(
+    tmp_path: Path, old: str, new: str, says: str
+) -> None:
     place = Place(tmp_path)
     path = place.manifests / "tiny@1/manifest.toml"
-    text = path.read_text().replace('name = "onnxruntime"\n', 'name = "onnxruntime"\nprecision = "f32"\n')
+    text = path.read_text().replace(
+        'name = "onnxruntime"\n', 'name = "onnxruntime"\nprecision = "f32"\n'
+    )
     assert old in text
     path.write_text(text.replace(old, new))
     with pytest.raises(ConfigurationError, match=says):
@@ -151,7 +183,9 @@ def test_an_area_that_falls_too_far_is_refused_whatever_the_scores_do(tmp_path: 
     limits = QuantisationTable(maximum_score_difference=0.1, maximum_auc_drop=0.02)
     assert judge(before, before, truth, release, limits).is_accepted
     fallen = judge(before, -before, truth, release, limits)
-    assert [problem.split(" falls")[0] for problem in fallen.problems] == ["pneumothorax: the area under the ROC curve"]
+    assert [problem.split(" falls")[0] for problem in fallen.problems] == [
+        "pneumothorax: the area under the ROC curve"
+    ]
     assert not judge(before, before, {"pneumothorax": np.ones(10)}, release, limits).is_accepted
 
 

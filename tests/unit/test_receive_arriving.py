@@ -10,7 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydicom.uid import DeflatedExplicitVRLittleEndian, DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+)
 
 from hilum.domain import AssociationRecord
 from hilum.receive.account_book import AccountBook
@@ -41,12 +45,16 @@ class House:
         self.ledger = Ledger(made.ledger_url)
         self.archive = Archive(made.archive_dir, "listener-1", write_out_bytes=1 << 20)
         self.indexer = Indexer(made, self.ledger, self.archive)
-        self.intake = Intake(Receive(reserve_bytes=0, maximum_object_bytes=8 << 20), self.archive, self.indexer)
+        self.intake = Intake(
+            Receive(reserve_bytes=0, maximum_object_bytes=8 << 20), self.archive, self.indexer
+        )
 
     def arrive(self, pieces: list[bytes], syntax: str = ExplicitVRLittleEndian) -> str:
         """The kind of refusal, or nothing."""
         try:
-            with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", syntax), DX), self.intake.begin)) as arriving:
+            with contextlib.closing(
+                Arriving(StoreCommand(meta("1.2.3", syntax), DX), self.intake.begin)
+            ) as arriving:
                 for piece in pieces:
                     arriving.write([memoryview(bytearray(piece))])
                 arriving.commit()
@@ -100,7 +108,9 @@ def test_pieces_make_no_difference(house: House, name: str, cuts: list[int]) -> 
     if not whole:
         file, said = house.put()
         assert file.read_bytes().endswith(encoded)
-        assert said == describe(file), "whatever lies before Pixel Data, the row's header is short enough to wait in memory"
+        assert said == describe(file), (
+            "whatever lies before Pixel Data, the row's header is short enough to wait in memory"
+        )
     for file in house.archive.unindexed():
         file.unlink()
     assert not list(unindexed(house.archive))
@@ -138,9 +148,13 @@ def disk(house: House) -> Iterator[Disk]:
 @contextlib.contextmanager
 def arriving_at(disk: Disk, house: House) -> Iterator[Arriving]:
     """An object whose header has come, in 32 KiB."""
-    limits = Receive(reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=128 << 20)
+    limits = Receive(
+        reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=128 << 20
+    )
     intake = Intake(limits, disk, house.indexer)
-    with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), intake.begin)) as arriving:
+    with contextlib.closing(
+        Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), intake.begin)
+    ) as arriving:
         arriving.write([memoryview(data_set("1.2.3", pixels=bytes(30 << 20))[: 32 << 10])])
         yield arriving
 
@@ -164,7 +178,9 @@ def test_a_disk_with_room_is_looked_at_every_16_mib(disk: Disk, house: House) ->
         assert taken(arriving) <= 16 << 20
 
 
-def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_all_who_may_come(disk: Disk, house: House) -> None:
+def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_all_who_may_come(
+    disk: Disk, house: House
+) -> None:
     room = 1 << 20
     disk.left = RESERVE + room
     with arriving_at(disk, house) as arriving:
@@ -191,10 +207,18 @@ class Note(PiecesOnly):
 def test_who_wants_pieces_is_not_asked_to_read() -> None:
     """Before the header is known nobody can say who it will be."""
     encoded, note = data_set("1.2.3", pixels=bytes(70_000)), Note()
-    with contextlib.closing(Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), lambda _command, _header: note)) as arriving:
+    with contextlib.closing(
+        Arriving(
+            StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), lambda _command, _header: note
+        )
+    ) as arriving:
         assert arriving.reads_after == 32 << 10
         unread = Unread(-1, bytearray(100), 10, 90, 1, False, b"")
-        for piece, missing in ((encoded[:100], (32 << 10) - 100), (encoded[100 : 33 << 10], None), (encoded[33 << 10 :], None)):
+        for piece, missing in (
+            (encoded[:100], (32 << 10) - 100),
+            (encoded[100 : 33 << 10], None),
+            (encoded[33 << 10 :], None),
+        ):
             arriving.write([memoryview(piece)])
             arriving.receive(unread, 1)
             assert arriving.reads_after == missing
@@ -219,7 +243,10 @@ def test_a_header_that_ends_where_a_window_ends_is_not_taken_for_the_whole() -> 
     assert beginning.header is None
     pixels = element(0x7FE00010, b"OW", bytes(100))
     beginning.add(memoryview(pixels))
-    assert beginning.end().pixels_start == read_header(padded + pixels, ExplicitVRLittleEndian).pixels_start
+    assert (
+        beginning.end().pixels_start
+        == read_header(padded + pixels, ExplicitVRLittleEndian).pixels_start
+    )
 
 
 def test_rows_of_associations_are_written_together_and_all_at_the_end(tmp_path: Path) -> None:

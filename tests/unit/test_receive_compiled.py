@@ -1,4 +1,7 @@
-"""The compiled steady state of receiving: all bytes arrive, nothing else is read; without it Python receives."""
+"""The compiled steady state of receiving.
+
+All bytes arrive, nothing else is read; without it Python receives.
+"""
 
 from __future__ import annotations
 
@@ -37,15 +40,20 @@ PDU = BEGINNING + bytes(range(250)) * 4
 
 LIBRARY = loaded()[0]
 SMALL_BLOCKS = LIBRARY and Library(PATH, BLOCK_BYTES)
-has_library = pytest.mark.skipif(LIBRARY is None, reason=f"large objects are received {loaded()[1]}")
+has_library = pytest.mark.skipif(
+    LIBRARY is None, reason=f"large objects are received {loaded()[1]}"
+)
 needs_compiler = pytest.mark.skipif(
-    not (any(map(shutil.which, ("cc", "gcc", "clang"))) and HEADER.exists()), reason="no C compiler, or no xxhash.h"
+    not (any(map(shutil.which, ("cc", "gcc", "clang"))) and HEADER.exists()),
+    reason="no C compiler, or no xxhash.h",
 )
 
 
 def test_a_machine_with_a_compiler_has_the_library() -> None:
     if not any(map(shutil.which, ("cc", "gcc", "clang"))) or not HEADER.exists():
-        missing("no C compiler or no xxhash.h: objects are received in Python (Debian packages gcc, libc6-dev and libxxhash-dev)")
+        missing(
+            "no C compiler or no xxhash.h: objects are received in Python (Debian packages gcc, libc6-dev and libxxhash-dev)"
+        )
     assert LIBRARY is not None, loaded()[1]
 
 
@@ -62,7 +70,9 @@ class Pair:
     def __init__(self, file: int, coming: bytes, *, direct_io: bool = False) -> None:
         self.ours, self.peer = socket.socketpair()
         self.peer.sendall(coming)
-        self.outlet = Outlet(file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io))
+        self.outlet = Outlet(
+            file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io)
+        )
         self.unread = Unread(self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING)
         self.digests = LIBRARY.digests(None, None)
 
@@ -116,7 +126,9 @@ def test_a_full_disk_is_said_and_the_pdu_was_read(direct_io):
         os.close(descriptor)
     assert raised.value.errno == errno.ENOSPC
     assert pair.outlet.size_bytes == 0
-    waiting = pair.rest() + pair.ours.recv(1 << 20, socket.MSG_DONTWAIT) if direct_io else pair.rest()
+    waiting = (
+        pair.rest() + pair.ours.recv(1 << 20, socket.MSG_DONTWAIT) if direct_io else pair.rest()
+    )
     assert len(waiting) % len(PDU) == len(pdu.RELEASE)
     assert waiting.startswith(PDU)
     assert waiting.endswith(pdu.RELEASE)
@@ -125,7 +137,10 @@ def test_a_full_disk_is_said_and_the_pdu_was_read(direct_io):
 @has_library
 @pytest.mark.parametrize("direct_io", [False, True])
 def test_a_write_that_takes_a_part_is_gone_on_with(file, direct_io):
-    """As a nearly full disk does it: here by a limit of the process, which SIGXFSZ, ignored by Python, tells of."""
+    """As a nearly full disk does it.
+
+    Here by a limit of the process, which SIGXFSZ, ignored by Python, tells of.
+    """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     pair = Pair(file, 50 * PDU + pdu.RELEASE, direct_io=direct_io)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_300, limits[1]))
@@ -161,7 +176,13 @@ def test_digests_are_those_of_xxhash_whatever_the_memory_is(seed):
     content = Random(1).randbytes(3_000_000)
     expected, found = Digests(777, 2_500_000, seed), LIBRARY.digests(777, 2_500_000, seed)
     expected.update(content)
-    for piece in (content[:10], memoryview(content)[10:70_000], b"", memoryview(bytearray(content))[70_000:90_000], content[90_000:]):
+    for piece in (
+        content[:10],
+        memoryview(content)[10:70_000],
+        b"",
+        memoryview(bytearray(content))[70_000:90_000],
+        content[90_000:],
+    ):
         found.update(piece)
     assert found.size_bytes == len(content)
     assert found.hexdigests() == expected.hexdigests()
@@ -260,11 +281,27 @@ def said_of(folder: Path, text: str) -> str:
         ("end -= bytes, count", "count", "loses bytes"),
         ("bytes += now, count -= now;", "count -= now;", "loses bytes"),
         ("block + count - keep, keep);", "block + count, keep);", "loses bytes"),
-        ("transfer->is_last = take_fragment(", "transfer->is_last = !take_fragment(", "does not see the end"),
-        ("reset_withSeed(&digests->whole, seed)", "reset(&digests->whole)", "computes wrong digests"),
-        ("reset_withSeed(&digests->pixels, seed)", "reset(&digests->pixels)", "computes wrong digests"),
+        (
+            "transfer->is_last = take_fragment(",
+            "transfer->is_last = !take_fragment(",
+            "does not see the end",
+        ),
+        (
+            "reset_withSeed(&digests->whole, seed)",
+            "reset(&digests->whole)",
+            "computes wrong digests",
+        ),
+        (
+            "reset_withSeed(&digests->pixels, seed)",
+            "reset(&digests->pixels)",
+            "computes wrong digests",
+        ),
         ("- digests->position < end)", "- digests->position > end)", "computes wrong digests"),
-        ("digests->position += count;", "digests->position += count + 1;", "computes wrong digests"),
+        (
+            "digests->position += count;",
+            "digests->position += count + 1;",
+            "computes wrong digests",
+        ),
     ],
 )
 def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tmp_path):
@@ -277,19 +314,29 @@ def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tm
 
 @needs_compiler
 def test_other_processors_take_the_plain_digests(tmp_path):
-    assert said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text()) == "False by compiled code (transfer.so)\n"
+    assert (
+        said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text())
+        == "False by compiled code (transfer.so)\n"
+    )
 
 
 @has_library
 def test_a_host_whose_sockets_hold_little_has_it_too():
-    """net.core.wmem_default of 64 KB: a self-test that sends before it reads would never end, and no listener begin."""
-    said = subprocess.run([sys.executable, "-c", SMALL], capture_output=True, text=True, check=True, timeout=60)
+    """net.core.wmem_default of 64 KB.
+
+    A self-test that sends before it reads would never end, and no listener begin.
+    """
+    said = subprocess.run(
+        [sys.executable, "-c", SMALL], capture_output=True, text=True, check=True, timeout=60
+    )
     assert said.stdout == "by compiled code (transfer.so)\n"
 
 
 def test_people_are_told_that_it_is_missing(tmp_path):
     """In the listener's log and by `hilum check`: nothing else would show it."""
-    said = subprocess.run([sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path)
+    said = subprocess.run(
+        [sys.executable, "-c", NOWHERE], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
     assert "receive_not_compiled" in said.stdout + said.stderr
     assert "['large objects in Python: transfer.so cannot be loaded" in said.stdout
 
@@ -298,10 +345,22 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 def test_it_stays_within_its_memory(tmp_path):
     """GCC's sanitizers look at every access: what comes is a stranger's, and this is C."""
     library = tmp_path / "transfer.so"
-    options = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined"]
+    options = [
+        "-std=gnu11",
+        "-O1",
+        "-g",
+        "-fPIC",
+        "-shared",
+        "-fsanitize=address,undefined",
+        "-fno-sanitize-recover=undefined",
+    ]
     subprocess.run([require_program("gcc", "gcc"), *options, "-o", library, TRANSFER], check=True)
-    runtime = subprocess.run(["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    runtime = subprocess.run(
+        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     guarded = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
     command = [sys.executable, "-m", "tests.support.transfers", library, "300"]
-    found = subprocess.run(command, capture_output=True, text=True, check=False, env=guarded, cwd=ROOT)
+    found = subprocess.run(
+        command, capture_output=True, text=True, check=False, env=guarded, cwd=ROOT
+    )
     assert found.stdout == "nothing outside\n", found.stderr[-3000:]

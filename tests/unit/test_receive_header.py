@@ -93,7 +93,9 @@ def test_the_header_ends_where_pydicom_finds_pixel_data(syntax: str, is_undefine
 def test_encapsulated_pixel_data_has_no_defined_end() -> None:
     encoded = encode(radiograph(), ExplicitVRLittleEndian)
     start = pixel_data_at(encoded, ExplicitVRLittleEndian)
-    encapsulated = encoded[:start] + b"\xe0\x7f\x10\0OB\0\0\xff\xff\xff\xff" + b"\xfe\xff\0\xe0\0\0\0\0"
+    encapsulated = (
+        encoded[:start] + b"\xe0\x7f\x10\0OB\0\0\xff\xff\xff\xff" + b"\xfe\xff\0\xe0\0\0\0\0"
+    )
     header = read_header(encapsulated, JPEGBaseline8Bit)
     assert len(header.encoded) == start
     assert (header.pixels_start, header.pixels_end) == (start + 12, None)
@@ -146,7 +148,11 @@ def test_pixel_data_may_be_truncated_but_the_header_may_not() -> None:
 )
 def test_each_uid_must_be_there_and_valid(tag: int, value: bytes | None, problem: str) -> None:
     good = {0x00080016: b"1.2", 0x00080018: b"1.3", 0x0020000D: b"1.4", 0x0020000E: b"1.5"}
-    parts = [element(key, b"UI", found) for key, found in {**good, tag: value}.items() if found is not None]
+    parts = [
+        element(key, b"UI", found)
+        for key, found in {**good, tag: value}.items()
+        if found is not None
+    ]
     with pytest.raises(CannotUnderstand, match=problem) as refused:
         read_header(b"".join(parts), ExplicitVRLittleEndian)
     assert f"({tag >> 16:04X},{tag & 0xFFFF:04X})" in refused.value.comment
@@ -162,7 +168,12 @@ def test_the_other_encoding_is_not_guessed() -> None:
 
 def test_implicit_items_inside_an_explicit_data_set_are_walked() -> None:
     item = encode(nested(1, is_undefined=False), ImplicitVRLittleEndian)
-    sequence = b"\xfe\xff\0\xe0\xff\xff\xff\xff" + item + b"\xfe\xff\x0d\xe0\0\0\0\0" + b"\xfe\xff\xdd\xe0\0\0\0\0"
+    sequence = (
+        b"\xfe\xff\0\xe0\xff\xff\xff\xff"
+        + item
+        + b"\xfe\xff\x0d\xe0\0\0\0\0"
+        + b"\xfe\xff\xdd\xe0\0\0\0\0"
+    )
     for vr in (b"SQ", b"UN"):
         private = b"\x09\0\x10\x10" + vr + b"\0\0\xff\xff\xff\xff" + sequence
         encoded = uid_element(0x00080016, "1.2") + uid_element(0x00080018, "1.3") + private
@@ -187,10 +198,16 @@ def test_no_depth_of_nesting_exhausts_the_stack() -> None:
 def test_an_unknown_value_representation_is_refused_because_pydicom_reads_past_it() -> None:
     strange = b"\x08\x00\x40\x11QQ\0\0" + struct.pack("<L", 40) + bytes(40)
     encoded = data_set("1.2.3.4")
-    start = len(uid_element(0x00080016, "1.2.840.10008.5.1.4.1.1.1.1")) + len(uid_element(0x00080018, "1.2.3.4"))
+    start = len(uid_element(0x00080016, "1.2.840.10008.5.1.4.1.1.1.1")) + len(
+        uid_element(0x00080018, "1.2.3.4")
+    )
     whole = encoded[:start] + strange + encoded[start:]
-    assert "StudyInstanceUID" not in read_dataset(BytesIO(whole), is_implicit_VR=False, is_little_endian=True)
-    with pytest.raises(CannotUnderstand, match=r"\(0008,1140\) has the unknown value representation QQ"):
+    assert "StudyInstanceUID" not in read_dataset(
+        BytesIO(whole), is_implicit_VR=False, is_little_endian=True
+    )
+    with pytest.raises(
+        CannotUnderstand, match=r"\(0008,1140\) has the unknown value representation QQ"
+    ):
         read_header(whole, ExplicitVRLittleEndian)
 
 
@@ -246,10 +263,15 @@ def test_what_may_be_a_uid(text: str, good: bool) -> None:
 
 
 @pytest.mark.parametrize("tag", [0x00080016, 0x00080018, 0x0020000D, 0x0020000E])
-def test_what_begins_with_no_root_is_read_where_it_is_stored_and_refused_on_its_way_in(tag: int) -> None:
+def test_what_begins_with_no_root_is_read_where_it_is_stored_and_refused_on_its_way_in(
+    tag: int,
+) -> None:
     """An earlier version has taken such objects: they stay readable."""
     uid = "999.999.01.7"
-    encoded = b"".join(uid_element(each, uid if each == tag else "1.2.3") for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E))
+    encoded = b"".join(
+        uid_element(each, uid if each == tag else "1.2.3")
+        for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E)
+    )
     header = read_header(encoded, ExplicitVRLittleEndian)
     assert is_like_uid(uid)
     with pytest.raises(CannotUnderstand, match=r"UID \(.*\) must start with 0-2") as refused:
@@ -259,7 +281,10 @@ def test_what_begins_with_no_root_is_read_where_it_is_stored_and_refused_on_its_
 
 def test_what_is_wrong_with_a_uid_fits_into_an_error_comment_behind_any_name() -> None:
     for text in ("x", "9.1", "1" * 65):
-        for name in ("Media Storage SOP Instance UID (0002,0003)", "Affected SOP Instance UID in the command"):
+        for name in (
+            "Media Storage SOP Instance UID (0002,0003)",
+            "Affected SOP Instance UID in the command",
+        ):
             assert len(f"{name} {problem_of_uid(text)}") <= COMMENT_LENGTH
 
 
@@ -279,7 +304,10 @@ def test_any_bytes_are_read_or_refused(encoded: bytes, syntax: str) -> None:
     read_or_refuse(encoded, syntax)
 
 
-_VALID = {syntax: encode(radiograph(ReferencedStudySequence=[nested(3, is_undefined=True)]), syntax) for syntax in ENCODINGS}
+_VALID = {
+    syntax: encode(radiograph(ReferencedStudySequence=[nested(3, is_undefined=True)]), syntax)
+    for syntax in ENCODINGS
+}
 
 
 @settings(max_examples=300, deadline=None)
@@ -288,16 +316,28 @@ def test_a_damaged_data_set_is_read_or_refused(syntax: str, data: st.DataObject)
     damaged = bytearray(_VALID[syntax])
     for _ in range(data.draw(st.integers(1, 4))):
         position = data.draw(st.integers(0, len(damaged) - 5))
-        damaged[position : position + 4] = struct.pack("<L", data.draw(st.one_of(st.integers(0, 2**32 - 1), st.just(0xFFFFFFFF))))
+        damaged[position : position + 4] = struct.pack(
+            "<L", data.draw(st.one_of(st.integers(0, 2**32 - 1), st.just(0xFFFFFFFF)))
+        )
     read_or_refuse(bytes(damaged[: data.draw(st.integers(0, len(damaged)))]), syntax)
 
 
 @pytest.mark.parametrize("tag", [0x00080018, 0x0020000D, 0x0020000E])
 @pytest.mark.parametrize(
-    ("uid", "said"), [("0.0", "is all zeros; fill it in"), ("", "is missing; fill it in"), ("1..2", "is not a valid UID")]
+    ("uid", "said"),
+    [
+        ("0.0", "is all zeros; fill it in"),
+        ("", "is missing; fill it in"),
+        ("1..2", "is not a valid UID"),
+    ],
 )
-def test_a_uid_that_names_nothing_is_refused_and_the_sender_is_told_what_to_do(tag: int, uid: str, said: str) -> None:
-    encoded = b"".join(uid_element(each, uid if each == tag else "1.2.3") for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E))
+def test_a_uid_that_names_nothing_is_refused_and_the_sender_is_told_what_to_do(
+    tag: int, uid: str, said: str
+) -> None:
+    encoded = b"".join(
+        uid_element(each, uid if each == tag else "1.2.3")
+        for each in (0x00080016, 0x00080018, 0x0020000D, 0x0020000E)
+    )
     with pytest.raises(CannotUnderstand, match=said) as refused:
         read_header(encoded, ExplicitVRLittleEndian)
     assert len(refused.value.comment) <= COMMENT_LENGTH

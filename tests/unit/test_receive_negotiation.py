@@ -1,4 +1,7 @@
-"""What becomes of an A-ASSOCIATE-RQ: answered as pynetdicom reads it, and never an exception that nobody expects."""
+"""What becomes of an A-ASSOCIATE-RQ.
+
+Answered as pynetdicom reads it, and never an exception that nobody expects.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +27,16 @@ from tests.support.wire import VERIFICATION, association_request
 from tests.support.wire import pdu as encoded_pdu
 
 CT = "1.2.840.10008.5.1.4.1.1.2"
-PROPOSED = [(DX, ExplicitVRLittleEndian), (VERIFICATION, ImplicitVRLittleEndian), (CT, ImplicitVRLittleEndian)]
+PROPOSED = [
+    (DX, ExplicitVRLittleEndian),
+    (VERIFICATION, ImplicitVRLittleEndian),
+    (CT, ImplicitVRLittleEndian),
+]
 REQUEST = association_request("CR1", PROPOSED, 4096)
-SUPPORTED: Mapping[str, Sequence[str]] = {DX: [ImplicitVRLittleEndian], VERIFICATION: [ExplicitVRLittleEndian, ImplicitVRLittleEndian]}
+SUPPORTED: Mapping[str, Sequence[str]] = {
+    DX: [ImplicitVRLittleEndian],
+    VERIFICATION: [ExplicitVRLittleEndian, ImplicitVRLittleEndian],
+}
 
 
 def answer() -> Acceptance:
@@ -35,11 +45,17 @@ def answer() -> Acceptance:
 
 def test_each_context_is_answered_as_the_standard_has_it() -> None:
     assert answer().contexts == {3: Context(VERIFICATION, ImplicitVRLittleEndian)}
-    assert [(item.abstract_syntax, item.is_known) for item in answer().not_accepted] == [(DX, True), (CT, False)]
+    assert [(item.abstract_syntax, item.is_known) for item in answer().not_accepted] == [
+        (DX, True),
+        (CT, False),
+    ]
     read = A_ASSOCIATE_AC()
     read.decode(answer().encoded)
     primitive = read.to_primitive()
-    results = {context.context_id: context.result for context in primitive.presentation_context_definition_results_list}
+    results = {
+        context.context_id: context.result
+        for context in primitive.presentation_context_definition_results_list
+    }
     assert results == {1: 4, 3: 0, 5: 3}
     assert primitive.maximum_length_received == 131_072
     assert primitive.implementation_class_uid == IMPLEMENTATION_CLASS_UID

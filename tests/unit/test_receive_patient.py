@@ -1,4 +1,7 @@
-"""Whose image a header says it is: read in one loop, and what that cannot read by the rules for every encoding."""
+"""Whose image a header says it is.
+
+Read in one loop, and what that cannot read by the rules for every encoding.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ def element(tag: int, value: bytes, vr: bytes = b"LO") -> bytes:
 
 
 ELEMENTS = st.builds(
-    element, st.sampled_from((CHARACTER_SET, *TAGS, 0x00101000)), st.binary(max_size=4), st.sampled_from((b"LO", b"UT", b"ZZ"))
+    element,
+    st.sampled_from((CHARACTER_SET, *TAGS, 0x00101000)),
+    st.binary(max_size=4),
+    st.sampled_from((b"LO", b"UT", b"ZZ")),
 )
 
 
@@ -38,8 +44,13 @@ def test_the_loop_finds_what_the_rules_for_every_encoding_find(parts: list[bytes
     assert values_in(header, TAGS, ISSUER) == expected
 
 
-@pytest.mark.parametrize("names", [b"", b"ISO_IR 13 ", b"\\ISO 2022 IR 87 ", b"ISO_IR 192", b"utf_16", b"cp037 ", b"nonsense"])
+@pytest.mark.parametrize(
+    "names",
+    [b"", b"ISO_IR 13 ", b"\\ISO 2022 IR 87 ", b"ISO_IR 192", b"utf_16", b"cp037 ", b"nonsense"],
+)
 @pytest.mark.parametrize("value", [b"A1", b"A1\0 ", b"~\\", b"\xc4b", b"\x1b$B0&", b""])
-def test_a_text_that_is_alike_in_every_character_set_is_what_pydicom_decodes(names: bytes, value: bytes) -> None:
+def test_a_text_that_is_alike_in_every_character_set_is_what_pydicom_decodes(
+    names: bytes, value: bytes
+) -> None:
     header = element(CHARACTER_SET, names, b"CS") + EMPTY_SEQUENCE + element(PATIENT_ID, value)
     assert read_texts(header, EXPLICIT, TAGS) == ["", text_of(value, encodings_of(names)), ""]

@@ -20,7 +20,13 @@ from hilum.receive.indexer import Indexer
 from hilum.receive.intake import Intake
 from hilum.receive.policy import Policy
 from hilum.receive.reception import Maker, Reception
-from hilum.receive.refusals import DataSetDoesNotMatch, NotForUs, OutOfResources, SopClassNotNegotiated, answer
+from hilum.receive.refusals import (
+    DataSetDoesNotMatch,
+    NotForUs,
+    OutOfResources,
+    SopClassNotNegotiated,
+    answer,
+)
 from hilum.receive.taking import Taken
 from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
@@ -37,13 +43,21 @@ class House:
 
     def __init__(self, state: Path) -> None:
         settings = make_settings(
-            state, {"CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]}, "STRICT": {"other_objects": "refuse"}}
+            state,
+            {
+                "CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]},
+                "STRICT": {"other_objects": "refuse"},
+            },
         )
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(settings.ledger_url)
         self.archive = Archive(settings.archive_dir, "listener-1")
-        intake = Intake(settings.receive, self.archive, Indexer(settings, self.ledger, self.archive))
-        self.reception = Reception(intake, self.ledger, MAKER, Policy(settings.receive, settings.senders))
+        intake = Intake(
+            settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
+        )
+        self.reception = Reception(
+            intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
+        )
 
     def take_ledger_away(self) -> None:
         self.ledger.close()
@@ -57,7 +71,13 @@ def house(tmp_path: Path) -> Iterator[House]:
     made.ledger.close()
 
 
-def request(sop_class: str, uid: str = "2.25.77", maker: Maker = MAKER, context: str | None = None, calling: str = "PACS") -> StoreRequest:
+def request(
+    sop_class: str,
+    uid: str = "2.25.77",
+    maker: Maker = MAKER,
+    context: str | None = None,
+    calling: str = "PACS",
+) -> StoreRequest:
     encoded = b"".join(
         (
             uid_element(0x00080016, sop_class),
@@ -68,7 +88,11 @@ def request(sop_class: str, uid: str = "2.25.77", maker: Maker = MAKER, context:
             uid_element(0x0020000E, "1.2.3.1"),
         )
     )
-    return StoreRequest(FileMeta(sop_class, uid, ExplicitVRLittleEndian, calling, "HILUM"), context or sop_class, memoryview(encoded))
+    return StoreRequest(
+        FileMeta(sop_class, uid, ExplicitVRLittleEndian, calling, "HILUM"),
+        context or sop_class,
+        memoryview(encoded),
+    )
 
 
 def _even(text: str) -> bytes:
@@ -82,14 +106,19 @@ def test_what_says_that_we_made_it_needs_no_ledger(house: House) -> None:
     assert not list(house.archive.unindexed())
 
 
-def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_may_come_again(house: House) -> None:
+def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_may_come_again(
+    house: House,
+) -> None:
     other = Maker("Archive", "7")
     house.take_ledger_away()
     for sop_class in (SR, SecondaryCaptureImageStorage):
         with pytest.raises(OutOfResources) as caught:
             store(request(sop_class, maker=other), house.reception.taker)
         assert answer(caught.value).status == 0xA700
-    assert store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker) is Taken.OTHER_OBJECT, "no UID of ours"
+    assert (
+        store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
+        is Taken.OTHER_OBJECT
+    ), "no UID of ours"
 
 
 def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
@@ -97,26 +126,42 @@ def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: Ho
     with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
         store(request(dx, maker=Maker("", ""), calling="CR1"), house.reception.taker)
     assert store(request(dx, maker=Maker("", "")), house.reception.taker) is Taken.IMAGE
-    assert store(request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1"), house.reception.taker) is Taken.IMAGE
+    assert (
+        store(
+            request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1"),
+            house.reception.taker,
+        )
+        is Taken.IMAGE
+    )
 
 
 def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) -> None:
     mammography = DigitalMammographyXRayImageStorageForPresentation
-    for calling, said in (("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"), ("CR1", "not in senders.CR1.sop_")):
+    for calling, said in (
+        ("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"),
+        ("CR1", "not in senders.CR1.sop_"),
+    ):
         with pytest.raises(SopClassNotNegotiated) as caught:
             store(request(mammography, maker=Maker("", ""), calling=calling), house.reception.taker)
         assert said in answer(caught.value).comment
-    assert caught.value.advice.endswith("For Presentation. Send Computed Radiography Image Storage only")
+    assert caught.value.advice.endswith(
+        "For Presentation. Send Computed Radiography Image Storage only"
+    )
 
 
-@pytest.mark.parametrize("maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")])
+@pytest.mark.parametrize(
+    "maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")]
+)
 def test_another_installation_is_somebody_else(house: House, maker: Maker) -> None:
     assert store(request(SR, maker=maker), house.reception.taker) is Taken.OTHER_OBJECT
     with pytest.raises(NotForUs) as caught:
         store(request(SR, maker=maker, calling="STRICT"), house.reception.taker)
     assert answer(caught.value).status == 0x0122
     assert len(answer(caught.value).comment) == len(caught.value.comment)
-    assert store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker) is Taken.IMAGE
+    assert (
+        store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker)
+        is Taken.IMAGE
+    )
 
 
 def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(house: House) -> None:
@@ -124,7 +169,12 @@ def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(house: House) 
         store(request(SR, context=SecondaryCaptureImageStorage), house.reception.taker)
     wrong = request(SR)
     with pytest.raises(DataSetDoesNotMatch):
-        store(StoreRequest(FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set), house.reception.taker)
+        store(
+            StoreRequest(
+                FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set
+            ),
+            house.reception.taker,
+        )
 
 
 @pytest.mark.parametrize("address", ["", "10.0.0.7", "fd00::5", "10.0.0.71"])
@@ -139,6 +189,12 @@ def test_pydicom_reads_the_same_meta_information() -> None:
 
     from pydicom import dcmread
 
-    found = dcmread(BytesIO(file_meta.encode(FileMeta(SR, "1.2.3", ExplicitVRLittleEndian, "PACS", "HILUM", "10.0.0.7"))))
+    found = dcmread(
+        BytesIO(
+            file_meta.encode(
+                FileMeta(SR, "1.2.3", ExplicitVRLittleEndian, "PACS", "HILUM", "10.0.0.7")
+            )
+        )
+    )
     assert found.file_meta.SendingPresentationAddress == "dicom://10.0.0.7"
     assert found.file_meta.ReceivingApplicationEntityTitle == "HILUM"

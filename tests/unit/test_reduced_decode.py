@@ -67,7 +67,10 @@ def test_pillow_s_shift_is_taken_back(uid, bits):
 @pytest.mark.parametrize("reduce", [1, 2, 3])
 @pytest.mark.parametrize("uid", [JPEG2000Lossless, HTJ2KLossless])
 def test_samples_lie_on_the_even_grid(uid, reduce):
-    """Trap 15: sample k shows pixel 2^r * k, not the middle of 2^r pixels; a ramp tells the two apart."""
+    """Trap 15: sample k shows pixel 2^r * k, not the middle of 2^r pixels.
+
+    A ramp tells the two apart.
+    """
     step = 2
     array = np.ascontiguousarray(np.broadcast_to(np.arange(96) * step, (80, 96)).astype(np.uint16))
     stored = decode(encoded(array, uid, 12), reduce=reduce)
@@ -76,7 +79,10 @@ def test_samples_lie_on_the_even_grid(uid, reduce):
     expected = array[:: 1 << reduce, :: 1 << reduce][inner, inner].astype(int)
     assert np.abs(stored.array[inner, inner] - expected).max() <= step
     middle = expected + step * ((1 << reduce) - 1) / 2
-    assert np.abs(stored.array[inner, inner] - expected).mean() < np.abs(stored.array[inner, inner] - middle).mean()
+    assert (
+        np.abs(stored.array[inner, inner] - expected).mean()
+        < np.abs(stored.array[inner, inner] - middle).mean()
+    )
 
 
 @pytest.mark.parametrize(("rows", "columns"), [(45, 38), (64, 64), (33, 71)])
@@ -85,13 +91,21 @@ def test_samples_lie_on_the_even_grid(uid, reduce):
 def test_odd_sizes_round_up(uid, rows, columns, reduce):
     array = scene(rows, columns, 12)
     side = 1 << reduce
-    assert decode(encoded(array, uid, 12), reduce=reduce).array.shape == (-(-rows // side), -(-columns // side))
+    assert decode(encoded(array, uid, 12), reduce=reduce).array.shape == (
+        -(-rows // side),
+        -(-columns // side),
+    )
 
 
 def test_more_levels_than_the_codestream_has():
     """Trap 16."""
     array = scene(64, 48, 12)
-    dataset = enclosed(bytes(imagecodecs.jpeg2k_encode(array, codecformat="J2K", bitspersample=12, resolutions=2)), array, JPEG2000, 12)
+    dataset = enclosed(
+        bytes(imagecodecs.jpeg2k_encode(array, codecformat="J2K", bitspersample=12, resolutions=2)),
+        array,
+        JPEG2000,
+        12,
+    )
     assert reducible(dataset) == 1
     assert decode(dataset, reduce=1).array.shape == (32, 24)
     with pytest.raises(ValueError, match="1 levels"):
@@ -101,10 +115,14 @@ def test_more_levels_than_the_codestream_has():
 def test_what_cannot_be_reduced():
     array = scene(64, 48, 12)
     assert reducible(encoded(array, JPEG2000Lossless, 12)) > 0
-    assert reducible(enclosed(ENCODERS[HTJ2KLossless].encode(array, 12), array, HTJ2KLossless, 12)) > 0
+    assert (
+        reducible(enclosed(ENCODERS[HTJ2KLossless].encode(array, 12), array, HTJ2KLossless, 12)) > 0
+    )
     assert reducible(encoded(array.astype(np.uint8), HTJ2KLossless, 8)) == 0, "8 bits in 8, too"
     assert reducible(encoded(array.astype(np.int16), JPEG2000Lossless, 12)) == 0, "signed"
-    assert reducible(encoded(scene(64, 48, 16), HTJ2KLossless, 16)) == 0, "16 bits: an undershoot looks like white"
+    assert reducible(encoded(scene(64, 48, 16), HTJ2KLossless, 16)) == 0, (
+        "16 bits: an undershoot looks like white"
+    )
     assert reducible(encoded(array, JPEGLSLossless, 12)) == 0
     assert reducible(radiograph(array)) == 0
     with pytest.raises(ValueError, match="one resolution"):

@@ -12,7 +12,9 @@ from hilum.report.numbers import certainty_of, percent, score_in_words, score_of
 
 
 def finding(score: float, point: float | None) -> Finding:
-    return Finding("key", "Text", Code("1", "99HILUM", "Text"), 0.0, score, None, point, Decision.UNDECIDED, ())
+    return Finding(
+        "key", "Text", Code("1", "99HILUM", "Text"), 0.0, score, None, point, Decision.UNDECIDED, ()
+    )
 
 
 @pytest.mark.parametrize(
@@ -27,12 +29,19 @@ def finding(score: float, point: float | None) -> Finding:
         (5e-8, 3e-8, 5e-8, "5e-08"),
     ],
 )
-def test_a_score_has_the_digits_that_keep_it_on_its_side(score: float, point: float | None, written: float, in_words: str) -> None:
-    assert (score_of(finding(score, point)), score_in_words(finding(score, point))) == (written, in_words)
+def test_a_score_has_the_digits_that_keep_it_on_its_side(
+    score: float, point: float | None, written: float, in_words: str
+) -> None:
+    assert (score_of(finding(score, point)), score_in_words(finding(score, point))) == (
+        written,
+        in_words,
+    )
 
 
 @given(st.floats(-40, 40) | st.floats(0, 1), st.integers(-3, 3))
-def test_no_score_crosses_its_operating_point_in_sixteen_characters(point: float, steps: int) -> None:
+def test_no_score_crosses_its_operating_point_in_sixteen_characters(
+    point: float, steps: int
+) -> None:
     score = point
     for _ in range(abs(steps)):
         score = math.nextafter(score, math.copysign(math.inf, steps))

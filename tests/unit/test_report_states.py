@@ -1,4 +1,7 @@
-"""Where the reports of a study are: one word, from the states of the study, its current results and their deliveries."""
+"""Where the reports of a study are.
+
+One word, from the states of the study, its current results and their deliveries.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +34,17 @@ from hilum.store.report_states import report_state
         ("closed", [], [], "not_delivered"),
     ],
 )
-def test_only_what_arrived_is_delivered(study: str, results: list[str], deliveries: list[str], expected: str) -> None:
+def test_only_what_arrived_is_delivered(
+    study: str, results: list[str], deliveries: list[str], expected: str
+) -> None:
     assert report_state(study, results, deliveries) == ReportState(expected)
 
 
 @pytest.mark.parametrize("study", StudyState)
 @pytest.mark.parametrize("result", ResultState)
 @pytest.mark.parametrize("delivery", DeliveryState)
-def test_without_a_delivered_report_no_study_is_called_delivered(study: StudyState, result: ResultState, delivery: DeliveryState) -> None:
+def test_without_a_delivered_report_no_study_is_called_delivered(
+    study: StudyState, result: ResultState, delivery: DeliveryState
+) -> None:
     if report_state(study, [result], [delivery]) is ReportState.DELIVERED:
         assert (study, delivery) == (StudyState.CLOSED, DeliveryState.DELIVERED)

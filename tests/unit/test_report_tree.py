@@ -20,7 +20,13 @@ from tests.support.results import CONTEXT, make_release, report_job, report_of
 
 def tree(release=None, used=(True, False), **overrides):
     release = release or make_release()
-    job = report_of(make_study(3, views=("PA", "LATERAL")[: len(used)], rows=16, columns=16, overrides=overrides), release, used)
+    job = report_of(
+        make_study(
+            3, views=("PA", "LATERAL")[: len(used)], rows=16, columns=16, overrides=overrides
+        ),
+        release,
+        used,
+    )
     return sr_text(build_documents(job, release, CONTEXT, ("sr",))[0].content)
 
 
@@ -43,7 +49,9 @@ def test_it_says_what_a_reader_must_know():
 def test_decisions_and_percent_of_a_calibrated_release():
     text = tree(make_release(calibration={"method": "platt", "a": 1.0, "b": -3.0}))
     assert "Certainty of Finding: 7.2239 %" in text
-    assert "operating_point=0.5\n   │  ├─ Algorithm Parameters: score=0.6099733\n" in text, "what was compared with the operating point"
+    assert "operating_point=0.5\n   │  ├─ Algorithm Parameters: score=0.6099733\n" in text, (
+        "what was compared with the operating point"
+    )
     assert "├─ Pleural effusion: Present" in text
     assert "├─ Pneumothorax: Absent" in text
     assert "Finding: Pleural thickening: Present (private code 99HILUM" in text
@@ -54,16 +62,25 @@ def test_basic_text_says_score_and_operating_point_beside_a_certainty():
     release = make_release(calibration={"method": "platt", "a": 1.0, "b": -3.0})
     job = report_of(make_study(3, views=("PA",), rows=16, columns=16), release)
     (document,) = build_documents(job, release, CONTEXT, ("sr",))
-    text = " ".join(sr_text(derive(document, SR_LADDER[3], "2.25.5").content).replace("│", " ").split())
-    assert "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733, operating_point=0.5" in text
+    text = " ".join(
+        sr_text(derive(document, SR_LADDER[3], "2.25.5").content).replace("│", " ").split()
+    )
+    assert (
+        "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733, operating_point=0.5"
+        in text
+    )
 
 
 def test_a_replacement_names_its_predecessor():
     release = make_release()
     job = report_of(make_study(3, views=("PA",), rows=16, columns=16), release)
     (before,) = build_documents(job, release, CONTEXT, ("sr",))
-    later = dataclasses.replace(job.result, revision=2, identifiers={**job.result.identifiers, "sr": "2.25.5"})
-    (after,) = build_documents(report_job(job.instances, later, {"sr": before}), release, CONTEXT, ("sr",))
+    later = dataclasses.replace(
+        job.result, revision=2, identifiers={**job.result.identifiers, "sr": "2.25.5"}
+    )
+    (after,) = build_documents(
+        report_job(job.instances, later, {"sr": before}), release, CONTEXT, ("sr",)
+    )
     assert f"Replaces: {before.sop_instance_uid}" in sr_text(after.content)
     assert after.predecessor_uid == before.sop_instance_uid
 
@@ -94,7 +111,9 @@ def test_cut_at_32_characters_a_report_still_says_its_state_and_its_release(stat
     wanted = "AI CXR not analysed, " if outcome is Outcome.NOT_ANALYSED else states
     assert all(text.startswith(wanted) and len(text) <= 64 for text in texts)
     assert len({text[:32] for text in texts}) == len(RELEASES)
-    assert all(len(text) <= 32 or text.find(" (") in range(33) for text in texts), "the release is whole within them"
+    assert all(len(text) <= 32 or text.find(" (") in range(33) for text in texts), (
+        "the release is whole within them"
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,8 +136,13 @@ def test_a_series_description_says_all_that_holds(state, outcome, said):
 def test_series_of_heat_maps_of_two_releases_differ_and_their_warnings_are_whole(is_trained):
     texts = list(described(heat_map_description, Outcome.ANALYSED, is_trained=is_trained))
     assert len(set(texts)) == len(RELEASES)
-    assert all(text.startswith("AI heat map, not for diagnosis, ") and len(text) <= 64 for text in texts)
-    assert all(text.endswith("uncalibrated)" if is_trained else "uncalibrated, untrained)") for text in texts)
+    assert all(
+        text.startswith("AI heat map, not for diagnosis, ") and len(text) <= 64 for text in texts
+    )
+    assert all(
+        text.endswith("uncalibrated)" if is_trained else "uncalibrated, untrained)")
+        for text in texts
+    )
 
 
 def test_a_foreign_name_stays_readable():
@@ -140,7 +164,15 @@ def document(content: Dataset) -> bytes:
     return target.getvalue()
 
 
-@given(st.lists(st.tuples(st.sampled_from(["TEXT", "NUM", "CODE", "IMAGE", "WAVEFORM", "CONTAINER"]), st.text(max_size=200)), max_size=6))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["TEXT", "NUM", "CODE", "IMAGE", "WAVEFORM", "CONTAINER"]),
+            st.text(max_size=200),
+        ),
+        max_size=6,
+    )
+)
 def test_incomplete_items_of_other_makers_are_drawn_as_far_as_they_go(items):
     content, parent = Dataset(), Dataset()
     content.ContentSequence = [parent]

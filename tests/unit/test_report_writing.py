@@ -1,4 +1,7 @@
-"""Elements of a template's document that we write ourselves are those that pydicom would write; and UIDs those of the standard library."""
+"""Elements of a template's document that we write ourselves are those that pydicom would write.
+
+And UIDs those of the standard library.
+"""
 
 from __future__ import annotations
 
@@ -39,5 +42,7 @@ def test_a_uid(numbers: list[int]) -> None:
 
 
 @given(st.uuids(), st.lists(_ANY.filter(lambda part: part.isprintable()), min_size=1, max_size=4))
-def test_a_minted_uid_is_that_of_the_standard_library(namespace: uuid.UUID, parts: list[str]) -> None:
+def test_a_minted_uid_is_that_of_the_standard_library(
+    namespace: uuid.UUID, parts: list[str]
+) -> None:
     assert mint_uid(namespace, *parts) == f"2.25.{uuid.uuid5(namespace, chr(0x1F).join(parts)).int}"

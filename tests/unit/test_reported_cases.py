@@ -1,7 +1,11 @@
-"""Situations from public bug reports, each as a small file with its twin under a plain header: the outcome that its report demands.
+"""Situations from public bug reports, each as a small file with its twin under a plain header.
 
-The files are those of `cases` in the folder that HILUM_TEST_DATA names; `cases.json` says of each what must come of it. Those that
-it marks with `ingest` go into an archive first, as `hilum ingest` takes them, and are then read from there.
+The outcome that its report demands.
+
+The files are those of `cases` in the folder that HILUM_TEST_DATA names; `cases.json` says of each
+what must come of it. Those that
+it marks with `ingest` go into an archive first, as `hilum ingest` takes them, and are then read
+from there.
 """
 
 from __future__ import annotations
@@ -30,12 +34,21 @@ from hilum_preprocessing.prepare import prepare
 
 REPOSITORY = Path(__file__).parents[2] / "model_repository"
 FOLDER = Path(os.environ.get("HILUM_TEST_DATA", "/nowhere"), "cases")
-CASES: list[dict[str, Any]] = json.loads((FOLDER / "cases.json").read_text()) if (FOLDER / "cases.json").is_file() else []
+CASES: list[dict[str, Any]] = (
+    json.loads((FOLDER / "cases.json").read_text()) if (FOLDER / "cases.json").is_file() else []
+)
 SHAPE_CORRELATION = 0.99
 
-pytestmark = pytest.mark.skipif(not CASES, reason="HILUM_TEST_DATA does not name a folder with cases/cases.json")
+pytestmark = pytest.mark.skipif(
+    not CASES, reason="HILUM_TEST_DATA does not name a folder with cases/cases.json"
+)
 each_case = pytest.mark.parametrize(
-    ("case", "release"), [pytest.param(case, release, id=f"{case['id']}-{release}") for case in CASES for release in case["releases"]]
+    ("case", "release"),
+    [
+        pytest.param(case, release, id=f"{case['id']}-{release}")
+        for case in CASES
+        for release in case["releases"]
+    ],
 )
 
 
@@ -68,7 +81,9 @@ def is_same(case: dict[str, Any], found: Outcome, twin: Outcome) -> bool:
     if found.tensor is None:
         return False
     if case.get("measure") == "shape":
-        return float(np.corrcoef(found.tensor.ravel(), twin.tensor.ravel())[0, 1]) > SHAPE_CORRELATION
+        return (
+            float(np.corrcoef(found.tensor.ravel(), twin.tensor.ravel())[0, 1]) > SHAPE_CORRELATION
+        )
     apart = float(np.abs(found.tensor - twin.tensor).max())
     return apart <= case.get("tolerance", 0.0) * float(np.ptp(twin.tensor))
 
@@ -83,12 +98,20 @@ def is_said(found: Outcome, twin: Outcome) -> bool:
 
 Rule = Callable[[dict[str, Any], Outcome, Outcome], bool]
 EXPECTED: dict[str, Rule] = {
-    "same": lambda case, found, twin: is_same(case, found, twin) and case.get("flag", "") in {"", *found.flags},
+    "same": lambda case, found, twin: (
+        is_same(case, found, twin) and case.get("flag", "") in {"", *found.flags}
+    ),
     "reason": lambda case, found, _: is_reason(case, found),
-    "same_or_reason": lambda case, found, twin: is_same(case, found, twin) or is_reason(case, found),
-    "same_or_flag": lambda case, found, twin: is_same(case, found, twin) or case["flag"] in found.flags,
+    "same_or_reason": lambda case, found, twin: (
+        is_same(case, found, twin) or is_reason(case, found)
+    ),
+    "same_or_flag": lambda case, found, twin: (
+        is_same(case, found, twin) or case["flag"] in found.flags
+    ),
     "not_silent": lambda _, found, twin: is_said(found, twin),
-    "same_or_not_silent": lambda case, found, twin: is_same(case, found, twin) or is_said(found, twin),
+    "same_or_not_silent": lambda case, found, twin: (
+        is_same(case, found, twin) or is_said(found, twin)
+    ),
 }
 
 
@@ -101,11 +124,19 @@ def check(case: dict[str, Any], found: Outcome, twin: Outcome) -> None:
 
 @each_case
 def test_a_reported_case_ends_as_its_report_demands(case: dict[str, Any], release: str) -> None:
-    check(case, outcome_of(FOLDER / f"{case['id']}.dcm", release), outcome_of(FOLDER / f"{case['twin']}.dcm", release))
+    check(
+        case,
+        outcome_of(FOLDER / f"{case['id']}.dcm", release),
+        outcome_of(FOLDER / f"{case['twin']}.dcm", release),
+    )
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=case["id"]) for case in CASES if case.get("ingest")])
-def test_a_reported_case_that_was_ingested_ends_the_same(case: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, id=case["id"]) for case in CASES if case.get("ingest")]
+)
+def test_a_reported_case_that_was_ingested_ends_the_same(
+    case: dict[str, Any], tmp_path: Path
+) -> None:
     found, detail = ingested(FOLDER / f"{case['id']}.dcm", tmp_path)
     for release in case["releases"]:
         outcome = outcome_of(found, release) if found else Outcome(reason=detail)

@@ -1,4 +1,7 @@
-"""Pixel Representation and the order of bytes against the pixels: no picture wraps around, where words have no bit to spare either."""
+"""Pixel Representation and the order of bytes against the pixels.
+
+No picture wraps around, where words have no bit to spare either.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,15 @@ from hilum_preprocessing import NotAnalysable, Reason, decode, decode_frames
 from tests.support.encoders import ENCODERS, encoded
 from tests.support.radiograph import radiograph, scene, under
 
-SYNTAXES = [ExplicitVRLittleEndian, ExplicitVRBigEndian, RLELossless, JPEGLosslessSV1, JPEGLSLossless, JPEG2000Lossless, HTJ2KLossless]
+SYNTAXES = [
+    ExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    RLELossless,
+    JPEGLosslessSV1,
+    JPEGLSLossless,
+    JPEG2000Lossless,
+    HTJ2KLossless,
+]
 
 
 def unsigned(bits: int, seed: int = 0) -> NDArray[Any]:
@@ -54,7 +65,10 @@ def reason_of(dataset: Any) -> Reason:
 @pytest.mark.parametrize("uid", SYNTAXES)
 @pytest.mark.parametrize("bits", [8, 12, 16])
 def test_a_sign_said_of_a_picture_without_one_is_refused(bits, uid):
-    assert reason_of(under_syntax(unsigned(bits), bits, uid, PixelRepresentation=1)) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(under_syntax(unsigned(bits), bits, uid, PixelRepresentation=1))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 @pytest.mark.parametrize("uid", SYNTAXES)
@@ -70,7 +84,10 @@ def test_the_same_where_less_of_the_picture_is_below_zero(lowest):
 
 def test_the_same_of_twelve_bits_with_a_sign_in_words_of_sixteen():
     array = unsigned(12).astype(np.int32) - 2048
-    assert reason_of(radiograph(array.astype(np.int16), 16, PixelRepresentation=0)) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(radiograph(array.astype(np.int16), 16, PixelRepresentation=0))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 @pytest.mark.parametrize("bits", [8, 12, 16])
@@ -88,7 +105,9 @@ def test_white_letters_and_borders_on_black_are_no_sign(bits):
     array = (scene(160, 144, bits) // 4).astype(np.int64)
     array[20:40, 10:130:3] = (1 << bits) - 1
     array[:, :12] = (1 << bits) - 1
-    array = np.clip(array + rng.integers(-2, 3, array.shape), 0, (1 << bits) - 1).astype(np.uint8 if bits == 8 else np.uint16)
+    array = np.clip(array + rng.integers(-2, 3, array.shape), 0, (1 << bits) - 1).astype(
+        np.uint8 if bits == 8 else np.uint16
+    )
     assert np.array_equal(decode(radiograph(array, bits)).array, array)
 
 
@@ -97,7 +116,10 @@ def test_white_letters_and_borders_on_black_are_no_sign(bits):
 def test_bytes_in_the_other_order_are_refused(uid, is_signed):
     array = unsigned(16)
     words = (array ^ 0x8000) if is_signed else array
-    assert reason_of(under_syntax(words.byteswap(), 16, uid, PixelRepresentation=int(is_signed))) is Reason.DEPTH_CONTRADICTED
+    assert (
+        reason_of(under_syntax(words.byteswap(), 16, uid, PixelRepresentation=int(is_signed)))
+        is Reason.DEPTH_CONTRADICTED
+    )
 
 
 @pytest.mark.parametrize("spare", [4, 6, 8])

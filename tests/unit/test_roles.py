@@ -15,7 +15,9 @@ from hilum.wiring.web import _judged
 @pytest.fixture
 def settings(tmp_path, monkeypatch) -> Settings:
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", "")
-    return Settings(site=Site(state_dir=tmp_path / "state"), watch={"inbox": Watch(path=tmp_path / "inbox")})
+    return Settings(
+        site=Site(state_dir=tmp_path / "state"), watch={"inbox": Watch(path=tmp_path / "inbox")}
+    )
 
 
 @pytest.mark.parametrize(
@@ -35,13 +37,18 @@ def test_roles_are_words_with_commas_between(said, meant):
     assert roles.parse(said) == meant
 
 
-@pytest.mark.parametrize("said", ["", ",", "listener,", "listner", "listener;api", "listener api", "watcher", "health", "ALL"])
+@pytest.mark.parametrize(
+    "said",
+    ["", ",", "listener,", "listner", "listener;api", "listener api", "watcher", "health", "ALL"],
+)
 def test_another_word_is_refused_with_those_that_there_are(said):
     with pytest.raises(ConfigurationError) as refused:
         roles.parse(said)
     (problem,) = refused.value.problems
     assert problem.startswith("unknown role ")
-    assert problem.endswith("use all, listener, analyser, dispatcher or api, or several with commas between, as in listener,dispatcher")
+    assert problem.endswith(
+        "use all, listener, analyser, dispatcher or api, or several with commas between, as in listener,dispatcher"
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +61,9 @@ def test_another_word_is_refused_with_those_that_there_are(said):
         ("listener,api", {"listener", "watcher", "api"}),
     ],
 )
-def test_a_server_runs_the_processes_of_its_roles_and_one_for_its_api_port(settings, role, processes):
+def test_a_server_runs_the_processes_of_its_roles_and_one_for_its_api_port(
+    settings, role, processes
+):
     plan = Supervisor(settings, role)._plan()
     assert {process for process, _ in plan} == processes
     assert len(plan) == len(processes)
@@ -75,9 +84,16 @@ def test_a_host_without_the_api_judges_its_own_roles(role, judged):
     assert _judged(role) == judged
 
 
-@pytest.mark.parametrize(("first", "second"), [("listener,dispatcher", "listener"), ("all", "dispatcher"), ("api", "all"), ("all", "all")])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("listener,dispatcher", "listener"), ("all", "dispatcher"), ("api", "all"), ("all", "all")],
+)
 def test_two_servers_of_a_state_folder_share_no_role(settings, first, second):
-    with hold(settings, first), pytest.raises(ConfigurationError, match="another `hilum serve` uses"), hold(settings, second):
+    with (
+        hold(settings, first),
+        pytest.raises(ConfigurationError, match="another `hilum serve` uses"),
+        hold(settings, second),
+    ):
         pytest.fail("both hold it")
     with hold(settings, second):
         assert is_held(settings)

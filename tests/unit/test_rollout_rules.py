@@ -36,7 +36,9 @@ def _act(verb: Callable[[Rollouts], object]) -> Step:
 
 def _confirm(rollouts: Rollouts) -> object:
     found = rollouts.find("chest")
-    return found and rollouts.confirm("chest", found.candidate or "", "analyser", kept(found.candidate or "").digest)
+    return found and rollouts.confirm(
+        "chest", found.candidate or "", "analyser", kept(found.candidate or "").digest
+    )
 
 
 def _refuse(rollouts: Rollouts) -> object:
@@ -50,14 +52,26 @@ def _start_and_confirm(rollouts: Rollouts, candidate: str, order: Order) -> obje
 
 
 VERBS: st.SearchStrategy[Step] = st.one_of(
-    st.tuples(CANDIDATES, ORDERS).map(lambda pair: _act(lambda rollouts: _start_and_confirm(rollouts, *pair))),
-    st.tuples(CANDIDATES, ORDERS).map(lambda pair: _act(lambda rollouts: rollouts.start(CONFIGURED, kept(pair[0]), pair[1], "a person"))),
+    st.tuples(CANDIDATES, ORDERS).map(
+        lambda pair: _act(lambda rollouts: _start_and_confirm(rollouts, *pair))
+    ),
+    st.tuples(CANDIDATES, ORDERS).map(
+        lambda pair: _act(
+            lambda rollouts: rollouts.start(CONFIGURED, kept(pair[0]), pair[1], "a person")
+        )
+    ),
     ORDERS.map(lambda order: _act(lambda rollouts: rollouts.promote("chest", order, "a person"))),
     st.sampled_from([_confirm, _confirm, _refuse]).map(_act),
-    st.booleans().map(lambda is_pending: _act(lambda rollouts: rollouts.roll_back("chest", "a person", is_pending=is_pending))),
+    st.booleans().map(
+        lambda is_pending: _act(
+            lambda rollouts: rollouts.roll_back("chest", "a person", is_pending=is_pending)
+        )
+    ),
     st.just(_act(lambda rollouts: rollouts.stop("chest", "a person"))),
 )
-IMAGES: st.SearchStrategy[Step] = st.tuples(STUDIES, st.integers(1, 6)).map(lambda image: lambda rolling: rolling.receive(*image))
+IMAGES: st.SearchStrategy[Step] = st.tuples(STUDIES, st.integers(1, 6)).map(
+    lambda image: lambda rolling: rolling.receive(*image)
+)
 WORK: st.SearchStrategy[Step] = st.sampled_from(
     [
         lambda rolling: rolling.read(limit=2),
@@ -71,8 +85,13 @@ WORK: st.SearchStrategy[Step] = st.sampled_from(
 
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.one_of(VERBS, VERBS, IMAGES, IMAGES, WORK), min_size=15, max_size=40))
-def test_whatever_happens_each_study_is_reported_by_one_release_and_no_image_is_lost(steps: list[Step]) -> None:
-    with tempfile.TemporaryDirectory() as folder, contextlib.closing(Rolling(migrated_sqlite(Path(folder)))) as rolling:
+def test_whatever_happens_each_study_is_reported_by_one_release_and_no_image_is_lost(
+    steps: list[Step],
+) -> None:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        contextlib.closing(Rolling(migrated_sqlite(Path(folder)))) as rolling,
+    ):
         for step in steps:
             with contextlib.suppress(CannotRollOut):
                 step(rolling)
@@ -87,7 +106,9 @@ def test_whatever_happens_each_study_is_reported_by_one_release_and_no_image_is_
 def _assert_sound(rolling: Rolling) -> None:
     spoken = by_study(rolling.rows(reading, is_shadow=False), "release")
     assert all(len(names) == 1 for names in spoken.values())
-    assert {row.study_instance_uid: {row.release} for row in rolling.rows(assignment)}.items() <= spoken.items()
+    assert {
+        row.study_instance_uid: {row.release} for row in rolling.rows(assignment)
+    }.items() <= spoken.items()
     assert {row.state for row in rolling.rows(reading)} <= {"analysed"}
     assert {(row.state, row.open_readings) for row in rolling.rows(study)} <= {("closed", 0)}
     current = by_study(rolling.rows(result, is_current=True), "release")
@@ -99,7 +120,16 @@ def _assert_sound(rolling: Rolling) -> None:
     assert len(images) == len({image for image, _ in images})
 
 
-@given(st.lists(st.tuples(st.sampled_from(["start", "passed", "refused", "promoted", "rolled_back", "stopped", "closed"]), ORDERS)))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["start", "passed", "refused", "promoted", "rolled_back", "stopped", "closed"]
+            ),
+            ORDERS,
+        )
+    )
+)
 def test_every_change_is_one_that_the_docs_draw(verbs: list[tuple[str, Order]]) -> None:
     states = [known := rules.begun("chest", "chest@1", 0.0, "a person")]
     for number, (verb, order) in enumerate(verbs):
@@ -121,7 +151,11 @@ def _change(known: Rollout, verb: str, order: Order, candidate: str) -> Rollout:
     if verb == "promoted":
         return rules.promoted(known, order)
     if verb in ("refused", "closed"):
-        return rules.refused(known, "wrong answers") if verb == "refused" else rules.closed(known, "the settings")
+        return (
+            rules.refused(known, "wrong answers")
+            if verb == "refused"
+            else rules.closed(known, "the settings")
+        )
     plain: dict[str, Callable[[Rollout], Rollout]] = {
         "passed": rules.passed,
         "rolled_back": rules.rolled_back,
@@ -131,7 +165,9 @@ def _change(known: Rollout, verb: str, order: Order, candidate: str) -> Rollout:
 
 
 @given(st.integers(0, 10_000), st.floats(0.01, 0.99), st.floats(0.01, 0.99))
-def test_a_share_is_stable_and_a_larger_one_holds_the_smaller(number: int, one: float, other: float) -> None:
+def test_a_share_is_stable_and_a_larger_one_holds_the_smaller(
+    number: int, one: float, other: float
+) -> None:
     where = rules.share("chest", f"1.2.{number}")
     assert 0 <= where < 1
     assert where == rules.share("chest", f"1.2.{number}")
@@ -145,23 +181,35 @@ def test_shares_are_uniform() -> None:
     for number in range(count):
         tenths[int(10 * rules.share("chest", f"1.2.840.113619.2.{number}"))] += 1
     expected = count / 10
-    # Pearson's statistic of nine degrees of freedom: above 27.9 once in a thousand, were they uniform; the numbers are always the same.
+    # Pearson's statistic of nine degrees of freedom: above 27.9 once in a thousand, were they
+    # uniform; the numbers are always the same.
     assert sum((found - expected) ** 2 / expected for found in tenths) < 27.9
 
 
-@pytest.mark.parametrize(("mode", "fraction"), [("shadow", 0.1), ("switch", 0.5), ("canary", None), ("canary", 0.0), ("canary", 1.0)])
+@pytest.mark.parametrize(
+    ("mode", "fraction"),
+    [("shadow", 0.1), ("switch", 0.5), ("canary", None), ("canary", 0.0), ("canary", 1.0)],
+)
 def test_an_order_that_means_nothing_is_refused(mode: str, fraction: float | None) -> None:
     with pytest.raises(CannotRollOut):
         Order(RolloutMode(mode), fraction)
 
 
 def test_a_third_release_can_follow_a_switch_and_the_way_back_has_two_steps() -> None:
-    known = rules.passed(rules.started(rules.begun("chest", "chest@1", 0.0, "x"), "chest@2", Order(RolloutMode.SWITCH)))
+    known = rules.passed(
+        rules.started(
+            rules.begun("chest", "chest@1", 0.0, "x"), "chest@2", Order(RolloutMode.SWITCH)
+        )
+    )
     known = rules.passed(rules.started(known, "chest@3", Order(RolloutMode.SHADOW)))
     assert (known.serving, known.previous, known.candidate) == ("chest@2", "chest@1", "chest@3")
     assert known.releases == ("chest@2", "chest@1", "chest@3")
     known = rules.rolled_back(known)
-    assert (known.state, known.serving, known.previous) == (RolloutState.SWITCHED, "chest@2", "chest@1")
+    assert (known.state, known.serving, known.previous) == (
+        RolloutState.SWITCHED,
+        "chest@2",
+        "chest@1",
+    )
     known = rules.rolled_back(known)
     assert (known.state, known.serving, known.previous) == (RolloutState.DONE, "chest@1", None)
     with pytest.raises(CannotRollOut, match="no way back"):

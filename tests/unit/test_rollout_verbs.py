@@ -46,13 +46,18 @@ def url(tmp_path: Path) -> str:
 def rig(tmp_path: Path, tiny: Tiny, url: str) -> Iterator[Rig]:
     models = Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1",))
     settings = Settings(site=Site(state_dir=tmp_path / "state"), models=models)
-    with contextlib.closing(Rollouts(url)) as rollouts, contextlib.closing(LedgerViews(url)) as views:
+    with (
+        contextlib.closing(Rollouts(url)) as rollouts,
+        contextlib.closing(LedgerViews(url)) as views,
+    ):
         verbs = RolloutVerbs(settings, rollouts, views)
         with open_rig(tmp_path, url=url, rollouts=verbs) as opened:
             yield opened
 
 
-def post(rig: Rig, verb: str, status: int = 200, alias: str = "chest", **order: Any) -> dict[str, Any]:
+def post(
+    rig: Rig, verb: str, status: int = 200, alias: str = "chest", **order: Any
+) -> dict[str, Any]:
     response = rig.client.post(f"/api/v1/rollouts/{alias}/{verb}", json=order)
     assert response.status_code == status, response.text
     found: dict[str, Any] = response.json()
@@ -68,7 +73,12 @@ def confirm(url: str, candidate: str = "chest@2") -> None:
 
 def test_the_whole_way_by_rest(rig: Rig, url: str) -> None:
     (before,) = rig.get("/api/v1/rollouts")["rollouts"]
-    assert (before["alias"], before["serving"], before["state"], before["changed_at"]) == ("chest", "chest@1", "done", None)
+    assert (before["alias"], before["serving"], before["state"], before["changed_at"]) == (
+        "chest",
+        "chest@1",
+        "done",
+        None,
+    )
     assert post(rig, "start", release="chest@2", mode="shadow")["state"] == "loading"
     assert post(rig, "promote", 409)["detail"].startswith("no candidate is running")
     confirm(url)
@@ -78,7 +88,13 @@ def test_the_whole_way_by_rest(rig: Rig, url: str) -> None:
     assert "no way back" in post(rig, "rollback", 409)["detail"]
     assert "nothing is going on" in post(rig, "stop", 409)["detail"]
     found = rig.get("/api/v1/rollouts/chest")
-    assert [item["verb"] for item in found["events"]] == ["rollback", "promote", "promote", "confirm", "start"]
+    assert [item["verb"] for item in found["events"]] == [
+        "rollback",
+        "promote",
+        "promote",
+        "confirm",
+        "start",
+    ]
     assert found["comparison"] is None
     rig.get("/api/v1/rollouts/lung", 404)
 
@@ -91,10 +107,16 @@ def test_the_whole_way_by_rest(rig: Rig, url: str) -> None:
         ("chest", {"release": "chest@3"}, "hilum models build chest@3"),
         ("chest", {"release": "chest@1"}, "reads new studies already"),
         ("chest", {"release": "chest@2", "mode": "canary"}, "a canary needs one"),
-        ("chest", {"release": "chest@2", "mode": "shadow", "fraction": 0.5}, "a fraction belongs to a canary"),
+        (
+            "chest",
+            {"release": "chest@2", "mode": "shadow", "fraction": 0.5},
+            "a fraction belongs to a canary",
+        ),
     ],
 )
-def test_what_cannot_be_rolled_out_is_refused_with_what_to_do(rig: Rig, alias: str, order: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_rolled_out_is_refused_with_what_to_do(
+    rig: Rig, alias: str, order: dict[str, Any], said: str
+) -> None:
     assert said in post(rig, "start", 409, alias, **order)["detail"]
     assert rig.get("/api/v1/rollouts")["rollouts"][0]["serving"] == "chest@1"
 
@@ -104,13 +126,22 @@ def test_a_rollout_names_who_started_it_as_its_row_of_the_audit_does(rig: Rig) -
     found = rig.get("/api/v1/rollouts/chest")
     (row,) = rig.get("/api/v1/audit", verb="start_rollout")["rows"]
     assert found["changed_by"] == found["events"][0]["changed_by"] == row["actor"] == "local"
-    assert (row["thing"], row["name"], row["detail"], row["outcome"]) == ("alias", "chest", "chest@2 shadow", "done")
+    assert (row["thing"], row["name"], row["detail"], row["outcome"]) == (
+        "alias",
+        "chest",
+        "chest@2 shadow",
+        "done",
+    )
 
 
 def test_a_release_that_reads_already_is_no_candidate(tiny: Tiny, url: str, tmp_path: Path) -> None:
-    models = Models(manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1", "chest@2"))
+    models = Models(
+        manifests=tiny.manifests_dir, built=tiny.built_dir, releases=("chest@1", "chest@2")
+    )
     settings = Settings(site=Site(state_dir=tmp_path / "state"), models=models)
-    with open_rig(tmp_path, url=url, rollouts=RolloutVerbs(settings, Rollouts(url), LedgerViews(url))) as rig:
+    with open_rig(
+        tmp_path, url=url, rollouts=RolloutVerbs(settings, Rollouts(url), LedgerViews(url))
+    ) as rig:
         assert "leave one of them" in post(rig, "start", 409, release="chest@2")["detail"]
 
 
@@ -133,13 +164,22 @@ def test_a_study_shows_its_shadow_apart(rig: Rig, url: str) -> None:
         rolling.close_studies()
         assert rolling.compare() == 1
     found = rig.get("/api/v1/studies/1.2.3")
-    assert [(item["release"], item["is_shadow"]) for item in found["images"][0]["readings"]] == [("chest@1", False), ("chest@2", True)]
+    assert [(item["release"], item["is_shadow"]) for item in found["images"][0]["readings"]] == [
+        ("chest@1", False),
+        ("chest@2", True),
+    ]
     assert [item["release"] for item in found["results"]] == ["chest@1"]
-    assert [(item["release"], item["state"], item["is_current"]) for item in found["shadow_results"]] == [("chest@2", "shadow", False)]
+    assert [
+        (item["release"], item["state"], item["is_current"]) for item in found["shadow_results"]
+    ] == [("chest@2", "shadow", False)]
     (listed,) = rig.get("/api/v1/studies")["studies"]
     assert [item["release"] for item in listed["results"]] == ["chest@1"]
     comparison = rig.get("/api/v1/rollouts/chest")["comparison"]
-    assert (comparison["release"], comparison["shadow"], comparison["compared"]) == ("chest@1", "chest@2", 1)
+    assert (comparison["release"], comparison["shadow"], comparison["compared"]) == (
+        "chest@1",
+        "chest@2",
+        1,
+    )
     flips = {item["finding"]: (item["decided"], item["flips"]) for item in comparison["findings"]}
     assert flips["effusion"] == (1, 1)
     assert flips["pneumothorax"] == (1, 0)
@@ -173,22 +213,30 @@ def test_an_archive_is_read_by_the_candidate(config: Path, url: str) -> None:
         rolling.close_studies()
         rolling.report()
         rolling.receive("1.4", 1)
-        assert "`hilum rollout start ALIAS chest@2 --shadow`" in hilum("reanalyse", "chest@2", status=2)
+        assert "`hilum rollout start ALIAS chest@2 --shadow`" in hilum(
+            "reanalyse", "chest@2", status=2
+        )
         hilum("rollout", "start", "chest", "chest@2", "--shadow")
         assert "is not proved yet" in hilum("reanalyse", "chest@2", status=2)
         confirm(url)
         assert hilum("reanalyse", "chest@2", "--shadow", "--dry-run").startswith(
             "2 images of 2 studies would be due for chest@2 as a shadow\n"
         )
-        assert hilum("reanalyse", "chest@2", "--shadow", "--study", "1.2").startswith("1 image of 1 study due for chest@2 as a shadow\n")
+        assert hilum("reanalyse", "chest@2", "--shadow", "--study", "1.2").startswith(
+            "1 image of 1 study due for chest@2 as a shadow\n"
+        )
         rest = hilum("reanalyse", "chest@2", "--shadow", "--since", "2001-01-01")
         assert "1 image of 1 study due" in rest
         assert "left out: 1 study not closed" in rest
-        assert "no closed study is left for chest@2" in hilum("reanalyse", "chest@2", "--shadow", "--until", "2001-01-01", status=1)
+        assert "no closed study is left for chest@2" in hilum(
+            "reanalyse", "chest@2", "--shadow", "--until", "2001-01-01", status=1
+        )
         rolling.clock.now = time.time() + 1  # that of the command
         assert rolling.read("chest@2") == ["chest@2"] * 2
         assert rolling.compare() == 2
-    assert "chest@2 read along with chest@1: 2 studies compared" in hilum("rollout", "show", "chest")
+    assert "chest@2 read along with chest@1: 2 studies compared" in hilum(
+        "rollout", "show", "chest"
+    )
 
 
 def test_the_whole_way_by_command(config: Path, url: str) -> None:
@@ -198,11 +246,21 @@ def test_the_whole_way_by_command(config: Path, url: str) -> None:
         return answer.output
 
     assert hilum("list") == "chest: done, chest@1 reads new studies\n"
-    assert "exclude each other" in hilum("start", "chest", "chest@2", "--shadow", "--canary", "0.1", status=1)
-    assert hilum("start", "chest", "chest@2", "--canary", "0.1") == "chest: loading, chest@1 reads new studies, chest@2 as canary 10%\n"
+    assert "exclude each other" in hilum(
+        "start", "chest", "chest@2", "--shadow", "--canary", "0.1", status=1
+    )
+    assert (
+        hilum("start", "chest", "chest@2", "--canary", "0.1")
+        == "chest: loading, chest@1 reads new studies, chest@2 as canary 10%\n"
+    )
     confirm(url)
-    assert hilum("promote", "chest").startswith("chest: switched, chest@2 reads new studies, chest@1 is kept for rollback")
-    assert hilum("stop", "chest") == "chest: done, chest@2 reads new studies, the settings still name chest@1\n"
+    assert hilum("promote", "chest").startswith(
+        "chest: switched, chest@2 reads new studies, chest@1 is kept for rollback"
+    )
+    assert (
+        hilum("stop", "chest")
+        == "chest: done, chest@2 reads new studies, the settings still name chest@1\n"
+    )
     assert "no way back" in hilum("rollback", "chest", status=1)
     assert "promote" in hilum("show", "chest")
     hilum("show", "lung", status=1)
@@ -211,13 +269,21 @@ def test_the_whole_way_by_command(config: Path, url: str) -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a name")
 def test_a_user_without_a_name_is_a_number() -> None:
     code = "import os; from hilum.cli.frame import actor_here; os.setuid(54321); print(actor_here().name)"
-    done = subprocess.run([sys.executable, "-c", code], env={}, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=False
+    )
     assert done.stdout.strip() == "uid 54321", done.stderr
 
 
 def test_cohens_kappa() -> None:
-    # The worked example that is in every textbook: 20 yes and yes, 5 yes and no, 10 no and yes, 15 no and no: kappa 0.4.
-    pairs = [("present", "present")] * 20 + [("present", "absent")] * 5 + [("absent", "present")] * 10 + [("absent", "absent")] * 15
+    # The worked example that is in every textbook: 20 yes and yes, 5 yes and no, 10 no and yes, 15
+    # no and no: kappa 0.4.
+    pairs = (
+        [("present", "present")] * 20
+        + [("present", "absent")] * 5
+        + [("absent", "present")] * 10
+        + [("absent", "absent")] * 15
+    )
     assert kappa(pairs) == pytest.approx(0.4)
     assert kappa([("absent", "absent")] * 5) is None
     assert kappa([]) is None
@@ -225,12 +291,23 @@ def test_cohens_kappa() -> None:
 
 def test_agreement_counts_what_both_decide() -> None:
     studies = [
-        {"effusion": (0.9, 0.7, "present", "present"), "nodule": (0.2, 0.4, "undecided", "undecided")},
-        {"effusion": (0.6, 0.4, "present", "absent"), "nodule": (0.2, 0.1, "undecided", "undecided")},
+        {
+            "effusion": (0.9, 0.7, "present", "present"),
+            "nodule": (0.2, 0.4, "undecided", "undecided"),
+        },
+        {
+            "effusion": (0.6, 0.4, "present", "absent"),
+            "nodule": (0.2, 0.1, "undecided", "undecided"),
+        },
         {"effusion": (0.1, 0.1, "absent", "absent")},
     ]
     effusion, nodule = agreements(studies)
-    assert (effusion.finding, effusion.studies, effusion.decided, effusion.flips) == ("effusion", 3, 3, 1)
+    assert (effusion.finding, effusion.studies, effusion.decided, effusion.flips) == (
+        "effusion",
+        3,
+        3,
+        1,
+    )
     assert effusion.mean_difference == pytest.approx(0.4 / 3)
     assert effusion.kappa == pytest.approx(0.4)
     assert (nodule.studies, nodule.decided, nodule.flips, nodule.kappa) == (2, 0, 0, None)

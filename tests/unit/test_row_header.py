@@ -1,4 +1,7 @@
-"""What a row keeps of an image's header: never bulk, never more than 64 KiB, and always whose it is."""
+"""What a row keeps of an image's header.
+
+Never bulk, never more than 64 KiB, and always whose it is.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,10 @@ ENCODINGS = [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian
 
 def encoded(dataset: Dataset, syntax: str) -> bytes:
     target = DicomBytesIO()
-    target.is_implicit_VR, target.is_little_endian = syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
+    target.is_implicit_VR, target.is_little_endian = (
+        syntax == ImplicitVRLittleEndian,
+        syntax != ExplicitVRBigEndian,
+    )
     write_dataset(target, dataset)
     return bytes(target.getvalue())
 
@@ -36,7 +42,9 @@ def encoded(dataset: Dataset, syntax: str) -> bytes:
 def decoded(header: bytes, syntax: str) -> Dataset:
     from io import BytesIO
 
-    return read_dataset(BytesIO(header), syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian)
+    return read_dataset(
+        BytesIO(header), syntax == ImplicitVRLittleEndian, syntax != ExplicitVRBigEndian
+    )
 
 
 def tags_of(dataset: Dataset) -> set[int]:
@@ -98,7 +106,9 @@ def test_it_is_bounded_however_many_elements_there_are_and_says_whose_it_is(synt
 
 
 def test_what_identifies_is_what_reports_must_have() -> None:
-    assert {int(tag) for tag in TYPE_2} | tags(DESCRIPTORS | IDENTIFIERS | {"IssuerOfPatientID", "TimezoneOffsetFromUTC"}) <= IDENTIFYING
+    assert {int(tag) for tag in TYPE_2} | tags(
+        DESCRIPTORS | IDENTIFIERS | {"IssuerOfPatientID", "TimezoneOffsetFromUTC"}
+    ) <= IDENTIFYING
 
 
 @pytest.mark.parametrize("syntax", ENCODINGS)
@@ -110,10 +120,14 @@ def test_with_the_pixels_all_leaves_but_whose_it_is(syntax: str) -> None:
     assert len(header) < 2000
     assert identifying(header, syntax) == header
     image = instance_of(make_instance(1), header=header, transfer_syntax_uid=syntax)
-    assert extract(image).get("PatientID") == found.PatientID, "a late image still makes a report on the whole study"
+    assert extract(image).get("PatientID") == found.PatientID, (
+        "a late image still makes a report on the whole study"
+    )
 
 
-@pytest.mark.parametrize("name", ["empty items", "empty items of a defined length", "deep of defined lengths"])
+@pytest.mark.parametrize(
+    "name", ["empty items", "empty items of a defined length", "deep of defined lengths"]
+)
 def test_of_a_header_that_an_earlier_version_has_taken_what_may_be_read_is_left(name: str) -> None:
     header = bomb_in(BOMBS[name]())[:-76]
     for short in (kept, identifying):

@@ -23,14 +23,21 @@ def document() -> Component:
 
 def test_the_document_is_valid_by_the_schema_of_cyclonedx(document: Component):
     """Of a few packages: the schema takes its time."""
-    few = [component for component in document["components"] if component["name"] in ("certifi", "nvidia-pytriton", "torch")]
+    few = [
+        component
+        for component in document["components"]
+        if component["name"] in ("certifi", "nvidia-pytriton", "torch")
+    ]
     sbom._validate({**document, "components": few})
     with pytest.raises(sbom.NotWritten, match="not valid"):
         sbom._validate({**document, "components": [], "bomFormat": "other"})
 
 
 def test_each_package_that_the_server_has_here_is_listed_in_its_version(document: Component):
-    listed = {write_locks.canonical(component["name"]): component["version"] for component in document["components"]}
+    listed = {
+        write_locks.canonical(component["name"]): component["version"]
+        for component in document["components"]
+    }
     wanted = write_locks.closure(write_locks.declared(write_locks.LOCKS["server.txt"]))
     assert listed == {name: importlib.metadata.version(name) for name in wanted}
     assert document["metadata"]["component"]["name"] == "hilum"
@@ -38,25 +45,45 @@ def test_each_package_that_the_server_has_here_is_listed_in_its_version(document
 
 
 def test_what_needs_what_names_only_what_is_listed(document: Component):
-    listed = {component["bom-ref"] for component in document["components"]} | {document["metadata"]["component"]["bom-ref"]}
-    assert {name for each in document["dependencies"] for name in (each["ref"], *each["dependsOn"])} <= listed
+    listed = {component["bom-ref"] for component in document["components"]} | {
+        document["metadata"]["component"]["bom-ref"]
+    }
+    assert {
+        name for each in document["dependencies"] for name in (each["ref"], *each["dependsOn"])
+    } <= listed
 
 
 def test_the_libraries_in_the_wheel_of_triton_are_listed_with_their_bytes(document: Component):
-    (triton,) = (component for component in document["components"] if component["name"] == "nvidia-pytriton")
+    (triton,) = (
+        component for component in document["components"] if component["name"] == "nvidia-pytriton"
+    )
     parts = {part["name"]: part for part in triton["components"]}
     versions = {name: part["version"] for name, part in parts.items() if "version" in part}
     assert versions["tritonserver"] == "2.51.0"
-    assert (versions["curl"], versions["libssh"], versions["libarchive"], versions["libxml2"]) == ("7.81.0", "0.9.6", "3.6.0", "2.9.13")
+    assert (versions["curl"], versions["libssh"], versions["libarchive"], versions["libxml2"]) == (
+        "7.81.0",
+        "0.9.6",
+        "3.6.0",
+        "2.9.13",
+    )
     folder = Path(sysconfig.get_path("platlib"))
-    found = {sha256(path.read_bytes()).hexdigest() for path in (folder / "nvidia_pytriton.libs").glob("*.so*")}
+    found = {
+        sha256(path.read_bytes()).hexdigest()
+        for path in (folder / "nvidia_pytriton.libs").glob("*.so*")
+    }
     assert found <= {part["hashes"][0]["content"] for part in triton["components"]}
     for part in triton["components"]:
-        assert part["hashes"][0]["content"] == sha256((folder / part["bom-ref"]).read_bytes()).hexdigest()
+        assert (
+            part["hashes"][0]["content"]
+            == sha256((folder / part["bom-ref"]).read_bytes()).hexdigest()
+        )
 
 
 def test_a_library_knows_its_version_in_its_own_bytes():
-    """What deploy/native_parts.toml says by hand, against the files: a new wheel must not keep old numbers."""
+    """What deploy/native_parts.toml says by hand, against the files.
+
+    A new wheel must not keep old numbers.
+    """
     folder = Path(sysconfig.get_path("platlib"))
     spelled = {"tritonserver": "2.51"}  # of 2.51.0 the compiler stores the end apart
     for part in sbom.read_parts():
@@ -91,7 +118,9 @@ def test_a_licence_that_no_rule_names_is_said(document: Component):
         ("any", "", False),
     ],
 )
-def test_of_alternatives_one_must_be_allowed_and_of_several_all(name: str, licence: str, is_allowed: bool):
+def test_of_alternatives_one_must_be_allowed_and_of_several_all(
+    name: str, licence: str, is_allowed: bool
+):
     assert (sbom.not_allowed([(name, "1", licence)], sbom.read_rules()) == []) == is_allowed
 
 

@@ -20,7 +20,10 @@ thresholds = st.floats(0.001, 0.999)
 
 def labelled(*keys: str, **changes):
     """A release with one label a key; `changes` are fields of Release."""
-    labels = [Label(key, key, Code(key.upper(), "99HILUM", key), "C", 0.5, key.startswith("masked")) for key in keys]
+    labels = [
+        Label(key, key, Code(key.upper(), "99HILUM", key), "C", 0.5, key.startswith("masked"))
+        for key in keys
+    ]
     return make_release(**{"labels": tuple(labels), **changes})
 
 
@@ -92,7 +95,10 @@ def test_rescaling_keeps_order_and_bounds_and_moves_the_threshold_to_a_half(one,
 
 
 def test_a_release_rescales_each_label_by_its_own_threshold():
-    labels = [Label(key, key, Code(key, "99HILUM", key), "C", 0.5, rescaled_at=at) for key, at in (("A", 0.02), ("B", None))]
+    labels = [
+        Label(key, key, Code(key, "99HILUM", key), "C", 0.5, rescaled_at=at)
+        for key, at in (("A", 0.02), ("B", None))
+    ]
     release = make_release(labels=tuple(labels))
     rare, common = scores_of([math.log(0.02 / 0.98), 0.0], release)
     assert rare == pytest.approx(0.5)
@@ -104,18 +110,33 @@ def test_without_calibration_there_is_no_probability():
 
 
 def test_untrained_weights_have_no_probability_whatever_the_calibration_says():
-    assert probabilities_of([1.0], numbered(1, is_trained=False, calibration={"method": "temperature", "temperature": 1.0})) is None
+    assert (
+        probabilities_of(
+            [1.0],
+            numbered(
+                1, is_trained=False, calibration={"method": "temperature", "temperature": 1.0}
+            ),
+        )
+        is None
+    )
 
 
 @given(st.lists(st.floats(-40, 40), min_size=1, max_size=6), st.floats(0.05, 20))
 def test_temperature_divides_the_logit_and_keeps_the_ranking(values, temperature):
-    found = probabilities_of(values, numbered(len(values), calibration={"method": "temperature", "temperature": temperature}))
+    found = probabilities_of(
+        values,
+        numbered(len(values), calibration={"method": "temperature", "temperature": temperature}),
+    )
     assert found == pytest.approx([sigmoid(value / temperature) for value in values])
-    assert max(range(len(values)), key=found.__getitem__) in [n for n, item in enumerate(found) if item == max(found)]
+    assert max(range(len(values)), key=found.__getitem__) in [
+        n for n, item in enumerate(found) if item == max(found)
+    ]
 
 
 def test_temperature_of_a_softmax_release_still_sums_to_one():
-    release = numbered(3, activation="softmax", calibration={"method": "temperature", "temperature": 2.0})
+    release = numbered(
+        3, activation="softmax", calibration={"method": "temperature", "temperature": 2.0}
+    )
     found = probabilities_of([2.0, 1.0, 0.0], release)
     assert sum(found) == pytest.approx(1.0)
     assert found == pytest.approx(softmax([1.0, 0.5, 0.0]))
@@ -123,7 +144,9 @@ def test_temperature_of_a_softmax_release_still_sums_to_one():
 
 def test_platt_for_all_labels_and_for_each():
     both = {"method": "platt", "a": 2.0, "b": -1.0, "labels": {"second": {"a": 1.0, "b": 0.0}}}
-    assert probabilities_of([1.0, 1.0], labelled("first", "second", calibration=both)) == pytest.approx((sigmoid(1.0), sigmoid(1.0)))
+    assert probabilities_of(
+        [1.0, 1.0], labelled("first", "second", calibration=both)
+    ) == pytest.approx((sigmoid(1.0), sigmoid(1.0)))
     only = {"method": "platt", "labels": {"first": {"a": 1.0, "b": 0.5}}}
     with pytest.raises(ValueError, match="second"):
         probabilities_of([1.0, 1.0], labelled("first", "second", calibration=only))
@@ -133,11 +156,26 @@ POINTS = [[0.1, 0.0], [0.3, 0.2], [0.7, 0.2], [0.9, 1.0]]
 
 
 def isotonic(*keys: str, **changes):
-    return labelled(*keys, calibration={"method": "isotonic", "points": {"first": POINTS}}, activation="none", **changes)
+    return labelled(
+        *keys,
+        calibration={"method": "isotonic", "points": {"first": POINTS}},
+        activation="none",
+        **changes,
+    )
 
 
 @pytest.mark.parametrize(
-    ("score", "probability"), [(-5.0, 0.0), (0.1, 0.0), (0.2, 0.1), (0.3, 0.2), (0.5, 0.2), (0.8, 0.6), (0.9, 1.0), (7.0, 1.0)]
+    ("score", "probability"),
+    [
+        (-5.0, 0.0),
+        (0.1, 0.0),
+        (0.2, 0.1),
+        (0.3, 0.2),
+        (0.5, 0.2),
+        (0.8, 0.6),
+        (0.9, 1.0),
+        (7.0, 1.0),
+    ],
 )
 def test_isotonic_goes_straight_between_points_and_stays_level_beyond(score, probability):
     assert probabilities_of([score], isotonic("first")) == pytest.approx((probability,))
@@ -152,7 +190,13 @@ def test_isotonic_never_falls(one, other):
 
 def test_isotonic_is_measured_on_the_score_after_rescaling():
     label = Label("first", "First", Code("FIRST", "99HILUM", "First"), "C", 0.5, rescaled_at=0.02)
-    release = make_release(labels=(label,), calibration={"method": "isotonic", "points": {"first": [[0.0, 0.0], [0.5, 0.04], [1.0, 1.0]]}})
+    release = make_release(
+        labels=(label,),
+        calibration={
+            "method": "isotonic",
+            "points": {"first": [[0.0, 0.0], [0.5, 0.04], [1.0, 1.0]]},
+        },
+    )
     assert probabilities_of([math.log(0.02 / 0.98)], release) == pytest.approx((0.04,))
 
 

@@ -15,7 +15,15 @@ from hilum.analyse.slots import Area, Lease, SlotMemory, StaleSlot
 AREA = Area(count=3, size_bytes=4096)
 
 
-@given(st.lists(arrays.arrays(st.sampled_from([np.uint8, np.uint16, np.float16]), arrays.array_shapes(max_dims=3, max_side=8)), max_size=3))
+@given(
+    st.lists(
+        arrays.arrays(
+            st.sampled_from([np.uint8, np.uint16, np.float16]),
+            arrays.array_shapes(max_dims=3, max_side=8),
+        ),
+        max_size=3,
+    )
+)
 def test_arrays_come_out_of_another_mapping_as_they_went_in(given_arrays: list[np.ndarray]) -> None:
     ours = SlotMemory(AREA)
     theirs = SlotMemory(AREA, os.dup(ours.descriptor))
@@ -41,7 +49,9 @@ def test_what_does_not_fit_is_not_written() -> None:
 def test_slots_do_not_touch_each_other() -> None:
     memory = SlotMemory(AREA)
     leases = [Lease(index, 1) for index in range(AREA.count)]
-    placed = [memory.write(lease, [np.full(AREA.size_bytes, lease.number, np.uint8)]) for lease in leases]
+    placed = [
+        memory.write(lease, [np.full(AREA.size_bytes, lease.number, np.uint8)]) for lease in leases
+    ]
     for lease, places in zip(leases, placed, strict=True):
         assert places is not None
         assert (memory.read(lease, places[0]) == lease.number).all()

@@ -42,7 +42,9 @@ def settings(tmp_path: Path) -> Settings:
 def store(settings: Settings, request: pytest.FixtureRequest) -> Iterator[StowStore]:
     """A parameter says for how many seconds it waits for rows."""
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
-    with stow_store(settings, ledger, views, threading.Event(), getattr(request, "param", 60.0)) as found:
+    with stow_store(
+        settings, ledger, views, threading.Event(), getattr(request, "param", 60.0)
+    ) as found:
         yield found
     views.close()
     ledger.close()
@@ -69,26 +71,38 @@ def quiet_seconds_left(settings: Settings) -> float:
 
 def refused(status: str) -> float:
     (metric,) = telemetry.INSTANCES_REFUSED.collect()
-    return sum(sample.value for sample in metric.samples if sample.labels.get("status") == status and sample.name.endswith("_total"))
+    return sum(
+        sample.value
+        for sample in metric.samples
+        if sample.labels.get("status") == status and sample.name.endswith("_total")
+    )
 
 
 def test_a_part_beyond_the_limit_is_refused_for_good(store: StowStore) -> None:
     before = refused("0xA700")
     outcome = put(store, encoded(make_instance(1, rows=9000, columns=64)))
-    assert (outcome.failure, outcome.is_transient, outcome.comment) == (0xA700, False, "Larger than the limit of 1 MiB")
+    assert (outcome.failure, outcome.is_transient, outcome.comment) == (
+        0xA700,
+        False,
+        "Larger than the limit of 1 MiB",
+    )
     assert stow._answer([outcome]).status_code == 409
     assert refused("0xA700") == before + 1, "as for C-STORE"
 
 
 def test_a_part_that_may_come_again_is_said_so() -> None:
-    later = Outcome("1.2", "1.3", "", 0xA700, "Storage is nearly full; send again later", is_transient=True)
+    later = Outcome(
+        "1.2", "1.3", "", 0xA700, "Storage is nearly full; send again later", is_transient=True
+    )
     answer = stow._answer([later])
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
     never = Outcome("1.2", "1.4", "", 0xC000, "Not a DICOM file")
     assert stow._answer([later, never]).status_code == 409
 
 
-def test_while_the_archive_is_a_dead_mount_nothing_can_be_taken(store: StowStore, settings: Settings) -> None:
+def test_while_the_archive_is_a_dead_mount_nothing_can_be_taken(
+    store: StowStore, settings: Settings
+) -> None:
     with dead_disk(settings.archive_dir):
         assert "Transport endpoint is not connected" in (store.open("10.0.0.7").refusal() or "")
     assert store.open("10.0.0.7").refusal() is None
@@ -99,10 +113,15 @@ def test_a_part_that_does_not_say_its_transfer_syntax_is_refused(store: StowStor
     at = content.index(b"\x02\x00\x10\x00UI")
     length = int.from_bytes(content[at + 6 : at + 8], "little")
     outcome = put(store, content[: at + 8] + bytes(length) + content[at + 8 + length :])
-    assert (outcome.failure, outcome.comment) == (0xC000, "File Meta Information lacks Transfer Syntax UID (0002,0010)")
+    assert (outcome.failure, outcome.comment) == (
+        0xC000,
+        "File Meta Information lacks Transfer Syntax UID (0002,0010)",
+    )
 
 
-def test_a_part_that_is_no_image_is_taken_and_not_kept(store: StowStore, settings: Settings) -> None:
+def test_a_part_that_is_no_image_is_taken_and_not_kept(
+    store: StowStore, settings: Settings
+) -> None:
     report = make_instance(2, rows=64, columns=64)
     del report.PixelData
     report.SOPClassUID = report.file_meta.MediaStorageSOPClassUID = EnhancedSRStorage
@@ -113,7 +132,11 @@ def test_a_part_that_is_no_image_is_taken_and_not_kept(store: StowStore, setting
     assert part.end() == Outcome(EnhancedSRStorage, report.SOPInstanceUID, "")
     visit.end(200, "")
     (row,) = wait_for(lambda: rows_of(settings, "association"), what="the row")
-    assert (row["outcome"], row["reason"], row["stored"]) == ("released", "other_objects_discarded", 0)
+    assert (row["outcome"], row["reason"], row["stored"]) == (
+        "released",
+        "other_objects_discarded",
+        0,
+    )
     assert "1 Enhanced SR Storage" in row["advice"]
     assert not rows_of(settings, "instance")
 
@@ -124,8 +147,13 @@ def rows_of(settings: Settings, table: str) -> list[sqlite3.Row]:
         return connection.execute(f"SELECT * FROM {table}").fetchall()
 
 
-def test_a_study_is_closed_when_all_its_images_have_rows(store: StowStore, settings: Settings) -> None:
-    images = [make_instance(3, rows=64, columns=64), make_instance(3, number=2, rows=64, columns=64)]
+def test_a_study_is_closed_when_all_its_images_have_rows(
+    store: StowStore, settings: Settings
+) -> None:
+    images = [
+        make_instance(3, rows=64, columns=64),
+        make_instance(3, number=2, rows=64, columns=64),
+    ]
     outcomes = [put(store, encoded(image)) for image in images]
     assert {outcome.study_instance_uid for outcome in outcomes} == {str(images[0].StudyInstanceUID)}
     store.close(outcomes)
@@ -133,7 +161,9 @@ def test_a_study_is_closed_when_all_its_images_have_rows(store: StowStore, setti
 
 
 @pytest.mark.parametrize("store", [1.0], indirect=True)
-def test_a_study_whose_rows_do_not_come_keeps_its_quiet_period(store: StowStore, settings: Settings) -> None:
+def test_a_study_whose_rows_do_not_come_keeps_its_quiet_period(
+    store: StowStore, settings: Settings
+) -> None:
     stored = put(store, encoded(make_instance(4, rows=64, columns=64)))
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         wait_for(lambda: views.digests([stored.sop_instance_uid]), what="the row")

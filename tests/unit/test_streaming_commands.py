@@ -25,8 +25,17 @@ def test_a_request_is_read() -> None:
 
 def test_a_response_says_what_the_standard_wants_in_ascending_tags() -> None:
     said = read_dataset(BytesIO(command.response(REQUEST, 0xA700, "Odd length")), True, True)
-    assert (said.CommandField, said.MessageIDBeingRespondedTo, said.CommandDataSetType) == (0x8001, 7, 0x0101)
-    assert (said.Status, said.ErrorComment, said.AffectedSOPClassUID, said.AffectedSOPInstanceUID) == (0xA700, "Odd length", DX, "1.2.3")
+    assert (said.CommandField, said.MessageIDBeingRespondedTo, said.CommandDataSetType) == (
+        0x8001,
+        7,
+        0x0101,
+    )
+    assert (
+        said.Status,
+        said.ErrorComment,
+        said.AffectedSOPClassUID,
+        said.AffectedSOPInstanceUID,
+    ) == (0xA700, "Odd length", DX, "1.2.3")
     encoded = command.response(REQUEST, 0xA700, "Odd length")
     assert said.CommandGroupLength == len(encoded) - 12
     assert [element.tag for element in said] == sorted(element.tag for element in said)
@@ -43,8 +52,16 @@ def test_an_action_is_answered_with_the_uids_and_the_action_that_it_asks_for() -
     }
     request = command.decode(command_set.encode(asked))
     said = read_dataset(BytesIO(command.response(request, 0x0123, "No")), True, True)
-    assert (said.CommandField, said.MessageIDBeingRespondedTo, said.Status, said.ActionTypeID) == (0x8130, 9, 0x0123, 1)
-    assert (said.AffectedSOPClassUID, said.AffectedSOPInstanceUID) == ("1.2.840.10008.1.20.1", "1.2.840.10008.1.20.1.1")
+    assert (said.CommandField, said.MessageIDBeingRespondedTo, said.Status, said.ActionTypeID) == (
+        0x8130,
+        9,
+        0x0123,
+        1,
+    )
+    assert (said.AffectedSOPClassUID, said.AffectedSOPInstanceUID) == (
+        "1.2.840.10008.1.20.1",
+        "1.2.840.10008.1.20.1.1",
+    )
     assert [element.tag for element in said] == sorted(element.tag for element in said)
 
 

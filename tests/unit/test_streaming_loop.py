@@ -1,4 +1,7 @@
-"""The streaming loop on a connection: whatever the cuts, the bytes arrive; however it ends, it says how."""
+"""The streaming loop on a connection.
+
+Whatever the cuts, the bytes arrive; however it ends, it says how.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +65,10 @@ class Broken(Kept):
 
 
 class Reading(Kept):
-    """Behind so many bytes it takes by itself what lies in the buffer; then the connection has this problem."""
+    """Behind so many bytes it takes by itself what lies in the buffer.
+
+    Then the connection has this problem.
+    """
 
     def __init__(self, problem: OSError | None = None, after: int = 0) -> None:
         super().__init__()
@@ -78,7 +84,11 @@ class Reading(Kept):
         self.data_sets[-1] += unread.buffer[unread.start : unread.start + here]
         unread.start, unread.first = unread.start + here, unread.first - here
         step = len(unread.beginning) + size
-        while unread.beginning and unread.buffer.startswith(unread.beginning, unread.start) and unread.start + step <= unread.end:
+        while (
+            unread.beginning
+            and unread.buffer.startswith(unread.beginning, unread.start)
+            and unread.start + step <= unread.end
+        ):
             following = unread.start + step
             self.data_sets[-1] += unread.buffer[following - size : following]
             unread.start = following
@@ -120,7 +130,9 @@ class Running:
         self._sock.close()
 
     def time_out_after(self, seconds: float) -> None:
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(seconds * 1e6)))
+        self._sock.setsockopt(
+            socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", 0, int(seconds * 1e6))
+        )
 
     def finished(self) -> End | Exception | None:
         """How it ended; it may still wait for the peer to close."""
@@ -129,7 +141,9 @@ class Running:
 
 
 @contextmanager
-def running(provider: Kept, prepare: Callable[[Running], None] = lambda _: None) -> Iterator[Running]:
+def running(
+    provider: Kept, prepare: Callable[[Running], None] = lambda _: None
+) -> Iterator[Running]:
     made = Running(provider)
     prepare(made)
     made._thread.start()
@@ -163,7 +177,9 @@ def cut(data_set: bytes, random: Random, largest: int) -> bytes:
     items, position = [], 0
     while position < len(data_set) or not items:
         size = random.randint(1, largest)
-        items.append(pdv(data_set[position : position + size], is_last=position + size >= len(data_set)))
+        items.append(
+            pdv(data_set[position : position + size], is_last=position + size >= len(data_set))
+        )
         position += size
     parts = []
     while items:
@@ -181,7 +197,9 @@ def test_equal_pdus_bring_the_same_bytes_though_they_contain_what_begins_one(siz
     kept, beginning = Kept(), equal_pdu(bytes(size))[:12]
     contents = [((bytes((number,)) + beginning) * (size // 13 + 1))[:size] for number in range(40)]
     with running(kept) as made:
-        made.peer.sendall(message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last")))
+        made.peer.sendall(
+            message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last"))
+        )
         made.peer.recv(1 << 16)
         made.peer.sendall(message(command(ECHO_RQ)) + RELEASE)
         assert made.finished() is End.RELEASED
@@ -195,11 +213,16 @@ def equal_pdu(content: bytes) -> bytes:
 @pytest.mark.parametrize("after", [0, 1, 301, 20_000])
 @pytest.mark.parametrize("size", [size for size in EQUAL_BYTES if size < 100_000])
 def test_who_takes_a_data_set_may_read_fragments_by_himself(size: int, after: int) -> None:
-    """What came before he has already; what he leaves comes as ever; and the connection is as it was for the next message."""
+    """What came before he has already.
+
+    What he leaves comes as ever; and the connection is as it was for the next message.
+    """
     reading = Reading(after=after)
     contents = [bytes((number,)) * size for number in range(40)]
     with running(reading) as made:
-        made.peer.sendall(message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last")))
+        made.peer.sendall(
+            message(store("1.2.3")) + b"".join(map(equal_pdu, contents)) + pdu(4, pdv(b"last"))
+        )
         made.peer.recv(1 << 16)
         made.peer.sendall(message(command(ECHO_RQ)) + RELEASE)
         assert made.finished() is End.RELEASED
@@ -211,7 +234,11 @@ def test_who_takes_a_data_set_may_read_fragments_by_himself(size: int, after: in
 def test_who_has_read_the_last_fragment_ends_the_message() -> None:
     reading = ReadingToTheEnd()
     with running(reading) as made:
-        made.peer.sendall((message(store("1.2.3")) + 3 * equal_pdu(bytes(300)) + LAST) * 2 + message(command(ECHO_RQ)) + RELEASE)
+        made.peer.sendall(
+            (message(store("1.2.3")) + 3 * equal_pdu(bytes(300)) + LAST) * 2
+            + message(command(ECHO_RQ))
+            + RELEASE
+        )
         assert made.finished() is End.RELEASED
         assert made.loop.whole_messages == 3
     assert reading.data_sets == 2 * [bytes(900) + b"last"]
@@ -219,7 +246,9 @@ def test_who_has_read_the_last_fragment_ends_the_message() -> None:
     assert reading.ends == 2 * ["finished", "closed"]
 
 
-@pytest.mark.parametrize(("problem", "end"), [(ConnectionResetError(), End.LOST), (BlockingIOError(), End.TIMED_OUT)])
+@pytest.mark.parametrize(
+    ("problem", "end"), [(ConnectionResetError(), End.LOST), (BlockingIOError(), End.TIMED_OUT)]
+)
 def test_a_problem_that_he_meets_there_is_the_connections(problem: OSError, end: End) -> None:
     reading = Reading(problem)
     with running(reading) as made:
@@ -231,7 +260,9 @@ def test_a_problem_that_he_meets_there_is_the_connections(problem: OSError, end:
 def test_an_abort_between_equal_pdus_is_one() -> None:
     kept = Kept()
     with running(kept) as made:
-        made.peer.sendall(message(store("1.2.3")) + 5 * equal_pdu(bytes(300)) + ABORT + equal_pdu(bytes(300)))
+        made.peer.sendall(
+            message(store("1.2.3")) + 5 * equal_pdu(bytes(300)) + ABORT + equal_pdu(bytes(300))
+        )
         assert made.finished() is End.ABORTED_BY_PEER
     assert kept.ends == ["closed"]
 
@@ -291,7 +322,10 @@ class Scripted(socket.socket):
 HALF = message(store("1.2.3")) + pdu(4, pdv(bytes(100_000), is_last=False))
 
 
-@pytest.mark.parametrize(("last", "end"), [(ABORT, End.ABORTED_BY_PEER), (RELEASE, End.RELEASED), (pdu(9, b""), End.PROTOCOL_ERROR)])
+@pytest.mark.parametrize(
+    ("last", "end"),
+    [(ABORT, End.ABORTED_BY_PEER), (RELEASE, End.RELEASED), (pdu(9, b""), End.PROTOCOL_ERROR)],
+)
 def test_an_end_inside_a_data_set_closes_it(last: bytes, end: End) -> None:
     kept = Kept()
     with running(kept) as made:

@@ -22,12 +22,24 @@ def test_a_weekend_of_failures_is_a_pause_like_any() -> None:
 def test_who_ends_before_it_has_its_charge_is_paused_for_as_any_other(tmp_path: Path) -> None:
     """In a process of its own, whose children are programs that read nothing."""
     migrated_sqlite(tmp_path)
-    done = subprocess.run([sys.executable, "-c", _DEAF, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _DEAF, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if "room=supervisor" not in line] == ["1 True", "2 True", "3 True"], done.stdout
+    assert [line for line in done.stdout.splitlines() if "room=supervisor" not in line] == [
+        "1 True",
+        "2 True",
+        "3 True",
+    ], done.stdout
 
 
-def test_what_a_process_held_that_was_killed_at_a_stop_has_been_tried(tmp_path: Path, clock: Clock) -> None:
+def test_what_a_process_held_that_was_killed_at_a_stop_has_been_tried(
+    tmp_path: Path, clock: Clock
+) -> None:
     url = migrated_sqlite(tmp_path)
     ledger, child = Ledger(url, clock), Child("dispatcher", 0)
     street = Street(ledger, clock)
@@ -42,9 +54,18 @@ def test_what_a_process_held_that_was_killed_at_a_stop_has_been_tried(tmp_path: 
 
 
 def test_without_room_for_a_process_the_others_go_on(tmp_path: Path) -> None:
-    """In a process of its own, which may have no more children for a while: real ones of it go on."""
+    """In a process of its own, which may have no more children for a while.
+
+    Real ones of it go on.
+    """
     migrated_sqlite(tmp_path)
-    done = subprocess.run([sys.executable, "-c", _SCARCE, str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _SCARCE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     said = [line for line in done.stdout.splitlines() if "room=supervisor" not in line]
     assert said == ["waits True True", "started"], done.stdout + done.stderr

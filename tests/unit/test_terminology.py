@@ -14,7 +14,14 @@ TABLE = Path(terminology.__file__).with_name("terminology.toml")
 
 
 def _row(**changes: object) -> dict[str, object]:
-    row = {"text": "Edema", "scheme": "SCT", "value": "19242006", "meaning": "Pulmonary edema", "status": "A", "source": "CID 3700"}
+    row = {
+        "text": "Edema",
+        "scheme": "SCT",
+        "value": "19242006",
+        "meaning": "Pulmonary edema",
+        "status": "A",
+        "source": "CID 3700",
+    }
     return {**row, **changes}
 
 
@@ -36,7 +43,9 @@ def test_verhoeff_accepts_snomed_identifiers(value: str) -> None:
     assert terminology.is_snomed_identifier(value)
 
 
-@pytest.mark.parametrize("value", ["95436003", "196121004", "60046080", "60046009", "12", "6004600x", "", "٦٠٠٤٦٠٠٨"])
+@pytest.mark.parametrize(
+    "value", ["95436003", "196121004", "60046080", "60046009", "12", "6004600x", "", "٦٠٠٤٦٠٠٨"]
+)
 def test_verhoeff_refuses_wrong_and_swapped_digits(value: str) -> None:
     assert not terminology.is_snomed_identifier(value)
 
@@ -66,19 +75,30 @@ def test_every_single_digit_error_is_found() -> None:
         ("416940007", "not a nodule"),
     ],
 )
-def test_codes_of_other_things_are_denied_although_their_digits_are_right(value: str, why: str) -> None:
+def test_codes_of_other_things_are_denied_although_their_digits_are_right(
+    value: str, why: str
+) -> None:
     assert terminology.is_snomed_identifier(value)
-    assert any("deny list" in problem and why in problem for problem in _problems(_row(value=value)))
+    assert any(
+        "deny list" in problem and why in problem for problem in _problems(_row(value=value))
+    )
 
 
-@pytest.mark.parametrize(("value", "why"), [("RID5352", "pneumothorax"), ("RID28836", "idiopathic")])
+@pytest.mark.parametrize(
+    ("value", "why"), [("RID5352", "pneumothorax"), ("RID28836", "idiopathic")]
+)
 def test_codes_of_radlex_that_mean_something_else_are_denied(value: str, why: str) -> None:
-    assert any("deny list" in problem and why in problem for problem in _problems(_row(scheme="RADLEX", value=value)))
+    assert any(
+        "deny list" in problem and why in problem
+        for problem in _problems(_row(scheme="RADLEX", value=value))
+    )
 
 
 def test_an_uncertain_code_must_be_private_and_a_private_one_uncertain() -> None:
     assert any("go together" in problem for problem in _problems(_row(status="C")))
-    assert any("go together" in problem for problem in _problems(_row(scheme="99HILUM", value="EDEMA")))
+    assert any(
+        "go together" in problem for problem in _problems(_row(scheme="99HILUM", value="EDEMA"))
+    )
 
 
 def test_all_problems_of_a_row_come_at_once() -> None:
@@ -88,18 +108,27 @@ def test_all_problems_of_a_row_come_at_once() -> None:
 
 
 def test_a_row_that_lacks_fields_says_which() -> None:
-    assert _problems({"text": "Edema"}) == ["terminology: edema: missing meaning, scheme, source, status, value"]
+    assert _problems({"text": "Edema"}) == [
+        "terminology: edema: missing meaning, scheme, source, status, value"
+    ]
 
 
 def test_two_concepts_cannot_share_a_code() -> None:
     with pytest.raises(ConfigurationError, match="has the code of edema"):
-        terminology.parse({"version": "t", "concepts": {"edema": _row(), "oedema": _row()}, "denied": {}})
+        terminology.parse(
+            {"version": "t", "concepts": {"edema": _row(), "oedema": _row()}, "denied": {}}
+        )
 
 
 def test_status_a_means_that_dicom_has_the_code_with_this_meaning() -> None:
     from pydicom.sr._concepts_dict import concepts as dicom
 
-    meanings = {(scheme, value): entry[0] for scheme, rows in dicom.items() for row in rows.values() for value, entry in row.items()}
+    meanings = {
+        (scheme, value): entry[0]
+        for scheme, rows in dicom.items()
+        for row in rows.values()
+        for value, entry in row.items()
+    }
     for concept in terminology.load().concepts.values():
         found = meanings.get((concept.code.scheme, concept.code.value))
         assert (found == concept.code.meaning) == (concept.status == "A"), concept
@@ -114,11 +143,28 @@ def test_no_finding_is_a_private_code_that_nobody_may_assert() -> None:
 
 def test_every_public_mis_code_is_denied_or_fails_its_check_digit() -> None:
     """The list of codes that at least eight public label maps of chest radiographs get wrong."""
-    public = ["95436003", "196121004", "423341008", "47693006", "47515009", "67992007", "164873001", "46866001", "27550009", "287272002"]
+    public = [
+        "95436003",
+        "196121004",
+        "423341008",
+        "47693006",
+        "47515009",
+        "67992007",
+        "164873001",
+        "46866001",
+        "27550009",
+        "287272002",
+    ]
     denied = terminology.load().denied
     assert all(("SCT", value) in denied for value in public)
-    assert [value for value in public if not terminology.is_snomed_identifier(value)] == ["95436003", "196121004"]
-    used = {(concept.code.scheme, concept.code.value) for concept in terminology.load().concepts.values()}
+    assert [value for value in public if not terminology.is_snomed_identifier(value)] == [
+        "95436003",
+        "196121004",
+    ]
+    used = {
+        (concept.code.scheme, concept.code.value)
+        for concept in terminology.load().concepts.values()
+    }
     assert used & set(denied) == set()
 
 
@@ -128,7 +174,13 @@ def test_every_concept_says_where_its_code_comes_from() -> None:
         assert concept.status in "ABC"
 
 
-SIZES = {"nih_14": 14, "chexpert_14": 14, "chexpert_5": 5, "jfhealthcare_5": 5, "torchxrayvision_18": 18}
+SIZES = {
+    "nih_14": 14,
+    "chexpert_14": 14,
+    "chexpert_5": 5,
+    "jfhealthcare_5": 5,
+    "torchxrayvision_18": 18,
+}
 
 
 def test_every_label_of_the_public_sets_has_a_concept_in_the_published_order() -> None:
@@ -138,7 +190,9 @@ def test_every_label_of_the_public_sets_has_a_concept_in_the_published_order() -
         keys = [key for _, key in known.labels]
         assert len(set(keys)) == len(keys)
         assert known.cites
-    assert {key for known in table.label_sets.values() for _, key in known.labels} == set(table.concepts), "no concept without a use"
+    assert {key for known in table.label_sets.values() for _, key in known.labels} == set(
+        table.concepts
+    ), "no concept without a use"
 
 
 def test_label_sets_are_those_of_the_manifests() -> None:
@@ -146,19 +200,32 @@ def test_label_sets_are_those_of_the_manifests() -> None:
     from tests.support.models import MANIFESTS
 
     releases, sets = load_catalogue(MANIFESTS), terminology.load().label_sets
-    for release, name in (("densenet121_untrained@1", "nih_14"), ("vit_b16_untrained@1", "chexpert_14")):
-        assert [label.key for label in releases[release].labels] == [key for _, key in sets[name].labels]
+    for release, name in (
+        ("densenet121_untrained@1", "nih_14"),
+        ("vit_b16_untrained@1", "chexpert_14"),
+    ):
+        assert [label.key for label in releases[release].labels] == [
+            key for _, key in sets[name].labels
+        ]
 
 
 def test_a_label_of_a_set_needs_a_concept() -> None:
-    table = {"version": "t", "concepts": {"edema": _row()}, "label_sets": {"mine": {"cites": "x", "labels": [["Oedema", "oedema"]]}}}
+    table = {
+        "version": "t",
+        "concepts": {"edema": _row()},
+        "label_sets": {"mine": {"cites": "x", "labels": [["Oedema", "oedema"]]}},
+    }
     with pytest.raises(ConfigurationError, match="mine: Oedema has no concept"):
         terminology.parse(table)
 
 
 def test_a_public_label_leads_to_its_concept() -> None:
     table = terminology.load()
-    assert (table.meant_by("Pleural_Thickening"), table.meant_by("Effusion"), table.meant_by("x")) == (
+    assert (
+        table.meant_by("Pleural_Thickening"),
+        table.meant_by("Effusion"),
+        table.meant_by("x"),
+    ) == (
         "pleural_thickening",
         "pleural_effusion",
         None,

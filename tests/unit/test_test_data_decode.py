@@ -42,19 +42,26 @@ def quiet():
 
 
 def digest(array: NDArray[Any]) -> str:
-    return hashlib.sha256(np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))).hexdigest()
+    return hashlib.sha256(
+        np.ascontiguousarray(array).astype(array.dtype.newbyteorder("<"))
+    ).hexdigest()
 
 
 def rg3(test_data: Path, coding: str) -> Dataset:
     return read_file(test_data / "dicom/codecs_rg3" / f"RG3_{coding}.dcm")
 
 
-@pytest.mark.parametrize("read", [read_file, lambda path: dcmread(path, force=True)], ids=["mapped", "pydicom"])
+@pytest.mark.parametrize(
+    "read", [read_file, lambda path: dcmread(path, force=True)], ids=["mapped", "pydicom"]
+)
 def test_every_file_that_decodes_gives_the_manifest_s_array(test_data, files, read):
     wrong = []
     decodable = [name for name, entry in files.items() if entry["expect"] == "decode"]
     for name in decodable:
-        array, expected = decode_frames(read(test_data / "dicom" / name)), files[name]["pydicom"]["decoded"]
+        array, expected = (
+            decode_frames(read(test_data / "dicom" / name)),
+            files[name]["pydicom"]["decoded"],
+        )
         if (list(array.shape), digest(array)) != (expected["shape"], expected["sha256_le"]):
             wrong.append(name)
     assert len(decodable) == 43
@@ -62,7 +69,14 @@ def test_every_file_that_decodes_gives_the_manifest_s_array(test_data, files, re
 
 
 def test_every_other_file_is_refused_for_its_own_reason(test_data, files):
-    expected = {**REFUSED, **{name: Reason.NO_PIXEL_DATA for name, entry in files.items() if entry["expect"] == "no_pixels"}}
+    expected = {
+        **REFUSED,
+        **{
+            name: Reason.NO_PIXEL_DATA
+            for name, entry in files.items()
+            if entry["expect"] == "no_pixels"
+        },
+    }
     assert set(expected) == {name for name, entry in files.items() if entry["expect"] != "decode"}
     assert {name: reason_of(test_data / "dicom" / name) for name in expected} == expected
 
@@ -80,11 +94,17 @@ def test_one_picture_in_eight_codings(test_data):
     for coding in LOSSLESS_RG3:
         assert np.array_equal(decode(rg3(test_data, coding)).array, reference), coding
     for coding, levels in (("J2KI", 9), ("JLSN", 4)):
-        assert np.abs(decode(rg3(test_data, coding)).array.astype(int) - reference).max() == levels, coding
+        assert (
+            np.abs(decode(rg3(test_data, coding)).array.astype(int) - reference).max() == levels
+        ), coding
 
 
 def test_jpeg_extended_of_a_real_file(test_data):
-    """Trap 48. Within the codec's loss, which is the 6.6:1 of 12-bit JPEG; values above Bits Stored are clamped and flagged."""
+    """Trap 48.
+
+    Within the codec's loss, which is the 6.6:1 of 12-bit JPEG; values above Bits Stored are clamped
+    and flagged.
+    """
     reference = decode(rg3(test_data, "UNC")).array.astype(int)
     stored = decode(rg3(test_data, "JPLY"))
     difference = stored.array - reference

@@ -1,4 +1,7 @@
-"""What a log may say of an error: where it happened, and the messages of our own exceptions only."""
+"""What a log may say of an error.
+
+Where it happened, and the messages of our own exceptions only.
+"""
 
 from __future__ import annotations
 
@@ -38,32 +41,45 @@ def test_a_foreign_message_is_left_out_and_the_place_is_not() -> None:
 
 
 def test_our_own_messages_stand() -> None:
-    text = telemetry.traceback_without_messages(caught(NotAnalysed(Reason.CORRUPT_HEADER, "Rows is 0")))
+    text = telemetry.traceback_without_messages(
+        caught(NotAnalysed(Reason.CORRUPT_HEADER, "Rows is 0"))
+    )
     assert text.endswith("hilum.errors.NotAnalysed: corrupt_header: Rows is 0")
-    assert telemetry.traceback_without_messages(caught(Retry("Triton is loading"))).endswith("Retry: Triton is loading")
+    assert telemetry.traceback_without_messages(caught(Retry("Triton is loading"))).endswith(
+        "Retry: Triton is loading"
+    )
 
 
 def test_an_operating_system_error_says_what_it_was() -> None:
-    text = telemetry.traceback_without_messages(caught(OSError(28, "No space left on device", f"/archive/{NAME}")))
+    text = telemetry.traceback_without_messages(
+        caught(OSError(28, "No space left on device", f"/archive/{NAME}"))
+    )
     assert text.endswith("OSError: No space left on device")
     assert NAME not in text
 
 
 def test_the_whole_chain_is_there() -> None:
-    text = telemetry.traceback_without_messages(caught(RuntimeError("outer"), caught(KeyError(NAME))))
+    text = telemetry.traceback_without_messages(
+        caught(RuntimeError("outer"), caught(KeyError(NAME)))
+    )
     assert text.index("KeyError") < text.index("which led to:") < text.index("RuntimeError")
     assert NAME not in text
 
 
 def test_all_members_of_a_group() -> None:
-    text = telemetry.traceback_without_messages(ExceptionGroup("two", [caught(KeyError(NAME)), caught(TypeError(NAME))]))
+    text = telemetry.traceback_without_messages(
+        ExceptionGroup("two", [caught(KeyError(NAME)), caught(TypeError(NAME))])
+    )
     assert "KeyError" in text
     assert "TypeError" in text
     assert NAME not in text
 
 
 def test_frames_of_another_process_are_kept_without_its_message() -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool, pytest.raises(ValueError, match="patient") as raised:
+    with (
+        ProcessPoolExecutor(1, get_context("spawn")) as pool,
+        pytest.raises(ValueError, match="patient") as raised,
+    ):
         pool.submit(fail_far_away, NAME).result()
     text = telemetry.traceback_without_messages(raised.value)
     assert "in fail_far_away" in text
@@ -95,11 +111,25 @@ raise SyntaxError(name)
 
 
 def test_no_way_to_standard_error_carries_a_message() -> None:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False, timeout=60
+    )
     assert ran.returncode == 1
     assert "^" not in ran.stderr + ran.stdout, ran.stderr
     lines = [json.loads(line) for line in ran.stderr.splitlines()]
-    assert [line["event"] for line in lines] == ["ours", "theirs", "two\nlines of text", "uncaught", "uncaught"]
-    assert {(line["process"], line["level"]) for line in lines} == {("test", level) for level in ("error", "warning", "critical")}
+    assert [line["event"] for line in lines] == [
+        "ours",
+        "theirs",
+        "two\nlines of text",
+        "uncaught",
+        "uncaught",
+    ]
+    assert {(line["process"], line["level"]) for line in lines} == {
+        ("test", level) for level in ("error", "warning", "critical")
+    }
     assert [line["library"] for line in lines if "library" in line] == ["uvicorn.error"] * 2
-    assert [kind for kind in ("ValueError", "LookupError", "TypeError", "SyntaxError") if kind not in ran.stderr] == []
+    assert [
+        kind
+        for kind in ("ValueError", "LookupError", "TypeError", "SyntaxError")
+        if kind not in ran.stderr
+    ] == []

@@ -82,16 +82,26 @@ def test_a_share_of_studies_is_traced_and_all_agree_which() -> None:
 
 def test_an_association_is_shown_in_each_of_its_studies(kept: Kept) -> None:
     association = tracing.Association("association")
-    places = [association.place_in(trace) for uid in ("1.2.3", "1.2.4", "1.2.3") if (trace := tracing.of_study(uid)) is not None]
+    places = [
+        association.place_in(trace)
+        for uid in ("1.2.3", "1.2.4", "1.2.3")
+        if (trace := tracing.of_study(uid)) is not None
+    ]
     association.end({"stored": 3})
     assert len({place.trace.id for place in places if place is not None}) == 2
-    assert [(span.name, span.parent == span.place.trace.root) for span in kept.spans] == [("association", True)] * 2
+    assert [(span.name, span.parent == span.place.trace.root) for span in kept.spans] == [
+        ("association", True)
+    ] * 2
     assert {span.place for span in kept.spans} == set(places)
 
 
 def test_an_association_of_very_many_studies_is_shown_in_some(kept: Kept) -> None:
     association = tracing.Association("association")
-    places = [association.place_in(trace) for number in range(300) if (trace := tracing.of_study(f"1.2.{number}")) is not None]
+    places = [
+        association.place_in(trace)
+        for number in range(300)
+        if (trace := tracing.of_study(f"1.2.{number}")) is not None
+    ]
     assert [place is not None for place in places] == [True] * 256 + [False] * 44
     association.end({})
     assert len(kept.spans) == 256
@@ -125,17 +135,29 @@ def test_how_a_stage_ended_is_said(kept: Kept, tmp_path: Path) -> None:
             raise ValueError("a bug")
         return Advance(ReadingState.ANALYSED)
 
-    once = Pipeline(backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=1, poll_seconds=0.2)
-    run_until(ledger, handle, lambda: all(state not in ("due", "leased") for state, _ in states(ledger)), once)
+    once = Pipeline(
+        backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=1, poll_seconds=0.2
+    )
+    run_until(
+        ledger,
+        handle,
+        lambda: all(state not in ("due", "leased") for state, _ in states(ledger)),
+        once,
+    )
     ledger.close()
-    said = sorted((span.attributes["outcome"], span.attributes["reason"] or "", span.error or "") for span in kept.spans)
+    said = sorted(
+        (span.attributes["outcome"], span.attributes["reason"] or "", span.error or "")
+        for span in kept.spans
+    )
     assert said == [
         ("analysed", "", ""),
         ("not_analysed", "child", ""),
         ("retry", "Triton is loading", ""),
         ("retry", "ValueError", "ValueError"),
     ]
-    assert {(span.name, span.place.trace.study_instance_uid) for span in kept.spans} == {("analyse", "1.2.3")}
+    assert {(span.name, span.place.trace.study_instance_uid) for span in kept.spans} == {
+        ("analyse", "1.2.3")
+    }
 
 
 def test_a_batch_is_in_the_trace_of_each_image_and_one_of_them_is_the_requests(kept: Kept) -> None:
@@ -166,7 +188,9 @@ def test_a_batch_is_in_the_trace_of_each_image_and_one_of_them_is_the_requests(k
 
     above = asyncio.run(run())
     batch = [span for span in kept.spans if span.name == "infer"]
-    assert [(span.place.trace, span.parent) for span in batch] == [(place.trace, place.span) for place in above]
+    assert [(span.place.trace, span.parent) for span in batch] == [
+        (place.trace, place.span) for place in above
+    ]
     assert asked == [{"traceparent": batch[0].place.traceparent}]
     assert [tuple(span.links) for span in batch] == [(), (batch[0].place,), (batch[0].place,)]
 
@@ -193,12 +217,18 @@ def test_what_a_full_queue_drops_is_counted_as_lost() -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as silent:
         before = lost()
-        tracing.begin(SpanWriter(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", "test-0"), 1.0, NAMESPACE)
+        tracing.begin(
+            SpanWriter(f"http://127.0.0.1:{silent.getsockname()[1]}/v1/traces", "test-0"),
+            1.0,
+            NAMESPACE,
+        )
         for _ in range(12_000):
             tracing.study("1.2.3", 1.0, 2.0, {}, is_first=True)
         dropped = lost() - before
         tracing.close()
-    assert 12_000 - 8_192 - 2 * 512 <= dropped <= 12_000 - 8_192, "the queue, and what the exporter has in its hands"
+    assert 12_000 - 8_192 - 2 * 512 <= dropped <= 12_000 - 8_192, (
+        "the queue, and what the exporter has in its hands"
+    )
 
 
 def test_what_is_left_is_sent_at_the_end() -> None:

@@ -20,13 +20,22 @@ SERVER = str(Path(launcher.__file__).parents[2])
 def _fake_wheel(root: Path) -> runtime.Wheel:
     """A wheel's layout with text for binaries: what `prepare` copies, without 20 MB."""
     backend, stub = root / "backends/python", root / "stubs/triton_python_backend_stub"
-    for path in (root / "bin/tritonserver", backend / "libtriton_python.so", backend / "triton_python_backend_utils.py", stub):
+    for path in (
+        root / "bin/tritonserver",
+        backend / "libtriton_python.so",
+        backend / "triton_python_backend_utils.py",
+        stub,
+    ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(path.name)
-    return runtime.Wheel("0.7.0", root / "bin/tritonserver", backend, root / "caches", root / "libs", stub)
+    return runtime.Wheel(
+        "0.7.0", root / "bin/tritonserver", backend, root / "caches", root / "libs", stub
+    )
 
 
-@pytest.mark.parametrize(("version", "is_fine"), [("1.26.4", True), ("2.0.0", False), ("2.4.6", False), ("", False)])
+@pytest.mark.parametrize(
+    ("version", "is_fine"), [("1.26.4", True), ("2.0.0", False), ("2.4.6", False), ("", False)]
+)
 def test_numpy_2_is_a_problem_with_its_remedy(version: str, is_fine: bool) -> None:
     problem = runtime.numpy_problem(version)
     assert (problem is None) == is_fine
@@ -34,7 +43,13 @@ def test_numpy_2_is_a_problem_with_its_remedy(version: str, is_fine: bool) -> No
 
 
 @pytest.mark.parametrize(
-    ("found", "is_fine"), [(("glibc", "2.36"), True), (("glibc", "2.35"), True), (("glibc", "2.34"), False), (("", ""), False)]
+    ("found", "is_fine"),
+    [
+        (("glibc", "2.36"), True),
+        (("glibc", "2.35"), True),
+        (("glibc", "2.34"), False),
+        (("", ""), False),
+    ],
 )
 def test_an_old_libc_is_a_problem_with_its_remedy(found: tuple[str, str], is_fine: bool) -> None:
     problem = runtime.glibc_problem(found)
@@ -83,10 +98,23 @@ def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None
         "e = runtime.environment(runtime.Wheel('1', p, p, p, Path('/libs'), p), Path('/own'));"
         "print(*(f'{k}={e[k]}' for k in sorted(e)), sep='\\n')"
     )
-    given = {"HILUM_API__TOKEN": "secret", "PGPASSWORD": "secret", "OTEL_EXPORTER_OTLP_HEADERS": "secret", "PYTHONPATH": str(tmp_path)}
-    given |= {"LD_LIBRARY_PATH": "/theirs", "PATH": "/usr/bin", "OMP_NUM_THREADS": "2", "LC_ALL": "C", "PYTHONUSERBASE": "/base"}
+    given = {
+        "HILUM_API__TOKEN": "secret",
+        "PGPASSWORD": "secret",
+        "OTEL_EXPORTER_OTLP_HEADERS": "secret",
+        "PYTHONPATH": str(tmp_path),
+    }
+    given |= {
+        "LD_LIBRARY_PATH": "/theirs",
+        "PATH": "/usr/bin",
+        "OMP_NUM_THREADS": "2",
+        "LC_ALL": "C",
+        "PYTHONUSERBASE": "/base",
+    }
     code = f"import sys; sys.path.append({SERVER!r}); {code}"
-    output = subprocess.run([sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code], env=given, capture_output=True, text=True, check=True
+    )
     assert output.stdout.splitlines() == [
         "HOME=/own",
         "LC_ALL=C",
@@ -101,7 +129,11 @@ def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None
 def test_there_is_no_port_and_no_model_is_loaded_unasked(tmp_path: Path) -> None:
     line = list(command.arguments(tmp_path, ["a__1", "b__2"], tmp_path, tmp_path, "p-", 15.0))
     options = list(itertools.pairwise(line))
-    assert {("--allow-http", "false"), ("--allow-metrics", "false"), ("--grpc-address", "unix:grpc")} <= set(options)
+    assert {
+        ("--allow-http", "false"),
+        ("--allow-metrics", "false"),
+        ("--grpc-address", "unix:grpc"),
+    } <= set(options)
     assert ("--model-control-mode", "explicit") in options
     assert [value for name, value in options if name == "--load-model"] == ["a__1", "b__2"]
     assert ("--backend-config", "python,shm-region-prefix-name=p-") in options
@@ -162,7 +194,9 @@ def test_a_region_in_use_is_no_leftover(tmp_path: Path) -> None:
 
 def test_a_release_that_is_not_built_is_named(tmp_path: Path) -> None:
     server = EmbeddedTriton(tmp_path / "models", tmp_path / "state", ["densenet__1"])
-    with pytest.raises(ConfigurationError, match=r"densenet__1 is not built in .*: run `hilum models build`"):
+    with pytest.raises(
+        ConfigurationError, match=r"densenet__1 is not built in .*: run `hilum models build`"
+    ):
         server.start()
     assert server.pid is None
     assert server.poll() is None
@@ -171,7 +205,10 @@ def test_a_release_that_is_not_built_is_named(tmp_path: Path) -> None:
 
 def test_the_launcher_refuses_to_start_without_its_parent() -> None:
     done = subprocess.run(
-        [sys.executable, launcher.__file__, "1", "{}", "/bin/echo", "started"], capture_output=True, text=True, check=False
+        [sys.executable, launcher.__file__, "1", "{}", "/bin/echo", "started"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (1, "")
     code = (

@@ -1,4 +1,7 @@
-"""Files that are in no cache are read past it: the same bytes, in memory that is used again and never under somebody's view."""
+"""Files that are in no cache are read past it.
+
+The same bytes, in memory that is used again and never under somebody's view.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from pydicom.dataset import Dataset
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian, RLELossless
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    RLELossless,
+)
 
 from hilum_preprocessing import decode, read_file
 from hilum_preprocessing.uncached import uncached
@@ -40,7 +49,10 @@ def read_mapped(path: Path, mapped: mmap.mmap) -> memoryview | None:
 
 
 def both(path: Path) -> tuple[Path, Dataset]:
-    """A file on the disk alone, and a copy of it as it is mapped: of what is mapped no page leaves the memory."""
+    """A file on the disk alone, and a copy of it as it is mapped.
+
+    Of what is mapped no page leaves the memory.
+    """
     copy = Path(shutil.copyfile(path, path.with_name("copy.dcm")))
     return dropped(path), read_file(copy)
 
@@ -89,7 +101,9 @@ def test_memory_is_used_again_and_never_below_a_view(tmp_path):
     assert two == second
     del part, two
     three = read(written(tmp_path / "three", first))
-    assert np.frombuffer(three, np.uint8).ctypes.data != address, "the second file's memory is the thread's now"
+    assert np.frombuffer(three, np.uint8).ctypes.data != address, (
+        "the second file's memory is the thread's now"
+    )
     last = np.frombuffer(three, np.uint8).ctypes.data
     del three
     assert np.frombuffer(read(written(tmp_path / "four", second)), np.uint8).ctypes.data == last
@@ -99,7 +113,10 @@ def test_the_beginning_is_read_once(tmp_path):
     """What was read before may have been looked at, and is not read into again."""
     content = os.urandom(2 * MIB + 5)
     path = written(tmp_path / "file", content)
-    with path.open("rb") as file, uncached(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)) as direct:
+    with (
+        path.open("rb") as file,
+        uncached(path, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)) as direct,
+    ):
         assert direct.first(10) == content[:10]
         path.write_bytes(bytes(len(content)))
         os.sync()
@@ -119,7 +136,9 @@ def test_what_nobody_wants_is_read_no_further(tmp_path, uid):
     assert mapped.PixelData[: len(found.PixelData)] == found.PixelData
     del found.PixelData, mapped.PixelData
     assert found == mapped
-    assert min(bytes_for(dropped(path), is_wanted=False) for _ in range(3)) < 512 << 10, "others of this process may read, too"
+    assert min(bytes_for(dropped(path), is_wanted=False) for _ in range(3)) < 512 << 10, (
+        "others of this process may read, too"
+    )
     assert bytes_for(dropped(path), is_wanted=True) > MIB
     assert not is_in_memory(path, MIB)
 
@@ -135,7 +154,10 @@ def bytes_for(path: Path, *, is_wanted: bool) -> int:
 def test_of_a_header_that_is_for_pydicom_nobody_is_asked(tmp_path, uid):
     pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
     path, _ = both(saved(tmp_path / "image.dcm", radiograph(pixels, bits_stored=12), uid))
-    assert np.array_equal(decode(read_file(path, is_read_once=True, wants=lambda _: pytest.fail("asked"))).array, pixels)
+    assert np.array_equal(
+        decode(read_file(path, is_read_once=True, wants=lambda _: pytest.fail("asked"))).array,
+        pixels,
+    )
 
 
 def test_pixels_that_begin_behind_the_beginning_are_wanted(tmp_path):
@@ -148,12 +170,17 @@ def test_pixels_that_begin_behind_the_beginning_are_wanted(tmp_path):
         dataset[0x00091010].value = bytes(1000 + short + over)
         path = saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian))
         asked = []
-        found = read_file(dropped(path), is_read_once=True, wants=lambda seen, asked=asked: not asked.append(seen))
+        found = read_file(
+            dropped(path), is_read_once=True, wants=lambda seen, asked=asked: not asked.append(seen)
+        )
         assert np.array_equal(decode(found).array, decode(dataset).array)
         assert bool(asked) == (over < -12)
 
 
-@pytest.mark.parametrize("uid", [ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, RLELossless])
+@pytest.mark.parametrize(
+    "uid",
+    [ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian, RLELossless],
+)
 def test_a_data_set_is_the_same(tmp_path, uid):
     pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
     dataset = encoded(pixels, uid, 12) if uid == RLELossless else radiograph(pixels, bits_stored=12)

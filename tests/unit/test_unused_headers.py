@@ -16,7 +16,17 @@ from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag, Tag
 from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, StoredValues, decode, level_flags, prepare_stored, read_file
+from hilum_preprocessing import (
+    Flag,
+    InputSpec,
+    NotAnalysable,
+    Reason,
+    StoredValues,
+    decode,
+    level_flags,
+    prepare_stored,
+    read_file,
+)
 from hilum_preprocessing.luts import Rescale, Unusable, modality_of
 from hilum_preprocessing.plain_header import read_plain_header
 from hilum_preprocessing.prepare import prepare
@@ -44,7 +54,11 @@ def raw(keyword: str, vr: str, value: bytes) -> RawDataElement:
     return RawDataElement(BaseTag(int(Tag(keyword))), vr, len(value), value, 0, False, True)
 
 
-NO_DATA, NO_DESCRIPTOR, TOO_SHORT = table(LUTData=None), table(LUTDescriptor=None), table(LUTDescriptor=[400, 0, 16])
+NO_DATA, NO_DESCRIPTOR, TOO_SHORT = (
+    table(LUTData=None),
+    table(LUTDescriptor=None),
+    table(LUTDescriptor=[400, 0, 16]),
+)
 RESCALES: dict[str, list[RawDataElement]] = {
     "slope 0": [raw("RescaleIntercept", "DS", b"0 "), raw("RescaleSlope", "DS", b"0 ")],
     "decimal comma": [raw("RescaleIntercept", "DS", b"0,0 "), raw("RescaleSlope", "DS", b"1,0 ")],
@@ -54,7 +68,12 @@ RESCALES: dict[str, list[RawDataElement]] = {
     "intercept of text": [raw("RescaleIntercept", "DS", b"zero")],
     "beyond float32": [raw("RescaleIntercept", "DS", b"0 "), raw("RescaleSlope", "DS", b"1e300 ")],
 }
-TABLES = {"no data": NO_DATA, "no descriptor": NO_DESCRIPTOR, "too short": TOO_SHORT, "empty item": Dataset()}
+TABLES = {
+    "no data": NO_DATA,
+    "no descriptor": NO_DESCRIPTOR,
+    "too short": TOO_SHORT,
+    "empty item": Dataset(),
+}
 
 
 def with_elements(elements: list[RawDataElement], **attributes: Any) -> Dataset:
@@ -81,7 +100,8 @@ def reason_of(dataset: Dataset, given: InputSpec) -> NotAnalysable:
     return refused.value
 
 
-# --- modality LUT -----------------------------------------------------------------------------------------------------
+# --- modality LUT
+# -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", RESCALES)
@@ -116,13 +136,23 @@ def test_of_slope_and_intercept_the_missing_one_changes_nothing(elements, expect
 
 
 def test_an_intercept_without_a_slope_moves_the_window_s_input():
-    alone = with_elements([raw("RescaleIntercept", "DS", b"-1024 ")], WindowCenter="1000", WindowWidth="2000")
-    both = radiograph(STORED, 12, RescaleIntercept="-1024", RescaleSlope="1", WindowCenter="1000", WindowWidth="2000")
+    alone = with_elements(
+        [raw("RescaleIntercept", "DS", b"-1024 ")], WindowCenter="1000", WindowWidth="2000"
+    )
+    both = radiograph(
+        STORED,
+        12,
+        RescaleIntercept="-1024",
+        RescaleSlope="1",
+        WindowCenter="1000",
+        WindowWidth="2000",
+    )
     assert np.array_equal(tensor(alone, APPLIES), tensor(both, APPLIES))
     require_unused(with_elements([raw("RescaleIntercept", "DS", b"-1024 ")]), IGNORES)
 
 
-# --- VOI --------------------------------------------------------------------------------------------------------------
+# --- VOI
+# --------------------------------------------------------------------------------------------------------------
 
 WINDOWS: dict[str, list[RawDataElement]] = {
     "width 0": [raw("WindowCenter", "DS", b"2000"), raw("WindowWidth", "DS", b"0 ")],
@@ -149,7 +179,8 @@ def test_a_voi_lut_that_cannot_be_used_is_a_flag_only_where_one_is_wanted(name):
     assert prepare(dataset, APPLIES).flags == (Flag.VOI_UNUSABLE,)
 
 
-# --- the rest of what is read -----------------------------------------------------------------------------------------
+# --- the rest of what is read
+# -----------------------------------------------------------------------------------------
 
 ODD: dict[str, list[RawDataElement]] = {
     "Pixel Padding Value of three bytes": [raw("PixelPaddingValue", "US", b"\1\2\3")],
@@ -159,7 +190,10 @@ ODD: dict[str, list[RawDataElement]] = {
         raw("PixelPaddingRangeLimit", "US", b"\1\2\3"),
         raw("PixelPaddingValue", "US", b"\0\0"),
     ],
-    "padding that covers the picture": [raw("PixelPaddingValue", "US", b"\0\0"), raw("PixelPaddingRangeLimit", "US", b"\xff\xff")],
+    "padding that covers the picture": [
+        raw("PixelPaddingValue", "US", b"\0\0"),
+        raw("PixelPaddingRangeLimit", "US", b"\xff\xff"),
+    ],
     "spacing of 0": [raw("PixelSpacing", "DS", b"0\\0 ")],
     "spacing with decimal commas": [raw("ImagerPixelSpacing", "DS", b"0,143\\0,143")],
     "aspect of text": [raw("PixelAspectRatio", "IS", b"one\\two ")],
@@ -180,7 +214,9 @@ def test_what_no_step_of_a_release_needs_is_no_reason(name):
 @pytest.mark.parametrize("name", [name for name in ODD if "Padding" in name])
 def test_a_padding_that_makes_no_sense_is_a_flag_where_statistics_are_taken(name):
     assert level_flags(decode(with_elements(ODD[name])), COUNTS) == (Flag.PADDING_UNUSABLE,)
-    assert level_flags(decode(with_elements(ODD[name])), spec("biovil_448")) == (), "it keeps padding in"
+    assert level_flags(decode(with_elements(ODD[name])), spec("biovil_448")) == (), (
+        "it keeps padding in"
+    )
 
 
 def test_a_padding_that_covers_the_picture_leaves_nothing_to_count():
@@ -189,30 +225,46 @@ def test_a_padding_that_covers_the_picture_leaves_nothing_to_count():
 
 
 def test_a_spacing_that_makes_no_sense_is_a_reason_where_pixels_are_made_square():
-    refused = reason_of(with_elements(ODD["spacing of 0"]), spec(source={"pixel_aspect": "resample"}))
+    refused = reason_of(
+        with_elements(ODD["spacing of 0"]), spec(source={"pixel_aspect": "resample"})
+    )
     assert refused.reason is Reason.UNSUPPORTED_PIXEL_FORMAT
 
 
 def test_a_presentation_lut_sequence_is_a_reason_only_where_it_is_honoured():
     dataset = radiograph(STORED, 12, PresentationLUTSequence=Sequence([NO_DATA]))
     require_unused(dataset, IGNORES)
-    assert reason_of(dataset, spec(source={"presentation_lut": "honour"})).reason is Reason.UNSUPPORTED_PIXEL_FORMAT
+    assert (
+        reason_of(dataset, spec(source={"presentation_lut": "honour"})).reason
+        is Reason.UNSUPPORTED_PIXEL_FORMAT
+    )
 
 
-# --- both readers -----------------------------------------------------------------------------------------------------
+# --- both readers
+# -----------------------------------------------------------------------------------------------------
 
 
 def facts(stored: StoredValues) -> dict[str, Any]:
     """All but the pixels, and their ends, which are looked for where the pixels lie on even places."""
-    return {field.name: getattr(stored, field.name) for field in fields(stored) if field.name not in ("array", "ends")}
+    return {
+        field.name: getattr(stored, field.name)
+        for field in fields(stored)
+        if field.name not in ("array", "ends")
+    }
 
 
 def saved(path: Path, elements: list[RawDataElement]) -> None:
-    """The elements stand before the pixels as they are: pydicom would convert them, and write none that it cannot read."""
+    """The elements stand before the pixels as they are.
+
+    Pydicom would convert them, and write none that it cannot read.
+    """
     under(with_elements([]), ExplicitVRLittleEndian).save_as(path, enforce_file_format=True)
     pixels = b"\xe0\x7f\x10\x00OW"
     assert path.read_bytes().count(pixels) == 1
-    odd = b"".join(pack("<HH2sH", item.tag.group, item.tag.element, item.VR.encode(), item.length) + item.value for item in elements)
+    odd = b"".join(
+        pack("<HH2sH", item.tag.group, item.tag.element, item.VR.encode(), item.length) + item.value
+        for item in elements
+    )
     path.write_bytes(path.read_bytes().replace(pixels, odd + pixels))
 
 
@@ -226,7 +278,9 @@ def test_both_readers_of_headers_say_the_same_of_it(tmp_path: Path, name: str):
     assert facts(quick) == facts(slow)
     assert np.array_equal(quick.array, slow.array)
     # Pixels on odd places are torch's, and within a step of fp16.
-    assert prepare_stored(quick, IGNORES).numpy() == pytest.approx(tensor(radiograph(STORED, 12), IGNORES), abs=0.5)
+    assert prepare_stored(quick, IGNORES).numpy() == pytest.approx(
+        tensor(radiograph(STORED, 12), IGNORES), abs=0.5
+    )
 
 
 @pytest.mark.parametrize("sequence", ["ModalityLUTSequence", "VOILUTSequence"])
@@ -242,4 +296,6 @@ def test_both_readers_say_the_same_of_a_table(tmp_path, sequence, is_undefined_l
     quick, slow = decode(read_file(path)), decode(dcmread(path))
     assert facts(quick) == facts(slow)
     assert isinstance(quick.modality, Unusable) == (sequence == "ModalityLUTSequence")
-    assert np.array_equal(prepare_stored(quick, IGNORES).numpy(), tensor(radiograph(STORED, 12), IGNORES))
+    assert np.array_equal(
+        prepare_stored(quick, IGNORES).numpy(), tensor(radiograph(STORED, 12), IGNORES)
+    )

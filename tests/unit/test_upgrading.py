@@ -1,4 +1,7 @@
-"""A newer Hilum on the ledger of an older one: what is refused is refused before the ledger is changed, which nobody can undo."""
+"""A newer Hilum on the ledger of an older one.
+
+What is refused is refused before the ledger is changed, which nobody can undo.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,15 @@ from tests.support.models import Tiny, make_tiny
 @pytest.fixture
 def settings(tmp_path: Path, tiny: Tiny) -> Settings:
     receive, api = free_ports(2)
-    models = Models(manifests=tiny.manifests_dir, built=tmp_path / "built", releases=(tiny.release.id,))
-    return Settings(site=Site(state_dir=tmp_path), models=models, receive=Receive(port=receive), api=Api(port=api))
+    models = Models(
+        manifests=tiny.manifests_dir, built=tmp_path / "built", releases=(tiny.release.id,)
+    )
+    return Settings(
+        site=Site(state_dir=tmp_path),
+        models=models,
+        receive=Receive(port=receive),
+        api=Api(port=api),
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +45,9 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return make_tiny(tmp_path_factory.mktemp("tiny"))
 
 
-def test_a_release_that_is_not_built_leaves_the_ledger_to_the_version_before(settings: Settings) -> None:
+def test_a_release_that_is_not_built_leaves_the_ledger_to_the_version_before(
+    settings: Settings,
+) -> None:
     url = older_sqlite(settings.site.state_dir, "0003")
     with pytest.raises(ConfigurationError, match="is not built"):
         Supervisor(settings).run()
@@ -60,7 +72,9 @@ def test_nobody_migrates_under_a_server_of_this_state_folder(settings: Settings)
             migrate_at_rest(settings)
         assert current_revision(url) == "0003"
         assert migrate_at_rest(settings, "listener") == REVISION, "which it is itself"
-        assert migrate_at_rest(settings) == REVISION, "and where nothing is to be done, nobody is asked"
+        assert migrate_at_rest(settings) == REVISION, (
+            "and where nothing is to be done, nobody is asked"
+        )
 
 
 @pytest.mark.parametrize(
@@ -70,16 +84,31 @@ def test_nobody_migrates_under_a_server_of_this_state_folder(settings: Settings)
         ("analyser", False, 12.0, False),  # it was killed
         ("analyser", False, -3600.0, False),  # the clock was set back
         ("analyser", True, 2.0, False),  # so was this one, as nobody has its number
-        ("supervisor", False, 2.0, False),  # it has no word for its end, and its children have ended
+        (
+            "supervisor",
+            False,
+            2.0,
+            False,
+        ),  # it has no word for its end, and its children have ended
     ],
 )
-def test_nor_under_one_of_another_host(role: str, is_here: bool, age_seconds: float, is_refused: bool, settings: Settings) -> None:
+def test_nor_under_one_of_another_host(
+    role: str, is_here: bool, age_seconds: float, is_refused: bool, settings: Settings
+) -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    row = {"name": "its name", "role": role, "host": socket.gethostname() if is_here else "elsewhere", "pid": ended.pid, "is_ready": True}
+    row = {
+        "name": "its name",
+        "role": role,
+        "host": socket.gethostname() if is_here else "elsewhere",
+        "pid": ended.pid,
+        "is_ready": True,
+    }
     engine = create_engine(older_sqlite(settings.site.state_dir, "0003"))
     with engine.begin() as connection:
-        connection.execute(insert(process), {**row, "started_at": 0.0, "beat_at": time.time() - age_seconds})
+        connection.execute(
+            insert(process), {**row, "started_at": 0.0, "beat_at": time.time() - age_seconds}
+        )
     if is_refused:
         with pytest.raises(ConfigurationError, match=r"\(its name\) .*Stop each `hilum serve`"):
             migrate_at_rest(settings)

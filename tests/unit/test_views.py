@@ -13,7 +13,15 @@ import pytest
 from sqlalchemy import create_engine, event, insert, text
 from sqlalchemy.exc import DBAPIError
 
-from hilum.domain import Advance, AssociationRecord, DeliveryState, Lane, Outcome, ReadingState, StudyState
+from hilum.domain import (
+    Advance,
+    AssociationRecord,
+    DeliveryState,
+    Lane,
+    Outcome,
+    ReadingState,
+    StudyState,
+)
 from hilum.errors import Retry
 from hilum.store import cursor, requeueing, schema, study_views
 from hilum.store.database import open_reader
@@ -45,13 +53,27 @@ def test_an_empty_ledger_answers_everything(views: LedgerViews) -> None:
     assert views.document(1) is None
     assert views.associations() == ([], None)
     assert views.conflicts() == ([], None)
-    assert views.stuck() == views.destinations() == views.processes() == views.failing(1e12) == views.outcomes(0) == []
+    assert (
+        views.stuck()
+        == views.destinations()
+        == views.processes()
+        == views.failing(1e12)
+        == views.outcomes(0)
+        == []
+    )
     assert views.totals() == {"studies": 0, "instances": 0}
-    assert {(item["due"], item["waiting"], item["leased"], item["oldest_age_seconds"]) for item in views.queues()} == {(0, 0, 0, 0.0)}
-    assert len(views.queues()) == 11  # three stages of three lanes, compare and commit of one; deliver has a row a destination in use
+    assert {
+        (item["due"], item["waiting"], item["leased"], item["oldest_age_seconds"])
+        for item in views.queues()
+    } == {(0, 0, 0, 0.0)}
+    assert (
+        len(views.queues()) == 11
+    )  # three stages of three lanes, compare and commit of one; deliver has a row a destination in use
 
 
-def test_a_study_is_listed_with_its_images_results_and_deliveries(street: Street, views: LedgerViews) -> None:
+def test_a_study_is_listed_with_its_images_results_and_deliveries(
+    street: Street, views: LedgerViews
+) -> None:
     street.walk("1.2.3", 1, 2)
     (item,), following = views.list_studies(EVERYTHING)
     assert following is None
@@ -59,7 +81,9 @@ def test_a_study_is_listed_with_its_images_results_and_deliveries(street: Street
     assert item["state"] == "closed"
     assert item["lane"] == "live"
     assert item["deliveries"] == {"delivered": 1}
-    assert [(found["release"], found["revision"], found["outcome"]) for found in item["results"]] == [(RELEASE, 1, "analysed")]
+    assert [
+        (found["release"], found["revision"], found["outcome"]) for found in item["results"]
+    ] == [(RELEASE, 1, "analysed")]
 
 
 def test_filters_hold_together(street: Street, views: LedgerViews, clock: Clock) -> None:
@@ -79,13 +103,21 @@ def test_filters_hold_together(street: Street, views: LedgerViews, clock: Clock)
     assert uids(views, StudyFilter(release=RELEASE)) == ["1.2.3", "1.2.1"]
     assert uids(views, StudyFilter(outcome="not_analysed")) == ["1.2.3"]
     assert uids(views, StudyFilter(release="vit@1", outcome="not_analysed")) == []
-    assert uids(views, StudyFilter(received_since=second["received_first"])) == ["1.2.4", "1.2.3", "1.2.2"]
+    assert uids(views, StudyFilter(received_since=second["received_first"])) == [
+        "1.2.4",
+        "1.2.3",
+        "1.2.2",
+    ]
     assert uids(views, StudyFilter(received_until=second["received_first"])) == ["1.2.1"]
-    assert uids(views, StudyFilter(received_since=start, calling_ae_title="CR1", state=StudyState.CLOSED)) == ["1.2.1"]
+    assert uids(
+        views, StudyFilter(received_since=start, calling_ae_title="CR1", state=StudyState.CLOSED)
+    ) == ["1.2.1"]
 
 
 @pytest.mark.parametrize("order", ["newest", "oldest"])
-def test_pages_repeat_and_miss_nothing_while_studies_arrive(street: Street, views: LedgerViews, clock: Clock, order: str) -> None:
+def test_pages_repeat_and_miss_nothing_while_studies_arrive(
+    street: Street, views: LedgerViews, clock: Clock, order: str
+) -> None:
     for number in range(7):
         clock.now += number // 2  # some at the same moment: the row id decides
         street.receive(f"1.2.{number}", 1)
@@ -102,7 +134,9 @@ def test_pages_repeat_and_miss_nothing_while_studies_arrive(street: Street, view
     assert before <= set(seen)
 
 
-def test_who_follows_the_list_meets_a_revised_study_again(street: Street, views: LedgerViews, clock: Clock) -> None:
+def test_who_follows_the_list_meets_a_revised_study_again(
+    street: Street, views: LedgerViews, clock: Clock
+) -> None:
     for number in range(3):
         clock.now += 1
         street.receive(f"1.2.{number}", 1)
@@ -140,10 +174,14 @@ def test_a_page_costs_the_same_wherever_it_is(tmp_path: Path) -> None:
     url = migrated_sqlite(tmp_path)
     engine = open_reader(url)
     for order in ("newest", "oldest"):
-        query = study_views.page_query(StudyFilter(order=order), 50, cursor.encode(f"studies-{order}", 5.0, 7))  # type: ignore[arg-type]
+        query = study_views.page_query(
+            StudyFilter(order=order), 50, cursor.encode(f"studies-{order}", 5.0, 7)
+        )  # type: ignore[arg-type]
         compiled = query.compile(engine, compile_kwargs={"literal_binds": True})
         with engine.connect() as connection:
-            plan = " ".join(row.detail for row in connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}")))
+            plan = " ".join(
+                row.detail for row in connection.execute(text(f"EXPLAIN QUERY PLAN {compiled}"))
+            )
         assert "USING INDEX ix_study_last_received_at" in plan
         assert "TEMP B-TREE" not in plan
 
@@ -158,46 +196,83 @@ def test_queues_use_the_partial_indexes(tmp_path: Path) -> None:
     assert len(queries) == 22
     with engine.connect() as connection:
         for sql, values in queries:
-            plan = " ".join(row.detail for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values))
+            plan = " ".join(
+                row.detail
+                for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values)
+            )
             assert "_due" in plan or "_leased" in plan or "_stuck" in plan, (sql, plan)
     views.close()
 
 
-def test_what_is_asked_again_and_again_walks_no_table(street: Street, ledger_url: str, clock: Clock) -> None:
-    """Where few rows are meant, or none, the partial indexes know them. On PostgreSQL the planner's statistics decide."""
+def test_what_is_asked_again_and_again_walks_no_table(
+    street: Street, ledger_url: str, clock: Clock
+) -> None:
+    """Where few rows are meant, or none, the partial indexes know them.
+
+    On PostgreSQL the planner's statistics decide.
+    """
     if not ledger_url.startswith("sqlite"):
         pytest.skip("SQLite")
     street.receive("1.2.3", 1)
     street.read()
     street.assemble()
     street.report()
-    with closing(LedgerViews(ledger_url, clock)) as views, closing(Rollouts(ledger_url)) as rollouts:
+    with (
+        closing(LedgerViews(ledger_url, clock)) as views,
+        closing(Rollouts(ledger_url)) as rollouts,
+    ):
         asked: list[tuple[str, Any]] = []
-        for engine in (views._engine, rollouts._reader, street.ledger._engine, street.ledger._reader):
-            event.listen(engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3])))
+        for engine in (
+            views._engine,
+            rollouts._reader,
+            street.ledger._engine,
+            street.ledger._reader,
+        ):
+            event.listen(
+                engine, "before_cursor_execute", lambda *call: asked.append((call[2], call[3]))
+            )
         views.failing(clock.now + 1)
-        for chosen in (StudyFilter(state=StudyState.LEASED), StudyFilter(state=StudyState.FAILED), StudyFilter(needs_person=True)):
+        for chosen in (
+            StudyFilter(state=StudyState.LEASED),
+            StudyFilter(state=StudyState.FAILED),
+            StudyFilter(needs_person=True),
+        ):
             assert views.list_studies(chosen) == ([], None)
         for state in ("due", "leased", "dead"):
             assert views.commitments(state=state) == ([], None)
         assert not rollouts.has_open_readings("other@1")
         for stage in ("assemble", "compare", "report", "deliver", "commit"):
             assert street.ledger.requeue(stage, reason="undecodable") == 0
-        street.ledger._requeue("deliver", requeueing.condition("deliver", None, None, None, None), [1, 2])
+        street.ledger._requeue(
+            "deliver", requeueing.condition("deliver", None, None, None, None), [1, 2]
+        )
         with views._engine.connect() as connection:
             for sql, values in asked:
                 if sql.startswith(("SELECT", "UPDATE")):
                     plan = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", values).all()
-                    assert not [row.detail for row in plan if re.match(r"SCAN [a-z_]+$", row.detail)], sql
+                    assert not [
+                        row.detail for row in plan if re.match(r"SCAN [a-z_]+$", row.detail)
+                    ], sql
 
 
-def test_a_list_takes_as_many_queries_for_fifty_studies_as_for_one(street: Street, ledger_url: str) -> None:
+def test_a_list_takes_as_many_queries_for_fifty_studies_as_for_one(
+    street: Street, ledger_url: str
+) -> None:
     for number in range(50):
         street.receive(f"1.2.{number}", 1, 2)
     views, asked = LedgerViews(ledger_url), []
     event.listen(views._engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
     assert len(views.list_studies(EVERYTHING, limit=50)[0]) == 50
-    assert len([sql for sql in asked if sql.startswith("SELECT study") or "FROM result" in sql or "FROM instance" in sql]) == 4
+    assert (
+        len(
+            [
+                sql
+                for sql in asked
+                if sql.startswith("SELECT study") or "FROM result" in sql or "FROM instance" in sql
+            ]
+        )
+        == 4
+    )
     views.close()
 
 
@@ -208,14 +283,25 @@ def test_everything_about_a_study(street: Street, views: LedgerViews, clock: Clo
     assert found is not None
     assert [image["sop_instance_uid"] for image in found["images"]] == ["1.2.3.1", "1.2.3.2"]
     (reading,) = found["images"][0]["readings"]
-    assert (reading["release"], reading["state"], reading["logits"], reading["timings"]) == (RELEASE, "analysed", [0.5], {"infer": 0.02})
+    assert (reading["release"], reading["state"], reading["logits"], reading["timings"]) == (
+        RELEASE,
+        "analysed",
+        [0.5],
+        {"infer": 0.02},
+    )
     (result,) = found["results"]
     assert result["findings"][0]["score"] == 0.62
     assert result["is_trained"] is False
     sr, as_json = result["documents"]
     assert (sr["kind"], sr["size_bytes"], as_json["kind"]) == ("sr", len(SR_BYTES), "json")
     (way,) = sr["deliveries"]
-    assert (way["destination"], way["state"], way["attempts"], way["at"], way["next_try_at"]) == ("pacs", "delivered", 1, clock.now, None)
+    assert (way["destination"], way["state"], way["attempts"], way["at"], way["next_try_at"]) == (
+        "pacs",
+        "delivered",
+        1,
+        clock.now,
+        None,
+    )
     timing = found["timing"]
     assert timing["received_last"] == received
     assert timing["last_image_to_delivered_seconds"] == pytest.approx(10.5)
@@ -224,7 +310,9 @@ def test_everything_about_a_study(street: Street, views: LedgerViews, clock: Clo
     assert "content" not in sr
 
 
-def test_a_late_image_supersedes_and_both_results_stay_visible(street: Street, views: LedgerViews) -> None:
+def test_a_late_image_supersedes_and_both_results_stay_visible(
+    street: Street, views: LedgerViews
+) -> None:
     street.walk("1.2.3", 1)
     street.walk("1.2.3", 2)
     found = views.study("1.2.3")
@@ -233,7 +321,12 @@ def test_a_late_image_supersedes_and_both_results_stay_visible(street: Street, v
     assert (newer["is_current"], older["is_current"]) == (True, False)
     assert newer["supersedes_id"] == older["id"]
     assert [item["revision"] for item in views.list_studies(EVERYTHING)[0][0]["results"]] == [2]
-    assert [item["result_id"] for item in views.documents("1.2.3") or ()] == [older["id"], older["id"], newer["id"], newer["id"]]
+    assert [item["result_id"] for item in views.documents("1.2.3") or ()] == [
+        older["id"],
+        older["id"],
+        newer["id"],
+        newer["id"],
+    ]
 
 
 def test_an_image_without_a_number_says_why(street: Street, views: LedgerViews) -> None:
@@ -252,7 +345,9 @@ def test_an_image_without_a_number_says_why(street: Street, views: LedgerViews) 
     assert found["timing"]["last_image_to_delivered_seconds"] is None
 
 
-def test_a_late_image_makes_no_negative_time(street: Street, views: LedgerViews, clock: Clock) -> None:
+def test_a_late_image_makes_no_negative_time(
+    street: Street, views: LedgerViews, clock: Clock
+) -> None:
     street.walk("1.2.3", 1)
     clock.now += 100
     street.receive("1.2.3", 2)
@@ -269,15 +364,26 @@ def test_documents_are_found_by_row_and_by_uid(street: Street, views: LedgerView
     assert by_uid is not None
     assert by_row is not None
     assert (by_uid["content"], by_uid["media_type"]) == (SR_BYTES, "application/dicom")
-    assert (by_row["content"], by_row["media_type"]) == (b'{"outcome":"analysed"}', "application/json")
-    assert [views.study_of(uid) for uid in (sr["sop_instance_uid"], "1.2.3.1", "1.2.3", "1.2.3.4.5")] == ["1.2.3", "1.2.3", None, None]
+    assert (by_row["content"], by_row["media_type"]) == (
+        b'{"outcome":"analysed"}',
+        "application/json",
+    )
+    assert [
+        views.study_of(uid) for uid in (sr["sop_instance_uid"], "1.2.3.1", "1.2.3", "1.2.3.4.5")
+    ] == ["1.2.3", "1.2.3", None, None]
     assert views.document("1.2.3.4.5") is None
     assert views.document(10**30) is None
 
 
 def test_queue_depth_and_age(street: Street, views: LedgerViews, clock: Clock) -> None:
-    def queue(stage: str, lane: str = "live", destination: str | None = None) -> tuple[int, int, int, float]:
-        found = [item for item in views.queues() if (item["stage"], item["lane"], item["destination"]) == (stage, lane, destination)]
+    def queue(
+        stage: str, lane: str = "live", destination: str | None = None
+    ) -> tuple[int, int, int, float]:
+        found = [
+            item
+            for item in views.queues()
+            if (item["stage"], item["lane"], item["destination"]) == (stage, lane, destination)
+        ]
         return tuple(found[0][name] for name in ("due", "waiting", "leased", "oldest_age_seconds"))  # type: ignore[return-value]
 
     street.receive("1.2.3", 1, 2)
@@ -300,10 +406,14 @@ def test_queue_depth_and_age(street: Street, views: LedgerViews, clock: Clock) -
     assert queue("deliver", "live", "pacs") == (0, 1, 0, 3.0)
     clock.now += 31
     street.ledger.claim("deliver", 1, "worker-1", 60.0)
-    assert queue("deliver", "live", "pacs") == (0, 0, 1, 34.0), "while it is tried it does not grow younger"
+    assert queue("deliver", "live", "pacs") == (0, 0, 1, 34.0), (
+        "while it is tried it does not grow younger"
+    )
 
 
-def test_a_receiver_that_takes_nothing_is_seen(street: Street, views: LedgerViews, clock: Clock) -> None:
+def test_a_receiver_that_takes_nothing_is_seen(
+    street: Street, views: LedgerViews, clock: Clock
+) -> None:
     street.receive("1.2.3", 1)
     street.read()
     street.assemble()
@@ -313,13 +423,19 @@ def test_a_receiver_that_takes_nothing_is_seen(street: Street, views: LedgerView
     assert views.failing(written + 1) == [], "being tried is not failing"
     street.ledger.retry("deliver", job.lease, "refused the connection", 30.0, counts=False)
     assert views.failing(written) == []
-    assert views.failing(written + 1) == [{"destination": "pacs", "items": 1, "detail": "refused the connection"}]
+    assert views.failing(written + 1) == [
+        {"destination": "pacs", "items": 1, "detail": "refused the connection"}
+    ]
     clock.now += 31
     assert street.claim("deliver")
-    assert views.failing(written + 1) == [{"destination": "pacs", "items": 1, "detail": "refused the connection"}], "tried again"
+    assert views.failing(written + 1) == [
+        {"destination": "pacs", "items": 1, "detail": "refused the connection"}
+    ], "tried again"
 
 
-def test_what_needs_a_person_is_counted_by_reason(street: Street, views: LedgerViews, clock: Clock) -> None:
+def test_what_needs_a_person_is_counted_by_reason(
+    street: Street, views: LedgerViews, clock: Clock
+) -> None:
     street.receive("1.2.3", 1)
     street.read(ReadingState.FAILED, "worker_crashed")
     street.walk("1.2.4", 1)
@@ -328,8 +444,13 @@ def test_what_needs_a_person_is_counted_by_reason(street: Street, views: LedgerV
     street.assemble()
     street.report()
     (job,) = street.claim("deliver")
-    street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "refused_0122"}))])
-    found = {(item["stage"], item["reason"], item["destination"]): item["items"] for item in views.stuck()}
+    street.ledger.advance(
+        "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "refused_0122"}))]
+    )
+    found = {
+        (item["stage"], item["reason"], item["destination"]): item["items"]
+        for item in views.stuck()
+    }
     assert found == {("analyse", "worker_crashed", None): 1, ("deliver", "refused_0122", "pacs"): 1}
     assert {item["release"]: item["results"] for item in views.outcomes(0)} == {RELEASE: 3}
     assert views.outcomes(clock.now + 1) == []
@@ -339,35 +460,79 @@ def test_associations_page_and_filter(street: Street, views: LedgerViews, clock:
     for number in range(5):
         outcome = "rejected" if number % 2 else "released"
         street.ledger.record_associations(
-            [AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", f"CR{number}", "HILUM", outcome, None, 1, 0, None)]
+            [
+                AssociationRecord(
+                    clock.now,
+                    clock.now + 1,
+                    "10.0.0.7",
+                    f"CR{number}",
+                    "HILUM",
+                    outcome,
+                    None,
+                    1,
+                    0,
+                    None,
+                )
+            ]
         )
     first, following = views.associations(limit=3)
     street.ledger.record_associations(
-        [AssociationRecord(clock.now, clock.now + 1, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None)]
+        [
+            AssociationRecord(
+                clock.now, clock.now + 1, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None
+            )
+        ]
     )
     second, end = views.associations(limit=3, cursor=following)
-    assert [item["calling_ae_title"] for item in (*first, *second)] == ["CR4", "CR3", "CR2", "CR1", "CR0"]
+    assert [item["calling_ae_title"] for item in (*first, *second)] == [
+        "CR4",
+        "CR3",
+        "CR2",
+        "CR1",
+        "CR0",
+    ]
     assert end is None
-    assert [item["calling_ae_title"] for item in views.associations(outcome="rejected")[0]] == ["CR3", "CR1"]
+    assert [item["calling_ae_title"] for item in views.associations(outcome="rejected")[0]] == [
+        "CR3",
+        "CR1",
+    ]
 
 
-def test_conflicts_destinations_and_heartbeats(street: Street, views: LedgerViews, clock: Clock, ledger_url: str) -> None:
+def test_conflicts_destinations_and_heartbeats(
+    street: Street, views: LedgerViews, clock: Clock, ledger_url: str
+) -> None:
     engine = create_engine(ledger_url)
-    held = {"sop_instance_uid": "1.2.3", "path": "quarantine/x", "size_bytes": 1, "digest": "d", "calling_ae_title": "CR1", "state": "held"}
+    held = {
+        "sop_instance_uid": "1.2.3",
+        "path": "quarantine/x",
+        "size_bytes": 1,
+        "digest": "d",
+        "calling_ae_title": "CR1",
+        "state": "held",
+    }
     with engine.begin() as connection:
         connection.execute(insert(schema.conflict).values(received_at=clock.now, **held))
     engine.dispose()
     (found,), _ = views.conflicts()
-    assert {name: found[name] for name in (*held, "study_instance_uid")} == {**held, "study_instance_uid": None}
+    assert {name: found[name] for name in (*held, "study_instance_uid")} == {
+        **held,
+        "study_instance_uid": None,
+    }
     street.receive("1.2", 3)
     assert views.conflicts()[0][0]["study_instance_uid"] == "1.2"
     street.ledger.hold_lane("pacs", "dispatcher-1", 30)
     street.ledger.pause("pacs", is_paused=True)
-    assert [(item["name"], item["is_paused"], item["owner"]) for item in views.destinations()] == [("pacs", True, "dispatcher-1")]
+    assert [(item["name"], item["is_paused"], item["owner"]) for item in views.destinations()] == [
+        ("pacs", True, "dispatcher-1")
+    ]
     street.beat("listener-1", "listener")
     clock.now += 20
-    street.beat("analyser-1", "analyser", is_ready=False, detail="canary of densenet121_untrained@1 failed")
-    assert [(item["name"], item["age_seconds"], item["is_ready"]) for item in views.processes()] == [
+    street.beat(
+        "analyser-1", "analyser", is_ready=False, detail="canary of densenet121_untrained@1 failed"
+    )
+    assert [
+        (item["name"], item["age_seconds"], item["is_ready"]) for item in views.processes()
+    ] == [
         ("analyser-1", 0.0, False),
         ("listener-1", 20.0, True),
     ]
@@ -384,7 +549,9 @@ def test_an_answer_is_one_state_of_the_ledger(street: Street, views: LedgerViews
     street.receive("1.2.3", 1)
     with views._snapshot() as connection:
         before = study_views.page(connection, EVERYTHING, 10, None)
-        street.receive("1.2.4", 1)  # commits while the reader reads: a reader never blocks the writer
+        street.receive(
+            "1.2.4", 1
+        )  # commits while the reader reads: a reader never blocks the writer
         assert study_views.page(connection, EVERYTHING, 10, None) == before
     assert len(views.list_studies(EVERYTHING)[0]) == 2
 
@@ -409,7 +576,9 @@ def test_a_ledger_that_is_not_there_is_told_from_a_bug(tmp_path: Path) -> None:
     assert not (tmp_path / "none.sqlite").exists(), "a reader must not create a ledger"
 
 
-def test_a_database_without_tables_is_not_ready(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_database_without_tables_is_not_ready(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     file = tmp_path / "empty.sqlite"
     file.touch()
     for empty in (f"sqlite:///{file}", fresh_database(request.getfixturevalue("postgres_url"))):

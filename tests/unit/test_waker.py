@@ -21,7 +21,9 @@ print("awake", flush=True)
 
 def test_a_storm_of_signals_does_not_stop_who_waits() -> None:
     """With an Event instead, the handler waits for a lock that its own thread holds."""
-    with subprocess.Popen([sys.executable, "-c", _STORM], stdout=subprocess.PIPE, text=True) as waiting:
+    with subprocess.Popen(
+        [sys.executable, "-c", _STORM], stdout=subprocess.PIPE, text=True
+    ) as waiting:
         assert waiting.stdout is not None
         assert waiting.stdout.readline() == "ready\n"
         while waiting.poll() is None:
@@ -47,5 +49,11 @@ waker.close()
 
 def test_another_thread_and_a_signal_wake() -> None:
     """In a process of its own: a signal that nobody hears would end the one that runs the tests."""
-    woken = subprocess.run([sys.executable, "-c", _TWO_REASONS], stdout=subprocess.PIPE, text=True, timeout=90, check=True)
+    woken = subprocess.run(
+        [sys.executable, "-c", _TWO_REASONS],
+        stdout=subprocess.PIPE,
+        text=True,
+        timeout=90,
+        check=True,
+    )
     assert woken.stdout.split() == ["True", "True"]

@@ -43,7 +43,9 @@ def test_what_was_taken_moves_and_overwrites_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.SKIPPED, Fate.FAILED])
 @pytest.mark.parametrize("when_taken", ["move", "delete"])
-def test_what_was_not_taken_goes_aside_with_its_reason(tmp_path: Path, fate: Fate, when_taken: str) -> None:
+def test_what_was_not_taken_goes_aside_with_its_reason(
+    tmp_path: Path, fate: Fate, when_taken: str
+) -> None:
     folder = WatchedFolder(tmp_path, when_taken, 0)  # type: ignore[arg-type]
     folder.settle(TakenFile(put(tmp_path / "x.txt", 9), fate, "not a DICOM file"))
     assert (tmp_path / "refused/x.txt").exists()
@@ -51,7 +53,9 @@ def test_what_was_not_taken_goes_aside_with_its_reason(tmp_path: Path, fate: Fat
     assert list(folder.whole(NOW)) == []
 
 
-def test_a_name_without_room_for_a_reason_beside_it_is_moved_when_it_was_taken(tmp_path: Path) -> None:
+def test_a_name_without_room_for_a_reason_beside_it_is_moved_when_it_was_taken(
+    tmp_path: Path,
+) -> None:
     folder, name = WatchedFolder(tmp_path, "move", 0), "n" * 255
     folder.settle(TakenFile(put(tmp_path / name, 9), Fate.STORED))
     assert (tmp_path / "taken" / name).exists()
@@ -63,7 +67,9 @@ def test_delete_deletes_what_is_in_the_archive_only(tmp_path: Path) -> None:
         folder.settle(TakenFile(put(tmp_path / "1.dcm", 9), fate))
         assert not list(tmp_path.iterdir())
     folder.settle(TakenFile(put(tmp_path / "report.dcm", 9), Fate.DISCARDED))
-    assert [file.relative_to(tmp_path) for file in tmp_path.rglob("*.dcm")] == [Path("taken/report.dcm")]
+    assert [file.relative_to(tmp_path) for file in tmp_path.rglob("*.dcm")] == [
+        Path("taken/report.dcm")
+    ]
 
 
 def test_under_keep_a_file_is_taken_again_when_it_changes(tmp_path: Path) -> None:
@@ -79,9 +85,17 @@ def test_under_keep_a_file_is_taken_again_when_it_changes(tmp_path: Path) -> Non
 
 
 def test_a_file_server_that_cannot_say_just_now_forgets_nothing(tmp_path: Path) -> None:
-    """What it answers cannot be caused here: ESTALE. In a process of its own, where looking fails for a moment."""
+    """What it answers cannot be caused here.
+
+    ESTALE. In a process of its own, where looking fails for a moment.
+    """
     put(tmp_path / "seen.dcm", 9), put(tmp_path / "waits.dcm", 9)
-    done = subprocess.run([sys.executable, "-c", _HICCUP, str(tmp_path), str(NOW)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _HICCUP, str(tmp_path), str(NOW)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["waits.dcm", "waits.dcm", "failed", "waits.dcm"], done.stdout
 
@@ -131,14 +145,18 @@ def reads_of(folder: WatchedFolder, seconds: int, monkeypatch: pytest.MonkeyPatc
     return len(reads)
 
 
-def test_a_folder_in_which_nothing_happens_is_read_less_and_less_often(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_in_which_nothing_happens_is_read_less_and_less_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = WatchedFolder(tmp_path, "keep", 0)
     for number in range(3):
         folder.leave(put(tmp_path / f"{number}.dcm", 9))
     assert reads_of(folder, 3600, monkeypatch) <= 10 + 3600 // TEN_MINUTES
 
 
-def test_a_file_that_comes_into_a_quiet_folder_is_seen_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_comes_into_a_quiet_folder_is_seen_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = WatchedFolder(tmp_path, "keep", 0)
     folder.leave(put(tmp_path / "below/1.dcm", 9))
     os.utime(tmp_path / "below", (NOW - 9, NOW - 9))
@@ -148,10 +166,14 @@ def test_a_file_that_comes_into_a_quiet_folder_is_seen_at_once(tmp_path: Path, m
     os.utime(tmp_path / "below/2.dcm", (NOW, NOW))
     assert folder.whole(NOW + 1000) == [tmp_path / "below/2.dcm"]
     put(tmp_path / "new/folder/3.dcm", 9)
-    assert folder.whole(NOW + 1001) == [tmp_path / "below/2.dcm", tmp_path / "new/folder/3.dcm"], "until it is settled"
+    assert folder.whole(NOW + 1001) == [tmp_path / "below/2.dcm", tmp_path / "new/folder/3.dcm"], (
+        "until it is settled"
+    )
 
 
-def test_a_file_that_is_being_written_is_looked_at_every_second(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_being_written_is_looked_at_every_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = WatchedFolder(tmp_path, "move", settle_seconds=5)
     file = put(tmp_path / "1.dcm", 0)
     for second in range(60):
@@ -163,11 +185,15 @@ def test_a_file_that_is_being_written_is_looked_at_every_second(tmp_path: Path, 
 
 @pytest.mark.parametrize("when_taken", ["keep", "move", "delete"])
 @pytest.mark.parametrize("fate", [Fate.STORED, Fate.REFUSED])
-def test_a_file_that_takes_the_place_of_a_taken_one_is_not_taken_for_it(tmp_path: Path, when_taken: str, fate: Fate) -> None:
+def test_a_file_that_takes_the_place_of_a_taken_one_is_not_taken_for_it(
+    tmp_path: Path, when_taken: str, fate: Fate
+) -> None:
     folder = WatchedFolder(tmp_path, when_taken, 0)  # type: ignore[arg-type]
     file = put(tmp_path / "1.dcm", 9, b"first")
     assert folder.whole(NOW) == [file]
-    put(tmp_path / "other", 9, b"other").rename(file)  # of the same age and size, while the first is being taken
+    put(tmp_path / "other", 9, b"other").rename(
+        file
+    )  # of the same age and size, while the first is being taken
     folder.settle(TakenFile(file, fate))
     assert file.read_bytes() == b"other"
     assert folder.whole(NOW + 1) == [file]
@@ -190,11 +216,17 @@ def test_a_folder_that_goes_and_comes_again_is_a_new_one(tmp_path: Path) -> None
 def test_links_are_passed_over_and_said(tmp_path: Path) -> None:
     (tmp_path / "watched").mkdir()
     put(tmp_path / "elsewhere/1.dcm", 9)
-    for name, target in (("link.dcm", "elsewhere/1.dcm"), ("folder", "elsewhere"), ("nothing.dcm", "elsewhere/2.dcm")):
+    for name, target in (
+        ("link.dcm", "elsewhere/1.dcm"),
+        ("folder", "elsewhere"),
+        ("nothing.dcm", "elsewhere/2.dcm"),
+    ):
         (tmp_path / "watched" / name).symlink_to(tmp_path / target)
     folder = WatchedFolder(tmp_path / "watched", "keep", 0)
     assert folder.whole(NOW) == []
-    assert folder.problems == {"a link; put the file itself there, or watch the folder in a section of its own"}
+    assert folder.problems == {
+        "a link; put the file itself there, or watch the folder in a section of its own"
+    }
 
 
 def test_links_hold_nobody_up(tmp_path: Path) -> None:
@@ -220,7 +252,9 @@ def test_a_link_named_taken_or_refused_moves_nothing_out_of_the_folder(is_taken:
         folder = WatchedFolder(inbox, "move", 0)
         for path in (inbox / "x.pth", inbox / "below/y.pth"):
             with pytest.raises(NotADirectoryError):
-                folder.settle(TakenFile(path, Fate.STORED if is_taken else Fate.REFUSED, "no DICOM"))
+                folder.settle(
+                    TakenFile(path, Fate.STORED if is_taken else Fate.REFUSED, "no DICOM")
+                )
         assert list(state.iterdir()) == []
         assert (inbox / "x.pth").exists()
 
@@ -257,7 +291,9 @@ def test_taken_may_be_a_mount_of_its_own(tmp_path: Path) -> None:
     file = put(tmp_path / "below/1.dcm", 9, b"bytes")
     with small_disk(tmp_path / "taken", 1):
         for number in range(2):
-            WatchedFolder(tmp_path, "move", 0).settle(TakenFile(put(file, 9, b"bytes"), Fate.STORED))
+            WatchedFolder(tmp_path, "move", 0).settle(
+                TakenFile(put(file, 9, b"bytes"), Fate.STORED)
+            )
             assert not file.exists(), number
         moved = sorted((tmp_path / "taken/below").iterdir())
         assert [(path.name, path.read_bytes(), int(path.stat().st_mtime)) for path in moved] == [
@@ -272,7 +308,9 @@ def test_a_file_that_turns_into_what_cannot_be_resolved_is_left(tmp_path: Path) 
     times = tmp_path.stat()
     first.unlink()
     first.symlink_to("1.dcm")
-    os.utime(tmp_path, ns=(times.st_atime_ns, times.st_mtime_ns))  # as where the folder's time is coarse: it is not read again
+    os.utime(
+        tmp_path, ns=(times.st_atime_ns, times.st_mtime_ns)
+    )  # as where the folder's time is coarse: it is not read again
     assert folder.whole(NOW + 0.5) == []
     assert folder.whole(NOW + 6) == [second]
     folder.leave(first)

@@ -73,7 +73,9 @@ def watermarks(folder: Path, street: Street, **settings: int | None) -> Watermar
     ("reserve", "reject", "effective"),
     [(100, None, 200), (100, 150, 150), (100, 0, 100), (100, 50, 100), (0, None, 0), (0, 70, 70)],
 )
-def test_the_soft_watermark_is_never_below_the_hard_one(reserve: int, reject: int | None, effective: int) -> None:
+def test_the_soft_watermark_is_never_below_the_hard_one(
+    reserve: int, reject: int | None, effective: int
+) -> None:
     assert Receive(reserve_bytes=reserve, reject_bytes=reject).reject_below_bytes == effective
 
 
@@ -90,16 +92,25 @@ def test_a_full_disk_rejects_before_it_refuses(tiny_disk: Path, street: Street) 
     assert found.rejection() is None
 
 
-def test_a_disk_that_can_hold_few_files_more_rejects_before_it_refuses(tmp_path: Path, street: Street) -> None:
+def test_a_disk_that_can_hold_few_files_more_rejects_before_it_refuses(
+    tmp_path: Path, street: Street
+) -> None:
     with small_disk(tmp_path / "disk", 8, inodes=260) as folder:
         found = watermarks(folder, street, reserve_bytes=0, reserve_files=50)
         assert found.rejection() is None
         fill_inodes(folder, leave=99)
         rejection = found.rejection()
         assert rejection is not None
-        assert (rejection.reason, (rejection.result, rejection.source, rejection.diagnostic)) == ("disk_nearly_full", (2, 3, 2))
+        assert (rejection.reason, (rejection.result, rejection.source, rejection.diagnostic)) == (
+            "disk_nearly_full",
+            (2, 3, 2),
+        )
         assert "99 inodes are free, 100 are wanted" in rejection.advice
-        intake = Intake(Receive(reserve_bytes=0, reserve_files=50), archive := Archive(folder), indexer_of(archive, street))
+        intake = Intake(
+            Receive(reserve_bytes=0, reserve_files=50),
+            archive := Archive(folder),
+            indexer_of(archive, street),
+        )
         assert intake.require_room(1) > 0, "what is open may finish"
         fill_inodes(folder, leave=49)
         with pytest.raises(OutOfResources, match="nearly full"):
@@ -115,7 +126,9 @@ def indexer_of(archive: Archive, street: Street) -> Indexer:
     return Indexer(Settings(), street.ledger, archive)
 
 
-def test_without_a_mount_a_watermark_above_the_disk_does_the_same(tmp_path: Path, street: Street) -> None:
+def test_without_a_mount_a_watermark_above_the_disk_does_the_same(
+    tmp_path: Path, street: Street
+) -> None:
     rejection = watermarks(tmp_path, street, reserve_bytes=0, reject_bytes=1 << 60).rejection()
     assert rejection is not None
     assert rejection.reason == "disk_nearly_full"
@@ -137,7 +150,12 @@ def test_a_long_queue_rejects_and_reanalysis_does_not_count(tmp_path: Path, stre
 
 def test_a_ledger_that_is_away_rejects_nobody(tmp_path: Path, street: Street) -> None:
     views = LedgerViews(f"sqlite:///{tmp_path / 'gone.sqlite'}")
-    assert Watermarks(Receive(reserve_bytes=0, maximum_due_readings=1), Archive(tmp_path), views).rejection() is None
+    assert (
+        Watermarks(
+            Receive(reserve_bytes=0, maximum_due_readings=1), Archive(tmp_path), views
+        ).rejection()
+        is None
+    )
 
 
 def test_a_dead_mount_rejects_and_says_so(tmp_path: Path, street: Street) -> None:
@@ -151,7 +169,9 @@ def test_a_dead_mount_rejects_and_says_so(tmp_path: Path, street: Street) -> Non
     assert str(tmp_path) not in rejection.advice
 
 
-def test_without_a_mount_an_archive_that_cannot_be_resolved_does_the_same(tmp_path: Path, street: Street) -> None:
+def test_without_a_mount_an_archive_that_cannot_be_resolved_does_the_same(
+    tmp_path: Path, street: Street
+) -> None:
     (tmp_path / "loop").symlink_to("loop")
     rejection = watermarks(tmp_path / "loop", street).rejection()
     assert rejection is not None

@@ -21,8 +21,12 @@ def test_a_run_has_figures_of_both_ways_and_leaves_nothing(tmp_path: Path) -> No
     result = tmp_path / "result.json"
     code = writes.main(["--rounds", "2", "--folder", str(tmp_path), "--result", str(result)])
     found = json.loads(result.read_text(encoding="utf-8"))
-    assert {way: {step: len(taken) for step, taken in steps.items()} for way, steps in found["rows"].items()} == {
-        way: {"write": 2, "read": 2, "drop": 2, "mapped": 2, "past the cache": 2} for way in ("anywhere", "aligned")
+    assert {
+        way: {step: len(taken) for step, taken in steps.items()}
+        for way, steps in found["rows"].items()
+    } == {
+        way: {"write": 2, "read": 2, "drop": 2, "mapped": 2, "past the cache": 2}
+        for way in ("anywhere", "aligned")
     }
     assert all(min(taken) > 0 for steps in found["rows"].values() for taken in steps.values())
     assert [goal["value"] > 0 for goal in found["goals"]] == [True, True]

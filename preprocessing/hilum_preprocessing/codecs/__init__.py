@@ -1,4 +1,7 @@
-"""Which decoder reads which Transfer Syntax. Every one of them is in C, permissively licensed, and lets other threads run meanwhile."""
+"""Which decoder reads which Transfer Syntax.
+
+Every one of them is in C, permissively licensed, and lets other threads run meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,14 @@ from pydicom.uid import (
 
 from hilum_preprocessing.bits import Decoded
 from hilum_preprocessing.codecs.jpeg import decode_baseline, decode_extended, decode_lossless
-from hilum_preprocessing.codecs.jpeg2000 import decode_htj2k, decode_j2k, levels_of_htj2k, levels_of_j2k, reduce_htj2k, reduce_j2k
+from hilum_preprocessing.codecs.jpeg2000 import (
+    decode_htj2k,
+    decode_j2k,
+    levels_of_htj2k,
+    levels_of_j2k,
+    reduce_htj2k,
+    reduce_j2k,
+)
 from hilum_preprocessing.codecs.jpeg_ls import decode_jpeg_ls
 from hilum_preprocessing.codecs.rle import decode_rle
 from hilum_preprocessing.encapsulation import Codestream
@@ -45,14 +55,24 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """`decode` one frame's codestream. `reduction`: the same at a lower resolution. `is_lossy`: whatever the header says of it."""
+    """`decode` one frame's codestream.
+
+    `reduction`: the same at a lower resolution. `is_lossy`: whatever the header says of it.
+    """
 
     decode: Callable[[Codestream, PixelHeader], Decoded]
     reduction: Reduction | None = None
     is_lossy: bool = False
 
 
-NATIVE: Final = frozenset({ImplicitVRLittleEndian, ExplicitVRLittleEndian, ExplicitVRBigEndian, DeflatedExplicitVRLittleEndian})
+NATIVE: Final = frozenset(
+    {
+        ImplicitVRLittleEndian,
+        ExplicitVRLittleEndian,
+        ExplicitVRBigEndian,
+        DeflatedExplicitVRLittleEndian,
+    }
+)
 
 CODECS: Final[Mapping[str, Codec]] = {
     RLELossless: Codec(decode_rle),

@@ -25,13 +25,16 @@ _MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, an
 _MOST_PADDING: Final = 4
 _SEARCH_BYTES: Final = 128  # behind an end marker, for the start of another codestream
 _PSOT: Final = 6  # where a tile-part says how long it is
-# They say of a packet that it holds something, and of that, what cannot be: a decoder that takes them for one refuses the codestream.
+# They say of a packet that it holds something, and of that, what cannot be: a decoder that takes
+# them for one refuses the codestream.
 _BEHIND: Final = b"\xff\x7f" * 8
 
 
 @dataclass(frozen=True, slots=True)
 class J2kHeader:
-    """SIZ (A.5.1) and COD (A.6.1). `levels` of decomposition; `has_mct`: components were turned into luminance and chrominance.
+    """SIZ (A.5.1) and COD (A.6.1).
+
+    `levels` of decomposition; `has_mct`: components were turned into luminance and chrominance.
 
     `is_even`: the picture begins at the grid's origin, so that every band's first sample lies on the first pixel.
     """
@@ -70,15 +73,27 @@ def raw(codestream: Codestream) -> Codestream:
 
 
 def compare(found: J2kHeader, header: PixelHeader) -> None:
-    """Raises NotAnalysable (codestream_mismatch): asked before the decoder allocates what the codestream claims."""
+    """Raises NotAnalysable (codestream_mismatch).
+
+    Asked before the decoder allocates what the codestream claims.
+    """
     seen = (found.rows, found.columns, found.components)
-    if seen != (header.rows, header.columns, header.samples) or found.precision > header.bits_allocated:
+    if (
+        seen != (header.rows, header.columns, header.samples)
+        or found.precision > header.bits_allocated
+    ):
         detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH,
+            detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits",
+        )
 
 
 class TilePart(NamedTuple):
-    """Of which tile, and where it lies. `is_open`: its length is 0, so that it reaches to the end marker."""
+    """Of which tile, and where it lies.
+
+    `is_open`: its length is 0, so that it reaches to the end marker.
+    """
 
     tile: int
     start: int
@@ -89,7 +104,8 @@ class TilePart(NamedTuple):
 def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
     """Raises NotAnalysable (truncated_pixel_data) unless tile-parts follow each other by their lengths (A.4.2) up to the end marker.
 
-    And unless each tile has one, and as many as it says (TNsot): a decoder makes one grey of a tile that is missing, and reports success.
+    And unless each tile has one, and as many as it says (TNsot): a decoder makes one grey of a tile
+    that is missing, and reports success.
     Raises excess_pixel_data for another codestream behind the first one.
     """
     position = _first_tile_part(codestream)
@@ -103,7 +119,9 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
         if len(parts) > _MOST_TILE_PARTS:
             raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_TILE_PARTS} tile-parts")
         if stop <= position:
-            raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+            raise NotAnalysable(
+                Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker"
+            )
         position = stop
     there = Counter(part.tile for part in parts)
     if len(there) < found.tiles:
@@ -114,13 +132,18 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
 
 
 def _ends_at(codestream: Codestream, position: int) -> bool:
-    """Whether the end marker stands there, or behind a few bytes of padding: some writers make its place even."""
+    """Whether the end marker stands there, or behind a few bytes of padding.
+
+    Some writers make its place even.
+    """
     behind = bytes(codestream[position : position + _MOST_PADDING + _SEARCH_BYTES])
     marker = behind if behind.startswith(END_MARKER) else behind.lstrip(b"\x00")
     if not marker.startswith(END_MARKER) or len(behind) - len(marker) > _MOST_PADDING:
         return False
     if _START in marker:
-        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG 2000 codestream behind the first one")
+        raise NotAnalysable(
+            Reason.EXCESS_PIXEL_DATA, "another JPEG 2000 codestream behind the first one"
+        )
     return True
 
 
@@ -133,15 +156,22 @@ def without_padding(codestream: Codestream, parts: Sequence[TilePart]) -> Codest
 
 
 def extended(codestream: Codestream, parts: Sequence[TilePart]) -> bytes:
-    """The same with bytes behind each tile's last packet: a decoder passes them by, unless it still waits for a packet.
+    """The same with bytes behind each tile's last packet.
 
-    A codestream that was cut between two packets is otherwise taken for a whole one, the details that they hold being none.
+    A decoder passes them by, unless it still waits for a packet.
+
+    A codestream that was cut between two packets is otherwise taken for a whole one, the details
+    that they hold being none.
     """
     data = memoryview(codestream)
     last = {part.tile: part for part in parts}
     pieces: list[Codestream] = [data[: parts[0].start]]
     for part in parts:
-        pieces += _with_bytes_behind(data[part.start : part.stop], part) if last[part.tile] is part else [data[part.start : part.stop]]
+        pieces += (
+            _with_bytes_behind(data[part.start : part.stop], part)
+            if last[part.tile] is part
+            else [data[part.start : part.stop]]
+        )
     return b"".join((*pieces, END_MARKER))
 
 
@@ -152,9 +182,14 @@ def _with_bytes_behind(part: memoryview, place: TilePart) -> list[Codestream]:
 
 
 def _tile_part(codestream: Codestream, position: int, tiles: int) -> tuple[int, int, int]:
-    """Tile, length, and how many tile-parts the tile has. Raises NotAnalysable for none of this picture: OpenJPH 0.26 crashes on it."""
+    """Tile, length, and how many tile-parts the tile has.
+
+    Raises NotAnalysable for none of this picture: OpenJPH 0.26 crashes on it.
+    """
     if position + 2 + _SOT.size > len(codestream) or codestream[position + 1] != _SOT_MARKER:
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker")
+        raise NotAnalysable(
+            Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker"
+        )
     segment, tile, length, _, count = _SOT.unpack_from(codestream, position + 2)
     if segment != _SOT.size or tile >= tiles or 0 < length < 2 + _SOT.size:
         raise NotAnalysable(Reason.UNDECODABLE, "a tile-part header that contradicts itself")
@@ -165,8 +200,12 @@ def _header(size: bytes, components: bytes, cod: bytes) -> J2kHeader:
     _, _, x1, y1, x0, y0, tile_width, tile_height, tile_x0, tile_y0, count = _SIZ.unpack(size)
     if count < 1 or components != (components[:1] + b"\x01\x01") * count:
         raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 components that differ in depth or size")
-    # B.3: the first tile holds the picture's first pixel. OpenJPH 0.26 divides by a tile size of 0 and loops where this does not hold.
-    if not (tile_x0 <= x0 < min(x1, tile_x0 + tile_width) and tile_y0 <= y0 < min(y1, tile_y0 + tile_height)):
+    # B.3: the first tile holds the picture's first pixel. OpenJPH 0.26 divides by a tile size of 0
+    # and loops where this does not hold.
+    if not (
+        tile_x0 <= x0 < min(x1, tile_x0 + tile_width)
+        and tile_y0 <= y0 < min(y1, tile_y0 + tile_height)
+    ):
         raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 tiles that do not cover the picture")
     return J2kHeader(
         rows=y1 - y0,
@@ -189,7 +228,10 @@ def _main_header(codestream: Codestream) -> Iterator[tuple[int, bytes]]:
 
 
 def _first_tile_part(codestream: Codestream) -> int:
-    return max((position + 2 + _length(codestream, position) for position, _ in _markers(codestream)), default=2)
+    return max(
+        (position + 2 + _length(codestream, position) for position, _ in _markers(codestream)),
+        default=2,
+    )
 
 
 def _markers(codestream: Codestream) -> Iterator[tuple[int, int]]:
@@ -197,7 +239,11 @@ def _markers(codestream: Codestream) -> Iterator[tuple[int, int]]:
         raise NotAnalysable(Reason.UNDECODABLE, "no JPEG 2000 start marker")
     position = 2
     for _ in range(_MOST_SEGMENTS):
-        if position + 4 > len(codestream) or codestream[position] != 0xFF or codestream[position + 1] == _SOT_MARKER:
+        if (
+            position + 4 > len(codestream)
+            or codestream[position] != 0xFF
+            or codestream[position + 1] == _SOT_MARKER
+        ):
             return
         yield position, codestream[position + 1]
         position += 2 + _length(codestream, position)

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-_NO_CODE_BITS: Final = 17  # 16 bits that are no code, and the one after which libjpeg gives up and takes 0 for the symbol
+# 16 bits that are no code, and the one after which libjpeg gives up and takes 0 for the symbol
+_NO_CODE_BITS: Final = 17
 _COEFFICIENTS: Final = 63
 _ZERO_RUN: Final = 0xF0
 
@@ -18,7 +19,10 @@ Codes = Mapping[tuple[int, int], int]
 
 
 class Table(NamedTuple):
-    """As a DHT segment states it: how many codes there are of 1 to 16 bits, and their symbols in order."""
+    """As a DHT segment states it.
+
+    How many codes there are of 1 to 16 bits, and their symbols in order.
+    """
 
     counts: bytes
     symbols: bytes
@@ -60,7 +64,9 @@ class Bits:
         """The next symbol; 0 for bits that are no code."""
         code = 0
         for length in range(1, _NO_CODE_BITS):
-            code = code << 1 | (self.text[self.position + length - 1 : self.position + length] == "1")
+            code = code << 1 | (
+                self.text[self.position + length - 1 : self.position + length] == "1"
+            )
             if (length, code) in codes:
                 self.position += length
                 return codes[length, code]

@@ -1,6 +1,7 @@
 """JPEG Baseline, Extended and Lossless. Torch-free; the decoder holds no lock.
 
-libjpeg fills what is missing with grey and reports success: a file cut to 60 % decodes without an error. So the end marker, the markers
+libjpeg fills what is missing with grey and reports success: a file cut to 60 % decodes without an
+error. So the end marker, the markers
 on the way, the frame header and where the data end are looked at here.
 """
 
@@ -32,13 +33,19 @@ from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
-# The three Huffman processes of 8 bits: writers were seen to label either of the others as baseline, and a decoder needs no label.
-_JPEG8: Final[Callable[..., Any]] = imagecodecs.jpeg8_decode  # takes any buffer, whatever its annotation says
+# The three Huffman processes of 8 bits: writers were seen to label either of the others as
+# baseline, and a decoder needs no label.
+_JPEG8: Final[Callable[..., Any]] = (
+    imagecodecs.jpeg8_decode
+)  # takes any buffer, whatever its annotation says
 _DCT: Final = {BASELINE, EXTENDED, PROGRESSIVE}
 
 
 def decode_baseline(codestream: Codestream, header: PixelHeader) -> Decoded:
-    """Process 1, 8 bits. Raises NotAnalysable: truncated, damaged, mismatching the header, or refused by the decoder."""
+    """Process 1, 8 bits.
+
+    Raises NotAnalysable: truncated, damaged, mismatching the header, or refused by the decoder.
+    """
     return _dct(codestream, header, range(8, 9))
 
 
@@ -48,23 +55,37 @@ def decode_extended(codestream: Codestream, header: PixelHeader) -> Decoded:
 
 
 def decode_lossless(codestream: Codestream, header: PixelHeader) -> Decoded:
-    """Process 14, 2 to 16 bits, any predictor. A point transform drops bits: flagged as lossy, whatever the Transfer Syntax is called."""
+    """Process 14, 2 to 16 bits, any predictor.
+
+    A point transform drops bits: flagged as lossy, whatever the Transfer Syntax is called.
+    """
     found = read_header(codestream)
     compare(found, header, range(2, header.bits_allocated + 1))
     if found.marker != LOSSLESS:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "no lossless JPEG codestream")
-    decoded = from_samples(_decoded(codestream, found, header), Samples(found.precision), without_high_bit(header))
-    return replace(decoded, flags=(Flag.LOSSY, *decoded.flags)) if found.point_transform else decoded
+    decoded = from_samples(
+        _decoded(codestream, found, header), Samples(found.precision), without_high_bit(header)
+    )
+    return (
+        replace(decoded, flags=(Flag.LOSSY, *decoded.flags)) if found.point_transform else decoded
+    )
 
 
 def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Decoded:
     found = read_header(codestream)
     compare(found, header, precisions)
     if found.marker not in _DCT or found.precision < header.bits_stored:
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"codestream of {found.precision} bits, header {header.bits_stored}")
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH,
+            f"codestream of {found.precision} bits, header {header.bits_stored}",
+        )
     if header.is_signed:
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "lossy JPEG samples are unsigned, Pixel Representation is 1")
-    decoded = from_samples(_decoded(codestream, found, header), Samples(found.precision, is_lossy=True), header)
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH, "lossy JPEG samples are unsigned, Pixel Representation is 1"
+        )
+    decoded = from_samples(
+        _decoded(codestream, found, header), Samples(found.precision, is_lossy=True), header
+    )
     return replace(decoded, is_rgb=found.components == 3)
 
 
@@ -77,12 +98,18 @@ def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> 
     if not rows:
         return _decode(codestream, found, header)
     for scan in (found.scan, *without_zeros(codestream, found.scan)):
-        if (array := _ending_in_time(codestream, replace(found, scan=scan), rows, header)) is not None:
+        if (
+            array := _ending_in_time(codestream, replace(found, scan=scan), rows, header)
+        ) is not None:
             return array
-    raise NotAnalysable(Reason.UNDECODABLE, "the entropy-coded data end before or after the last row")
+    raise NotAnalysable(
+        Reason.UNDECODABLE, "the entropy-coded data end before or after the last row"
+    )
 
 
-def _ending_in_time(codestream: Codestream, found: JpegHeader, rows: int, header: PixelHeader) -> NDArray[Any] | None:
+def _ending_in_time(
+    codestream: Codestream, found: JpegHeader, rows: int, header: PixelHeader
+) -> NDArray[Any] | None:
     for noise in tail.NOISES:
         array = _decode(tail.extended(codestream, found, rows, noise), found, header)
         if tail.ends_in_time(codestream, found, array, noise):
@@ -93,7 +120,10 @@ def _ending_in_time(codestream: Codestream, found: JpegHeader, rows: int, header
 
 
 def _decode(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:
-    """Colour without a marker that says which: libjpeg would guess YCbCr, and DICOM says RGB in the header."""
+    """Colour without a marker that says which.
+
+    Libjpeg would guess YCbCr, and DICOM says RGB in the header.
+    """
     is_rgb = found.components == 3 and header.photometric == "RGB" and not found.has_colour_marker
     colours = {"colorspace": "RGB", "outcolorspace": "RGB"} if is_rgb else {}
     try:

@@ -1,4 +1,7 @@
-"""JPEG-LS, lossless and near-lossless (ISO/IEC 14495-1). Torch-free; the decoder holds no lock, and refuses what does not end in time."""
+"""JPEG-LS, lossless and near-lossless (ISO/IEC 14495-1).
+
+Torch-free; the decoder holds no lock, and refuses what does not end in time.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +14,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
-from hilum_preprocessing.codecs.markers import JPEG_LS, JpegHeader, compare, read_header, require_one_image, without_zeros
+from hilum_preprocessing.codecs.markers import (
+    JPEG_LS,
+    JpegHeader,
+    compare,
+    read_header,
+    require_one_image,
+    without_zeros,
+)
 from hilum_preprocessing.encapsulation import END_MARKER, Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
-_JPEGLS: Final[Callable[..., Any]] = imagecodecs.jpegls_decode  # takes any buffer, whatever its annotation says
+_JPEGLS: Final[Callable[..., Any]] = (
+    imagecodecs.jpegls_decode
+)  # takes any buffer, whatever its annotation says
 
 
 def decode_jpeg_ls(codestream: Codestream, header: PixelHeader) -> Decoded:
-    """Samples are unsigned always: signed stored values are there as their two's complement (PS3.5 8.2.3)."""
+    """Samples are unsigned always.
+
+    Signed stored values are there as their two's complement (PS3.5 8.2.3).
+    """
     found = read_header(codestream)
     compare(found, header, range(2, header.bits_allocated + 1))
     if found.marker != JPEG_LS:
@@ -30,12 +45,20 @@ def decode_jpeg_ls(codestream: Codestream, header: PixelHeader) -> Decoded:
     near = found.scan_parameter  # C.2.3: NEAR, by which a decoded sample may differ
     if header.samples > 1 and array.shape == (header.samples, header.rows, header.columns):
         array = array.transpose(1, 2, 0)
-    return from_samples(array, Samples(found.precision, is_lossy=near > 0, reach=near), without_high_bit(header))
+    return from_samples(
+        array, Samples(found.precision, is_lossy=near > 0, reach=near), without_high_bit(header)
+    )
 
 
 def _decoded(codestream: Codestream, found: JpegHeader) -> NDArray[Any]:
-    """CharLS wants the end marker right behind the data: where it refuses, zero bytes between the two are left out."""
-    shorter = (bytes(codestream[: scan.stop]) + END_MARKER for scan in without_zeros(codestream, found.scan))
+    """CharLS wants the end marker right behind the data.
+
+    Where it refuses, zero bytes between the two are left out.
+    """
+    shorter = (
+        bytes(codestream[: scan.stop]) + END_MARKER
+        for scan in without_zeros(codestream, found.scan)
+    )
     for whole in chain([codestream], shorter):
         try:
             return np.asarray(_JPEGLS(whole))

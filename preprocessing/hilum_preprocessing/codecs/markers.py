@@ -28,7 +28,8 @@ _RESTART_INTERVAL: Final = 0xDD
 _HUFFMAN_TABLES: Final = 0xC4
 _JFIF: Final = 0xE0
 _ADOBE: Final = 0xEE
-# Table B.1: C0 to CF are frame headers, except DHT (C4), JPG (C8) and DAC (CC). F7 is JPEG-LS (ISO/IEC 14495-1 C.1).
+# Table B.1: C0 to CF are frame headers, except DHT (C4), JPG (C8) and DAC (CC). F7 is JPEG-LS
+# (ISO/IEC 14495-1 C.1).
 _FRAMES: Final = (frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}) | {JPEG_LS}
 _FRAME: Final = -1
 _COEFFICIENTS: Final = 64
@@ -42,7 +43,9 @@ _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables 
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """Frame header (B.2.2), and where the entropy-coded data of the first scan lie: `scan`, up to the end marker.
+    """Frame header (B.2.2), and where the entropy-coded data of the first scan lie.
+
+    `scan`, up to the end marker.
 
     `rows_at`: position of the two bytes that hold the number of rows. `scan_parameter`: of lossless JPEG the predictor, and
     `point_transform` the bits that its samples were shifted down by (H.1.2.1).
@@ -81,7 +84,9 @@ def read_header(codestream: Codestream) -> JpegHeader:
     raise NotAnalysable(Reason.UNDECODABLE, "no JPEG frame header")
 
 
-def _header(codestream: Codestream, seen: Mapping[int, int], scan: slice, tables: Mapping[int, Table]) -> JpegHeader:
+def _header(
+    codestream: Codestream, seen: Mapping[int, int], scan: slice, tables: Mapping[int, Table]
+) -> JpegHeader:
     """From where the lengths of the segments stand."""
     frame, first_scan, restart = seen[_FRAME], seen[_START_OF_SCAN], seen.get(_RESTART_INTERVAL)
     return JpegHeader(
@@ -91,7 +96,9 @@ def _header(codestream: Codestream, seen: Mapping[int, int], scan: slice, tables
         columns=int.from_bytes(codestream[frame + 5 : frame + 7], "big"),
         components=codestream[frame + 7],
         rows_at=frame + 3,
-        restart_interval=0 if restart is None else int.from_bytes(codestream[restart + 2 : restart + 4], "big"),
+        restart_interval=0
+        if restart is None
+        else int.from_bytes(codestream[restart + 2 : restart + 4], "big"),
         scan=scan,
         scan_components=codestream[first_scan + 2],
         scan_parameter=codestream[scan.start - 3],
@@ -108,13 +115,17 @@ def _end(codestream: Codestream) -> int:
     if not end:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "no JPEG end marker")
     # B.1.1.2: any marker may be preceded by fill bytes FF.
-    return len(bytes(codestream[: end - len(END_MARKER)][-_FILL_BYTES:]).rstrip(b"\xff")) + max(0, end - len(END_MARKER) - _FILL_BYTES)
+    return len(bytes(codestream[: end - len(END_MARKER)][-_FILL_BYTES:]).rstrip(b"\xff")) + max(
+        0, end - len(END_MARKER) - _FILL_BYTES
+    )
 
 
 def without_zeros(codestream: Codestream, scan: slice) -> Iterator[slice]:
     """The scan without one, two … zero bytes that some writers put before the end marker, so that this ends at an even place."""
     for stop in range(scan.stop - 1, max(scan.start, scan.stop - _MOST_ZEROS) - 1, -1):
-        if codestream[stop] != 0 or codestream[stop - 1] == 0xFF:  # B.1.1.5: a stuffed zero belongs to the data
+        if (
+            codestream[stop] != 0 or codestream[stop - 1] == 0xFF
+        ):  # B.1.1.5: a stuffed zero belongs to the data
             return
         yield slice(scan.start, stop)
 
@@ -139,25 +150,32 @@ def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
 def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
     """Raises NotAnalysable (codestream_mismatch).
 
-    PS3.5 8.2.1: the codestream decides and the attributes shall agree. Which of them lies cannot be known, so neither is believed.
+    PS3.5 8.2.1: the codestream decides and the attributes shall agree. Which of them lies cannot be
+    known, so neither is believed.
     """
     seen = (found.rows, found.columns, found.components)
     if seen != (header.rows, header.columns, header.samples) or found.precision not in precisions:
         detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits")
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH,
+            detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits",
+        )
 
 
 def require_one_image(codestream: Codestream, scan: slice) -> None:
     """Raises NotAnalysable (excess_pixel_data) for another codestream behind the first one, which a decoder leaves alone."""
     data = bytes(codestream[scan])
     if (end := data.find(END_MARKER)) >= 0 and _START_OF_IMAGE + b"\xff" in data[end:]:
-        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, "another JPEG codestream behind the first one")
+        raise NotAnalysable(
+            Reason.EXCESS_PIXEL_DATA, "another JPEG codestream behind the first one"
+        )
 
 
 def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
     """Raises NotAnalysable (undecodable, excess_pixel_data) for a marker that has no place inside a scan: damage, or another picture.
 
-    libjpeg takes any of them for the end of the scan, fills the rest with grey, and reports success.
+    libjpeg takes any of them for the end of the scan, fills the rest with grey, and reports
+    success.
     """
     markers = _markers_within(codestream, found.scan)
     is_one_scan = found.scan_components == found.components and found.marker != PROGRESSIVE
@@ -170,13 +188,17 @@ def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
     if is_one_scan and np.any(restarts != 0xD0 + np.arange(len(restarts)) % 8):
         raise NotAnalysable(Reason.UNDECODABLE, "restart markers are missing or out of order")
     if is_one_scan and found.components == 1 and len(restarts) != _expected_restarts(found):
-        raise NotAnalysable(Reason.UNDECODABLE, f"{len(restarts)} restart markers, {_expected_restarts(found)} expected")
+        raise NotAnalysable(
+            Reason.UNDECODABLE,
+            f"{len(restarts)} restart markers, {_expected_restarts(found)} expected",
+        )
 
 
 def check_scans(codestream: Codestream, found: JpegHeader) -> None:
     """Raises NotAnalysable (truncated_pixel_data) unless the scans hold each coefficient of each component to its last bit (G.1.1.1).
 
-    libjpeg takes what is missing for zeros: a progressive picture of which half the scans are left is blurred, and nobody is told.
+    libjpeg takes what is missing for zeros: a progressive picture of which half the scans are left
+    is blurred, and nobody is told.
     """
     left: dict[int, list[int]] = {}
     for number, scan in enumerate(_scans(codestream, found)):

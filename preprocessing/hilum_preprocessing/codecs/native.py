@@ -16,15 +16,22 @@ from hilum_preprocessing.header import PixelHeader
 _SECTOR_BYTES: Final = 2048  # of an optical disc
 
 
-def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_endian: bool) -> Decoded:
-    """One frame. Data that is shorter than the header says is refused, and longer data unless the rest is padding.
+def native_frame(
+    dataset: Dataset, header: PixelHeader, frame: int, *, is_big_endian: bool
+) -> Decoded:
+    """One frame.
+
+    Data that is shorter than the header says is refused, and longer data unless the rest is
+    padding.
 
     Nothing is copied where words are clean and little endian.
     """
     data = element(dataset, "PixelData")
     if dataset[tag_of("PixelData")].is_undefined_length:
         # PS3.5 A.1 and A.2: Pixel Data of an uncompressed syntax has a defined length.
-        raise NotAnalysable(Reason.UNDECODABLE, "encapsulated Pixel Data in an uncompressed Transfer Syntax")
+        raise NotAnalysable(
+            Reason.UNDECODABLE, "encapsulated Pixel Data in an uncompressed Transfer Syntax"
+        )
     needed = (header.size_bytes * 8 * header.frames + 7) // 8
     if header.bits_allocated == 1:
         needed = (header.pixels * header.samples * header.frames + 7) // 8
@@ -34,29 +41,48 @@ def native_frame(dataset: Dataset, header: PixelHeader, frame: int, *, is_big_en
         raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"{len(data)} bytes, {needed} expected")
     if header.bits_allocated == 1:
         return Decoded(_unpacked(data, header, frame))
-    return stored_bits(_arranged(_words(dataset, data, header, frame, is_big_endian=is_big_endian), header), header)
+    return stored_bits(
+        _arranged(_words(dataset, data, header, frame, is_big_endian=is_big_endian), header), header
+    )
 
 
 def _is_padding(data: bytes, needed: int, header: PixelHeader) -> bool:
     """Whether what follows the pixels is less than a row and a column, or zeros.
 
-    Not padding, even if zero, is as much as a whole frame: several frames, deeper pixels, more samples, rows or columns. Nor are zeros
-    of whole columns beyond a sector: the header may have a column too few, which shears the picture, and the last row may be black.
+    Not padding, even if zero, is as much as a whole frame: several frames, deeper pixels, more
+    samples, rows or columns. Nor are zeros
+    of whole columns beyond a sector: the header may have a column too few, which shears the
+    picture, and the last row may be black.
     """
     rest = len(data) - needed
     row, column = (max(1, header.size_bytes // length) for length in (header.rows, header.columns))
     if rest < min(row, column):
         return True
     is_whole_columns = rest >= _SECTOR_BYTES and rest % column == 0
-    return rest % header.size_bytes != 0 and not is_whole_columns and not np.frombuffer(data, np.uint8, offset=needed).any()
+    return (
+        rest % header.size_bytes != 0
+        and not is_whole_columns
+        and not np.frombuffer(data, np.uint8, offset=needed).any()
+    )
 
 
-def _words(dataset: Dataset, data: bytes, header: PixelHeader, frame: int, *, is_big_endian: bool) -> NDArray[Any]:
+def _words(
+    dataset: Dataset, data: bytes, header: PixelHeader, frame: int, *, is_big_endian: bool
+) -> NDArray[Any]:
     size = header.bits_allocated // 8
     if is_big_endian and size == 1 and dataset["PixelData"].VR == "OW":
         # PS3.5 8.1.2: two pixels share a word, and the word's bytes are swapped.
-        return np.frombuffer(data, ">u2", len(data) // 2).astype("<u2").view("u1")[frame * header.size_bytes :][: header.size_bytes]
-    words = np.frombuffer(data, f"{'>' if is_big_endian else '<'}u{size}", header.size_bytes // size, frame * header.size_bytes)
+        return (
+            np.frombuffer(data, ">u2", len(data) // 2)
+            .astype("<u2")
+            .view("u1")[frame * header.size_bytes :][: header.size_bytes]
+        )
+    words = np.frombuffer(
+        data,
+        f"{'>' if is_big_endian else '<'}u{size}",
+        header.size_bytes // size,
+        frame * header.size_bytes,
+    )
     return words.astype(f"<u{size}") if is_big_endian else words
 
 
@@ -75,7 +101,12 @@ def _upsampled(pairs: NDArray[Any]) -> NDArray[Any]:
 
 
 def _unpacked(data: bytes, header: PixelHeader, frame: int) -> NDArray[np.uint8]:
-    """PS3.5 8.1.1: the first pixel is the least significant bit; frames are not padded to whole bytes."""
+    """PS3.5 8.1.1: the first pixel is the least significant bit.
+
+    Frames are not padded to whole bytes.
+    """
     first = frame * header.pixels
     packed = np.frombuffer(data, np.uint8)[first // 8 : (first + header.pixels + 7) // 8]
-    return np.unpackbits(packed, bitorder="little")[first % 8 :][: header.pixels].reshape(header.shape)
+    return np.unpackbits(packed, bitorder="little")[first % 8 :][: header.pixels].reshape(
+        header.shape
+    )

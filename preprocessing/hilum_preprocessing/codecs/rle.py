@@ -14,7 +14,9 @@ from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header import PixelHeader
 
-_RLE: Final[Callable[..., Any]] = imagecodecs.dicomrle_decode  # takes any buffer, whatever its annotation says
+_RLE: Final[Callable[..., Any]] = (
+    imagecodecs.dicomrle_decode
+)  # takes any buffer, whatever its annotation says
 _HEAD_BYTES: Final = 64
 _LONGEST_RUN: Final = 128  # PS3.5 G.3.1: two bytes stand for 128 at most
 
@@ -27,20 +29,37 @@ def decode_rle(codestream: Codestream, header: PixelHeader) -> Decoded:
     except (imagecodecs.DicomrleError, ValueError):
         planes = _planes_of_cut_segments(codestream, bounds, header)
     if len(planes) != header.size_bytes:
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(planes)} of {header.size_bytes} bytes after decompression")
-    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}").reshape(header.samples, header.rows, header.columns)
-    return stored_bits(container[0] if header.samples == 1 else container.transpose(1, 2, 0), header)
+        raise NotAnalysable(
+            Reason.TRUNCATED_PIXEL_DATA,
+            f"{len(planes)} of {header.size_bytes} bytes after decompression",
+        )
+    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}").reshape(
+        header.samples, header.rows, header.columns
+    )
+    return stored_bits(
+        container[0] if header.samples == 1 else container.transpose(1, 2, 0), header
+    )
 
 
 def _planes(codestream: Codestream, header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
     """Into memory of the expected length: 128 times its own length is possible otherwise."""
-    return _RLE(codestream, header.dtype.newbyteorder("<"), out=np.empty(header.size_bytes, np.uint8))
+    return _RLE(
+        codestream, header.dtype.newbyteorder("<"), out=np.empty(header.size_bytes, np.uint8)
+    )
 
 
-def _planes_of_cut_segments(codestream: Codestream, bounds: Sequence[int], header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
-    """The same of segments that go on behind their plane by less than a run, a row and a column: padding that was coded, too."""
+def _planes_of_cut_segments(
+    codestream: Codestream, bounds: Sequence[int], header: PixelHeader
+) -> Any:  # noqa: ANN401 - the decoder's own
+    """The same of segments that go on behind their plane by less than a run, a row and a column.
+
+    Padding that was coded, too.
+    """
     allowed = min(_LONGEST_RUN, header.rows, header.columns) - 1
-    segments = [_cut(bytes(codestream[start:stop]), header.pixels, allowed) for start, stop in pairwise(bounds)]
+    segments = [
+        _cut(bytes(codestream[start:stop]), header.pixels, allowed)
+        for start, stop in pairwise(bounds)
+    ]
     starts = accumulate((len(segment) for segment in segments[:-1]), initial=_HEAD_BYTES)
     head = np.array([len(segments), *starts], "<u4").tobytes().ljust(_HEAD_BYTES, b"\0")
     try:
@@ -57,16 +76,28 @@ def _cut(segment: bytes, length: int, allowed: int) -> bytes:
     kept, made, position = segment, 0, 0
     while position + 1 < len(segment):
         code = segment[position]
-        count, size = (code + 1, code + 2) if code < _LONGEST_RUN else (257 - code, 2) if code > _LONGEST_RUN else (0, 1)
+        count, size = (
+            (code + 1, code + 2)
+            if code < _LONGEST_RUN
+            else (257 - code, 2)
+            if code > _LONGEST_RUN
+            else (0, 1)
+        )
         if count and position + size > len(segment):
             break  # less than a run is left: the padding of a segment of odd length
         if made < length <= made + count:
             kept = segment[:position] + _run(segment[position : position + size], length - made)
         made, position = made + count, position + size
     if made < length:
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"an RLE segment of {made} bytes after decompression, {length} expected")
+        raise NotAnalysable(
+            Reason.TRUNCATED_PIXEL_DATA,
+            f"an RLE segment of {made} bytes after decompression, {length} expected",
+        )
     if made > length + allowed:
-        raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"an RLE segment of {made} bytes after decompression, {length} expected")
+        raise NotAnalysable(
+            Reason.EXCESS_PIXEL_DATA,
+            f"an RLE segment of {made} bytes after decompression, {length} expected",
+        )
     return kept
 
 
@@ -96,5 +127,7 @@ def _checked_bounds(codestream: Codestream, header: PixelHeader) -> list[int]:
     if bounds[0] != _HEAD_BYTES or any(start > stop for start, stop in pairwise(bounds)):
         raise NotAnalysable(Reason.UNDECODABLE, "RLE segments that overlap or lie outside")
     if any((stop - start) * _LONGEST_RUN < header.pixels * 2 for start, stop in pairwise(bounds)):
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "an RLE segment that is too short for a plane")
+        raise NotAnalysable(
+            Reason.TRUNCATED_PIXEL_DATA, "an RLE segment that is too short for a plane"
+        )
     return bounds

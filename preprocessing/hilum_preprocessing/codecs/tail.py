@@ -1,10 +1,15 @@
 """Does the entropy-coded data of a JPEG codestream end where its last row ends? Torch-free.
 
-JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and skips what is left over. A cut, or a
-damaged bit that makes a code longer or shorter, moves everything after it, so that the data end too early or too late. That can be
-seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits. If the picture took all of its
-data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the bit, else to the block; a block that
-is darker than black looks as before, so then other bits are tried. What cannot be seen, by any decoder: damage that leaves the number
+JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and
+skips what is left over. A cut, or a
+damaged bit that makes a code longer or shorter, moves everything after it, so that the data end too
+early or too late. That can be
+seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits.
+If the picture took all of its
+data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the
+bit, else to the block; a block that
+is darker than black looks as before, so then other bits are tried. What cannot be seen, by any
+decoder: damage that leaves the number
 of bits alone; and by this one: a cut within the last block.
 """
 
@@ -23,11 +28,15 @@ from hilum_preprocessing.codecs.markers import BASELINE, EXTENDED, LOSSLESS, Jpe
 from hilum_preprocessing.encapsulation import Codestream
 
 _COMPARED: Final = 16  # additional samples or blocks
-_NOISE: Final = "".join(f"{byte:08b}" for byte in bytes.fromhex("a53c96e15ad2784b1d87f0692eb4c35a0f9678e14b2dd287c3695ab41ef03ca5"))
+_NOISE: Final = "".join(
+    f"{byte:08b}"
+    for byte in bytes.fromhex("a53c96e15ad2784b1d87f0692eb4c35a0f9678e14b2dd287c3695ab41ef03ca5")
+)
 NOISES: Final = tuple(_NOISE[turn:] + _NOISE[:turn] for turn in range(0, 256, 32))
 """Bits to stand behind the data, one after the other while the ones before say nothing (`may_be_hidden`)."""
 
-# No Huffman code is all ones (C.2): libjpeg takes 17 of them for "no difference", so these are four blocks, with 8 bits to spare.
+# No Huffman code is all ones (C.2): libjpeg takes 17 of them for "no difference", so these are four
+# blocks, with 8 bits to spare.
 _NO_CHANGE: Final = "1" * 144
 _NO_CHANGE_BLOCKS: Final = 4
 _LARGEST_ROWS: Final = 65500  # libjpeg's JPEG_MAX_DIMENSION
@@ -36,7 +45,10 @@ _END_OF_IMAGE: Final = b"\xff\xd9"
 
 
 def additional_rows(found: JpegHeader) -> int:
-    """Rows to ask for beyond the picture's own; 0 where the end cannot be checked: several components or scans, restart intervals."""
+    """Rows to ask for beyond the picture's own.
+
+    0 where the end cannot be checked: several components or scans, restart intervals.
+    """
     is_sequential = found.marker in (BASELINE, EXTENDED, LOSSLESS)
     if not is_sequential or found.components != 1 or found.restart_interval or not _tables(found):
         return 0
@@ -49,19 +61,38 @@ def extended(codestream: Codestream, found: JpegHeader, rows: int, noise: str) -
     """The codestream with so many additional rows, and the bits for them."""
     height = (found.rows + rows).to_bytes(2, "big")
     behind = _behind(found, noise)
-    known = int(behind + "1" * (-len(behind) % 8), 2).to_bytes(-(-len(behind) // 8), "big").replace(b"\xff", _STUFFED)
+    known = (
+        int(behind + "1" * (-len(behind) % 8), 2)
+        .to_bytes(-(-len(behind) // 8), "big")
+        .replace(b"\xff", _STUFFED)
+    )
     data = memoryview(codestream)
-    return b"".join((data[: found.rows_at], height, data[found.rows_at + 2 : found.scan.stop], known, _END_OF_IMAGE))
+    return b"".join(
+        (
+            data[: found.rows_at],
+            height,
+            data[found.rows_at + 2 : found.scan.stop],
+            known,
+            _END_OF_IMAGE,
+        )
+    )
 
 
-def ends_in_time(codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
+def ends_in_time(
+    codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str
+) -> bool:
     """Whether the data ended with the picture's last row, going by the additional rows of the decoded array."""
     ends = _samples_end if found.marker == LOSSLESS else _blocks_end
     return ends(_last_byte(codestream, found), found, array, noise)
 
 
-def may_be_hidden(codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
-    """Whether a block that should differ may do so unseen: cut off at black or white, or by less than half a grey level."""
+def may_be_hidden(
+    codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str
+) -> bool:
+    """Whether a block that should differ may do so unseen.
+
+    Cut off at black or white, or by less than half a grey level.
+    """
     if found.marker == LOSSLESS:
         return False
     expected = _expected_blocks(_last_byte(codestream, found), found, noise)
@@ -76,7 +107,11 @@ def _side(found: JpegHeader) -> int:
 
 def _tables(found: JpegHeader) -> tuple[Table, ...]:
     """Of differences, or of DC and AC coefficients; none when one is missing."""
-    wanted = (found.scan_tables >> 4,) if found.marker == LOSSLESS else (found.scan_tables >> 4, 0x10 | found.scan_tables & 0x0F)
+    wanted = (
+        (found.scan_tables >> 4,)
+        if found.marker == LOSSLESS
+        else (found.scan_tables >> 4, 0x10 | found.scan_tables & 0x0F)
+    )
     there = tuple(found.tables[at] for at in wanted if at in found.tables)
     return there if len(there) == len(wanted) and all(table.symbols for table in there) else ()
 
@@ -93,19 +128,29 @@ def _last_byte(codestream: Codestream, found: JpegHeader) -> str:
 
 
 def _paddings(last_byte: str, bits: str) -> Iterator[str]:
-    """What the last byte may be padded with. F.1.2.3 demands ones; lossless JPEG was seen with zeros."""
+    """What the last byte may be padded with.
+
+    F.1.2.3 demands ones; lossless JPEG was seen with zeros.
+    """
     for bit in bits:
-        yield from (bit * count for count in range(min(7, len(last_byte) - len(last_byte.rstrip(bit))) + 1))
+        yield from (
+            bit * count for count in range(min(7, len(last_byte) - len(last_byte.rstrip(bit))) + 1)
+        )
 
 
 def _samples_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
-    """The additional samples are those that the known bits stand for. Predictions precede the point transform (H.1.2.1)."""
+    """The additional samples are those that the known bits stand for.
+
+    Predictions precede the point transform (H.1.2.1).
+    """
     last_row = array[found.rows - 1].astype(np.int64) >> found.point_transform
     seen = array[found.rows :].astype(np.int64).ravel()[:_COMPARED]
     modulus = 1 << (8 * array.itemsize)
     for padding in _paddings(last_byte, "10"):
         steps = list(_steps_behind(padding + noise, *_tables(found)))
-        expected = (_predicted(last_row, steps, found.scan_parameter) << found.point_transform) % modulus
+        expected = (
+            _predicted(last_row, steps, found.scan_parameter) << found.point_transform
+        ) % modulus
         if np.array_equal(seen[: len(expected)], expected[: len(seen)]):
             return True
     return False
@@ -133,16 +178,23 @@ def _prediction(row: list[int], above: list[int], at: int, predictor: int) -> in
 def _blocks_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
     """The first additional block that differs is the one where the run of ones ends."""
     seen = _additional_blocks(found, array)
-    return any(_up_to_first(seen) == _up_to_first(blocks[: len(seen)]) for blocks in _expected_blocks(last_byte, found, noise))
+    return any(
+        _up_to_first(seen) == _up_to_first(blocks[: len(seen)])
+        for blocks in _expected_blocks(last_byte, found, noise)
+    )
 
 
 def _expected_blocks(last_byte: str, found: JpegHeader, noise: str) -> Iterator[list[bool]]:
     """For each padding that the last byte may have, whether each additional block has another value than the one before."""
     tables = _tables(found)
-    return (list(_blocks_behind(padding + _behind(found, noise), *tables)) for padding in _paddings(last_byte, "1"))
+    return (
+        list(_blocks_behind(padding + _behind(found, noise), *tables))
+        for padding in _paddings(last_byte, "1")
+    )
 
 
-# A device writes the same tables into every picture, and to go through the bits takes half as long as to decode the picture.
+# A device writes the same tables into every picture, and to go through the bits takes half as long
+# as to decode the picture.
 @lru_cache(maxsize=256)
 def _steps_behind(bits: str, table: Table) -> tuple[int, ...]:
     return tuple(islice(differences(Bits(bits), codes_of(table)), _COMPARED))
@@ -165,4 +217,6 @@ def _differing_blocks(rows: NDArray[Any]) -> list[bool]:
     """Of each block of 8 x 8, or what is there of the last in a row, whether it has another value than the first pixel."""
     rows = rows[: len(rows) // 8 * 8]
     by_column = np.logical_or.reduceat(rows != rows[0, 0], np.arange(0, rows.shape[1], 8), axis=1)
-    return list(np.logical_or.reduceat(by_column, np.arange(0, len(rows), 8), axis=0).ravel().tolist())
+    return list(
+        np.logical_or.reduceat(by_column, np.arange(0, len(rows), 8), axis=0).ravel().tolist()
+    )

@@ -1,4 +1,7 @@
-"""Exceptions that a C extension could not pass on, and only reports to `sys.unraisablehook`. Torch-free."""
+"""Exceptions that a C extension could not pass on, and only reports to `sys.unraisablehook`.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +12,18 @@ from contextlib import contextmanager
 from typing import Any
 
 _lock = threading.Lock()
-_blocks: dict[int, list[type[BaseException]]] = {}  # by thread: the hook is called on the one that dropped the exception
+_blocks: dict[
+    int, list[type[BaseException]]
+] = {}  # by thread: the hook is called on the one that dropped the exception
 _previous: Callable[[Any], Any] = sys.__unraisablehook__
 
 
 @contextmanager
 def dropped_exceptions() -> Iterator[list[type[BaseException]]]:
-    """The exceptions that were dropped on this thread while the block ran. Other threads' go where they would have gone."""
+    """The exceptions that were dropped on this thread while the block ran.
+
+    Other threads' go where they would have gone.
+    """
     dropped: list[type[BaseException]] = []
     _open(dropped)
     try:

@@ -69,7 +69,9 @@ class Analyser:
     def add(self, release: Release) -> None:
         """Read with this release from now on."""
         self._releases[release.id] = release
-        self._batchers[release.id] = Batcher(release, self._gateway, self._settings.batches_in_flight)
+        self._batchers[release.id] = Batcher(
+            release, self._gateway, self._settings.batches_in_flight
+        )
         self._pump(release.id)
 
     def remove(self, name: str) -> None:
@@ -173,7 +175,10 @@ def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
 
     Several releases share one decoding.
     """
-    prepared, decoded = ended - ready.prepare_seconds, ended - ready.prepare_seconds - ready.decode_seconds
+    prepared, decoded = (
+        ended - ready.prepare_seconds,
+        ended - ready.prepare_seconds - ready.decode_seconds,
+    )
     for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
         tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
 
@@ -185,11 +190,17 @@ def _why_missing(instance: Instance) -> str:
     return f"its pixels left the archive at {removed} (retention); send the image again to have it read"
 
 
-def _values(release: Release, ready: Ready, inferred: Inferred, started: float) -> dict[str, object]:
+def _values(
+    release: Release, ready: Ready, inferred: Inferred, started: float
+) -> dict[str, object]:
     """Return the columns of an analysed reading. Times in seconds."""
     return {
         "logits": inferred.logits.tolist(),
-        **({} if inferred.member_logits is None else {"member_logits": inferred.member_logits.tolist()}),
+        **(
+            {}
+            if inferred.member_logits is None
+            else {"member_logits": inferred.member_logits.tolist()}
+        ),
         "cam": None if inferred.cam is None else np.ascontiguousarray(inferred.cam).tobytes(),
         "view": ready.view,
         "precision": release.precision,

@@ -16,7 +16,12 @@ from hilum.errors import Retry
 Array = np.ndarray[Any, np.dtype[Any]]
 
 LATER: Final = frozenset(
-    {"StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED", "StatusCode.CANCELLED", "StatusCode.RESOURCE_EXHAUSTED"}
+    {
+        "StatusCode.UNAVAILABLE",
+        "StatusCode.DEADLINE_EXCEEDED",
+        "StatusCode.CANCELLED",
+        "StatusCode.RESOURCE_EXHAUSTED",
+    }
 )
 _NOT_LOADED: Final = ("unknown model", "has no available versions", "is not found", "is not ready")
 _NO_CONTROL: Final = "explicit model load / unload is not allowed"
@@ -84,7 +89,11 @@ def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) 
     worst = float(np.abs(inference.logits - canary.logits).max())
     if worst <= canary.tolerance:
         broken = canary.broken_maps(inference.logits, inference.cam)
-        return f"{release.id}: {broken}; another build is loaded or the engine is broken" if broken else None
+        return (
+            f"{release.id}: {broken}; another build is loaded or the engine is broken"
+            if broken
+            else None
+        )
     off = f"{worst:.3g} off (tolerance {canary.tolerance:.3g})"
     return f"{release.id}: {canary.name}'s logits are {off}; another build is loaded or the engine is broken"
 
@@ -96,13 +105,21 @@ def explained(status: str, message: str, release: Release, url: str) -> Exceptio
     """
     if any(sign in message for sign in _NOT_LOADED) or "failed to load" in message:
         advice = f"build it (`hilum models build {release.id}`), and load {release.triton_name} or restart that Triton"
-        return NotLoaded(f"{release.id} is not loaded in the Triton at {url} ({first_line(message)}): {advice}")
+        return NotLoaded(
+            f"{release.id} is not loaded in the Triton at {url} ({first_line(message)}): {advice}"
+        )
     if _NO_CONTROL in message:
-        return Retry(f"the Triton at {url} does not load models on request: start it with --model-control-mode=explicit")
+        return Retry(
+            f"the Triton at {url} does not load models on request: start it with --model-control-mode=explicit"
+        )
     if status in LATER:
         said = f"{status}: {first_line(message)}"
-        return Away(f"Triton at {url} did not answer for {release.id} ({said}): is it running there?")
-    return WrongAnswer(f"{release.id}: Triton refused the request ({status}: {first_line(message)})")
+        return Away(
+            f"Triton at {url} did not answer for {release.id} ({said}): is it running there?"
+        )
+    return WrongAnswer(
+        f"{release.id}: Triton refused the request ({status}: {first_line(message)})"
+    )
 
 
 def first_line(message: str) -> str:
@@ -115,7 +132,9 @@ def checked_logits(logits: Array | None, release: Release, images: int) -> Array
     wanted = (images, len(release.labels))
     if logits is None or logits.shape != wanted or logits.dtype != np.float32:
         found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
-        raise WrongAnswer(f"{release.id}: the logits are {found}, the release promises float32 {wanted}")
+        raise WrongAnswer(
+            f"{release.id}: the logits are {found}, the release promises float32 {wanted}"
+        )
     if not np.isfinite(logits).all():
         images_hit = sorted({int(row) for row in np.argwhere(~np.isfinite(logits))[:, 0]})
         raise WrongAnswer(f"{release.id}: logits of image {images_hit} of the batch are not finite")
@@ -130,7 +149,9 @@ def checked_cam(cam: Array | None, release: Release, images: int) -> Array:
     wanted = (images, len(release.labels))
     if cam is None or cam.ndim != 4 or cam.shape[:2] != wanted or cam.size == 0:
         found = "nothing" if cam is None else f"{cam.dtype} {cam.shape}"
-        raise WrongAnswer(f"{release.id}: the class activation maps are {found}, the release promises {wanted} of them")
+        raise WrongAnswer(
+            f"{release.id}: the class activation maps are {found}, the release promises {wanted} of them"
+        )
     return cam
 
 
@@ -139,7 +160,9 @@ def checked_members(logits: Array | None, release: Release, images: int) -> Arra
     wanted = (images, len(release.members), len(release.labels))
     if logits is None or logits.shape != wanted:
         found = "nothing" if logits is None else f"{logits.dtype} {logits.shape}"
-        raise WrongAnswer(f"{release.id}: the members' logits are {found}, the release promises {wanted}")
+        raise WrongAnswer(
+            f"{release.id}: the members' logits are {found}, the release promises {wanted}"
+        )
     if not np.isfinite(logits).all():
         raise WrongAnswer(f"{release.id}: logits of a member are not finite")
     return logits

@@ -93,7 +93,10 @@ class Batcher:
     def close(self) -> None:
         """Take no more images: waiting ones raise Retry, batches in flight are finished."""
         while not self._queue.empty():
-            settle(self._queue.get_nowait().answer, Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True))
+            settle(
+                self._queue.get_nowait().answer,
+                Retry(f"{self._release.id} is being unloaded", after_seconds=1.0, is_outage=True),
+            )
 
     async def run(self) -> None:
         """Form and send batches, forever."""
@@ -109,7 +112,15 @@ class Batcher:
 
     async def _send(self, batch: list[_Waiting]) -> None:
         started = time.perf_counter()
-        spans = _Spans([item.place for item in batch if item.place is not None], self._release.id, len(batch)) if tracing.is_on() else None
+        spans = (
+            _Spans(
+                [item.place for item in batch if item.place is not None],
+                self._release.id,
+                len(batch),
+            )
+            if tracing.is_on()
+            else None
+        )
         try:
             inference = await self._gateway.infer(self._release, [item.tensor for item in batch])
             seconds = time.perf_counter() - started
@@ -144,7 +155,11 @@ class _Spans:
         ended = time.time()
         for index, (place, parent) in enumerate(self._spans):
             links = [self._spans[0][0]] if index else []
-            tracing.write(tracing.Ended(place, parent, "infer", self._began, ended, "client", self._said, links=links))
+            tracing.write(
+                tracing.Ended(
+                    place, parent, "infer", self._began, ended, "client", self._said, links=links
+                )
+            )
 
 
 def _share(inference: Inference, index: int, seconds: float, batch_size: int) -> Inferred:

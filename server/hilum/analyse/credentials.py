@@ -33,7 +33,11 @@ class Credentials:
         import grpc  # noqa: PLC0415 - the supervisor reads credentials, too, and does without gRPC
 
         made = grpc.ssl_channel_credentials(self.authorities, self.key, self.certificate)
-        return grpc.composite_channel_credentials(made, grpc.access_token_call_credentials(self.token)) if self.token else made
+        return (
+            grpc.composite_channel_credentials(made, grpc.access_token_call_credentials(self.token))
+            if self.token
+            else made
+        )
 
     @property
     def options(self) -> tuple[tuple[str, str], ...]:
@@ -51,16 +55,26 @@ def read(settings: Triton) -> Credentials | None:
     try:
         _require_usable(settings)
         files = settings.ca_file, settings.certificate_file, settings.key_file
-        authorities, certificate, key = (None if file is None else file.read_bytes() for file in files)
-        return Credentials(authorities, certificate, key, settings.tls_server_name, _token(settings))
+        authorities, certificate, key = (
+            None if file is None else file.read_bytes() for file in files
+        )
+        return Credentials(
+            authorities, certificate, key, settings.tls_server_name, _token(settings)
+        )
     except (OSError, ValueError) as error:
-        named = getattr(error, "filename", None) or ", ".join(str(file) for file in _files(settings))
+        named = getattr(error, "filename", None) or ", ".join(
+            str(file) for file in _files(settings)
+        )
         reason = getattr(error, "strerror", None) or str(error)
-        raise ConfigurationError([f"triton: TLS to it cannot begin with {named}: {reason}"]) from error
+        raise ConfigurationError(
+            [f"triton: TLS to it cannot begin with {named}: {reason}"]
+        ) from error
 
 
 def _files(settings: Triton) -> list[Path]:
-    return [file for file in (settings.ca_file, settings.certificate_file, settings.key_file) if file]
+    return [
+        file for file in (settings.ca_file, settings.certificate_file, settings.key_file) if file
+    ]
 
 
 def _require_usable(settings: Triton) -> None:

@@ -19,7 +19,20 @@ from hilum.analyse.decode_process import DecodeProcess
 from hilum.analyse.futures import settle
 from hilum.analyse.slots import Area, Array, Lease, SlotMemory
 from hilum.analyse.unread import not_read
-from hilum.analyse.worker import Answer, Checked, Decoded, Prepare, Questions, Request, Said, Slotted, SpecCheck, Unread, load, with_arrays
+from hilum.analyse.worker import (
+    Answer,
+    Checked,
+    Decoded,
+    Prepare,
+    Questions,
+    Request,
+    Said,
+    Slotted,
+    SpecCheck,
+    Unread,
+    load,
+    with_arrays,
+)
 from hilum.errors import Retry, WorkerDied
 
 # until an image that has broken a process is tried again, while another one is tried
@@ -59,13 +72,20 @@ class DecodePool:
         # device works.
         self._together = _TOGETHER if prepare is None else 1
         # One more slot is for an image that is tried apart.
-        self._slots = SlotMemory(Area(self._count * self._together + (prepare is not None) + 1, slot_bytes))
+        self._slots = SlotMemory(
+            Area(self._count * self._together + (prepare is not None) + 1, slot_bytes)
+        )
         self._free: asyncio.Queue[Lease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count + 1, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
-        self._waiting: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = asyncio.Queue()
+        self._waiting: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = (
+            asyncio.Queue()
+        )
         self._questions = Questions()
-        made = [DecodeProcess(self._slots, self._threads, load_codecs, maximum_pixels) for _ in range(self._count + 1)]
+        made = [
+            DecodeProcess(self._slots, self._threads, load_codecs, maximum_pixels)
+            for _ in range(self._count + 1)
+        ]
         self._apart, *self._workers = made
         self._suspects: asyncio.Queue[tuple[Request, asyncio.Future[Any]]] = asyncio.Queue()
         self._is_trying = False
@@ -96,7 +116,9 @@ class DecodePool:
         self.begin(request, answer, is_suspect=is_suspect)
         return await answer
 
-    def begin(self, request: Request, answer: asyncio.Future[Answer], *, is_suspect: bool = False) -> None:
+    def begin(
+        self, request: Request, answer: asyncio.Future[Answer], *, is_suspect: bool = False
+    ) -> None:
         """Do as `ask` without a task: the result or the error goes into the future.
 
         Call it in the loop's thread.
@@ -104,12 +126,21 @@ class DecodePool:
         if not is_suspect:
             self._waiting.put_nowait((request, answer))
         elif self._is_trying:
-            settle(answer, Retry("another image that broke a decode process is tried", _BUSY_SECONDS, is_outage=True))
+            settle(
+                answer,
+                Retry(
+                    "another image that broke a decode process is tried",
+                    _BUSY_SECONDS,
+                    is_outage=True,
+                ),
+            )
         else:
             self._is_trying = True
             self._suspects.put_nowait((request, answer))
 
-    async def check(self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None) -> Checked:
+    async def check(
+        self, check: SpecCheck, on_device: Callable[[SpecCheck], Checked] | None = None
+    ) -> Checked:
         """Check a spec where tensors are prepared.
 
         That is one of the decode processes, or the device's thread if `on_device` is given.
@@ -147,11 +178,16 @@ class DecodePool:
         busy to the end.
         """
         first = await self._waiting.get()
-        count = min(self._together, (self._waiting.qsize() + 1) // (2 * self._count if self._count > 1 else 1))
+        count = min(
+            self._together,
+            (self._waiting.qsize() + 1) // (2 * self._count if self._count > 1 else 1),
+        )
         taken = [first, *(self._waiting.get_nowait() for _ in range(count - 1))]
         return [_Asked(request, answer, await self._free.get()) for request, answer in taken]
 
-    async def _ask_all(self, worker: DecodeProcess, group: list[_Asked], *, is_again: bool) -> list[_Asked]:
+    async def _ask_all(
+        self, worker: DecodeProcess, group: list[_Asked], *, is_again: bool
+    ) -> list[_Asked]:
         """Return the images to request again, after a process broke at another image."""
         left = list(group)
         try:
@@ -160,7 +196,9 @@ class DecodePool:
                 for said in await worker.hear(self._seconds):
                     self._take(left.pop(0), said)
         except WorkerDied as error:
-            begun = [item for item in left if self._slots.has_begun(item.lease)][-1:] or (left[:1] if is_again else [])
+            begun = [item for item in left if self._slots.has_begun(item.lease)][-1:] or (
+                left[:1] if is_again else []
+            )
             self._end(begun, WorkerDied(str(error), is_named=True))
             log.warning(
                 "decode_process_died",
@@ -169,7 +207,11 @@ class DecodePool:
                 if begun
                 else "it was at no image; those that it had are asked for again",
             )
-            return [_Asked(item.request, item.answer, item.lease.next) for item in left if item not in begun]
+            return [
+                _Asked(item.request, item.answer, item.lease.next)
+                for item in left
+                if item not in begun
+            ]
         except Exception as error:  # noqa: BLE001 - any error belongs to these images; the loop decides
             worker.kill()  # it may be about to send a result
             self._end(left, error)
@@ -201,8 +243,12 @@ class DecodePool:
     def _prepare_on_device(self, asked: _Asked, decoded: Decoded) -> None:
         """Prepare an image in a thread; its slot is free afterwards."""
         assert isinstance(asked.request, Request)
-        assert self._prepare is not None, "ask for what is decoded only with a device that prepares it"
-        preparing = asyncio.get_running_loop().run_in_executor(self._device, _outcome, partial(self._prepare, asked.request, decoded))
+        assert self._prepare is not None, (
+            "ask for what is decoded only with a device that prepares it"
+        )
+        preparing = asyncio.get_running_loop().run_in_executor(
+            self._device, _outcome, partial(self._prepare, asked.request, decoded)
+        )
         preparing.add_done_callback(partial(self._prepared, asked))
 
     def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer | Exception]) -> None:

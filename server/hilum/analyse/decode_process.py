@@ -30,13 +30,24 @@ class DecodeProcess:
     It starts and ends in a thread of `threads`.
     """
 
-    def __init__(self, slots: SlotMemory, threads: Executor, load_codecs: Callable[[], Prepare] = load, maximum_pixels: int = 0) -> None:
+    def __init__(
+        self,
+        slots: SlotMemory,
+        threads: Executor,
+        load_codecs: Callable[[], Prepare] = load,
+        maximum_pixels: int = 0,
+    ) -> None:
         """Keep the parameters; nothing is started.
 
         `maximum_pixels`: the process may take the memory that a picture of that size needs; 0: all
         memory there is.
         """
-        self._slots, self._threads, self._load_codecs, self._maximum_pixels = slots, threads, load_codecs, maximum_pixels
+        self._slots, self._threads, self._load_codecs, self._maximum_pixels = (
+            slots,
+            threads,
+            load_codecs,
+            maximum_pixels,
+        )
         self._process: BaseProcess | None = None
         self._pipe: Pipe | None = None
 
@@ -45,18 +56,29 @@ class DecodeProcess:
 
         Raises Retry if that fails: the images are not the cause.
         """
-        self._pipe = await Pipe.of(await asyncio.get_running_loop().run_in_executor(self._threads, self._started))
+        self._pipe = await Pipe.of(
+            await asyncio.get_running_loop().run_in_executor(self._threads, self._started)
+        )
 
     def _started(self) -> Connection:
         try:
             return self._spawned(*_SPAWN.Pipe())
         except (EOFError, OSError) as error:
-            log.error("decode_process_not_started", problem=type(error).__name__, advice="it was refused or ended; is there memory left?")
+            log.error(
+                "decode_process_not_started",
+                problem=type(error).__name__,
+                advice="it was refused or ended; is there memory left?",
+            )
         self._ended()
         raise Retry("no decode process could be started; see the log", is_outage=True)
 
     def _spawned(self, ours: Connection, theirs: Connection) -> Connection:
-        process = _SPAWN.Process(target=serve, args=(theirs, self._load_codecs, self._maximum_pixels), name="hilum-decode", daemon=True)
+        process = _SPAWN.Process(
+            target=serve,
+            args=(theirs, self._load_codecs, self._maximum_pixels),
+            name="hilum-decode",
+            daemon=True,
+        )
         with theirs:
             process.start()
         self._process = process
@@ -88,7 +110,9 @@ class DecodeProcess:
         try:
             said: list[Said] | Broken = await self._pipe.hear(seconds)
         except EOFError:
-            why = await asyncio.get_running_loop().run_in_executor(self._threads, self._how_it_ended)
+            why = await asyncio.get_running_loop().run_in_executor(
+                self._threads, self._how_it_ended
+            )
         except TimeoutError:
             why = f"took longer than {seconds:g} s"
         else:

@@ -12,7 +12,14 @@ from collections.abc import Collection
 from typing import Final
 
 from hilum import telemetry
-from hilum.analyse.answers import Away, Inference, KnownAnswer, NotLoaded, WrongAnswer, canary_problem
+from hilum.analyse.answers import (
+    Away,
+    Inference,
+    KnownAnswer,
+    NotLoaded,
+    WrongAnswer,
+    canary_problem,
+)
 from hilum.analyse.credentials import Credentials
 from hilum.analyse.gateway import TritonGateway
 from hilum.analyse.regions import Batch
@@ -27,10 +34,18 @@ class Endpoint:
     """An endpoint, fit for a release that has given its known result, while it responds."""
 
     def __init__(
-        self, name: str, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None
+        self,
+        name: str,
+        url: str,
+        deadline_seconds: float,
+        *,
+        shares_memory: bool = False,
+        credentials: Credentials | None = None,
     ) -> None:
         self.name = name
-        self.gateway = TritonGateway(url, deadline_seconds, shares_memory=shares_memory, credentials=credentials)
+        self.gateway = TritonGateway(
+            url, deadline_seconds, shares_memory=shares_memory, credentials=credentials
+        )
         self.foreign: tuple[str, ...] = ()
         self.in_flight, self._url = 0, url
         self._proved: set[str] = set()
@@ -82,7 +97,10 @@ class Endpoint:
     async def knock(self) -> bool:
         """Return whether the Triton responds, and set the breaker accordingly."""
         is_live = await self.gateway.is_live()
-        self._note(_NOBODY, None if is_live else f"Triton at {self._url} does not answer: is it running there?")
+        self._note(
+            _NOBODY,
+            None if is_live else f"Triton at {self._url} does not answer: is it running there?",
+        )
         return is_live
 
     async def load(self, release: Release) -> None:
@@ -109,7 +127,11 @@ class Endpoint:
             return
         foreign = tuple(name for name in served if name not in ours)
         if foreign != self.foreign:
-            log.warning("foreign_models" if foreign else "foreign_models_gone", endpoint=self.name, models=list(foreign or self.foreign))
+            log.warning(
+                "foreign_models" if foreign else "foreign_models_gone",
+                endpoint=self.name,
+                models=list(foreign or self.foreign),
+            )
         self.foreign = foreign
         telemetry.TRITON_FOREIGN_MODELS.labels(self.name).set(len(foreign))
 
@@ -141,7 +163,11 @@ class Endpoint:
             self._problems[key] = problem
         telemetry.TRITON_HEALTHY.labels(self.name).set(self.is_fit and not self._problems)
         if had_problems != bool(self._problems):
-            log.warning("triton_is_out" if self._problems else "triton_is_back", endpoint=self.name, problem=problem)
+            log.warning(
+                "triton_is_out" if self._problems else "triton_is_back",
+                endpoint=self.name,
+                problem=problem,
+            )
 
     def _under_way(self, change: int) -> None:
         self.in_flight += change

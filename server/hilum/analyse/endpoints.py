@@ -34,10 +34,21 @@ class Endpoints:
     """
 
     def __init__(
-        self, urls: Mapping[str, str], deadline_seconds: float, *, shares_memory: bool = True, credentials: Credentials | None = None
+        self,
+        urls: Mapping[str, str],
+        deadline_seconds: float,
+        *,
+        shares_memory: bool = True,
+        credentials: Credentials | None = None,
     ) -> None:
         self._endpoints = [
-            Endpoint(name, url, deadline_seconds, shares_memory=shares_memory and _is_here(url), credentials=credentials)
+            Endpoint(
+                name,
+                url,
+                deadline_seconds,
+                shares_memory=shares_memory and _is_here(url),
+                credentials=credentials,
+            )
             for name, url in urls.items()
         ]
         self._known: dict[str, tuple[Release, KnownAnswer]] = {}
@@ -62,11 +73,19 @@ class Endpoints:
 
     def problems(self) -> list[str]:
         """Return the problems of each endpoint, for people. Any thread may call it."""
-        return [f"Triton {endpoint.name} is out: {endpoint.problem}" for endpoint in self._endpoints if endpoint.problem]
+        return [
+            f"Triton {endpoint.name} is out: {endpoint.problem}"
+            for endpoint in self._endpoints
+            if endpoint.problem
+        ]
 
     def warnings(self) -> list[str]:
         """Return conditions to look at although every release is served. Any thread may call it."""
-        return [f"Triton {each.name} {foreign_in_words(each.foreign)}" for each in self._endpoints if each.foreign]
+        return [
+            f"Triton {each.name} {foreign_in_words(each.foreign)}"
+            for each in self._endpoints
+            if each.foreign
+        ]
 
     async def look_for_foreign(self, ours: Collection[str]) -> None:
         """Note models that are loaded and are not in `ours`, at every endpoint."""
@@ -94,7 +113,9 @@ class Endpoints:
     async def is_loaded(self, release: Release) -> bool:
         """Return whether every responding endpoint has the release; False when none responds."""
         asked = self._answering()
-        return bool(asked) and all(await asyncio.gather(*(endpoint.gateway.is_loaded(release) for endpoint in asked)))
+        return bool(asked) and all(
+            await asyncio.gather(*(endpoint.gateway.is_loaded(release) for endpoint in asked))
+        )
 
     async def load(self, release: Release) -> None:
         """Load the release at every responding endpoint.
@@ -127,7 +148,9 @@ class Endpoints:
         endpoint that fails gets no batch of it until it passes.
         """
         self._known[release.id] = (release, canary)
-        problems = await asyncio.gather(*(self._check(endpoint, release, canary) for endpoint in self._endpoints))
+        problems = await asyncio.gather(
+            *(self._check(endpoint, release, canary) for endpoint in self._endpoints)
+        )
         return None if None in problems else "; ".join(str(problem) for problem in problems)
 
     async def close(self) -> None:
@@ -150,7 +173,9 @@ class Endpoints:
         The best has the least in flight, then the longest time since its last turn.
         """
         fit = [endpoint for endpoint in self._endpoints if endpoint.serves(release)]
-        return sorted(fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name]))
+        return sorted(
+            fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name])
+        )
 
     async def _ask(self, endpoint: Endpoint, release: Release, batch: Batch) -> Inference:
         self._last_turn[endpoint.name] = next(self._turns)
@@ -195,7 +220,9 @@ class Endpoints:
     async def _gives_known_answers(self, endpoint: Endpoint) -> bool:
         if not await endpoint.knock():
             return False
-        problems = [await endpoint.check(release, canary) for release, canary in list(self._known.values())]
+        problems = [
+            await endpoint.check(release, canary) for release, canary in list(self._known.values())
+        ]
         return not any(problems)
 
 

@@ -59,7 +59,14 @@ class TritonGateway:
     ours. `credentials`: for a Triton that Hilum does not run; None: calls are not encrypted.
     """
 
-    def __init__(self, url: str, deadline_seconds: float, *, shares_memory: bool = False, credentials: Credentials | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        deadline_seconds: float,
+        *,
+        shares_memory: bool = False,
+        credentials: Credentials | None = None,
+    ) -> None:
         secured = credentials.channel() if credentials else None
         options = [*_CHANNEL, *(credentials.options if credentials else ())]
         self._client = triton.InferenceServerClient(url, creds=secured, channel_args=options)
@@ -82,12 +89,17 @@ class TritonGateway:
         except InferenceServerException as error:
             if _DEAD_STUB in str(error.message()):
                 await self._heal_unless_done_since(release, sent_at)
-                raise Retry(f"{release.id}: its process in Triton had died; it was loaded again", after_seconds=0.0) from error
+                raise Retry(
+                    f"{release.id}: its process in Triton had died; it was loaded again",
+                    after_seconds=0.0,
+                ) from error
             raise explained(error.status(), str(error.message()), release, self._url) from error
         return Inference(
             checked_logits(answer.as_numpy("logits"), release, len(batch)),
             checked_cam(answer.as_numpy("cam"), release, len(batch)) if release.has_cam else None,
-            checked_members(answer.as_numpy("member_logits"), release, len(batch)) if release.members else None,
+            checked_members(answer.as_numpy("member_logits"), release, len(batch))
+            if release.members
+            else None,
         )
 
     async def _answer(self, release: Release, batch: Batch, wanted: list[Any]) -> Any:  # noqa: ANN401 - tritonclient has no types
@@ -107,7 +119,13 @@ class TritonGateway:
 
     async def _ask(self, release: Release, image: Any, wanted: list[Any]) -> Any:  # noqa: ANN401 - as above
         headers = tracing.request_headers()
-        return await self._client.infer(release.triton_name, [image], outputs=wanted, client_timeout=self._deadline, headers=headers)
+        return await self._client.infer(
+            release.triton_name,
+            [image],
+            outputs=wanted,
+            client_timeout=self._deadline,
+            headers=headers,
+        )
 
     @asynccontextmanager
     async def _input(self, batch: Batch) -> AsyncIterator[Any]:
@@ -129,7 +147,9 @@ class TritonGateway:
                 self._regions.give_back(life, region)
 
     async def _register(self, name: str, key: str, size_bytes: int) -> None:
-        await self._client.register_system_shared_memory(name, key, size_bytes, client_timeout=_ASK_SECONDS)
+        await self._client.register_system_shared_memory(
+            name, key, size_bytes, client_timeout=_ASK_SECONDS
+        )
 
     def _give_up_memory(self, error: InferenceServerException | OSError) -> None:
         """Stop using shared memory that Triton cannot map, as from another container.
@@ -137,7 +157,9 @@ class TritonGateway:
         An outage proves nothing.
         """
         if isinstance(error, OSError) or error.status() not in LATER:
-            log.info("no_shared_memory", problem=first_line(str(error)), advice="batches go by gRPC")
+            log.info(
+                "no_shared_memory", problem=first_line(str(error)), advice="batches go by gRPC"
+            )
             self._regions = None
 
     async def is_live(self) -> bool:
@@ -153,7 +175,9 @@ class TritonGateway:
         Triton reports ready for a model whose process has died.
         """
         try:
-            return bool(await self._client.is_model_ready(release.triton_name, client_timeout=_ASK_SECONDS))
+            return bool(
+                await self._client.is_model_ready(release.triton_name, client_timeout=_ASK_SECONDS)
+            )
         except InferenceServerException:
             return False
 
@@ -203,7 +227,9 @@ class TritonGateway:
         await asyncio.gather(*self._healing.values(), return_exceptions=True)
         with suppress(InferenceServerException):
             for name in self._regions.names if self._regions else ():
-                await self._client.unregister_system_shared_memory(name, client_timeout=_ASK_SECONDS)
+                await self._client.unregister_system_shared_memory(
+                    name, client_timeout=_ASK_SECONDS
+                )
         await self._client.close()
 
     async def _heal_unless_done_since(self, release: Release, sent_at: float) -> None:
@@ -235,7 +261,9 @@ def _size_bytes(batch: Batch) -> int:
 
 
 def _named(batch: Batch) -> Any:  # noqa: ANN401 - tritonclient has no types
-    return triton.InferInput("image", [len(batch), *batch[0].shape], np_to_triton_dtype(batch[0].dtype))
+    return triton.InferInput(
+        "image", [len(batch), *batch[0].shape], np_to_triton_dtype(batch[0].dtype)
+    )
 
 
 def _sent(batch: Batch) -> Any:  # noqa: ANN401 - as above
@@ -244,4 +272,8 @@ def _sent(batch: Batch) -> Any:  # noqa: ANN401 - as above
 
 def _outputs(release: Release) -> list[str]:
     """Return the names of the outputs to request from Triton."""
-    return ["logits", *(["cam"] if release.has_cam else []), *(["member_logits"] if release.members else [])]
+    return [
+        "logits",
+        *(["cam"] if release.has_cam else []),
+        *(["member_logits"] if release.members else []),
+    ]

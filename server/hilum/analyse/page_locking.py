@@ -29,5 +29,10 @@ def _is_registered(memory: Array) -> bool:
     cuda: Any = torch.cuda.cudart()  # type: ignore[no-untyped-call]  # in torch's own types
     error = int(cuda.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0))
     if error:
-        log.warning("slots_not_page_locked", bytes=memory.nbytes, cuda_error=error, advice="raise RLIMIT_MEMLOCK of the analyser")
+        log.warning(
+            "slots_not_page_locked",
+            bytes=memory.nbytes,
+            cuda_error=error,
+            advice="raise RLIMIT_MEMLOCK of the analyser",
+        )
     return error == 0

@@ -117,7 +117,9 @@ class Pipe(asyncio.BufferedProtocol):
 
 def _framed(message: object) -> bytes:
     content = pickle.dumps(message)
-    return (_LENGTH.pack(len(content)) if len(content) <= _LONGEST else _LONG.pack(-1, len(content))) + content
+    return (
+        _LENGTH.pack(len(content)) if len(content) <= _LONGEST else _LONG.pack(-1, len(content))
+    ) + content
 
 
 def _first(received: bytearray) -> bytes | None:

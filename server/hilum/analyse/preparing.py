@@ -14,7 +14,17 @@ from typing import Any
 from pydicom import Dataset
 
 from hilum import telemetry
-from hilum.analyse.worker import Accepted, Answer, Checked, Decoded, NotReady, Picture, Ready, Request, SpecCheck
+from hilum.analyse.worker import (
+    Accepted,
+    Answer,
+    Checked,
+    Decoded,
+    NotReady,
+    Picture,
+    Ready,
+    Request,
+    SpecCheck,
+)
 from hilum_preprocessing import (
     Decoding,
     InputSpec,
@@ -40,7 +50,9 @@ def answer_request(request: Request | SpecCheck) -> Answer | Decoded | Checked:
     """Return a decode process's result: tensors, or stored values for a device to prepare."""
     if isinstance(request, SpecCheck):
         return check_spec(request)
-    return decode_for_releases(request) if request.is_decoded_only else prepare_for_releases(request)
+    return (
+        decode_for_releases(request) if request.is_decoded_only else prepare_for_releases(request)
+    )
 
 
 def check_spec(check: SpecCheck) -> Checked:
@@ -89,7 +101,15 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
     decoded = _decode(request)
     if not isinstance(decoded, Decoded):
         return decoded
-    return replace(decoded, pictures=tuple([replace(item, facts=replace(item.facts, array=item.array[:0])) for item in decoded.pictures]))
+    return replace(
+        decoded,
+        pictures=tuple(
+            [
+                replace(item, facts=replace(item.facts, array=item.array[:0]))
+                for item in decoded.pictures
+            ]
+        ),
+    )
 
 
 def _decode(request: Request) -> Answer | Decoded:
@@ -100,7 +120,9 @@ def _decode(request: Request) -> Answer | Decoded:
 
 def _decode_charged(request: Request) -> Answer | Decoded:
     try:
-        dataset = read_file(request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request))
+        dataset = read_file(
+            request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request)
+        )
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}
@@ -114,7 +136,9 @@ def _decode_charged(request: Request) -> Answer | Decoded:
         except NotAnalysable as error:
             not_ready[name] = _not_ready(error)
         else:
-            wanted.setdefault(decoding, {})[name] = Accepted(view, tag_flags(dataset, spec, view, site))
+            wanted.setdefault(decoding, {})[name] = Accepted(
+                view, tag_flags(dataset, spec, view, site)
+            )
     pictures = tuple(_pictures(request, dataset, header, wanted, not_ready)) if wanted else ()
     return Decoded(pictures, not_ready) if pictures else dict(not_ready)
 
@@ -125,7 +149,9 @@ def _is_wanted(request: Request, dataset: Dataset) -> bool:
     A lateral view, for example, need not be read from the disk as a whole.
     """
     site = _site(request.site_words)
-    return any(_takes(name, mapping, dataset, site) for name, mapping in request.input_specs.items())
+    return any(
+        _takes(name, mapping, dataset, site) for name, mapping in request.input_specs.items()
+    )
 
 
 def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset, site: SiteWords) -> bool:
@@ -153,7 +179,9 @@ def _pictures(
         started = time.perf_counter()
         try:
             stored = decoding.of(dataset, request.maximum_pixels, header)
-            doubts = check_pixels(stored, PixelLimits(**request.pixel_limits), request.refused_flags)
+            doubts = check_pixels(
+                stored, PixelLimits(**request.pixel_limits), request.refused_flags
+            )
         except NotAnalysable as error:
             not_ready.update(dict.fromkeys(accepted, _not_ready(error)))
             continue
@@ -195,11 +223,15 @@ def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
         stored = facts if facts.array is picture.array else replace(facts, array=picture.array)
         for name, accepted in picture.accepted.items():
             known = _known(name, request.input_specs[name])
-            answer[name] = _prepare_one(stored, known, accepted, request.device, picture.decode_seconds)
+            answer[name] = _prepare_one(
+                stored, known, accepted, request.device, picture.decode_seconds
+            )
     return answer
 
 
-def _prepare_one(stored: StoredValues, known: _Known, accepted: Accepted, device: str, decode_seconds: float) -> Ready | NotReady:
+def _prepare_one(
+    stored: StoredValues, known: _Known, accepted: Accepted, device: str, decode_seconds: float
+) -> Ready | NotReady:
     started = time.perf_counter()
     try:
         with telemetry.cpu("prepare"):

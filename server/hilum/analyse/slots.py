@@ -71,7 +71,9 @@ class SlotMemory:
 
     def __init__(self, area: Area, descriptor: int | None = None) -> None:
         self.area, self._stride = area, area.stride
-        self.descriptor = os.memfd_create("hilum-slots", os.MFD_CLOEXEC) if descriptor is None else descriptor
+        self.descriptor = (
+            os.memfd_create("hilum-slots", os.MFD_CLOEXEC) if descriptor is None else descriptor
+        )
         if descriptor is None:
             os.ftruncate(self.descriptor, area.count * area.stride)
         self._memory = mmap.mmap(self.descriptor, area.count * area.stride)
@@ -89,17 +91,24 @@ class SlotMemory:
         ends = [0, *accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
         if ends[-1] > self.area.size_bytes:
             return None
-        placed = [Placed(_ALIGNMENT + at, array.shape, array.dtype.str) for at, array in zip(ends, arrays, strict=False)]
+        placed = [
+            Placed(_ALIGNMENT + at, array.shape, array.dtype.str)
+            for at, array in zip(ends, arrays, strict=False)
+        ]
         for array, place in zip(arrays, placed, strict=True):
             self._array(lease.number, place)[...] = array
-        _GENERATION.pack_into(self._memory, lease.number * self._stride + _WRITTEN, lease.generation)
+        _GENERATION.pack_into(
+            self._memory, lease.number * self._stride + _WRITTEN, lease.generation
+        )
         return placed
 
     def read(self, lease: Lease, placed: Placed) -> Array:
         """Return a view, valid until the lease ends. Raises StaleSlot."""
         generation = self._said(lease, _WRITTEN)
         if generation != lease.generation:
-            raise StaleSlot(f"slot {lease.number} holds generation {generation}, not {lease.generation}")
+            raise StaleSlot(
+                f"slot {lease.number} holds generation {generation}, not {lease.generation}"
+            )
         return self._array(lease.number, placed)
 
     def _said(self, lease: Lease, offset: int) -> int:
@@ -107,7 +116,9 @@ class SlotMemory:
         return int(generation)
 
     def _array(self, index: int, placed: Placed) -> Array:
-        return np.ndarray(placed.shape, placed.dtype, self._memory, index * self._stride + placed.offset)
+        return np.ndarray(
+            placed.shape, placed.dtype, self._memory, index * self._stride + placed.offset
+        )
 
     @property
     def pages(self) -> Array:

@@ -18,4 +18,7 @@ def not_read(number: int) -> Retry:
     An error of the disk may concern this file alone, so those attempts count. All others concern
     the archive: another user's file, a file server that is away, a file that is being moved.
     """
-    return Retry(f"the stored file cannot be read: {os.strerror(number)}; see `hilum check`", is_outage=number not in _OF_THE_FILE)
+    return Retry(
+        f"the stored file cannot be read: {os.strerror(number)}; see `hilum check`",
+        is_outage=number not in _OF_THE_FILE,
+    )

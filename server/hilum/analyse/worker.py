@@ -256,7 +256,11 @@ def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotM
     done: list[Said] = []
     began = time.monotonic()
     for place, (slot, question) in enumerate(asked, 1):
-        request = question if isinstance(question, SpecCheck) else Request(Path(question.path), *_terms(question.terms))
+        request = (
+            question
+            if isinstance(question, SpecCheck)
+            else Request(Path(question.path), *_terms(question.terms))
+        )
         slots.begin(slot)
         try:
             done.append(_said(request, prepare, slots, slot))
@@ -301,11 +305,17 @@ def _terms(pickled: bytes) -> Terms:
     return terms
 
 
-def _placed(answer: Answer | Decoded, slots: SlotMemory, lease: Lease) -> Answer | Decoded | Slotted:
+def _placed(
+    answer: Answer | Decoded, slots: SlotMemory, lease: Lease
+) -> Answer | Decoded | Slotted:
     """Return the result with its arrays in the request's slot, if they fit."""
     arrays = arrays_of(answer)
     placed = slots.write(lease, arrays) if arrays else None
-    return answer if placed is None else Slotted(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
+    return (
+        answer
+        if placed is None
+        else Slotted(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
+    )
 
 
 _ELSEWHERE: Final[Any] = None  # an empty array takes ten times as long to pickle
@@ -321,7 +331,13 @@ def arrays_of(answer: Answer | Decoded) -> list[Array]:
 def with_arrays(answer: Answer | Decoded, arrays: Sequence[Array]) -> Answer | Decoded:
     """Return the same result with other arrays, in the order of `arrays_of`."""
     if isinstance(answer, Decoded):
-        pictures = (replace(picture, array=array) for picture, array in zip(answer.pictures, arrays, strict=True))
+        pictures = (
+            replace(picture, array=array)
+            for picture, array in zip(answer.pictures, arrays, strict=True)
+        )
         return replace(answer, pictures=tuple(pictures))
     left = iter(arrays)
-    return {name: item._replace(tensor=next(left)) if isinstance(item, Ready) else item for name, item in answer.items()}
+    return {
+        name: item._replace(tensor=next(left)) if isinstance(item, Ready) else item
+        for name, item in answer.items()
+    }

@@ -42,7 +42,8 @@ class Access:
     def token_of(self, credential: Credential, address: str) -> AccessToken:
         """The valid token of a credential. Raises HTTPException 401 or 429, and Retry. Blocks.
 
-        While an address is locked out, only tokens of Hilum's own form are looked at. Those cannot be
+        While an address is locked out, only tokens of Hilum's own form are looked at. Those cannot
+        be
         guessed. So others at that address, as all accounts of one machine are, go on working.
         """
         locked = self.guesses.locked_seconds(address)
@@ -53,9 +54,19 @@ class Access:
         if credential.secret:
             self._note_wrong(address)
         if locked:
-            raise refusal(429, "locked_out", "Too many wrong tokens came from this address.", {"Retry-After": str(math.ceil(locked))})
+            raise refusal(
+                429,
+                "locked_out",
+                "Too many wrong tokens came from this address.",
+                {"Retry-After": str(math.ceil(locked))},
+            )
         reason = "wrong_token" if credential.secret else "no_token"
-        raise refusal(401, reason, "Give a valid token: Authorization: Bearer <token>. `hilum token create` makes one.", CHALLENGE)
+        raise refusal(
+            401,
+            reason,
+            "Give a valid token: Authorization: Bearer <token>. `hilum token create` makes one.",
+            CHALLENGE,
+        )
 
     def _note_wrong(self, address: str) -> None:
         if self.guesses.note(address) and self.audit is not None:
@@ -70,14 +81,20 @@ class Access:
         return session, token
 
 
-def refusal(status: int, reason: str, detail: str, headers: dict[str, str] | None = None) -> HTTPException:
+def refusal(
+    status: int, reason: str, detail: str, headers: dict[str, str] | None = None
+) -> HTTPException:
     """The answer to a request that is not admitted, counted by its reason."""
     REQUESTS_NOT_ADMITTED.labels(reason).inc()
     return HTTPException(status, detail, headers)
 
 
 def open_access(
-    settings: Settings, views: LedgerViews, ledger: AccessTokens, clock: Callable[[], float] = time.time, audit: AuditLog | None = None
+    settings: Settings,
+    views: LedgerViews,
+    ledger: AccessTokens,
+    clock: Callable[[], float] = time.time,
+    audit: AuditLog | None = None,
 ) -> Access:
     """For a web process of this host. Raises OSError where the state folder cannot be written."""
     secret = ensure_local_token(settings)
@@ -89,6 +106,7 @@ def open_access(
         links=LoginLinks(settings, clock),
         guesses=Guesses(),
         local=local,
-        cookie_name=f"hilum_session_{settings.api.port}",  # a browser sends cookies to every port of a host
+        # a browser sends cookies to every port of a host
+        cookie_name=f"hilum_session_{settings.api.port}",
         audit=audit,
     )

@@ -1,4 +1,7 @@
-"""Who makes a request. `guard` writes it down once the request is admitted; routes and pages read it here."""
+"""Who makes a request.
+
+`guard` writes it down once the request is admitted; routes and pages read it here.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,9 @@ _API_PREFIXES = ("/api/", "/dicom-web/")
 
 def set_actor(request: Request, name: str) -> None:
     """Note the name under which a request was admitted."""
-    request.state.actor = Actor(name, _channel(request), request.client.host if request.client else "")
+    request.state.actor = Actor(
+        name, _channel(request), request.client.host if request.client else ""
+    )
 
 
 def actor_of(request: Request) -> Actor:

@@ -10,7 +10,19 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import audit, deciding, finding, health, intervening, operations, probing, problems, resending, stow, studies
+from hilum.api import (
+    audit,
+    deciding,
+    finding,
+    health,
+    intervening,
+    operations,
+    probing,
+    problems,
+    resending,
+    stow,
+    studies,
+)
 from hilum.api import rollouts as rolling
 from hilum.api.around import Around
 from hilum.api.docs_page import render
@@ -34,14 +46,24 @@ _TAGS = [
     {"name": "Operations", "description": "Queues, associations, releases; doing something again."},
     {"name": "Health", "description": "Probes, without a token, and metrics."},
 ]
-# FastAPI would record exceptions and refused input with their texts for any configured exporter: they may hold patient data.
+# FastAPI would record exceptions and refused input with their texts for any configured exporter:
+# they may hold patient data.
 _NO_TELEMETRY: dict[str, Any] = {
-    "telemetry": {"tracing": False, "metrics": False, "logs": False, "operation_spans": False, "auto_configure": False}
+    "telemetry": {
+        "tracing": False,
+        "metrics": False,
+        "logs": False,
+        "operation_spans": False,
+        "auto_configure": False,
+    }
 }
 
 
 class _Hilum(FastAPI):
-    """FastAPI, whose document also holds the schema of problems: they are answered by handlers, which it does not look at."""
+    """FastAPI, whose document also holds the schema of problems.
+
+    They are answered by handlers, which it does not look at.
+    """
 
     def openapi(self) -> dict[str, Any]:
         """The OpenAPI document."""
@@ -51,7 +73,10 @@ class _Hilum(FastAPI):
 
 
 def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
-    """The application, without the routes whose part is missing; without `with_studies` only /health and /metrics, for other roles."""
+    """The application, without the routes whose part is missing.
+
+    Without `with_studies` only /health and /metrics, for other roles.
+    """
     app = _Hilum(
         title="Hilum",
         version=__version__,
@@ -60,7 +85,8 @@ def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
         docs_url=None,
         openapi_url=None,  # ours is guarded, and rendered once
         redoc_url=None,
-        redirect_slashes=False,  # behind a proxy that ends TLS they would go to plain http, with what is sent again there
+        # behind a proxy that ends TLS they would go to plain http, with what is sent again there
+        redirect_slashes=False,
         responses=documented(503),
         **_NO_TELEMETRY,
     )

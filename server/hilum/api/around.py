@@ -1,4 +1,7 @@
-"""What happens around every request: its body is bounded, its duration becomes a metric, its response gets headers that browsers heed."""
+"""What happens around every request.
+
+Its body is bounded, its duration becomes a metric, its response gets headers that browsers heed.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,13 @@ from hilum.api.problems import HEADERS, problem
 from hilum.telemetry import REQUEST_SECONDS
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-_MAXIMUM_BODY_BYTES: Final = 65536  # orders are small; a body is read into memory before anybody has shown a token
+_MAXIMUM_BODY_BYTES: Final = (
+    65536  # orders are small; a body is read into memory before anybody has shown a token
+)
 STREAMED: Final = f"{stow.PREFIX}/"
-_BODY_SECONDS: Final = 20.0  # for all of such a body; one that is streamed has limits of its own (receive.network_timeout_seconds)
+# for all of such a body; one that is streamed has limits of its own
+# (receive.network_timeout_seconds)
+_BODY_SECONDS: Final = 20.0
 _LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to convert it
 
 
@@ -36,7 +43,10 @@ class Around:
 
         is_head, method = scope["method"] == "HEAD", _method(scope)
         if is_head:
-            scope = {**scope, "method": "GET"}  # answered alike, without content (RFC 9110 9.3.2); the web server's own stays as it is
+            scope = {
+                **scope,
+                "method": "GET",
+            }  # answered alike, without content (RFC 9110 9.3.2); the web server's own stays as it is
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -48,19 +58,30 @@ class Around:
             await send(message)
 
         try:
-            await (_refusal(scope) or await self._with_body(scope, receive))(scope, receive, send_guarded)
+            await (_refusal(scope) or await self._with_body(scope, receive))(
+                scope, receive, send_guarded
+            )
         finally:
-            REQUEST_SECONDS.labels(_route(scope), method, str(status)).observe(time.perf_counter() - started)
+            REQUEST_SECONDS.labels(_route(scope), method, str(status)).observe(
+                time.perf_counter() - started
+            )
 
     async def _with_body(self, scope: Scope, receive: Receive) -> ASGIApp:
         """What answers: the application, with the whole body of a request that is not streamed, or 408."""
-        if scope["path"].startswith(STREAMED) or Headers(scope=scope).get("content-length", "0") == "0":
+        if (
+            scope["path"].startswith(STREAMED)
+            or Headers(scope=scope).get("content-length", "0") == "0"
+        ):
             return self._app
         try:
             async with asyncio.timeout(self._body_seconds):
                 first: Message | None = await _whole(receive)
         except TimeoutError:
-            return problem(408, f"The body did not come within {self._body_seconds:g} s.", headers={"Connection": "close"})
+            return problem(
+                408,
+                f"The body did not come within {self._body_seconds:g} s.",
+                headers={"Connection": "close"},
+            )
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             async def replay() -> Message:
@@ -90,7 +111,10 @@ def _guard(headers: MutableHeaders) -> None:
 
 
 def _refusal(scope: Scope) -> Response | None:
-    """The answer to a body that is too large, or that does not say how large it is. Images are streamed, and bounded by the disk."""
+    """The answer to a body that is too large, or that does not say how large it is.
+
+    Images are streamed, and bounded by the disk.
+    """
     if scope["path"].startswith(STREAMED):
         return None
     headers = Headers(scope=scope)
@@ -98,14 +122,19 @@ def _refusal(scope: Scope) -> Response | None:
         return problem(411, "Send the body with Content-Length, not in chunks.")
     length = headers.get("content-length", "0")
     if not (length.isascii() and length.isdigit()):
-        return problem(422, "Content-Length must be a number.")  # a real server refuses it before us
+        return problem(
+            422, "Content-Length must be a number."
+        )  # a real server refuses it before us
     if len(length) > _LENGTH_DIGITS or int(length) > _MAXIMUM_BODY_BYTES:
         return problem(413, f"Send at most {_MAXIMUM_BODY_BYTES} bytes.")
     return None
 
 
 def _route(scope: Scope) -> str:
-    """The route's template, never the path: that holds UIDs (promise 10), and a scanner would make a label of every guess."""
+    """The route's template, never the path.
+
+    That holds UIDs (promise 10), and a scanner would make a label of every guess.
+    """
     return str(getattr(scope.get("route"), "path", "other"))
 
 

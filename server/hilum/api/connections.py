@@ -1,4 +1,7 @@
-"""How long a connection may keep a descriptor without asking anything, and how many may be open: the port is open to who has no token."""
+"""How long a connection may keep a descriptor without asking anything, and how many may be open.
+
+The port is open to who has no token.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ _DRAINED_BYTES: Final = 64 << 10
 
 
 def _most() -> int:
-    """Half of the process's descriptors at most: the ledger, the archive and what asyncio accepts at once need some, too."""
+    """Half of the process's descriptors at most.
+
+    The ledger, the archive and what asyncio accepts at once need some, too.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 2)
 
@@ -36,12 +42,19 @@ class Limits:
 
 
 class Connection(H11Protocol):
-    """Knows since when its peer keeps it waiting. The server looks now and then, so that no request costs a timer."""
+    """Knows since when its peer keeps it waiting.
 
-    def __init__(self, *arguments: Any, limits: Limits, has_come: asyncio.Event, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+    The server looks now and then, so that no request costs a timer.
+    """
+
+    def __init__(
+        self, *arguments: Any, limits: Limits, has_come: asyncio.Event, **named: Any
+    ) -> None:  # noqa: ANN401 - uvicorn's
         super().__init__(*arguments, **named)
         self._limits, self._has_come = limits, has_come
-        self.owes_since: float | None = time.monotonic()  # a request is due, or the rest of one that is answered
+        self.owes_since: float | None = (
+            time.monotonic()
+        )  # a request is due, or the rest of one that is answered
         self._drained = 0  # bytes of that rest
         self._unsent, self._unsent_since = 0, 0.0
 
@@ -50,11 +63,18 @@ class Connection(H11Protocol):
         super().connection_made(transport)
         self._has_come.set()
         if len(self.connections) > self._limits.most:
-            others = [item for item in self.connections if isinstance(item, Connection) and item is not self and item.is_spare]
+            others = [
+                item
+                for item in self.connections
+                if isinstance(item, Connection) and item is not self and item.is_spare
+            ]
             min(others, key=lambda item: item.owes_since or 0.0, default=self).abort()
 
     def data_received(self, data: bytes) -> None:
-        """As uvicorn, which ends its wait for the next request with the first byte of it; ours begins there."""
+        """As uvicorn, which ends its wait for the next request with the first byte of it.
+
+        Ours begins there.
+        """
         super().data_received(data)
         if not self._is_idle and not self._owes_body:
             self.owes_since = None
@@ -72,7 +92,10 @@ class Connection(H11Protocol):
             self.transport.close()
 
     def on_response_complete(self) -> None:
-        """From here on it may be closed for another one; how long it may stay is counted from its next byte."""
+        """From here on it may be closed for another one.
+
+        How long it may stay is counted from its next byte.
+        """
         self.owes_since = None
         super().on_response_complete()
 
@@ -83,7 +106,12 @@ class Connection(H11Protocol):
             self._unsent, self._unsent_since = unsent, now
         elif now - self._unsent_since > self._limits.unread_seconds:
             self.abort()
-        if self._is_idle and not unsent and self.owes_since is not None and now - self.owes_since > self._limits.head_seconds:
+        if (
+            self._is_idle
+            and not unsent
+            and self.owes_since is not None
+            and now - self.owes_since > self._limits.head_seconds
+        ):
             if self._drained < _DRAINED_BYTES:
                 self.abort()
             else:  # a large body that was refused: who sends it reads the answer behind it
@@ -96,8 +124,15 @@ class Connection(H11Protocol):
 
     @property
     def _owes_body(self) -> bool:
-        """Of a request that is not looked at before its body is whole, nor its token. `Around` waits for it, and answers 408."""
-        is_due = self.conn.their_state is h11.SEND_BODY and not self._is_idle and not self.cycle.response_started
+        """Of a request that is not looked at before its body is whole, nor its token.
+
+        `Around` waits for it, and answers 408.
+        """
+        is_due = (
+            self.conn.their_state is h11.SEND_BODY
+            and not self._is_idle
+            and not self.cycle.response_started
+        )
         return is_due and not self.scope["path"].startswith(STREAMED)
 
     @property

@@ -1,4 +1,7 @@
-"""/api/v1 for what a person decides about single images: conflicts, and images that shall not count."""
+"""/api/v1 for what a person decides about single images.
+
+Conflicts, and images that shall not count.
+"""
 
 from __future__ import annotations
 
@@ -20,44 +23,88 @@ from hilum.store.decisions import CannotResolve, Decisions
 from hilum.store.schema import MAXIMUM_ROW_ID
 from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
 
-ConflictId = Annotated[int, Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a conflict.", examples=[1])]
+ConflictId = Annotated[
+    int, Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a conflict.", examples=[1])
+]
 ImageUid = Annotated[
-    str, Path(title="SOP Instance UID", description="SOP Instance UID (0008,0018).", pattern=UID_PATTERN, max_length=64, examples=["1.2.3"])
+    str,
+    Path(
+        title="SOP Instance UID",
+        description="SOP Instance UID (0008,0018).",
+        pattern=UID_PATTERN,
+        max_length=64,
+        examples=["1.2.3"],
+    ),
 ]
 
 
-@router.post("/conflicts/{conflict}/keep", response_model=ConflictAnswer, responses=documented(404, 409), summary="Keep out of everything")
+@router.post(
+    "/conflicts/{conflict}/keep",
+    response_model=ConflictAnswer,
+    responses=documented(404, 409),
+    summary="Keep out of everything",
+)
 @performs(Verb.KEEP_CONFLICT)
 def keep(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
-    """The first bytes stay in use for good. The quarantined file stays where it is, marked as looked at."""
+    """The first bytes stay in use for good.
+
+    The quarantined file stays where it is, marked as looked at.
+    """
     return _resolved(_decisions(parts).keep, conflict, deed)
 
 
-@router.post("/conflicts/{conflict}/replace", response_model=ConflictAnswer, responses=documented(404, 409), summary="Take the other bytes")
+@router.post(
+    "/conflicts/{conflict}/replace",
+    response_model=ConflictAnswer,
+    responses=documented(404, 409),
+    summary="Take the other bytes",
+)
 @performs(Verb.REPLACE_CONFLICT)
 def replace(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
-    """The quarantined bytes become the image: it is read again, and its study gets a new result and report, which supersede.
+    """The quarantined bytes become the image.
 
-    The former bytes go to quarantine as a conflict of their own, state `kept`; to take them back, replace by that one.
+    It is read again, and its study gets a new result and report, which supersede.
+
+    The former bytes go to quarantine as a conflict of their own, state `kept`; to take them back,
+    replace by that one.
     """
     return _resolved(_decisions(parts).replace, conflict, deed)
 
 
 @router.post(
-    "/conflicts/{conflict}/discard", response_model=ConflictAnswer, responses=documented(404, 409), summary="Delete the other bytes"
+    "/conflicts/{conflict}/discard",
+    response_model=ConflictAnswer,
+    responses=documented(404, 409),
+    summary="Delete the other bytes",
 )
 @performs(Verb.DISCARD_CONFLICT)
 def discard(parts: PartsHere, deed: DeedHere, conflict: ConflictId) -> dict[str, Any]:
-    """The quarantined file is deleted. The same bytes sent once more are acknowledged and deleted, too."""
+    """The quarantined file is deleted.
+
+    The same bytes sent once more are acknowledged and deleted, too.
+    """
     return _resolved(_decisions(parts).discard, conflict, deed)
 
 
-@router.post("/images/{sop_instance_uid}/reject", response_model=RejectedAnswer, responses=documented(404), summary="Take out an image")
+@router.post(
+    "/images/{sop_instance_uid}/reject",
+    response_model=RejectedAnswer,
+    responses=documented(404),
+    summary="Take out an image",
+)
 @performs(Verb.REJECT_IMAGE)
 def reject(parts: PartsHere, deed: DeedHere, sop_instance_uid: ImageUid) -> dict[str, Any]:
-    """The image takes no part in results any more, as after a rejection note: its study gets a new result without it."""
+    """The image takes no part in results any more, as after a rejection note.
+
+    Its study gets a new result without it.
+    """
     found = _decisions(parts).reject(sop_instance_uid, deed)
     if found is None:
         raise HTTPException(404, "No image with this SOP Instance UID is in the ledger.")
@@ -69,7 +116,9 @@ def _decisions(parts: PartsHere) -> Decisions:
     return parts.decisions
 
 
-def _resolved(decide: Callable[[int, Deed], dict[str, Any] | None], conflict: int, deed: Deed) -> dict[str, Any]:
+def _resolved(
+    decide: Callable[[int, Deed], dict[str, Any] | None], conflict: int, deed: Deed
+) -> dict[str, Any]:
     try:
         found = decide(conflict, deed)
     except CannotResolve as error:

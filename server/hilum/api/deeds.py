@@ -82,9 +82,15 @@ def _outcome_of(request: Request, error: Exception) -> Outcome | None:
 
     An actor who is known and may not is refused.
     """
-    if isinstance(error, HTTPException) and error.status_code in _NOT_ADMITTED and not hasattr(request.state, "actor"):
+    if (
+        isinstance(error, HTTPException)
+        and error.status_code in _NOT_ADMITTED
+        and not hasattr(request.state, "actor")
+    ):
         return None
-    is_refusal = isinstance(error, RequestValidationError) or (isinstance(error, HTTPException) and error.status_code < 500)
+    is_refusal = isinstance(error, RequestValidationError) or (
+        isinstance(error, HTTPException) and error.status_code < 500
+    )
     return Outcome.REFUSED if is_refusal else Outcome.FAILED
 
 

@@ -29,8 +29,12 @@ class DestinationState(Answer):
     """A receiver of documents and its queue."""
 
     name: str = Field(examples=["pacs"])
-    kind: str | None = Field(description="As in the settings; null: it is no longer there.", examples=["dicom"])
-    address: str | None = Field(description="Where its documents go.", examples=["PACS@10.0.0.5:104"])
+    kind: str | None = Field(
+        description="As in the settings; null: it is no longer there.", examples=["dicom"]
+    )
+    address: str | None = Field(
+        description="Where its documents go.", examples=["PACS@10.0.0.5:104"]
+    )
     is_configured: bool = Field(
         description="False: it is no longer in the settings, but has rows; nothing is delivered to it. See /forget."
     )
@@ -39,12 +43,20 @@ class DestinationState(Answer):
     due: int
     waiting: int = Field(description="Due later: the pause between tries runs.")
     leased: int = Field(description="In work.")
-    dead: dict[str, int] = Field(description="Deliveries that need a person, by reason; then POST /api/v1/requeue.")
-    withheld: dict[str, int] = Field(description="Reports that the settings keep from it, by reason.")
-    releasable: int = Field(description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them.")
+    dead: dict[str, int] = Field(
+        description="Deliveries that need a person, by reason; then POST /api/v1/requeue."
+    )
+    withheld: dict[str, int] = Field(
+        description="Reports that the settings keep from it, by reason."
+    )
+    releasable: int = Field(
+        description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them."
+    )
     refusals: list[RefusalAnswer] = Field(description="What it will not get by these settings.")
     detail: str | None = Field(description="What the last try met, where deliveries wait.")
-    delivered_at: Moment | None = Field(description="When it took its last document; null: it took none of the last ten thousand.")
+    delivered_at: Moment | None = Field(
+        description="When it took its last document; null: it took none of the last ten thousand."
+    )
     last_dead: DeadAnswer | None = Field(description="Of its dead deliveries the last.")
 
 

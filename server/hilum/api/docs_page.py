@@ -1,4 +1,7 @@
-"""/docs: the OpenAPI document as one plain page. No script and nothing from elsewhere: hospital networks have no way out."""
+"""/docs: the OpenAPI document as one plain page.
+
+No script and nothing from elsewhere: hospital networks have no way out.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ table{border-collapse:collapse;width:100%}td{border-top:1px solid #ddd;padding:.
 def render(document: Mapping[str, Any]) -> str:
     """One HTML page of an OpenAPI document."""
     info, paths = document["info"], document["paths"]
-    sections = "".join(_operation(method, path, item) for path, methods in paths.items() for method, item in methods.items())
+    sections = "".join(
+        _operation(method, path, item)
+        for path, methods in paths.items()
+        for method, item in methods.items()
+    )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>{escape(info['title'])} REST</title><style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
@@ -33,6 +40,9 @@ def _operation(method: str, path: str, item: Mapping[str, Any]) -> str:
 
 def _parameter(parameter: Mapping[str, Any]) -> str:
     schema = parameter["schema"]
-    options = [part.get("type") or part.get("$ref", "").rsplit("/", 1)[-1] for part in schema.get("anyOf", [schema])]
+    options = [
+        part.get("type") or part.get("$ref", "").rsplit("/", 1)[-1]
+        for part in schema.get("anyOf", [schema])
+    ]
     kind = " or ".join(name for name in options if name != "null")
     return f"<tr><td><code>{escape(parameter['name'])}</code><td>{escape(kind)}<td>{escape(parameter.get('description', ''))}</tr>"

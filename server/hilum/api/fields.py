@@ -8,7 +8,15 @@ from datetime import date, datetime
 from typing import Annotated, Final
 
 from fastapi import Path, Query
-from pydantic import AfterValidator, AwareDatetime, BaseModel, BeforeValidator, PlainSerializer, StringConstraints, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    PlainSerializer,
+    StringConstraints,
+    WithJsonSchema,
+)
 
 from hilum.moments import iso
 
@@ -19,7 +27,8 @@ UID_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
 AE_PATTERN = r"^[ -\[\]-~]{1,16}$"
 """PS3.5 6.2, VR AE: the default repertoire without backslash and control characters."""
 RELEASE_PATTERN = r"^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$"
-# PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it do not count.
+# PS3.5 6.2, VR LO: at most 64 characters, no backslash, no control character, and spaces around it
+# do not count.
 _CHARACTER: Final = "!-\\[\\]-~\u00a1-\uffff"
 _IDENTIFIER: Final = f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$"
 
@@ -42,7 +51,10 @@ def _day(value: object) -> object:
 
 
 def _is_written_out(value: object) -> object:
-    """A bare number would be read as an epoch in seconds or milliseconds, whichever fits: too clever for a date."""
+    """A bare number would be read as an epoch in seconds or milliseconds, whichever fits.
+
+    Too clever for a date.
+    """
     if isinstance(value, str) and "-" not in value[1:]:
         raise ValueError("give a date and time with zone, for example 2026-11-20T08:31:02Z")
     return value
@@ -51,7 +63,10 @@ def _is_written_out(value: object) -> object:
 Moment = Annotated[
     float,
     PlainSerializer(iso, return_type=str),
-    WithJsonSchema({"type": "string", "format": "date-time", "examples": ["2026-11-20T08:31:02.120Z"]}, mode="serialization"),
+    WithJsonSchema(
+        {"type": "string", "format": "date-time", "examples": ["2026-11-20T08:31:02.120Z"]},
+        mode="serialization",
+    ),
 ]
 Day = Annotated[date, BeforeValidator(_day)]
 QueryMoment = Annotated[AwareDatetime, BeforeValidator(_is_written_out)]
@@ -75,7 +90,10 @@ StudyUid = Annotated[
 Limit = Annotated[int, Query(ge=1, le=500, description="Items on a page.")]
 Cursor = Annotated[
     str | None,
-    Query(max_length=200, description="`next_cursor` of the page before, with the same filters; leave it out for the first page."),
+    Query(
+        max_length=200,
+        description="`next_cursor` of the page before, with the same filters; leave it out for the first page.",
+    ),
 ]
 
 

@@ -1,7 +1,9 @@
 """Who may read, and what may be asked.
 
-A token with the scope that the route needs: as Bearer, as the password of HTTP Basic, or by the session of a browser that was logged
-in with it. Nothing is changed for a page of another site. No unknown query parameter, and none twice that is no list: a filter with
+A token with the scope that the route needs: as Bearer, as the password of HTTP Basic, or by the
+session of a browser that was logged
+in with it. Nothing is changed for a page of another site. No unknown query parameter, and none
+twice that is no list: a filter with
 a typo must not answer with everything, nor one of two as if it were both.
 """
 
@@ -31,8 +33,13 @@ from hilum.settings import Api
 # Of their own: requests that wait in all other threads must not keep scrapes and probes from being
 # admitted.
 THREADS: Final = CapacityLimiter(8)
-_BEARER = HTTPBearer(auto_error=False, description="A token of `hilum token create`, or that of the setting api.token.")
-_BearerHere = Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]  # for the OpenAPI document; `credential_of` reads it
+_BEARER = HTTPBearer(
+    auto_error=False,
+    description="A token of `hilum token create`, or that of the setting api.token.",
+)
+_BearerHere = Annotated[
+    HTTPAuthorizationCredentials | None, Depends(_BEARER)
+]  # for the OpenAPI document; `credential_of` reads it
 _READING: Final = frozenset({"GET", "HEAD"})
 _NO_NAME_SIGN: Final = re.compile(r"[^A-Za-z0-9._@-]")
 _NAME_CHARACTERS: Final = 64  # as long as the ledger's columns for names
@@ -59,11 +66,20 @@ class Admission:
             return
         set_actor(request, holder.name)  # also of one that is refused: the audit names it
         if not holder.scope.includes(self.scope):
-            raise refusal(403, "scope", f"This token is of the scope {holder.scope.value}; {self.scope.value} is needed.")
+            raise refusal(
+                403,
+                "scope",
+                f"This token is of the scope {holder.scope.value}; {self.scope.value} is needed.",
+            )
 
     def _admit_stranger(self, request: Request, api: Api) -> None:
         if self.is_open is None or not self.is_open(api):
-            raise refusal(401, "no_token", "Give a token: Authorization: Bearer <token>. `hilum token create` makes one.", CHALLENGE)
+            raise refusal(
+                401,
+                "no_token",
+                "Give a token: Authorization: Bearer <token>. `hilum token create` makes one.",
+                CHALLENGE,
+            )
         require_own_name(request, api)
         request.state.is_stranger = True
 
@@ -84,7 +100,11 @@ def is_stranger(request: Request) -> bool:
 def require_own_name(request: Request, api: Api) -> None:
     """Raise 403 for a request under a name that is not ours."""
     if not has_own_name(request, api):
-        raise refusal(403, "host", "Without a token only addresses, localhost and the names of api.names are answered.")
+        raise refusal(
+            403,
+            "host",
+            "Without a token only addresses, localhost and the names of api.names are answered.",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +122,9 @@ async def holder_of(request: Request) -> Holder | None:
     """
     parts: Parts = request.app.state.parts
     if (credential := credential_of(request)) is not None:
-        token = await run_sync(parts.access.token_of, credential, address_of(request), limiter=THREADS)
+        token = await run_sync(
+            parts.access.token_of, credential, address_of(request), limiter=THREADS
+        )
         return Holder(name_shown(token, credential), token.scope)
     cookie = request.cookies.get(parts.access.cookie_name)
     return await run_sync(_of_cookie, parts.access, cookie, limiter=THREADS) if cookie else None
@@ -150,15 +172,22 @@ def _has_session(request: Request) -> bool:
 
 async def only_known_parameters(request: Request) -> None:
     """Raise RequestValidationError if the query names a parameter that this route does not have, or one twice that is no list."""
-    known = {field.alias: field.field_info.annotation for field in request.scope["route"].dependant.query_params}
+    known = {
+        field.alias: field.field_info.annotation
+        for field in request.scope["route"].dependant.query_params
+    }
     given = Counter(name for name, _ in request.query_params.multi_items())
     if given.keys() - known.keys():
         message = f"unknown parameter; known here: {', '.join(known) or 'none'}"
-        raise RequestValidationError([{"type": "extra_forbidden", "loc": ("query",), "msg": message}])
+        raise RequestValidationError(
+            [{"type": "extra_forbidden", "loc": ("query",), "msg": message}]
+        )
     repeated = [name for name, times in given.items() if times > 1 and not _is_list(known[name])]
     if repeated:
         message = "given more than once; give it once"
-        raise RequestValidationError([{"type": "repeated", "loc": ("query", name), "msg": message} for name in repeated])
+        raise RequestValidationError(
+            [{"type": "repeated", "loc": ("query", name), "msg": message} for name in repeated]
+        )
 
 
 def _is_list(annotation: object) -> bool:

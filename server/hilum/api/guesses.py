@@ -49,7 +49,9 @@ class Guesses:
         source = source_of(address)
         with self._lock:
             is_locking = self._count(self._of(source))
-            self._unsaid[source if source in self._unsaid or len(self._unsaid) < _ADDRESSES else "others"] += 1
+            self._unsaid[
+                source if source in self._unsaid or len(self._unsaid) < _ADDRESSES else "others"
+            ] += 1
             if self._timer is None:
                 self._timer = threading.Timer(WINDOW_SECONDS, self.report)
                 self._timer.daemon = True
@@ -62,7 +64,12 @@ class Guesses:
             counts, self._unsaid, self._timer = self._unsaid, Counter(), None
         busiest = counts.most_common(_LINES)
         for source, count in busiest:
-            log.warning("wrong_tokens", address=source, count=count, is_locked_out=self._locked_seconds(source) > 0)
+            log.warning(
+                "wrong_tokens",
+                address=source,
+                count=count,
+                is_locked_out=self._locked_seconds(source) > 0,
+            )
         if left := counts.total() - sum(count for _, count in busiest):
             log.warning("wrong_tokens", address="others", count=left)
 

@@ -22,7 +22,12 @@ from hilum.domain import Scope
 router = APIRouter(tags=["Health"])
 
 
-@router.get("/health/live", response_model=LiveAnswer, responses=documented(403), summary="Is this process alive?")
+@router.get(
+    "/health/live",
+    response_model=LiveAnswer,
+    responses=documented(403),
+    summary="Is this process alive?",
+)
 async def live(request: Request, parts: PartsHere) -> dict[str, str]:
     """200 as long as the process answers.
 
@@ -36,17 +41,25 @@ async def live(request: Request, parts: PartsHere) -> dict[str, str]:
     "/health/ready",
     response_model=ReadyAnswer,
     responses={
-        503: {"model": ReadyAnswer, "description": "At least one role is not ready; `checks` say why and what to do."},
+        503: {
+            "model": ReadyAnswer,
+            "description": "At least one role is not ready; `checks` say why and what to do.",
+        },
         **documented(401, 403, 422, 429),
     },
-    dependencies=[Depends(Admission(Scope.READ, is_open=lambda _: True)), Depends(only_known_parameters)],
+    dependencies=[
+        Depends(Admission(Scope.READ, is_open=lambda _: True)),
+        Depends(only_known_parameters),
+    ],
     summary="Can it work?",
 )
 async def ready(
     request: Request,
     parts: PartsHere,
     response: Response,
-    role: Annotated[list[Role] | None, Query(description="Roles to judge; repeat it for several.")] = None,
+    role: Annotated[
+        list[Role] | None, Query(description="Roles to judge; repeat it for several.")
+    ] = None,
 ) -> dict[str, Any]:
     """200 if every role is ready, else 503; with a token, also why.
 
@@ -56,7 +69,12 @@ async def ready(
     facts = await shared.get()
     found = {name: checks(name, facts) for name in dict.fromkeys(role or parts.default_roles)}
     judged = [
-        {"role": name, "is_ready": all(item.ok for item in items), "checks": list(map(asdict, items))} for name, items in found.items()
+        {
+            "role": name,
+            "is_ready": all(item.ok for item in items),
+            "checks": list(map(asdict, items)),
+        }
+        for name, items in found.items()
     ]
     is_ready = all(item["is_ready"] for item in judged)
     response.status_code = 200 if is_ready else 503

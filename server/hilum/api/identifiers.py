@@ -1,4 +1,7 @@
-"""Studies by what a hospital calls them: what is asked for, what is found, and its row of the audit."""
+"""Studies by what a hospital calls them.
+
+What is asked for, what is found, and its row of the audit.
+"""
 
 from __future__ import annotations
 
@@ -34,16 +37,26 @@ class StudyQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid", json_schema_extra=_RULES)
 
-    accession_number: Identifier | None = Field(None, description="Accession Number (0008,0050), the whole of it.")
-    patient_id: Identifier | None = Field(None, description="Patient ID (0010,0020), the whole of it.")
-    study_date_from: Day | None = Field(None, description="Study Date (0008,0020) of this day or later.")
+    accession_number: Identifier | None = Field(
+        None, description="Accession Number (0008,0050), the whole of it."
+    )
+    patient_id: Identifier | None = Field(
+        None, description="Patient ID (0010,0020), the whole of it."
+    )
+    study_date_from: Day | None = Field(
+        None, description="Study Date (0008,0020) of this day or later."
+    )
     study_date_to: Day | None = Field(None, description="Study Date of this day or earlier.")
 
     @model_validator(mode="after")
     def _means_something(self) -> StudyQuery:
         if not (self.accession_number or self.patient_id or self.has_dates):
             raise ValueError(f"name at least one of {', '.join(_NAMES)}")
-        if self.study_date_from and self.study_date_to and self.study_date_from > self.study_date_to:
+        if (
+            self.study_date_from
+            and self.study_date_to
+            and self.study_date_from > self.study_date_to
+        ):
             raise ValueError("study_date_from lies after study_date_to")
         return self
 
@@ -88,8 +101,13 @@ def row_of(cursor: str | None) -> int | None:
     return None if cursor is None else cursors.decode(_LISTING, cursor)[1]
 
 
-def identifiers_shown(parts: Parts, deed: Deed, study_instance_uids: Sequence[str]) -> Mapping[str, Identifiers]:
-    """What a page may show of these studies; its row of the audit says that it did. Raises Retry."""
+def identifiers_shown(
+    parts: Parts, deed: Deed, study_instance_uids: Sequence[str]
+) -> Mapping[str, Identifiers]:
+    """What a page may show of these studies; its row of the audit says that it did.
+
+    Raises Retry.
+    """
     if parts.identifiers is None:
         return {}
     deed.detail = _SHOWN

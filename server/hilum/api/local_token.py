@@ -34,7 +34,9 @@ def ensure_local_token(settings: Settings) -> str:
     _put(draft, file)
     made = _read(file)
     if made is None:
-        raise PermissionError(1, "others can read it; its folder must be of a file system that keeps modes", str(file))
+        raise PermissionError(
+            1, "others can read it; its folder must be of a file system that keeps modes", str(file)
+        )
     return made
 
 
@@ -59,6 +61,8 @@ def _read(file: Path) -> str | None:
         return None
     with os.fdopen(descriptor) as source:
         status = os.fstat(descriptor)
-        is_private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        is_private = status.st_uid == os.geteuid() and not status.st_mode & (
+            stat.S_IRWXG | stat.S_IRWXO
+        )
         content = source.read(200) if is_private and stat.S_ISREG(status.st_mode) else ""
     return content if has_form(content) else None

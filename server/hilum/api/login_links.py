@@ -26,7 +26,11 @@ class LoginLinks:
     """Of the server that keeps its state there."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        self._folder, self._address, self._clock = settings.run_dir / "login", base_address(settings.api), clock
+        self._folder, self._address, self._clock = (
+            settings.run_dir / "login",
+            base_address(settings.api),
+            clock,
+        )
 
     def make(self, user: str) -> str:
         """A link that logs `user` in, once and within ten minutes. Raises OSError."""
@@ -34,7 +38,9 @@ class LoginLinks:
         self._forget_old()
         code = secrets.token_urlsafe(24)
         content = json.dumps({"user": user, "until": self._clock() + LINK_SECONDS})
-        with os.fdopen(os.open(self._file(code), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        with os.fdopen(
+            os.open(self._file(code), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w"
+        ) as file:
             file.write(content)
         return f"{self._address}/login?code={code}"
 
@@ -68,4 +74,6 @@ def base_address(api: Api) -> str:
     host = "127.0.0.1" if api.host in _WILDCARDS else api.host
     if api.names and api.is_public:
         host = api.names[0]
-    return f"{'https' if api.is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{api.port}"
+    return (
+        f"{'https' if api.is_tls else 'http'}://{f'[{host}]' if ':' in host else host}:{api.port}"
+    )

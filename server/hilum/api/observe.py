@@ -18,12 +18,16 @@ from hilum.telemetry import Sample
 from hilum.withholding import BY_REASON
 
 Item = Mapping[str, Any]
-_OTHER = "other"  # a destination that is no longer configured: names are labels only while they are bounded
+# a destination that is no longer configured: names are labels only while they are bounded
+_OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Looks at the ledger, its heartbeats and the disk. `host` given: only processes of that host count, which judges its own `roles`."""
+    """Looks at the ledger, its heartbeats and the disk.
+
+    `host` given: only processes of that host count, which judges its own `roles`.
+    """
 
     settings: Settings
     views: LedgerViews
@@ -40,7 +44,9 @@ class Observer:
             return Facts(error.detail, self.free(), self.settings.receive)
         return self.judge(processes, destinations, failing)
 
-    def judge(self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]) -> Facts:
+    def judge(
+        self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]
+    ) -> Facts:
         """The same from what the ledger has answered already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
@@ -48,7 +54,10 @@ class Observer:
         return Facts(None, self.free(), limits, processes, paused, counts, configured, self.host)
 
     def free(self) -> Free | None:
-        """What is left where the archive is, or will be; None: its file system fails, as a dead mount does."""
+        """What is left where the archive is, or will be.
+
+        None: its file system fails, as a dead mount does.
+        """
         try:
             return Archive(self.settings.archive_dir).free()
         except OSError:
@@ -67,7 +76,9 @@ class Observer:
         yield from _of_stuck(self.views.stuck(), known)
         yield from _of_withheld(self.views.withheld({}), known)
         held = self.views.retention_state().held
-        yield from (("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items())
+        yield from (
+            ("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items()
+        )
         totals = self.views.totals()
         yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
         yield "hilum_studies_recorded", (), totals["studies"]
@@ -95,9 +106,17 @@ def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
 
 def _of_certificates(settings: Settings) -> Iterator[Sample]:
     """Of those that can be read: a file that is missing or is none is told by `hilum check`, and by the log where it is used."""
-    files = {"receive": settings.receive.tls_certificate_file, "api": settings.api.tls_certificate_file}
-    files |= {f"destinations.{name}": item.certificate_file for name, item in settings.destinations.items()}
-    files |= {f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()}
+    files = {
+        "receive": settings.receive.tls_certificate_file,
+        "api": settings.api.tls_certificate_file,
+    }
+    files |= {
+        f"destinations.{name}": item.certificate_file
+        for name, item in settings.destinations.items()
+    }
+    files |= {
+        f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()
+    }
     for section, file in files.items():
         if file is not None:
             with contextlib.suppress(OSError):

@@ -32,7 +32,9 @@ class AssociationAnswer(Answer):
     )
     stored: int
     refused: int
-    own_documents: int = Field(description="Documents of our own that came back: acknowledged and discarded.")
+    own_documents: int = Field(
+        description="Documents of our own that came back: acknowledged and discarded."
+    )
     advice: str | None = Field(examples=["Send to Called AE Title HILUM."])
 
 
@@ -44,17 +46,24 @@ class AssociationPage(Answer):
 
 
 class ConflictAnswer(Answer):
-    """Another object under a SOP Instance UID that is taken: it lies in quarantine, the first one stays authoritative."""
+    """Another object under a SOP Instance UID that is taken.
+
+    It lies in quarantine, the first one stays authoritative.
+    """
 
     id: int
     sop_instance_uid: str
-    study_instance_uid: str | None = Field(description="Of the image that is in use; null: there is none any more.")
+    study_instance_uid: str | None = Field(
+        description="Of the image that is in use; null: there is none any more."
+    )
     path: str = Field(description="Relative to the archive.")
     size_bytes: int
     digest: str
     received_at: Moment
     calling_ae_title: str
-    kind: ConflictKind = Field(description="header: the same pixels, from a sender that may not correct the image.")
+    kind: ConflictKind = Field(
+        description="header: the same pixels, from a sender that may not correct the image."
+    )
     state: ConflictState = Field(description="held: nobody has decided yet.")
     resolved_at: Moment | None = Field(description="When a person decided.")
 
@@ -82,7 +91,9 @@ class CommitmentAnswer(Answer):
     called_ae_title: str
     peer_address: str
     requested_at: Moment
-    state: CommitmentState = Field(description="dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue.")
+    state: CommitmentState = Field(
+        description="dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue."
+    )
     instances: int = Field(description="Objects that it names.")
     committed: int | None
     failed: int | None
@@ -137,7 +148,9 @@ class FailingAnswer(Answer):
 
     destination: str
     items: int
-    detail: str = Field(description="What a try met.", examples=["127.0.0.1:4242 refused the connection"])
+    detail: str = Field(
+        description="What a try met.", examples=["127.0.0.1:4242 refused the connection"]
+    )
 
 
 class OutcomeAnswer(Answer):
@@ -192,7 +205,9 @@ class LabelAnswer(Answer):
     code_status: str
     operating_point: float | None
     is_masked: bool
-    rescaled_at: float | None = Field(description="The activation that is called 0.5 as a score; null: the score is the activation.")
+    rescaled_at: float | None = Field(
+        description="The activation that is called 0.5 as a score; null: the score is the activation."
+    )
 
 
 class ReleaseAnswer(Answer):
@@ -233,37 +248,60 @@ class ReleaseList(Answer):
 _TEXT = {"type": "string"}
 _ORDER_RULES: dict[str, Any] = {
     "anyOf": [
-        *({"required": [name], "properties": {name: _TEXT}} for name in ("reason", "study_instance_uid", "destination")),
+        *(
+            {"required": [name], "properties": {name: _TEXT}}
+            for name in ("reason", "study_instance_uid", "destination")
+        ),
         {"required": ["all"], "properties": {"all": {"const": True}}},
     ],
     "if": {"required": ["destination"], "properties": {"destination": _TEXT}},
     "then": {"properties": {"stage": {"const": "deliver"}}},
     "allOf": [
-        {"anyOf": [{"properties": {"stage": {"const": stage}, "reason": {"enum": [*reasons(stage), None]}}} for stage in get_args(Stage)]},
+        {
+            "anyOf": [
+                {
+                    "properties": {
+                        "stage": {"const": stage},
+                        "reason": {"enum": [*reasons(stage), None]},
+                    }
+                }
+                for stage in get_args(Stage)
+            ]
+        },
     ],
     "examples": [{"stage": "deliver", "destination": "pacs"}],
 }
 
 
 class RequeueOrder(Answer):
-    """Which ended items become due again: those that fit all of reason, study_instance_uid and destination; or `all` of the stage."""
+    """Which ended items become due again.
+
+    Those that fit all of reason, study_instance_uid and destination; or `all` of the stage.
+    """
 
     model_config = ConfigDict(extra="forbid", json_schema_extra=_ORDER_RULES)
 
     stage: Stage
-    reason: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = Field(None, description="Items that ended for this reason.")
-    study_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(None, description="Items of this study.")
+    reason: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = Field(
+        None, description="Items that ended for this reason."
+    )
+    study_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(
+        None, description="Items of this study."
+    )
     destination: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
         None, description="Deliveries to it (stage deliver)."
     )
     all: bool = Field(
-        default=False, description="Every ended item of the stage; for analyse that includes what is not analysed for good reason."
+        default=False,
+        description="Every ended item of the stage; for analyse that includes what is not analysed for good reason.",
     )
 
     @model_validator(mode="after")
     def _means_something(self) -> RequeueOrder:
         if not (self.all or self.reason or self.study_instance_uid or self.destination):
-            raise ValueError('name at least one of reason, study_instance_uid and destination, or set "all": true')
+            raise ValueError(
+                'name at least one of reason, study_instance_uid and destination, or set "all": true'
+            )
         if self.destination and self.stage != "deliver":
             raise ValueError('destination belongs to "stage": "deliver"')
         return self
@@ -284,7 +322,9 @@ class Requeued(Answer):
     """How many items became due again."""
 
     requeued: int
-    withheld: list[WithheldAnswer] = Field([], description="What stays withheld of what was asked for, and why; left out: nothing.")
+    withheld: list[WithheldAnswer] = Field(
+        [], description="What stays withheld of what was asked for, and why; left out: nothing."
+    )
 
 
 class CheckAnswer(Answer):
@@ -301,7 +341,9 @@ class RoleAnswer(Answer):
 
     role: Role
     is_ready: bool
-    checks: list[CheckAnswer] = Field(description="What it rests on; empty where no token was given.")
+    checks: list[CheckAnswer] = Field(
+        description="What it rests on; empty where no token was given."
+    )
 
 
 class ReadyAnswer(Answer):

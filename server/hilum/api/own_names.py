@@ -1,6 +1,7 @@
 """The Host header of a request that shows no token: only our own names are answered.
 
-A page in a browser on this machine could reach us under a name of its own (DNS rebinding). It cannot do so under an address.
+A page in a browser on this machine could reach us under a name of its own (DNS rebinding). It
+cannot do so under an address.
 """
 
 from __future__ import annotations
@@ -30,5 +31,10 @@ def _is_own(name: str, api: Api) -> bool:
     try:
         ipaddress.ip_address(name)
     except ValueError:
-        return name in {"localhost", socket.gethostname().lower(), api.host.lower(), *(known.lower() for known in api.names)}
+        return name in {
+            "localhost",
+            socket.gethostname().lower(),
+            api.host.lower(),
+            *(known.lower() for known in api.names),
+        }
     return True

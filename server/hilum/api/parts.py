@@ -42,7 +42,10 @@ class Requeue(Protocol):
         among: Mapping[str, Destination],
         deed: Deed,
     ) -> int:
-        """Requeue what fits all of the arguments that are given; deliveries only to destinations `among` these."""
+        """Requeue what fits all of the arguments that are given.
+
+        Deliveries only to destinations `among` these.
+        """
         ...
 
 
@@ -61,8 +64,17 @@ class Interventions(Protocol):
         """Stop or resume deliveries to a destination."""
         ...
 
-    def resend(self, study_uid: str, sop_instance_uid: str | None, destination_name: str | None, deed: Deed | None) -> Resent | None:
-        """Send what was delivered of a study again; None: there is no such study, or no such document in it."""
+    def resend(
+        self,
+        study_uid: str,
+        sop_instance_uid: str | None,
+        destination_name: str | None,
+        deed: Deed | None,
+    ) -> Resent | None:
+        """Send what was delivered of a study again.
+
+        None: there is no such study, or no such document in it.
+        """
         ...
 
     def forget(self, name: str, deed: Deed | None) -> Forgotten:
@@ -73,17 +85,24 @@ class Interventions(Protocol):
         """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
         ...
 
-    def erase(self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None) -> Mapping[str, Any]:
+    def erase(
+        self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None
+    ) -> Mapping[str, Any]:
         """Erase a patient; the fields of `intervening.ErasedAnswer`."""
         ...
 
-    def erase_study(self, study_uid: str, *, is_dry_run: bool, deed: Deed | None) -> Mapping[str, Any]:
+    def erase_study(
+        self, study_uid: str, *, is_dry_run: bool, deed: Deed | None
+    ) -> Mapping[str, Any]:
         """Erase one study; the same fields."""
         ...
 
 
 class RolloutVerbs(Protocol):
-    """What a person may do with rollouts; a verb raises `CannotRollOut`, which says what to do instead."""
+    """What a person may do with rollouts.
+
+    A verb raises `CannotRollOut`, which says what to do instead.
+    """
 
     def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None) -> Rollout:
         """Have a release loaded and proved beside the one that reads."""

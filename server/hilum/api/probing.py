@@ -17,9 +17,19 @@ from hilum.api.problems import documented
 from hilum.domain import Scope
 from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
 DestinationName = Annotated[
-    str, Path(description="As in the settings: `[destinations.<name>]`.", pattern=r"^[A-Za-z0-9_-]{1,64}$", examples=["pacs"])
+    str,
+    Path(
+        description="As in the settings: `[destinations.<name>]`.",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        examples=["pacs"],
+    ),
 ]
 
 
@@ -40,15 +50,27 @@ class ProbeAnswer(Answer):
     address: str = Field(examples=["PACS@10.0.0.5:104"])
     is_ok: bool = Field(description="Reports can go there.")
     detail: str = Field(description="What was found, and what to change.")
-    echo: str | None = Field(description="What came of C-ECHO; null where none was sent.", examples=["success"])
-    sr_class: str | None = Field(description="The class of report that it would get.", examples=["comprehensive_3d"])
+    echo: str | None = Field(
+        description="What came of C-ECHO; null where none was sent.", examples=["success"]
+    )
+    sr_class: str | None = Field(
+        description="The class of report that it would get.", examples=["comprehensive_3d"]
+    )
     contexts: list[AcceptedAnswer]
 
 
-@router.post("/destinations/{name}/probe", response_model=ProbeAnswer, responses=documented(404), summary="What a destination would accept")
+@router.post(
+    "/destinations/{name}/probe",
+    response_model=ProbeAnswer,
+    responses=documented(404),
+    summary="What a destination would accept",
+)
 @performs(Verb.PROBE)
 def probe_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
-    """C-ECHO, and which classes of report it accepts in which Transfer Syntax. No object is sent. 200 also when the answer is no."""
+    """C-ECHO, and which classes of report it accepts in which Transfer Syntax.
+
+    No object is sent. 200 also when the answer is no.
+    """
     assert parts.probe is not None  # `create_app` adds this route only then
     if name not in parts.settings.destinations:
         raise HTTPException(404, "There is no such destination in the settings.")

@@ -1,4 +1,7 @@
-"""Errors on the wire: application/problem+json (RFC 9457). They hold what to do, never a value that was sent, never a traceback."""
+"""Errors on the wire: application/problem+json (RFC 9457).
+
+They hold what to do, never a value that was sent, never a traceback.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,10 @@ class Violation(BaseModel):
 
 
 class Problem(BaseModel):
-    """A problem detail (RFC 9457). `type` is about:blank: `title` is that of the HTTP status, `detail` says what to do."""
+    """A problem detail (RFC 9457).
+
+    `type` is about:blank: `title` is that of the HTTP status, `detail` says what to do.
+    """
 
     type: str = "about:blank"
     title: str = Field(examples=["Not Found"])
@@ -50,7 +56,9 @@ class Problem(BaseModel):
 
 def schemas() -> dict[str, Any]:
     """OpenAPI schemas of problems."""
-    _, document = models_json_schema([(Problem, "serialization")], ref_template="#/components/schemas/{model}")
+    _, document = models_json_schema(
+        [(Problem, "serialization")], ref_template="#/components/schemas/{model}"
+    )
     found: dict[str, Any] = document["$defs"]
     return found
 
@@ -58,12 +66,25 @@ def schemas() -> dict[str, Any]:
 def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """OpenAPI responses for these statuses."""
     content = {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in statuses}
+    return {
+        status: {"description": HTTPStatus(status).phrase, "content": content}
+        for status in statuses
+    }
 
 
-def problem(status: int, detail: str, errors: Sequence[Violation] | None = None, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def problem(
+    status: int,
+    detail: str,
+    errors: Sequence[Violation] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> JSONResponse:
     """The response of one problem."""
-    body = Problem(title=HTTPStatus(status).phrase, status=status, detail=detail, errors=list(errors) if errors else None)
+    body = Problem(
+        title=HTTPStatus(status).phrase,
+        status=status,
+        detail=detail,
+        errors=list(errors) if errors else None,
+    )
     return JSONResponse(body.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE)
 
 
@@ -75,13 +96,20 @@ def _on_http(_request: Request, error: Exception) -> JSONResponse:
 def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
     """Pydantic's own `input` is left out: somebody may have searched for a name."""
     assert isinstance(error, RequestValidationError)
-    found = [Violation(place=".".join(str(part) for part in item["loc"]), detail=_words(item)) for item in error.errors()]
+    found = [
+        Violation(place=".".join(str(part) for part in item["loc"]), detail=_words(item))
+        for item in error.errors()
+    ]
     return problem(422, "The request is not valid; see errors.", found)
 
 
 def _words(item: Mapping[str, Any]) -> str:
     # A JSON syntax error quotes the body; its position says enough.
-    return "not valid JSON" if item["type"] == "json_invalid" else str(item["msg"]).removeprefix("Value error, ")
+    return (
+        "not valid JSON"
+        if item["type"] == "json_invalid"
+        else str(item["msg"]).removeprefix("Value error, ")
+    )
 
 
 def _on_bad_cursor(_request: Request, error: Exception) -> JSONResponse:
@@ -91,11 +119,15 @@ def _on_bad_cursor(_request: Request, error: Exception) -> JSONResponse:
 
 def _on_retry(_request: Request, error: Exception) -> JSONResponse:
     """503. The words of a database's own error stay in the log."""
-    if is_damaged(error) or (error.__cause__ is not None and is_damaged(error.__cause__)):  # views say Retry of whatever the database said
+    if is_damaged(error) or (
+        error.__cause__ is not None and is_damaged(error.__cause__)
+    ):  # views say Retry of whatever the database said
         return problem(503, f"{DAMAGED}. {RESTORE}")  # without a time: no later try mends it
     seconds = (error.after_seconds if isinstance(error, Retry) else None) or _RETRY_SECONDS
     detail = error.detail if isinstance(error, Retry) else "the ledger does not answer"
-    return problem(503, f"{detail}; try again later", headers={"Retry-After": str(max(1, round(seconds)))})
+    return problem(
+        503, f"{detail}; try again later", headers={"Retry-After": str(max(1, round(seconds)))}
+    )
 
 
 def _on_database(request: Request, error: Exception) -> JSONResponse:
@@ -123,7 +155,9 @@ EXPECTED: Final = tuple(_ANSWERS)
 
 def answer(request: Request, error: Exception) -> JSONResponse:
     """The problem of an expected error."""
-    return next(handler for kind, handler in _ANSWERS.items() if isinstance(error, kind))(request, error)
+    return next(handler for kind, handler in _ANSWERS.items() if isinstance(error, kind))(
+        request, error
+    )
 
 
 def install(app: FastAPI) -> None:

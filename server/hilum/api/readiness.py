@@ -1,4 +1,7 @@
-"""Whether each role can do its work: pure judgement over heartbeats, disk and destinations (promise 11)."""
+"""Whether each role can do its work.
+
+Pure judgement over heartbeats, disk and destinations (promise 11).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,11 @@ ROLES: tuple[Role, ...] = get_args(Role)
 STALE_SECONDS = 15.0
 FAILING_SECONDS = 60.0
 
-_PROCESS: Mapping[Role, str] = {"receive": "listener", "analyse": "analyser", "deliver": "dispatcher"}
+_PROCESS: Mapping[Role, str] = {
+    "receive": "listener",
+    "analyse": "analyser",
+    "deliver": "dispatcher",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +37,9 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What was seen just now. `ledger_problem` None: the ledger answers. `host` None: processes of every host count.
+    """What was seen just now.
+
+    `ledger_problem` None: the ledger answers. `host` None: processes of every host count.
 
     `free` of the archive's file system; None: that fails. `limits` are its watermarks.
     """
@@ -46,7 +55,10 @@ class Facts:
 
 
 def checks(role: Role, facts: Facts) -> list[Check]:
-    """All checks of a role, the failed ones too. Inference is no concern of `receive`: routers must always find the listener."""
+    """All checks of a role, the failed ones too.
+
+    Inference is no concern of `receive`: routers must always find the listener.
+    """
     found = [_ledger(facts), _process(_PROCESS[role], facts)]
     if role == "receive":
         found.append(_disk(facts))
@@ -58,21 +70,39 @@ def checks(role: Role, facts: Facts) -> list[Check]:
 def _ledger(facts: Facts) -> Check:
     if facts.ledger_problem is None:
         return Check("ledger", ok=True, detail="the ledger answers")
-    advice = RESTORE if facts.ledger_problem == DAMAGED else "Check ledger.url and its database; `hilum check` says more."
+    advice = (
+        RESTORE
+        if facts.ledger_problem == DAMAGED
+        else "Check ledger.url and its database; `hilum check` says more."
+    )
     return Check("ledger", ok=False, detail=facts.ledger_problem, advice=advice)
 
 
 def _process(process: str, facts: Facts) -> Check:
-    of_role = [item for item in facts.processes if item["role"] == process and facts.host in (None, item["host"])]
+    of_role = [
+        item
+        for item in facts.processes
+        if item["role"] == process and facts.host in (None, item["host"])
+    ]
     alive = [item for item in of_role if item["age_seconds"] <= STALE_SECONDS]
     ready = [item for item in alive if item["is_ready"]]
     if ready:
         # A ready one may say what it does without, as one Triton of several.
-        said = "; ".join([f"{len(ready)} of {len(alive)} ready", *(item["detail"] for item in ready if item["detail"])])
+        said = "; ".join(
+            [
+                f"{len(ready)} of {len(alive)} ready",
+                *(item["detail"] for item in ready if item["detail"]),
+            ]
+        )
         return Check(process, ok=True, detail=said)
     if alive:
         said = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
-        return Check(process, ok=False, detail=said, advice=f"The {process} runs but cannot work yet; its log says why.")
+        return Check(
+            process,
+            ok=False,
+            detail=said,
+            advice=f"The {process} runs but cannot work yet; its log says why.",
+        )
     last = min((item["age_seconds"] for item in of_role), default=None)
     seen = "never seen" if last is None else f"last seen {last:.0f} s ago"
     return Check(
@@ -85,7 +115,12 @@ def _process(process: str, facts: Facts) -> Check:
 
 def _disk(facts: Facts) -> Check:
     if (free := facts.free) is None:
-        return Check("disk", ok=False, detail="the archive's file system fails", advice="Mount it again; the log says what it answers.")
+        return Check(
+            "disk",
+            ok=False,
+            detail="the archive's file system fails",
+            advice="Mount it again; the log says what it answers.",
+        )
     reserve, reject = facts.limits.reserve_bytes, facts.limits.reject_below_bytes
     detail = f"{free.bytes / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved"
     if free.bytes <= reject:
@@ -93,7 +128,12 @@ def _disk(facts: Facts) -> Check:
         if free.bytes > reserve:
             detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
             setting = "receive.reject_bytes"
-        return Check("disk", ok=False, detail=detail, advice=f"Free space in the archive's file system, or lower {setting}.")
+        return Check(
+            "disk",
+            ok=False,
+            detail=detail,
+            advice=f"Free space in the archive's file system, or lower {setting}.",
+        )
     if free.files is not None and free.files < facts.limits.reject_below_files:
         detail = f"{free.files} inodes free; below {facts.limits.reject_below_files} new associations are rejected"
         advice = "Delete files in the archive's file system, or lower receive.reserve_files."
@@ -104,8 +144,18 @@ def _disk(facts: Facts) -> Check:
 def _destination(name: str, facts: Facts) -> Check:
     title = f"destination {name}"
     if name in facts.paused:
-        return Check(title, ok=False, detail="paused by a person", advice="Resume it when its receiver is back.")
+        return Check(
+            title,
+            ok=False,
+            detail="paused by a person",
+            advice="Resume it when its receiver is back.",
+        )
     if count := facts.failing.get(name):
         advice = "`hilum destinations list` and the page Destinations say what was met; Hilum goes on trying."
-        return Check(title, ok=False, detail=f"{count} documents not taken for {FAILING_SECONDS:.0f} s or longer", advice=advice)
+        return Check(
+            title,
+            ok=False,
+            detail=f"{count} documents not taken for {FAILING_SECONDS:.0f} s or longer",
+            advice=advice,
+        )
     return Check(title, ok=True, detail="in use")

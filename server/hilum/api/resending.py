@@ -18,16 +18,30 @@ from hilum.store.audit_log import Deed
 from hilum.store.resending import Resent
 from hilum.verbs import Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Operations"], route_class=AuditedRoute, dependencies=guarded(Scope.OPERATE))
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
 
 
 class ResendOrder(Answer):
-    """Which delivered documents to send again; left out: all of the study's current results, to each destination that has them."""
+    """Which delivered documents to send again.
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"examples": [{"destination": "pacs"}]})
+    Left out: all of the study's current results, to each destination that has them.
+    """
 
-    destination: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(None, description="Only to this one.")
-    sop_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(None, description="Only this document.")
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"destination": "pacs"}]}
+    )
+
+    destination: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+        None, description="Only to this one."
+    )
+    sop_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(
+        None, description="Only this document."
+    )
 
 
 class ResentDocument(Answer):
@@ -58,8 +72,12 @@ class ResentAnswer(Answer):
     summary="Send delivered reports again",
 )
 @performs(Verb.RESEND)
-def resend_study(parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, order: ResendOrder | None = None) -> dict[str, Any]:
-    """The stored bytes under the same UID, as they were delivered; a receiver that still has them meets the same object.
+def resend_study(
+    parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, order: ResendOrder | None = None
+) -> dict[str, Any]:
+    """The stored bytes under the same UID, as they were delivered.
+
+    A receiver that still has them meets the same object.
 
     409: nothing of it can be sent again; the message says why. Whoever asks twice sends once.
     """
@@ -76,8 +94,15 @@ def resend(parts: Parts, deed: Deed, study_uid: str, order: ResendOrder) -> Rese
     deed.detail = order.destination and f"to {order.destination}"
     done = parts.interventions.resend(study_uid, order.sop_instance_uid, order.destination, deed)
     if done is None:
-        raise HTTPException(404, "There is no such study, or no such document in it; /api/v1/studies/{uid}/documents lists them.")
+        raise HTTPException(
+            404,
+            "There is no such study, or no such document in it; /api/v1/studies/{uid}/documents lists them.",
+        )
     if not done.due:
-        left = "; ".join(f"{item['document']} to {item['destination']}: {item['why']}" for item in done.left)
-        raise HTTPException(409, left or "Nothing of it was delivered, so there is nothing to send again.")
+        left = "; ".join(
+            f"{item['document']} to {item['destination']}: {item['why']}" for item in done.left
+        )
+        raise HTTPException(
+            409, left or "Nothing of it was delivered, so there is nothing to send again."
+        )
     return done

@@ -22,7 +22,8 @@ from hilum.settings import Api
 _FINISH_SECONDS = 10
 _TICK_SECONDS = 0.5  # the Date of answers is that old at most
 _KEEP_ALIVE_SECONDS = 20
-_WAITING_CONNECTIONS = 128  # asyncio tries as often to accept one while there is no descriptor for it, and logs each try
+# asyncio tries as often to accept one while there is no descriptor for it, and logs each try
+_WAITING_CONNECTIONS = 128
 _REPEAT_SECONDS = 60.0
 _NO_DESCRIPTOR = "socket.accept() out of system resource"
 log = telemetry.logger("api")
@@ -43,9 +44,14 @@ class WebLoop(asyncio.SelectorEventLoop):
 
 
 class _Server(uvicorn.Server):
-    """Stops on an event instead of on signals: those belong to the process that this is a part of."""
+    """Stops on an event instead of on signals.
 
-    def __init__(self, config: uvicorn.Config, stop: threading.Event, has_come: asyncio.Event) -> None:
+    Those belong to the process that this is a part of.
+    """
+
+    def __init__(
+        self, config: uvicorn.Config, stop: threading.Event, has_come: asyncio.Event
+    ) -> None:
         """`has_come`: set when a connection is made."""
         super().__init__(config)
         self._stop, self._has_come = stop, has_come
@@ -61,15 +67,23 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
     async def main_loop(self) -> None:
-        """Until asked to stop. uvicorn's own loop looks ten times a second; ours sleeps while there is no connection."""
-        threading.Thread(target=self._await_stop, args=[asyncio.get_running_loop()], name="stop", daemon=True).start()
+        """Until asked to stop. uvicorn's own loop looks ten times a second.
+
+        Ours sleeps while there is no connection.
+        """
+        threading.Thread(
+            target=self._await_stop, args=[asyncio.get_running_loop()], name="stop", daemon=True
+        ).start()
         while not self._stop.is_set() and not await self.on_tick(0):
             await self._await_tick()
             for connection in list(self.server_state.connections):
                 cast("Connection", connection).close_if_late(time.monotonic())
 
     async def _await_tick(self) -> None:
-        """So long, or until the first connection, which finds the Date of now: its request is read in a later turn of the loop."""
+        """So long, or until the first connection, which finds the Date of now.
+
+        Its request is read in a later turn of the loop.
+        """
         if self.server_state.connections:
             await asyncio.sleep(_TICK_SECONDS)
         else:
@@ -83,7 +97,10 @@ class _Server(uvicorn.Server):
 
 
 class LoopErrors:
-    """Logs errors that reach the event loop, without asyncio's words: they quote messages. A lack of descriptors once a minute."""
+    """Logs errors that reach the event loop, without asyncio's words: they quote messages.
+
+    A lack of descriptors once a minute.
+    """
 
     def __init__(self) -> None:
         self._said_at = -_REPEAT_SECONDS
@@ -94,7 +111,11 @@ class LoopErrors:
             log.error("loop_error", what=context["message"], exc_info=context.get("exception"))
         elif time.monotonic() - self._said_at >= _REPEAT_SECONDS:
             self._said_at = time.monotonic()
-            log.error("no_descriptors", error=_words(context), advice="connections wait; see ulimit -n of this process")
+            log.error(
+                "no_descriptors",
+                error=_words(context),
+                advice="connections wait; see ulimit -n of this process",
+            )
 
 
 def _words(context: dict[str, Any]) -> str:
@@ -109,7 +130,9 @@ def serve_api(
     limits: Limits | None = None,
     api: Api | None = None,
 ) -> None:
-    """Serve until `stop` is set, then finish requests in progress. Blocks. The access log is off: metrics count the requests.
+    """Serve until `stop` is set, then finish requests in progress.
+
+    Blocks. The access log is off: metrics count the requests.
 
     `finish_seconds`: requests that take longer then are cancelled. `api`: the settings for TLS and proxies; None: neither.
     """

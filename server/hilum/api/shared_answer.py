@@ -10,14 +10,18 @@ from typing import Final, Generic, TypeVar
 from anyio import CapacityLimiter
 from anyio.to_thread import run_sync
 
-_THREADS: Final = CapacityLimiter(4)  # of their own: as many as there are such answers, and to spare
+_THREADS: Final = CapacityLimiter(
+    4
+)  # of their own: as many as there are such answers, and to spare
 T = TypeVar("T")
 
 
 class SharedAnswer(Generic[T]):
     """Of a function that blocks, and that runs once at a time. For one event loop."""
 
-    def __init__(self, make: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, make: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._make, self._seconds, self._clock = make, seconds, clock
         self._lock = asyncio.Lock()
         self._made: tuple[T, float] | None = None

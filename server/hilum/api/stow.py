@@ -1,4 +1,6 @@
-"""STOW-RS (PS3.18 10.5): objects in one multipart request, stored as by C-STORE; the request is the whole study.
+"""STOW-RS (PS3.18 10.5): objects in one multipart request, stored as by C-STORE.
+
+The request is the whole study.
 
 Streamed: a part is written while it comes in, and no more than a piece of it is ever in memory.
 """
@@ -32,12 +34,19 @@ from hilum.verbs import NoVerb, performs
 _TAKES: Final = NoVerb("what comes in has its row among the associations, as by C-STORE")
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
-router = APIRouter(prefix=PREFIX, tags=["Store"], route_class=VisitedRoute, dependencies=guarded(Scope.OPERATE))
+router = APIRouter(
+    prefix=PREFIX, tags=["Store"], route_class=VisitedRoute, dependencies=guarded(Scope.OPERATE)
+)
 
-# Of their own: requests that wait for disk or ledger must not take the threads in which pages and health are answered.
+# Of their own: requests that wait for disk or ledger must not take the threads in which pages and
+# health are answered.
 _THREADS: Final = CapacityLimiter(16)
-_CODINGS: Final = frozenset({"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"})  # whose names may be repeated
-_MAXIMUM_UNNAMED: Final = 100  # parts that are no DICOM files; a program that sends so many sends nothing else
+_CODINGS: Final = frozenset(
+    {"gzip", "x-gzip", "deflate", "compress", "x-compress", "br", "zstd"}
+)  # whose names may be repeated
+_MAXIMUM_UNNAMED: Final = (
+    100  # parts that are no DICOM files; a program that sends so many sends nothing else
+)
 _T = TypeVar("_T")
 
 
@@ -49,25 +58,46 @@ def _store(parts: PartsHere) -> Store:
 StoreHere = Annotated[Store, Depends(_store)]
 _DOCUMENTED: Final[dict[int | str, dict[str, Any]]] = {
     200: {"content": {MEDIA_TYPE: {}}, "description": "All parts are stored."},
-    202: {"content": {MEDIA_TYPE: {}}, "description": "Some parts are stored; the others are listed with their reasons."},
-    409: {"content": {MEDIA_TYPE: {}}, "description": "No part is stored; all are listed with their reasons."},
+    202: {
+        "content": {MEDIA_TYPE: {}},
+        "description": "Some parts are stored; the others are listed with their reasons.",
+    },
+    409: {
+        "content": {MEDIA_TYPE: {}},
+        "description": "No part is stored; all are listed with their reasons.",
+    },
     **documented(400, 408, 413, 415),
 }
 _BODY: Final = {
-    "requestBody": {"required": True, "content": {'multipart/related; type="application/dicom"': {"schema": {"type": "string"}}}}
+    "requestBody": {
+        "required": True,
+        "content": {'multipart/related; type="application/dicom"': {"schema": {"type": "string"}}},
+    }
 }
 
 
-@router.post("/studies", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances (STOW-RS)")
+@router.post(
+    "/studies", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances (STOW-RS)"
+)
 @performs(_TAKES)
 async def store_instances(request: Request, parts: PartsHere, store: StoreHere) -> JSONResponse:
-    """Store DICOM objects of any studies. Each study is closed with the request: no quiet period runs."""
+    """Store DICOM objects of any studies.
+
+    Each study is closed with the request: no quiet period runs.
+    """
     return await _stored(request, parts, store, None)
 
 
-@router.post("/studies/{study_instance_uid}", responses=_DOCUMENTED, openapi_extra=_BODY, summary="Store instances of a study (STOW-RS)")
+@router.post(
+    "/studies/{study_instance_uid}",
+    responses=_DOCUMENTED,
+    openapi_extra=_BODY,
+    summary="Store instances of a study (STOW-RS)",
+)
 @performs(_TAKES)
-async def store_instances_of_study(request: Request, parts: PartsHere, store: StoreHere, study_instance_uid: StudyUid) -> JSONResponse:
+async def store_instances_of_study(
+    request: Request, parts: PartsHere, store: StoreHere, study_instance_uid: StudyUid
+) -> JSONResponse:
     """The same for one study; objects of others are refused."""
     return await _stored(request, parts, store, study_instance_uid)
 
@@ -75,11 +105,17 @@ async def store_instances_of_study(request: Request, parts: PartsHere, store: St
 async def _stored(request: Request, parts: Parts, store: Store, study: str | None) -> JSONResponse:
     try:
         return await _store_parts(request, parts.settings, store, study)
-    except asyncio.CancelledError:  # by the web server at its end; it would log a traceback, and the sender hear nothing
-        raise HTTPException(503, "The server stops; send the request again.", {"Retry-After": "10"}) from None
+    except (
+        asyncio.CancelledError
+    ):  # by the web server at its end; it would log a traceback, and the sender hear nothing
+        raise HTTPException(
+            503, "The server stops; send the request again.", {"Retry-After": "10"}
+        ) from None
 
 
-async def _store_parts(request: Request, settings: Settings, store: Store, study: str | None) -> JSONResponse:
+async def _store_parts(
+    request: Request, settings: Settings, store: Store, study: str | None
+) -> JSONResponse:
     boundary = _boundary(request)
     visit: Visit = request.state.visit
     if (reason := await _in_thread(visit.refusal)) is not None:
@@ -99,22 +135,34 @@ async def _in_thread(step: Callable[..., _T], *arguments: object) -> _T:
 def _boundary(request: Request) -> bytes:
     """Raises 415 and 400."""
     kind, options = parse_options_header(request.headers.get("content-type", ""))
-    if kind != b"multipart/related" or options.get(b"type", b"application/dicom").lower() != b"application/dicom":
+    if (
+        kind != b"multipart/related"
+        or options.get(b"type", b"application/dicom").lower() != b"application/dicom"
+    ):
         raise HTTPException(
-            415, 'Send multipart/related; type="application/dicom" (PS3.18 10.5.1): neither metadata apart nor a bare object.'
+            415,
+            'Send multipart/related; type="application/dicom" (PS3.18 10.5.1): neither metadata apart nor a bare object.',
         )
-    codings = {coding.strip().lower() for line in request.headers.getlist("content-encoding") for coding in line.split(",")}
+    codings = {
+        coding.strip().lower()
+        for line in request.headers.getlist("content-encoding")
+        for coding in line.split(",")
+    }
     if codings - {"", "identity"}:
         named = ", ".join(sorted(codings & _CODINGS)) or "this one"
         raise HTTPException(
-            415, f"Send the body as it is: of Content-Encoding {named} nothing is decoded here.", {"Accept-Encoding": "identity"}
+            415,
+            f"Send the body as it is: of Content-Encoding {named} nothing is decoded here.",
+            {"Accept-Encoding": "identity"},
         )
     if not options.get(b"boundary"):
         raise HTTPException(400, "The Content-Type has no boundary.")
     return options[b"boundary"]
 
 
-async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part], maximum_parts: int) -> list[Stowed]:
+async def _take(
+    stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[], Part], maximum_parts: int
+) -> list[Stowed]:
     """All parts, one after the other."""
     part: _OneStepAtATime | None = None
     stowed: list[Stowed] = []
@@ -132,10 +180,14 @@ async def _take(stream: AsyncIterator[bytes], boundary: bytes, begin: Callable[[
                     await _in_thread(part.write, event)
         events.require_beginning()
         if not events.is_complete:
-            raise HTTPException(400, "The request ends without its closing boundary; what was complete before that is stored.")
+            raise HTTPException(
+                400,
+                "The request ends without its closing boundary; what was complete before that is stored.",
+            )
     except FormParserError as error:
         raise HTTPException(
-            400, f"The request is not a multipart body of this boundary ({error}); complete parts before that are stored."
+            400,
+            f"The request is not a multipart body of this boundary ({error}); complete parts before that are stored.",
         ) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "The request was not sent to its end.") from error
@@ -151,9 +203,18 @@ def _require_few(stowed: list[Stowed], maximum_parts: int) -> None:
     An empty one, too, takes two steps of a thread and a place in the answer.
     """
     if len(stowed) >= maximum_parts:
-        raise _too_many(413, f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several requests")
-    if stowed and not stowed[-1].sop_instance_uid and sum(not item.sop_instance_uid for item in stowed) >= _MAXIMUM_UNNAMED:
-        raise _too_many(400, f"{_MAXIMUM_UNNAMED} parts of the request are no DICOM files, and it has more")
+        raise _too_many(
+            413,
+            f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several requests",
+        )
+    if (
+        stowed
+        and not stowed[-1].sop_instance_uid
+        and sum(not item.sop_instance_uid for item in stowed) >= _MAXIMUM_UNNAMED
+    ):
+        raise _too_many(
+            400, f"{_MAXIMUM_UNNAMED} parts of the request are no DICOM files, and it has more"
+        )
 
 
 def _too_many(status: int, detail: str) -> HTTPException:
@@ -161,7 +222,10 @@ def _too_many(status: int, detail: str) -> HTTPException:
 
 
 async def _abandon(part: _OneStepAtATime) -> None:
-    """Also when this task is cancelled in it, as all are at the end of the process: then here, before the thread could begin."""
+    """Also when this task is cancelled in it, as all are at the end of the process.
+
+    Then here, before the thread could begin.
+    """
     try:
         await _in_thread(part.abandon)
     except asyncio.CancelledError:
@@ -212,7 +276,12 @@ def _answer(stowed: list[Stowed]) -> JSONResponse:
     if unnamed:
         content["0008119A"] = _sequence([_failure(item) for item in unnamed])
     status = _status(stowed)
-    return JSONResponse(content, status, media_type=MEDIA_TYPE, headers={"Retry-After": "10"} if status == 503 else None)
+    return JSONResponse(
+        content,
+        status,
+        media_type=MEDIA_TYPE,
+        headers={"Retry-After": "10"} if status == 503 else None,
+    )
 
 
 def _status(stowed: list[Stowed]) -> int:
@@ -227,9 +296,15 @@ def _sequence(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _reference(item: Stowed) -> dict[str, Any]:
-    return {"00081150": {"vr": "UI", "Value": [item.sop_class_uid]}, "00081155": {"vr": "UI", "Value": [item.sop_instance_uid]}}
+    return {
+        "00081150": {"vr": "UI", "Value": [item.sop_class_uid]},
+        "00081155": {"vr": "UI", "Value": [item.sop_instance_uid]},
+    }
 
 
 def _failure(item: Stowed) -> dict[str, Any]:
     """The reason, and in words what to change: Error Comment (0000,0902), as C-STORE says it."""
-    return {"00081197": {"vr": "US", "Value": [item.failure]}, "00000902": {"vr": "LO", "Value": [item.comment]}}
+    return {
+        "00081197": {"vr": "US", "Value": [item.failure]},
+        "00000902": {"vr": "LO", "Value": [item.comment]},
+    }

@@ -1,4 +1,7 @@
-"""The body of a STOW-RS request: chunks in the time that a sender has, and the parts in them (RFC 2046 5.1)."""
+"""The body of a STOW-RS request.
+
+Chunks in the time that a sender has, and the parts in them (RFC 2046 5.1).
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,20 @@ from hilum.pace import Pace
 from hilum.settings import Receive
 
 _PIECE_BYTES: Final = 1 << 20
-_PREAMBLE_BYTES: Final = 64 << 10  # text for people whose programs know no multipart; real ones are a line
-_PADDING_BYTES: Final = 998  # blanks behind a delimiter: as many as a line may hold (RFC 5322 2.1.1)
+_PREAMBLE_BYTES: Final = (
+    64 << 10
+)  # text for people whose programs know no multipart; real ones are a line
+_PADDING_BYTES: Final = (
+    998  # blanks behind a delimiter: as many as a line may hold (RFC 5322 2.1.1)
+)
 STORED: Final = "complete parts before that are stored."
 
 
 async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterator[bytes]:
-    """Raises 408 if the next one does not come in time, or too little in all of them. What we do with a chunk is not the sender's time."""
+    """Raises 408 if the next one does not come in time, or too little in all of them.
+
+    What we do with a chunk is not the sender's time.
+    """
     seconds, minimum = settings.network_timeout_seconds, settings.minimum_bytes_per_second
     pace, waited, received = Pace(minimum, seconds), 0.0, 0
     while True:
@@ -32,12 +42,16 @@ async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterat
             async with asyncio.timeout(seconds):
                 chunk = await anext(stream, None)
         except TimeoutError as error:
-            raise _late(f"Nothing more came for {seconds:g} s (receive.network_timeout_seconds)") from error
+            raise _late(
+                f"Nothing more came for {seconds:g} s (receive.network_timeout_seconds)"
+            ) from error
         if chunk is None:
             return
         waited, received = waited + time.monotonic() - began, received + len(chunk)
         if pace.is_too_slow(waited, received):
-            raise _late(f"Less than {minimum} bytes a second came for {2 * seconds:g} s (receive.minimum_bytes_per_second)")
+            raise _late(
+                f"Less than {minimum} bytes a second came for {2 * seconds:g} s (receive.minimum_bytes_per_second)"
+            )
         yield chunk
 
 
@@ -53,15 +67,23 @@ class Mark(Enum):
 
 
 class Events:
-    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end. Small chunks are gathered.
+    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end.
 
-    What is before the first delimiter is ignored (RFC 2046 5.1.1), of which the parser knows nothing.
+    Small chunks are gathered.
+
+    What is before the first delimiter is ignored (RFC 2046 5.1.1), of which the parser knows
+    nothing.
     """
 
     def __init__(self, boundary: bytes) -> None:
         """Raises FormParserError."""
-        self._first = re.compile(rb"(?:\A[\r\n]*|\r\n)(--%b)(?:[ \t]{0,%d}(?=\r\n)|(?=--))" % (re.escape(boundary), _PADDING_BYTES))
-        self._reach = len(boundary) + 6 + _PADDING_BYTES  # what of a delimiter may lie in chunks before
+        self._first = re.compile(
+            rb"(?:\A[\r\n]*|\r\n)(--%b)(?:[ \t]{0,%d}(?=\r\n)|(?=--))"
+            % (re.escape(boundary), _PADDING_BYTES)
+        )
+        self._reach = (
+            len(boundary) + 6 + _PADDING_BYTES
+        )  # what of a delimiter may lie in chunks before
         self._preamble: bytearray | None = bytearray()
         self._found: list[bytes | Mark] = []
         self._piece = bytearray()
@@ -94,7 +116,9 @@ class Events:
         preamble += chunk
         if (found := self._first.search(preamble, looked_at)) is not None:
             self._preamble = None
-            return found[1] + preamble[found.end() :]  # the parser knows padding only of those that follow
+            return (
+                found[1] + preamble[found.end() :]
+            )  # the parser knows padding only of those that follow
         if len(preamble) > _PREAMBLE_BYTES:
             raise FormParserError("no part begins with it in the first 64 KiB")
         return b""

@@ -1,4 +1,7 @@
-"""What STOW-RS needs from outside: who takes parts, and keeps account of requests that are refused."""
+"""What STOW-RS needs from outside.
+
+Who takes parts, and keeps account of requests that are refused.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,11 @@ from starlette.exceptions import HTTPException
 
 
 class Stowed(Protocol):
-    """What became of one part. `failure`: a status of PS3.4 B.2.3 that became a Failure Reason (PS3.18 I.2.2), None: it is stored."""
+    """What became of one part.
+
+    `failure`: a status of PS3.4 B.2.3 that became a Failure Reason (PS3.18 I.2.2), None: it is
+    stored.
+    """
 
     @property
     def sop_class_uid(self) -> str:
@@ -62,7 +69,11 @@ class Visit(Protocol):
         """A new part; it must belong to the study, where one is given. Blocks."""
 
     def end(self, status: int, detail: str) -> None:
-        """It is answered so. `detail`: what the sender should change, empty where the answer speaks of parts. Never blocks."""
+        """It is answered so.
+
+        `detail`: what the sender should change, empty where the answer speaks of parts. Never
+        blocks.
+        """
 
 
 class Store(Protocol):
@@ -93,7 +104,10 @@ class VisitedRoute(APIRoute):
                 status, detail = error.status_code, str(error.detail)
                 raise
             except RequestValidationError:
-                status, detail = 422, "The address is not that of a study, or has parameters: see the answer."
+                status, detail = (
+                    422,
+                    "The address is not that of a study, or has parameters: see the answer.",
+                )
                 raise
             finally:
                 visit.end(status, detail)

@@ -10,7 +10,16 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api.deeds import AuditedRoute, DeedHere
-from hilum.api.fields import AE_PATTERN, API_PREFIX, RELEASE_PATTERN, UID_PATTERN, Cursor, Limit, QueryMoment, StudyUid
+from hilum.api.fields import (
+    AE_PATTERN,
+    API_PREFIX,
+    RELEASE_PATTERN,
+    UID_PATTERN,
+    Cursor,
+    Limit,
+    QueryMoment,
+    StudyUid,
+)
 from hilum.api.guard import guarded
 from hilum.api.parts import PartsHere
 from hilum.api.problems import documented
@@ -19,12 +28,17 @@ from hilum.domain import Outcome, Scope, StudyState
 from hilum.store.views import StudyFilter
 from hilum.verbs import Thing, Verb, performs
 
-router = APIRouter(prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ))
+router = APIRouter(
+    prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ)
+)
 _NO_STUDY = (
     "No image of this study is stored here: it never came, was refused, or was erased. /api/v1/associations says what was refused; "
     "send the study again."
 )
-_MEDIA_TYPES = {"application/dicom": {"schema": {"type": "string", "format": "binary"}}, "application/json": {"schema": {"type": "object"}}}
+_MEDIA_TYPES = {
+    "application/dicom": {"schema": {"type": "string", "format": "binary"}},
+    "application/json": {"schema": {"type": "object"}},
+}
 DocumentKey = Annotated[
     str,
     Path(
@@ -44,13 +58,30 @@ def list_studies(
     *,
     state: Annotated[StudyState | None, Query(description="State of the study.")] = None,
     release: Annotated[
-        str | None, Query(pattern=RELEASE_PATTERN, max_length=80, description="Has a current result of this release.")
+        str | None,
+        Query(
+            pattern=RELEASE_PATTERN,
+            max_length=80,
+            description="Has a current result of this release.",
+        ),
     ] = None,
-    outcome: Annotated[Outcome | None, Query(description="Has a current result (of that release) with this outcome.")] = None,
-    calling_ae_title: Annotated[str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")] = None,
-    received_since: Annotated[QueryMoment | None, Query(description="Last image received at this time or later.")] = None,
-    received_until: Annotated[QueryMoment | None, Query(description="Last image received before this time.")] = None,
-    withheld: Annotated[bool | None, Query(description="true: a current report of it is withheld from a destination.")] = None,
+    outcome: Annotated[
+        Outcome | None,
+        Query(description="Has a current result (of that release) with this outcome."),
+    ] = None,
+    calling_ae_title: Annotated[
+        str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")
+    ] = None,
+    received_since: Annotated[
+        QueryMoment | None, Query(description="Last image received at this time or later.")
+    ] = None,
+    received_until: Annotated[
+        QueryMoment | None, Query(description="Last image received before this time.")
+    ] = None,
+    withheld: Annotated[
+        bool | None,
+        Query(description="true: a current report of it is withheld from a destination."),
+    ] = None,
     order: Annotated[
         Literal["newest", "oldest", "changed"],
         Query(
@@ -61,8 +92,13 @@ def list_studies(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Studies by last image received or by their last change, page by page. All filters hold together."""
-    since, until = (moment.timestamp() if moment else None for moment in (received_since, received_until))
+    """Studies by last image received or by their last change, page by page.
+
+    All filters hold together.
+    """
+    since, until = (
+        moment.timestamp() if moment else None for moment in (received_since, received_until)
+    )
     filters = (state, release, outcome, calling_ae_title, since, until, withheld)
     if order == "changed":
         _require_none(filters)
@@ -80,7 +116,12 @@ def _require_none(filters: Iterable[object]) -> None:
         raise RequestValidationError([{"type": "enum", "loc": ("query", "order"), "msg": message}])
 
 
-@router.get("/studies/{study_instance_uid}", response_model=StudyAnswer, responses=documented(404), summary="Everything about one study")
+@router.get(
+    "/studies/{study_instance_uid}",
+    response_model=StudyAnswer,
+    responses=documented(404),
+    summary="Everything about one study",
+)
 @performs(Verb.READ_STUDY)
 def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
     """Images with their readings or the reason why there is none, results with findings, documents and deliveries, and the times."""
@@ -92,7 +133,10 @@ def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
 
 
 @router.get(
-    "/studies/{study_instance_uid}/documents", response_model=DocumentList, responses=documented(404), summary="Documents of a study"
+    "/studies/{study_instance_uid}/documents",
+    response_model=DocumentList,
+    responses=documented(404),
+    summary="Documents of a study",
 )
 @performs(Verb.READ_STUDY)
 def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
@@ -106,7 +150,10 @@ def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, 
 @router.get(
     "/documents/{document}",
     response_class=Response,
-    responses={200: {"description": "The bytes that were sent.", "content": _MEDIA_TYPES}, **documented(404)},
+    responses={
+        200: {"description": "The bytes that were sent.", "content": _MEDIA_TYPES},
+        **documented(404),
+    },
     summary="One document's bytes",
 )
 @performs(Verb.READ_REPORT)
@@ -114,8 +161,14 @@ def get_document(parts: PartsHere, deed: DeedHere, document: DocumentKey) -> Res
     """The bytes as they were stored and sent: a DICOM file (PS3.10) or JSON."""
     found = parts.views.document(int(document) if document.isdigit() else document)
     if found is None:
-        raise HTTPException(404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's.")
+        raise HTTPException(
+            404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's."
+        )
     deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = found["study_instance_uid"]
     suffix = "dcm" if found["media_type"] == "application/dicom" else "json"
     name = f"{found['sop_instance_uid'] or found['id']}.{suffix}"
-    return Response(found["content"], media_type=found["media_type"], headers={"Content-Disposition": f'inline; filename="{name}"'})
+    return Response(
+        found["content"],
+        media_type=found["media_type"],
+        headers={"Content-Disposition": f'inline; filename="{name}"'},
+    )

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, PlainSerializer
 
 from hilum.api.fields import Answer, Moment
-from hilum.domain import Channel, Decision, DeliveryState, Outcome, ReadingState, RemovalReason, ReportState, ResultState, StudyState
+from hilum.domain import (
+    Channel,
+    Decision,
+    DeliveryState,
+    Outcome,
+    ReadingState,
+    RemovalReason,
+    ReportState,
+    ResultState,
+    StudyState,
+)
 from hilum.moments import is_moment, iso
 from hilum.store.audit_log import AuditFilter, AuditLog
 from hilum.verbs import Outcome as DeedOutcome
@@ -27,7 +37,9 @@ class ResultSummary(Answer):
     """The current result of one release."""
 
     id: int
-    release: str = Field(description="name@version of the release.", examples=["densenet121_untrained@1"])
+    release: str = Field(
+        description="name@version of the release.", examples=["densenet121_untrained@1"]
+    )
     revision: int
     state: ResultState
     outcome: Outcome
@@ -38,7 +50,9 @@ class ResultSummary(Answer):
 class StudySummary(Answer):
     """A study in a list."""
 
-    id: int = Field(description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased).")
+    id: int = Field(
+        description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased)."
+    )
     study_instance_uid: str = Field(examples=["1.2.826.0.1.3680043.8.498.1"])
     state: StudyState
     reason: str | None = Field(description="Why the study failed.")
@@ -48,12 +62,18 @@ class StudySummary(Answer):
     called_ae_title: str
     received_first: Moment
     received_last: Moment
-    quiet_until: Moment = Field(description="End of the quiet period; the study closes then, once its images are read.")
+    quiet_until: Moment = Field(
+        description="End of the quiet period; the study closes then, once its images are read."
+    )
     open_readings: int = Field(description="Readings not yet ended.")
     images: int
     results: list[ResultSummary] = Field(description="Current results, one a release.")
-    report_state: ReportState = Field(description="Where its reports are; only `delivered` says that they arrived.")
-    deliveries: dict[DeliveryState, int] = Field(description="Deliveries of the current results, counted by state.")
+    report_state: ReportState = Field(
+        description="Where its reports are; only `delivered` says that they arrived."
+    )
+    deliveries: dict[DeliveryState, int] = Field(
+        description="Deliveries of the current results, counted by state."
+    )
 
 
 class StudyPage(Answer):
@@ -69,17 +89,25 @@ class ReadingAnswer(Answer):
     """One release's output for one image, or the reason why there is none."""
 
     release: str
-    is_shadow: bool = Field(description="It reads along (docs/rollouts.md): nothing of it is reported, and the study does not wait for it.")
+    is_shadow: bool = Field(
+        description="It reads along (docs/rollouts.md): nothing of it is reported, and the study does not wait for it."
+    )
     state: ReadingState
     reason: str | None
     detail: str | None
     attempts: int
     view: str | None = Field(examples=["PA"])
-    logits: list[float] | None = Field(description="In the order of the release's labels, see /api/v1/releases.")
-    member_logits: list[list[float]] | None = Field(None, description="Of an ensemble: the logits of each member.")
+    logits: list[float] | None = Field(
+        description="In the order of the release's labels, see /api/v1/releases."
+    )
+    member_logits: list[list[float]] | None = Field(
+        None, description="Of an ensemble: the logits of each member."
+    )
     precision: str | None
     preprocessing_version: str | None
-    timings: Timings | None = Field(description="Seconds of each step, when it began and ended, and how many images were in its batch.")
+    timings: Timings | None = Field(
+        description="Seconds of each step, when it began and ended, and how many images were in its batch."
+    )
     finished_at: Moment | None
 
 
@@ -92,11 +120,17 @@ class ImageAnswer(Answer):
     transfer_syntax_uid: str
     size_bytes: int
     received_at: Moment
-    header_revision: int = Field(description="Grows when the same pixels arrive with another header.")
+    header_revision: int = Field(
+        description="Grows when the same pixels arrive with another header."
+    )
     calling_ae_title: str
-    is_removed: bool = Field(description="Rejected by a note or a person: it takes no part in results.")
+    is_removed: bool = Field(
+        description="Rejected by a note or a person: it takes no part in results."
+    )
     removal_reason: RemovalReason | None = Field(description="Why it was rejected.")
-    pixels_removed_at: Moment | None = Field(description="When the pixels left the archive (retention); rows and documents stay.")
+    pixels_removed_at: Moment | None = Field(
+        description="When the pixels left the archive (retention); rows and documents stay."
+    )
     readings: list[ReadingAnswer]
 
 
@@ -109,7 +143,10 @@ class CodeAnswer(Answer):
 
 
 class FindingAnswer(Answer):
-    """A decision on one label. `score` is the activation (0 to 1); `probability` is given only where the release is calibrated."""
+    """A decision on one label.
+
+    `score` is the activation (0 to 1); `probability` is given only where the release is calibrated.
+    """
 
     key: str = Field(examples=["effusion"])
     text: str = Field(examples=["Pleural effusion"])
@@ -120,7 +157,9 @@ class FindingAnswer(Answer):
     operating_point: float | None
     decision: Decision
     source_sop_instance_uids: list[str]
-    member_scores: dict[str, float] = Field(default_factory=dict, description="Of an ensemble: what each member says.")
+    member_scores: dict[str, float] = Field(
+        default_factory=dict, description="Of an ensemble: what each member says."
+    )
 
 
 class SourceImageAnswer(Answer):
@@ -134,9 +173,13 @@ class SourceImageAnswer(Answer):
     reason: str | None
     scores: dict[str, float]
     logits: dict[str, float]
-    member_scores: dict[str, dict[str, float]] = Field(default_factory=dict, description="Of an ensemble: by member, then by finding.")
+    member_scores: dict[str, dict[str, float]] = Field(
+        default_factory=dict, description="Of an ensemble: by member, then by finding."
+    )
     flags: list[str] = Field(
-        default_factory=list, description="What is in doubt about the image: docs/states.md.", examples=[["few_levels"]]
+        default_factory=list,
+        description="What is in doubt about the image: docs/states.md.",
+        examples=[["few_levels"]],
     )
 
 
@@ -147,12 +190,20 @@ class DeliveryAnswer(Answer):
     destination: str = Field(examples=["pacs"])
     state: DeliveryState
     reason: str | None
-    detail: str | None = Field(description="What the last try that failed met; of one not tried yet, what another one met there.")
+    detail: str | None = Field(
+        description="What the last try that failed met; of one not tried yet, what another one met there."
+    )
     attempts: int
-    at: Moment | None = Field(description="When it ended: accepted, cancelled, withheld or given up.")
+    at: Moment | None = Field(
+        description="When it ended: accepted, cancelled, withheld or given up."
+    )
     next_try_at: Moment | None
-    delivered_at: Moment | None = Field(description="When it was first accepted; it stays when the document is sent again.")
-    requeued_at: Moment | None = Field(description="When a person last made it due again: requeued, released or sent again.")
+    delivered_at: Moment | None = Field(
+        description="When it was first accepted; it stays when the document is sent again."
+    )
+    requeued_at: Moment | None = Field(
+        description="When a person last made it due again: requeued, released or sent again."
+    )
 
 
 class DocumentAnswer(Answer):
@@ -197,7 +248,9 @@ class ResultAnswer(Answer):
     preprocessing_version: str | None
     findings: list[FindingAnswer]
     source_images: list[SourceImageAnswer]
-    timings: Timings = Field(description="Seconds that each step took at most for an image, and the times of the study.")
+    timings: Timings = Field(
+        description="Seconds that each step took at most for an image, and the times of the study."
+    )
     documents: list[DocumentAnswer]
 
 
@@ -216,7 +269,10 @@ class TimingAnswer(Answer):
 
 
 class HistoryAnswer(Answer):
-    """What a person or a program did with the study. GET /api/v1/audit says who, and who looked at it."""
+    """What a person or a program did with the study.
+
+    GET /api/v1/audit says who, and who looked at it.
+    """
 
     at: Moment
     verb: Verb
@@ -227,10 +283,15 @@ class HistoryAnswer(Answer):
 
 
 class StudyAnswer(Answer):
-    """Everything about one study. Patient identification is only in its documents: the ledger has no column for it."""
+    """Everything about one study.
+
+    Patient identification is only in its documents: the ledger has no column for it.
+    """
 
     disclaimer: str
-    id: int = Field(description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased).")
+    id: int = Field(
+        description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased)."
+    )
     study_instance_uid: str
     state: StudyState
     reason: str | None
@@ -245,12 +306,18 @@ class StudyAnswer(Answer):
     closed_at: Moment | None
     attempts: int
     open_readings: int
-    report_state: ReportState = Field(description="Where its reports are; only `delivered` says that they arrived.")
+    report_state: ReportState = Field(
+        description="Where its reports are; only `delivered` says that they arrived."
+    )
     images: list[ImageAnswer]
     results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
-    shadow_results: list[ResultAnswer] = Field(description="What releases that read along would say; never current, never sent.")
+    shadow_results: list[ResultAnswer] = Field(
+        description="What releases that read along would say; never current, never sent."
+    )
     timing: TimingAnswer
-    history: list[HistoryAnswer] = Field(description="What was done with it by hand, newest first: sent again, requeued, completed …")
+    history: list[HistoryAnswer] = Field(
+        description="What was done with it by hand, newest first: sent again, requeued, completed …"
+    )
 
 
 _DEEDS = 100

@@ -30,7 +30,9 @@ class WebTls:
             self._current = self._load()
         except OSError as error:
             advice = "give PEM files that belong together and that this user may read."
-            raise ConfigurationError([f"api.tls_certificate_file, tls_key_file: {_why(error)}; {advice}"]) from error
+            raise ConfigurationError(
+                [f"api.tls_certificate_file, tls_key_file: {_why(error)}; {advice}"]
+            ) from error
 
     def context(self) -> ssl.SSLContext:
         """For the web server: each handshake takes the certificate of its moment."""
@@ -38,14 +40,22 @@ class WebTls:
         outer.sni_callback = self._choose
         return outer
 
-    def _choose(self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext) -> None:
+    def _choose(
+        self, connection: ssl.SSLObject | ssl.SSLSocket, _name: str | None, _context: ssl.SSLContext
+    ) -> None:
         try:
             if (stamps := self._read_stamps()) != self._stamps:
-                self._stamps = stamps  # a pair that does not fit is tried again when its other half has come
+                self._stamps = (
+                    stamps  # a pair that does not fit is tried again when its other half has come
+                )
                 self._current = self._load()
                 log.info("certificate_read_again")
         except OSError as error:
-            log.error("certificate_not_usable", problem=_why(error), advice="the former one stays in use until it is")
+            log.error(
+                "certificate_not_usable",
+                problem=_why(error),
+                advice="the former one stays in use until it is",
+            )
         connection.context = self._current
 
     def _load(self) -> ssl.SSLContext:

@@ -38,7 +38,11 @@ class KnownTokens:
     """See `Authenticator`. Thread-safe. `fixed` are known without the ledger."""
 
     def __init__(
-        self, fixed: Sequence[AccessToken], views: LedgerViews, ledger: AccessTokens, clock: Callable[[], float] = time.time
+        self,
+        fixed: Sequence[AccessToken],
+        views: LedgerViews,
+        ledger: AccessTokens,
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._fixed, self._views, self._ledger, self._clock = fixed, views, ledger, clock
         self._met: dict[str, tuple[AccessToken, float]] = {}  # by name; as many as the ledger has
@@ -52,7 +56,9 @@ class KnownTokens:
                 return token
         if not has_form(secret):
             return None
-        return self._of_ledger(lambda token: hmac.compare_digest(token.digest, digest), digest=digest)
+        return self._of_ledger(
+            lambda token: hmac.compare_digest(token.digest, digest), digest=digest
+        )
 
     def by_name(self, name: str) -> AccessToken | None:
         """The valid token of this name."""
@@ -61,7 +67,9 @@ class KnownTokens:
                 return token
         return self._of_ledger(lambda token: token.name == name, name=name)
 
-    def _of_ledger(self, is_it: Callable[[AccessToken], bool], *, digest: str = "", name: str = "") -> AccessToken | None:
+    def _of_ledger(
+        self, is_it: Callable[[AccessToken], bool], *, digest: str = "", name: str = ""
+    ) -> AccessToken | None:
         try:
             found = self._views.access_token(digest=digest, name=name)
         except Retry:
@@ -76,7 +84,14 @@ class KnownTokens:
         see that it does not answer.
         """
         since = self._clock() - _OUTAGE_SECONDS
-        return next((token for token, met_at in list(self._met.values()) if met_at > since and is_it(token)), None)
+        return next(
+            (
+                token
+                for token, met_at in list(self._met.values())
+                if met_at > since and is_it(token)
+            ),
+            None,
+        )
 
     def _admitted(self, token: AccessToken | None) -> AccessToken | None:
         now = self._clock()
@@ -96,13 +111,20 @@ class KnownTokens:
         last = max(token.last_used_at or 0.0, self._noted.get(token.name, 0.0))
         if now - last >= _USE_SECONDS:
             self._noted[token.name] = now
-            threading.Thread(target=self._write_use, args=[token], name="token-use", daemon=True).start()
+            threading.Thread(
+                target=self._write_use, args=[token], name="token-use", daemon=True
+            ).start()
 
     def _write_use(self, token: AccessToken) -> None:
         try:
             self._ledger.note_use(token)
         except SQLAlchemyError as error:
-            log.warning("token_use_not_noted", token=token.name, problem=type(error).__name__, advice="tried again in an hour")
+            log.warning(
+                "token_use_not_noted",
+                token=token.name,
+                problem=type(error).__name__,
+                advice="tried again in an hour",
+            )
 
 
 def settings_token(secret: str) -> AccessToken:

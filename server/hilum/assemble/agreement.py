@@ -1,4 +1,7 @@
-"""How far two releases agree about the same studies: finding by finding, pure arithmetic over what both have said."""
+"""How far two releases agree about the same studies.
+
+Finding by finding, pure arithmetic over what both have said.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,9 @@ _DECIDED: Final = (Decision.PRESENT.value, Decision.ABSENT.value)
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one finding. `decided`: studies on which both have decided; `flips`: of these, where they differ.
+    """Of one finding.
+
+    `decided`: studies on which both have decided; `flips`: of these, where they differ.
 
     `kappa`: Cohen's (Educational and Psychological Measurement 20, 1960), None where one class alone occurs.
     """
@@ -32,7 +37,9 @@ class Agreement:
 def said_by_both(reported: Result, shadow: Result) -> dict[str, Said]:
     """For each finding that both results have."""
     theirs = {item.key: item for item in shadow.findings}
-    return {item.key: _said(item, theirs[item.key]) for item in reported.findings if item.key in theirs}
+    return {
+        item.key: _said(item, theirs[item.key]) for item in reported.findings if item.key in theirs
+    }
 
 
 def is_flip(said: Said) -> bool:
@@ -41,7 +48,10 @@ def is_flip(said: Said) -> bool:
 
 
 def is_decided(said: Said) -> bool:
-    """Whether both decide at all: untrained weights and labels without an operating point never do."""
+    """Whether both decide at all.
+
+    Untrained weights and labels without an operating point never do.
+    """
     return said[2] in _DECIDED and said[3] in _DECIDED
 
 
@@ -62,7 +72,13 @@ def kappa(pairs: Iterable[tuple[str, str]]) -> float | None:
         return None
     count = len(found)
     observed = sum(one == other for one, other in found) / count
-    expected = sum(sum(one == word for one, _ in found) * sum(other == word for _, other in found) for word in classes) / count**2
+    expected = (
+        sum(
+            sum(one == word for one, _ in found) * sum(other == word for _, other in found)
+            for word in classes
+        )
+        / count**2
+    )
     return (observed - expected) / (1 - expected)
 
 

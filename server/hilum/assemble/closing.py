@@ -1,4 +1,7 @@
-"""`assemble`: has the study ended, and if so, what does each release say about it? Pure: a job, the releases and the time go in."""
+"""`assemble`: has the study ended, and if so, what does each release say about it? Pure.
+
+A job, the releases and the time go in.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +29,8 @@ from hilum.domain import (
 )
 
 _OPEN: Final = frozenset({ReadingState.DUE, ReadingState.LEASED})
-# Of each release the rules that were last asked for, and of which object: a configured release is one as long as the process lives.
+# Of each release the rules that were last asked for, and of which object: a configured release is
+# one as long as the process lives.
 _RULES: Final[dict[str, tuple[Release, str]]] = {}
 
 
@@ -40,19 +44,32 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The study has ended: one result for each release that has something new to say. Empty: everything is said already."""
+    """The study has ended: one result for each release that has something new to say.
+
+    Empty: everything is said already.
+    """
 
     results: tuple[Result, ...]
 
 
 def assemble(
-    job: StudyJob, releases: Mapping[str, Release], namespace: uuid.UUID, now: float, identify: Identify, epoch: str = ""
+    job: StudyJob,
+    releases: Mapping[str, Release],
+    namespace: uuid.UUID,
+    now: float,
+    identify: Identify,
+    epoch: str = "",
 ) -> Waiting | Close:
-    """Waiting while the quiet period runs or a reading is open; else a result for each release that read this study.
+    """Waiting while the quiet period runs or a reading is open.
 
-    Idempotent: a release whose source digest equals its current result's gets no new one. A release that is no longer configured
-    ends as not analysed (release_not_available), unless it has a result, which then stands as long as none of its images is rejected.
-    Images that name more than one patient give no findings (patient_conflict); `identify` is asked where there are several.
+    Else a result for each release that read this study.
+
+    Idempotent: a release whose source digest equals its current result's gets no new one. A release
+    that is no longer configured
+    ends as not analysed (release_not_available), unless it has a result, which then stands as long
+    as none of its images is rejected.
+    Images that name more than one patient give no findings (patient_conflict); `identify` is asked
+    where there are several.
     `namespace` and `epoch` (see `store.epoch`) are what the UIDs of documents are minted from.
     """
     if now < job.study.quiet_until:
@@ -62,7 +79,10 @@ def assemble(
     current = {result.release: result for result in job.current_results}
     # A study that has lost its images (rejected, or put into another study) still has to say so.
     names = dict.fromkeys([*(reading.release for reading in job.readings), *current])
-    results = (_result(job, name, releases.get(name), current.get(name), namespace, now, identify, epoch) for name in names)
+    results = (
+        _result(job, name, releases.get(name), current.get(name), namespace, now, identify, epoch)
+        for name in names
+    )
     return Close(tuple(result for result in results if result is not None))
 
 
@@ -77,10 +97,19 @@ def _result(
     epoch: str,
 ) -> Result | None:
     images, has_several_orders = of_one_patient(images_of(job, name), identify)
-    digest = _unspent(_digest(images, name, release), current, job.spent_digests.get(name, frozenset()))
-    if current is not None and (current.source_digest == digest or (release is None and not _rests_on_rejected(current, images))):
+    digest = _unspent(
+        _digest(images, name, release), current, job.spent_digests.get(name, frozenset())
+    )
+    if current is not None and (
+        current.source_digest == digest
+        or (release is None and not _rests_on_rejected(current, images))
+    ):
         return None
-    scores = [_scored(image, release) for image in images] if release is not None else [None] * len(images)
+    scores = (
+        [_scored(image, release) for image in images]
+        if release is not None
+        else [None] * len(images)
+    )
     used = [item for item in scores if item is not None]
     outcome, reason = _outcome(images, is_configured=release is not None)
     study_uid = job.study.study_instance_uid
@@ -92,9 +121,13 @@ def _result(
         outcome=outcome,
         reason=reason,
         findings=find(used, release) if used and release is not None else (),
-        source_images=tuple(_source(image, score, release) for image, score in zip(images, scores, strict=True)),
+        source_images=tuple(
+            _source(image, score, release) for image, score in zip(images, scores, strict=True)
+        ),
         is_trained=release is not None and release.is_trained,
-        is_calibrated=release is not None and release.is_trained and release.calibration is not None,
+        is_calibrated=release is not None
+        and release.is_trained
+        and release.calibration is not None,
         preprocessing_version=_preprocessing_version(images),
         identifiers=_identifiers(namespace, epoch, study_uid, name, digest),
         timings=_timings(job, images),
@@ -107,29 +140,43 @@ def _result(
 def _rests_on_rejected(current: Result, images: Iterable[Image]) -> bool:
     """Whether a result speaks for an image that has been rejected since, or has left the study."""
     left = {image.instance.sop_instance_uid for image in images if not image.is_rejected}
-    return any(source.is_used and source.sop_instance_uid not in left for source in current.source_images)
+    return any(
+        source.is_used and source.sop_instance_uid not in left for source in current.source_images
+    )
 
 
 def _scored(image: Image, release: Release) -> ImageScores | None:
-    return score_image(image.reading, release) if image.reading is not None and image.logits is not None else None
+    return (
+        score_image(image.reading, release)
+        if image.reading is not None and image.logits is not None
+        else None
+    )
 
 
 def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
-    """Digest of everything that the content rests on: pixels, headers, what became of each image, and the rules of the decision.
+    """Digest of everything that the content rests on.
 
-    So a late image, a corrected header, a reading that was done again and a new operating point each give a new result, and nothing
-    else does: not a late lateral of a study that a frontal release has reported, because the report would say the same again.
+    Pixels, headers, what became of each image, and the rules of the decision.
+
+    So a late image, a corrected header, a reading that was done again and a new operating point
+    each give a new result, and nothing
+    else does: not a late lateral of a study that a frontal release has reported, because the report
+    would say the same again.
     """
     everything = list(images)
     in_scope = [item for item in everything if not item.is_out_of_scope] or everything
-    sources = [(item.instance.sop_instance_uid, item.instance.header_revision, _seen(item)) for item in in_scope]
+    sources = [
+        (item.instance.sop_instance_uid, item.instance.header_revision, _seen(item))
+        for item in in_scope
+    ]
     return source_digest(sources, f"{name} {_rules(name, release)}")
 
 
 def _unspent(digest: str, current: Result | None, spent: Collection[str]) -> str:
     """The current result's, where that is of the same content; else one that no result has had.
 
-    A study that returns to what was said before says it in a new document, which replaces the one between: the old one's UIDs are taken.
+    A study that returns to what was said before says it in a new document, which replaces the one
+    between: the old one's UIDs are taken.
     """
     found = digest
     for number in count(1):
@@ -143,9 +190,16 @@ def _seen(image: Image) -> str:
     if image.is_rejected:
         return f"{image.instance.pixel_digest} {image.reason}"
     reading = image.reading
-    said = [image.reason, image.logits, reading.view if reading else None, reading.preprocessing_version if reading else None]
+    said = [
+        image.reason,
+        image.logits,
+        reading.view if reading else None,
+        reading.preprocessing_version if reading else None,
+    ]
     # Only where there are some: results of images without flags keep the digest that they have.
-    return f"{image.instance.pixel_digest} {json.dumps([*said, image.flags] if image.flags else said)}"
+    return (
+        f"{image.instance.pixel_digest} {json.dumps([*said, image.flags] if image.flags else said)}"
+    )
 
 
 def _rules(name: str, release: Release | None) -> str:
@@ -161,20 +215,41 @@ def _rules(name: str, release: Release | None) -> str:
 
 def _rules_of(release: Release) -> str:
     labels = [
-        (label.key, label.code.value, label.code.scheme, label.operating_point, label.is_masked, label.rescaled_at)
+        (
+            label.key,
+            label.code.value,
+            label.code.scheme,
+            label.operating_point,
+            label.is_masked,
+            label.rescaled_at,
+        )
         for label in release.labels
     ]
-    rules = [labels, release.activation, release.aggregation, release.is_trained, _plain(release.calibration), release.weights_sha256]
+    rules = [
+        labels,
+        release.activation,
+        release.aggregation,
+        release.is_trained,
+        _plain(release.calibration),
+        release.weights_sha256,
+    ]
     return hashlib.sha256(json.dumps(rules, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(value: object) -> object:
     """Read-only mappings as dictionaries, so that they can be written as JSON."""
-    return {str(key): _plain(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+    return (
+        {str(key): _plain(item) for key, item in value.items()}
+        if isinstance(value, Mapping)
+        else value
+    )
 
 
 def _outcome(images: Sequence[Image], *, is_configured: bool) -> tuple[Outcome, str | None]:
-    """PARTIAL: an image that the release should have read has no number. A lateral view is out of a frontal release's scope."""
+    """PARTIAL: an image that the release should have read has no number.
+
+    A lateral view is out of a frontal release's scope.
+    """
     if not is_configured:
         return Outcome.NOT_ANALYSED, Reason.RELEASE_NOT_AVAILABLE.value
     left = [image for image in images if not image.is_rejected]
@@ -207,26 +282,40 @@ def _source(image: Image, score: ImageScores | None, release: Release | None) ->
     )
 
 
-def _member_scores(score: ImageScores, release: Release, keys: Sequence[tuple[int, str]]) -> dict[str, dict[str, float]]:
+def _member_scores(
+    score: ImageScores, release: Release, keys: Sequence[tuple[int, str]]
+) -> dict[str, dict[str, float]]:
     """Of an ensemble; empty also for a reading from before its numbers were kept."""
     pairs = zip(release.members, score.member_scores, strict=False)
     return {name: {key: scores[position] for position, key in keys} for name, scores in pairs}
 
 
 def _preprocessing_version(images: Iterable[Image]) -> str | None:
-    versions = {image.reading.preprocessing_version for image in images if image.reading is not None and image.logits is not None}
+    versions = {
+        image.reading.preprocessing_version
+        for image in images
+        if image.reading is not None and image.logits is not None
+    }
     return ", ".join(sorted(version for version in versions if version)) or None
 
 
-def _identifiers(namespace: uuid.UUID, epoch: str, study_uid: str, name: str, digest: str) -> dict[str, str]:
+def _identifiers(
+    namespace: uuid.UUID, epoch: str, study_uid: str, name: str, digest: str
+) -> dict[str, str]:
     """Minted once, here: a document of the same content always bears the same UID (promise 5), within an epoch.
 
     Revisions share their series, also across epochs.
     """
     since = (epoch,) if epoch else ()
     return {
-        **{kind: mint_uid(namespace, study_uid, name, kind, digest, *since) for kind in (*SR_KINDS, "json", "heatmap")},
-        **{series: mint_uid(namespace, study_uid, name, series) for series in ("sr_series", "heatmap_series")},
+        **{
+            kind: mint_uid(namespace, study_uid, name, kind, digest, *since)
+            for kind in (*SR_KINDS, "json", "heatmap")
+        },
+        **{
+            series: mint_uid(namespace, study_uid, name, series)
+            for series in ("sr_series", "heatmap_series")
+        },
     }
 
 
@@ -238,5 +327,9 @@ def _timings(job: StudyJob, images: Iterable[Image]) -> dict[str, float]:
             if step.endswith("_seconds"):
                 longest[step] = max(seconds, longest.get(step, 0.0))
     study = job.study
-    times = {"first_received_at": study.first_received_at, "last_received_at": study.last_received_at, "quiet_until": study.quiet_until}
+    times = {
+        "first_received_at": study.first_received_at,
+        "last_received_at": study.last_received_at,
+        "quiet_until": study.quiet_until,
+    }
     return {**longest, **times}

@@ -1,4 +1,7 @@
-"""From the scores of the images to one finding a label: aggregation over views, then the decision (pure)."""
+"""From the scores of the images to one finding a label.
+
+Aggregation over views, then the decision (pure).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ _FRONTAL: Final = ("PA", "AP")
 
 @dataclass(frozen=True, slots=True)
 class ImageScores:
-    """What one image says, label by label in the order of the release; `member_scores` so for each member of an ensemble."""
+    """What one image says, label by label in the order of the release.
+
+    `member_scores` so for each member of an ensemble.
+    """
 
     sop_instance_uid: str
     view: str | None
@@ -35,10 +41,15 @@ class _Said(NamedTuple):
 
 
 def score_image(reading: Reading, release: Release) -> ImageScores:
-    """Scores of one analysed reading. Raises ValueError when its logits cannot be this release's."""
+    """Scores of one analysed reading.
+
+    Raises ValueError when its logits cannot be this release's.
+    """
     logits = reading.logits or ()
     if len(logits) != len(release.labels):
-        raise ValueError(f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds {len(logits)} logits")
+        raise ValueError(
+            f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds {len(logits)} logits"
+        )
     return ImageScores(
         sop_instance_uid=reading.sop_instance_uid,
         view=reading.view,
@@ -50,17 +61,29 @@ def score_image(reading: Reading, release: Release) -> ImageScores:
 
 
 def find(images: Sequence[ImageScores], release: Release) -> tuple[Finding, ...]:
-    """One finding a label that is not masked, in the order of the release; `images` in the order of the study, at least one."""
+    """One finding a label that is not masked, in the order of the release.
+
+    `images` in the order of the study, at least one.
+    """
     if release.aggregation not in AGGREGATIONS:
-        raise ValueError(f"unknown aggregation {release.aggregation!r}; known: {', '.join(AGGREGATIONS)}")
+        raise ValueError(
+            f"unknown aggregation {release.aggregation!r}; known: {', '.join(AGGREGATIONS)}"
+        )
     aggregate = AGGREGATIONS[release.aggregation]
     uids = tuple([image.sop_instance_uid for image in images])
-    shown = [(position, label) for position, label in enumerate(release.labels) if not label.is_masked]
-    return tuple([_finding(label, aggregate(images, position, uids), release) for position, label in shown])
+    shown = [
+        (position, label) for position, label in enumerate(release.labels) if not label.is_masked
+    ]
+    return tuple(
+        [_finding(label, aggregate(images, position, uids), release) for position, label in shown]
+    )
 
 
 def decide(score: float, operating_point: float | None, *, is_trained: bool) -> Decision:
-    """Present when `score >= operating_point`. Untrained weights decide nothing, nor does a label without operating point."""
+    """Present when `score >= operating_point`.
+
+    Untrained weights decide nothing, nor does a label without operating point.
+    """
     if operating_point is None or not is_trained:
         return Decision.UNDECIDED
     return Decision.PRESENT if score >= operating_point else Decision.ABSENT
@@ -77,7 +100,9 @@ def _finding(label: Label, said: _Said, release: Release) -> Finding:
         operating_point=label.operating_point,
         decision=decide(said.score, label.operating_point, is_trained=release.is_trained),
         source_sop_instance_uids=said.sources,
-        member_scores=dict(zip(release.members, said.member_scores, strict=False)) if release.members else {},
+        member_scores=dict(zip(release.members, said.member_scores, strict=False))
+        if release.members
+        else {},
     )
 
 
@@ -88,15 +113,23 @@ def _of_image(image: ImageScores, position: int, sources: tuple[str, ...]) -> _S
 
 
 def _maximum(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -> _Said:
-    """All numbers of the image with the highest score: a finding need not show in every view. All images were looked at."""
+    """All numbers of the image with the highest score: a finding need not show in every view.
+
+    All images were looked at.
+    """
     highest = max(images, key=lambda image: image.scores[position])
     return _of_image(highest, position, uids)
 
 
 def _mean(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -> _Said:
-    """Means over the images, each kind of number by itself; the logit of a mean is not the mean of logits."""
+    """Means over the images, each kind of number by itself.
+
+    The logit of a mean is not the mean of logits.
+    """
     count = len(images)
-    probabilities = [image.probabilities[position] for image in images if image.probabilities is not None]
+    probabilities = [
+        image.probabilities[position] for image in images if image.probabilities is not None
+    ]
     return _Said(
         logit=sum(image.logits[position] for image in images) / count,
         score=sum(image.scores[position] for image in images) / count,
@@ -107,7 +140,10 @@ def _mean(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -
 
 
 def _member_means(images: Sequence[ImageScores], position: int) -> tuple[float, ...]:
-    """Of each member by itself, over the images; none as soon as an image has none (it was read before they were kept)."""
+    """Of each member by itself, over the images.
+
+    None as soon as an image has none (it was read before they were kept).
+    """
     by_member = zip(*(image.member_scores for image in images), strict=False)
     return tuple(sum(scores[position] for scores in each) / len(images) for each in by_member)
 
@@ -118,7 +154,9 @@ def _first_frontal(images: Sequence[ImageScores], position: int, _uids: tuple[st
     return _of_image(first, position, (first.sop_instance_uid,))
 
 
-AGGREGATIONS: Final[Mapping[str, Callable[[Sequence[ImageScores], int, tuple[str, ...]], _Said]]] = {
+AGGREGATIONS: Final[
+    Mapping[str, Callable[[Sequence[ImageScores], int, tuple[str, ...]], _Said]]
+] = {
     "max": _maximum,
     "mean": _mean,
     "first_frontal": _first_frontal,

@@ -1,4 +1,7 @@
-"""The images of a study as one release sees them, and whether they are of one patient. Pure: what headers say goes in."""
+"""The images of a study as one release sees them, and whether they are of one patient.
+
+Pure: what headers say goes in.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,23 @@ from typing import Final
 from hilum.domain import Identity, Instance, Reading, ReadingState, Reason, StudyJob
 
 # What a release does not claim to read takes nothing away from its result.
-OUT_OF_SCOPE: Final = frozenset({Reason.LATERAL_NOT_SUPPORTED, Reason.WRONG_MODALITY, Reason.NOT_CHEST, Reason.NOT_FOR_PRESENTATION})
+OUT_OF_SCOPE: Final = frozenset(
+    {
+        Reason.LATERAL_NOT_SUPPORTED,
+        Reason.WRONG_MODALITY,
+        Reason.NOT_CHEST,
+        Reason.NOT_FOR_PRESENTATION,
+    }
+)
 Identify = Callable[[Instance], Identity]
 """Reads a header."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of the study and what one release made of it; no reading: the release was not configured when it arrived.
+    """One image of the study and what one release made of it.
+
+    No reading: the release was not configured when it arrived.
 
     `is_contested`: the images that have numbers name more than one patient, so that none of them counts.
     """
@@ -28,7 +40,10 @@ class Image:
 
     @property
     def is_rejected(self) -> bool:
-        """Whether a rejection note or a person has taken it out; then its reading counts for nothing."""
+        """Whether a rejection note or a person has taken it out.
+
+        Then its reading counts for nothing.
+        """
         return self.instance.removal_reason is not None
 
     @property
@@ -39,8 +54,16 @@ class Image:
     @property
     def logits(self) -> tuple[float, ...] | None:
         """What counts; None when nothing of the image does."""
-        is_analysed = self.reading is not None and self.reading.state is ReadingState.ANALYSED and not self.is_rejected
-        return self.reading.logits if self.reading is not None and is_analysed and not self.is_contested else None
+        is_analysed = (
+            self.reading is not None
+            and self.reading.state is ReadingState.ANALYSED
+            and not self.is_rejected
+        )
+        return (
+            self.reading.logits
+            if self.reading is not None and is_analysed and not self.is_contested
+            else None
+        )
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -69,7 +92,9 @@ def images_of(job: StudyJob, name: str) -> list[Image]:
 
 
 def of_one_patient(images: list[Image], identify: Identify) -> tuple[list[Image], bool]:
-    """The images, contested where those with numbers name more than one patient; and whether these name several orders.
+    """The images, contested where those with numbers name more than one patient.
+
+    And whether these name several orders.
 
     Of the one that is of somebody else nobody here can say which it is.
     """
@@ -77,13 +102,16 @@ def of_one_patient(images: list[Image], identify: Identify) -> tuple[list[Image]
     said = [identify(instance) for instance in used] if len(used) > 1 else []
     if _name_one_patient(said):
         return images, not _name_one_order(said)
-    return [replace(image, is_contested=True) if image.logits is not None else image for image in images], False
+    return [
+        replace(image, is_contested=True) if image.logits is not None else image for image in images
+    ], False
 
 
 def _name_one_patient(said: Iterable[Identity]) -> bool:
     """Whether no two of them name different patients. Without a Patient ID nobody is named.
 
-    One Patient ID of two issuers stands for two patients; an image that does not name the issuer may be either's.
+    One Patient ID of two issuers stands for two patients; an image that does not name the issuer
+    may be either's.
     """
     named = {(item.patient_id, item.issuer) for item in said if item.patient_id}
     return not any(_are_two(*pair) for pair in combinations(named, 2))
@@ -91,9 +119,14 @@ def _name_one_patient(said: Iterable[Identity]) -> bool:
 
 def _are_two(one: tuple[str, str], other: tuple[str, str]) -> bool:
     (patient_id, issuer), (other_id, other_issuer) = one, other
-    return patient_id != other_id or (bool(issuer) and bool(other_issuer) and issuer != other_issuer)
+    return patient_id != other_id or (
+        bool(issuer) and bool(other_issuer) and issuer != other_issuer
+    )
 
 
 def _name_one_order(said: Iterable[Identity]) -> bool:
-    """Whether no two of them have different Accession Numbers. An image without one may belong to any order."""
+    """Whether no two of them have different Accession Numbers.
+
+    An image without one may belong to any order.
+    """
     return len({item.accession_number for item in said if item.accession_number}) <= 1

@@ -22,7 +22,11 @@ def text_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
         count = f" x{row['count']}" if row["count"] != 1 else ""
         place = f"{row['channel']}{' from ' + row['address'] if row['address'] else ''}"
         yield f"{iso(row['at'])[:19]}Z {row['verb']:18} {row['outcome']:7} {row['actor']} ({place}){count}"
-        about = [f"study {row['study_instance_uid']}" if row["study_instance_uid"] else "", _thing(row), row["detail"] or ""]
+        about = [
+            f"study {row['study_instance_uid']}" if row["study_instance_uid"] else "",
+            _thing(row),
+            row["detail"] or "",
+        ]
         if said := ", ".join(filter(None, about)):
             yield f"    {said}"
 
@@ -45,12 +49,16 @@ def csv_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
     yield ",".join(_COLUMNS)
     for row in rows:
         out = io.StringIO()
-        csv.writer(out, lineterminator="").writerow(_cell({**row, "at": iso(row["at"])}[name]) for name in _COLUMNS)
+        csv.writer(out, lineterminator="").writerow(
+            _cell({**row, "at": iso(row["at"])}[name]) for name in _COLUMNS
+        )
         yield out.getvalue()
 
 
 def _cell(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    return (
+        f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t") else value
+    )
 
 
 def dicom_lines(rows: Iterable[Row], source: Source) -> Iterator[str]:

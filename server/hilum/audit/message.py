@@ -15,10 +15,25 @@ from xml.etree import ElementTree as Xml
 
 from hilum.domain import Code
 from hilum.moments import iso
-from hilum.verbs import AUDIT_LOG_USED, EXPORT, IMPORT, MEANINGS, QUERY, Meaning, Outcome, Thing, Verb
+from hilum.verbs import (
+    AUDIT_LOG_USED,
+    EXPORT,
+    IMPORT,
+    MEANINGS,
+    QUERY,
+    Meaning,
+    Outcome,
+    Thing,
+    Verb,
+)
 
 Row = Mapping[str, Any]
-_OUTCOMES: Final[Mapping[str, str]] = {Outcome.BEGUN: "0", Outcome.DONE: "0", Outcome.REFUSED: "4", Outcome.FAILED: "8"}
+_OUTCOMES: Final[Mapping[str, str]] = {
+    Outcome.BEGUN: "0",
+    Outcome.DONE: "0",
+    Outcome.REFUSED: "4",
+    Outcome.FAILED: "8",
+}
 """EventOutcomeIndicator (PS3.15 A.5.1.1): success, minor and serious failure."""
 _APPLICATION: Final = Code("110150", "DCM", "Application")
 _LAUNCHER: Final = Code("110151", "DCM", "Application Launcher")
@@ -29,7 +44,9 @@ _URI: Final = Code("12", "RFC-3881", "URI")
 _HOST_NAME, _IP_ADDRESS = "1", "2"
 _SYSTEM_OBJECT: Final = "2"
 _REPORT, _SECURITY_RESOURCE, _QUERY_ROLE, _RESOURCE = "3", "13", "24", "4"
-_FORBIDDEN: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0, 2.2
+_FORBIDDEN: Final = re.compile(
+    "[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)  # in XML 1.0, 2.2
 _OUR_SCHEME: Final = "99HILUM"
 _ASKED_FOR: Final = (Thing.PATIENT, Thing.ACCESSION)
 
@@ -44,13 +61,19 @@ class Source:
 
 def message(row: Row, source: Source) -> bytes:
     """The XML document of one row (PS3.15 A.5.1) in one line: rsyslog writes #012 for a break."""
-    row = {name: _FORBIDDEN.sub("?", value) if isinstance(value, str) else value for name, value in row.items()}
+    row = {
+        name: _FORBIDDEN.sub("?", value) if isinstance(value, str) else value
+        for name, value in row.items()
+    }
     meaning = MEANINGS[Verb(row["verb"])]
     root = Xml.Element("AuditMessage")
     _event(root, row, meaning)
     _participants(root, row, meaning, source)
     found = Xml.SubElement(
-        root, "AuditSourceIdentification", AuditEnterpriseSiteID=source.site, AuditSourceID=f"{source.application}@{row['host']}"
+        root,
+        "AuditSourceIdentification",
+        AuditEnterpriseSiteID=source.site,
+        AuditSourceID=f"{source.application}@{row['host']}",
     )
     Xml.SubElement(found, "AuditSourceTypeCode", {"csd-code": "4"})  # an application server
     _objects(root, row, meaning)
@@ -77,9 +100,17 @@ def _participants(root: Xml.Element, row: Row, meaning: Meaning, source: Source)
     person = _participant(root, row["actor"], is_requestor=True, role=theirs)
     person.set("AlternativeUserID", row["channel"])
     if row["address"]:
-        person.attrib |= {"NetworkAccessPointID": row["address"], "NetworkAccessPointTypeCode": _IP_ADDRESS}
-    application = _participant(root, f"{source.application}@{row['host']}", is_requestor=False, role=ours)
-    application.attrib |= {"NetworkAccessPointID": row["host"], "NetworkAccessPointTypeCode": _HOST_NAME}
+        person.attrib |= {
+            "NetworkAccessPointID": row["address"],
+            "NetworkAccessPointTypeCode": _IP_ADDRESS,
+        }
+    application = _participant(
+        root, f"{source.application}@{row['host']}", is_requestor=False, role=ours
+    )
+    application.attrib |= {
+        "NetworkAccessPointID": row["host"],
+        "NetworkAccessPointTypeCode": _HOST_NAME,
+    }
 
 
 def _roles(meaning: Meaning) -> tuple[Code | None, Code]:
@@ -93,8 +124,12 @@ def _roles(meaning: Meaning) -> tuple[Code | None, Code]:
     return roles.get(meaning.event, (None, _APPLICATION))
 
 
-def _participant(root: Xml.Element, user: str, *, is_requestor: bool, role: Code | None) -> Xml.Element:
-    found = Xml.SubElement(root, "ActiveParticipant", UserID=user, UserIsRequestor=str(is_requestor).lower())
+def _participant(
+    root: Xml.Element, user: str, *, is_requestor: bool, role: Code | None
+) -> Xml.Element:
+    found = Xml.SubElement(
+        root, "ActiveParticipant", UserID=user, UserIsRequestor=str(is_requestor).lower()
+    )
     if role is not None:
         _code(found, "RoleIDCode", role)
     return found
@@ -108,7 +143,14 @@ def _objects(root: Xml.Element, row: Row, meaning: Meaning) -> None:
     elif meaning.event == QUERY:
         _query(root, row)
     if row["thing"] and meaning.event != QUERY:
-        _object(root, row, row["name"], Code(row["thing"], _OUR_SCHEME, row["thing"]), _RESOURCE, row["thing"])
+        _object(
+            root,
+            row,
+            row["name"],
+            Code(row["thing"], _OUR_SCHEME, row["thing"]),
+            _RESOURCE,
+            row["thing"],
+        )
 
 
 def _query(root: Xml.Element, row: Row) -> None:
@@ -119,7 +161,9 @@ def _query(root: Xml.Element, row: Row) -> None:
     _details(found, row)
 
 
-def _object(root: Xml.Element, row: Row, name: str, kind: Code, role: str, words: str) -> Xml.Element:
+def _object(
+    root: Xml.Element, row: Row, name: str, kind: Code, role: str, words: str
+) -> Xml.Element:
     found = _identified(root, name, kind, role)
     Xml.SubElement(found, "ParticipantObjectName").text = words
     _details(found, row)
@@ -141,7 +185,9 @@ def _identified(root: Xml.Element, name: str, kind: Code, role: str) -> Xml.Elem
 def _details(found: Xml.Element, row: Row) -> None:
     for name in ("deed", "count", "detail"):
         if row[name] is not None:
-            Xml.SubElement(found, "ParticipantObjectDetail", type=name, value=_base64(str(row[name])))
+            Xml.SubElement(
+                found, "ParticipantObjectDetail", type=name, value=_base64(str(row[name]))
+            )
     # dcm4che's schema wants one, where the standard's allows it.
     described = Xml.SubElement(found, "ParticipantObjectDescription")
     studies = Xml.SubElement(described, "ParticipantObjectContainsStudy")
@@ -150,7 +196,11 @@ def _details(found: Xml.Element, row: Row) -> None:
 
 
 def _code(parent: Xml.Element, name: str, code: Code) -> None:
-    Xml.SubElement(parent, name, {"csd-code": code.value, "codeSystemName": code.scheme, "originalText": code.meaning})
+    Xml.SubElement(
+        parent,
+        name,
+        {"csd-code": code.value, "codeSystemName": code.scheme, "originalText": code.meaning},
+    )
 
 
 def _base64(text: str) -> str:

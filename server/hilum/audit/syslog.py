@@ -26,7 +26,12 @@ from hilum.verbs import Outcome
 
 Row = Mapping[str, Any]
 _AUTHPRIV: Final = 10  # RFC 5424 6.2.1, security messages; PS3.15 A.6.2 leaves it to the site
-_SEVERITIES: Final[Mapping[str, int]] = {Outcome.BEGUN: 5, Outcome.DONE: 5, Outcome.REFUSED: 4, Outcome.FAILED: 3}
+_SEVERITIES: Final[Mapping[str, int]] = {
+    Outcome.BEGUN: 5,
+    Outcome.DONE: 5,
+    Outcome.REFUSED: 4,
+    Outcome.FAILED: 3,
+}
 _MESSAGE_ID: Final = "DICOM+RFC3881"  # PS3.15 A.6
 _BOM: Final = b"\xef\xbb\xbf"
 _TIMEOUT_SECONDS: Final = 10.0
@@ -40,8 +45,13 @@ class NotDelivered(Exception):
 def line(row: Row, source: Source) -> bytes:
     """One SYSLOG-MSG (RFC 5424 6)."""
     priority = _AUTHPRIV * 8 + _SEVERITIES[row["outcome"]]
-    host = "".join(letter for letter in row["host"] if "!" <= letter <= "~")[:_HOSTNAME_CHARACTERS] or "-"
-    header = f"<{priority}>1 {iso(row['at'])} {host} {source.application} {os.getpid()} {_MESSAGE_ID} - "
+    host = (
+        "".join(letter for letter in row["host"] if "!" <= letter <= "~")[:_HOSTNAME_CHARACTERS]
+        or "-"
+    )
+    header = (
+        f"<{priority}>1 {iso(row['at'])} {host} {source.application} {os.getpid()} {_MESSAGE_ID} - "
+    )
     return header.encode() + _BOM + message(row, source)
 
 
@@ -64,7 +74,9 @@ class Collector:
             raise NotDelivered(_words(error)) from error
 
     def _send_datagrams(self, lines: Sequence[bytes]) -> None:
-        family, kind, protocol, _, address = socket.getaddrinfo(self._settings.host, self._settings.port, type=socket.SOCK_DGRAM)[0]
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            self._settings.host, self._settings.port, type=socket.SOCK_DGRAM
+        )[0]
         with socket.socket(family, kind, protocol) as sending:
             sending.connect(address)
             for item in lines:
@@ -75,7 +87,9 @@ class Collector:
                 sending.recv(1)
 
     def _send_stream(self, content: bytes) -> None:
-        with socket.create_connection((self._settings.host, self._settings.port), timeout=_TIMEOUT_SECONDS) as plain:
+        with socket.create_connection(
+            (self._settings.host, self._settings.port), timeout=_TIMEOUT_SECONDS
+        ) as plain:
             if self._context is None:
                 plain.sendall(content)
                 plain.shutdown(socket.SHUT_WR)
@@ -92,7 +106,9 @@ def _context(settings: Syslog) -> ssl.SSLContext:
         if settings.certificate_file:
             context.load_cert_chain(settings.certificate_file, settings.key_file)
     except OSError as error:  # ssl.SSLError is one
-        raise ConfigurationError([f"audit.syslog: {_words(error)}. Give PEM files that this user may read."]) from error
+        raise ConfigurationError(
+            [f"audit.syslog: {_words(error)}. Give PEM files that this user may read."]
+        ) from error
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     return context
 

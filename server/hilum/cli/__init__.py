@@ -1,4 +1,8 @@
-"""The `hilum` command. Exit status: 0 done, 1 the answer is no (not found, not analysed, a check failed), 2 wrong use or settings."""
+"""The `hilum` command.
+
+Exit status: 0 done, 1 the answer is no (not found, not analysed, a check failed), 2 wrong use or
+settings.
+"""
 
 import os
 import sys
@@ -55,9 +59,12 @@ __all__ = [
 
 
 def main() -> None:
-    """Run the command. What it and its children write is patient data: no business of other accounts, but of the group.
+    """Run the command.
 
-    Unless it is a release's: another account's Triton may read what is built, as the umask of who builds it says.
+    What it and its children write is patient data: no business of other accounts, but of the group.
+
+    Unless it is a release's: another account's Triton may read what is built, as the umask of who
+    builds it says.
     """
     if sys.argv[1:2] != ["models"]:
         os.umask(os.umask(0) | 0o027)

@@ -19,16 +19,30 @@ _SHOWN = 100
 @performs(Verb.READ_AUDIT)
 def audit(
     config: Config = None,
-    since: Annotated[datetime | None, typer.Option(help="At this time of this machine's clock or later, such as 2026-11-20.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="At this time of this machine's clock or later, such as 2026-11-20."),
+    ] = None,
     until: Annotated[datetime | None, typer.Option(help="Before this time.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only this name.")] = None,
-    verb: Annotated[str | None, typer.Option(help="Only this verb, as docs/audit.md lists them.")] = None,
-    study_uid: Annotated[str | None, typer.Option("--study", help="Only of this Study Instance UID, also where it was erased.")] = None,
+    verb: Annotated[
+        str | None, typer.Option(help="Only this verb, as docs/audit.md lists them.")
+    ] = None,
+    study_uid: Annotated[
+        str | None,
+        typer.Option("--study", help="Only of this Study Instance UID, also where it was erased."),
+    ] = None,
     form: Annotated[
-        str, typer.Option("--format", help="text; json, one object a line; csv; dicom, one message of PS3.15 A.5 a line.")
+        str,
+        typer.Option(
+            "--format",
+            help="text; json, one object a line; csv; dicom, one message of PS3.15 A.5 a line.",
+        ),
     ] = "text",
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Rows at most. Default: 100 as text, else all.")] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Rows at most. Default: 100 as text, else all.")
+    ] = None,
 ) -> None:
     """Show who did what by command line, REST and page, newest first.
 
@@ -52,7 +66,10 @@ def audit(
         for line in FORMATS[form](map(deed.counting, rows), Source(settings.site.name)):
             print(line)
     if not deed.count:
-        print("hilum: no such row; the audit begins with the version that first kept it", file=sys.stderr)
+        print(
+            "hilum: no such row; the audit begins with the version that first kept it",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 

@@ -24,7 +24,10 @@ def bench_model(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
     config: Config = None,
 ) -> None:
-    """Measure a release on the Tritons of the settings, or on an embedded one started for it: images a second, and latency."""
+    """Measure a release on the Tritons of the settings, or on an embedded one started for it.
+
+    Images a second, and latency.
+    """
     settings = settings_of(config)
     from hilum import telemetry  # noqa: PLC0415 - brings the metrics' library
     from hilum.wiring.benching import bench  # noqa: PLC0415 - imports the client of Triton
@@ -45,4 +48,6 @@ def _show(found: Bench) -> None:
     print(f"images/s with {found.in_flight} requests under way; latency of one alone")
     print(f"{'batch':>8}{'images/s':>12}{'p50 ms':>10}{'p95 ms':>10}")
     for speed in found.speeds:
-        print(f"{speed.batch:8}{speed.images_per_second:12.1f}{speed.p50_ms:10.2f}{speed.p95_ms:10.2f}")
+        print(
+            f"{speed.batch:8}{speed.images_per_second:12.1f}{speed.p50_ms:10.2f}{speed.p95_ms:10.2f}"
+        )

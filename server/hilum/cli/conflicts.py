@@ -26,7 +26,16 @@ if TYPE_CHECKING:
     from hilum.store.decisions import Decisions
 
 
-_LISTED = ("id", "state", "kind", "sop_instance_uid", "calling_ae_title", "size_bytes", "path", "study_instance_uid")
+_LISTED = (
+    "id",
+    "state",
+    "kind",
+    "sop_instance_uid",
+    "calling_ae_title",
+    "size_bytes",
+    "path",
+    "study_instance_uid",
+)
 
 
 def _row_id(value: int) -> int:
@@ -37,17 +46,26 @@ def _row_id(value: int) -> int:
     return value
 
 
-ConflictId = Annotated[int, typer.Argument(callback=_row_id, help="Number of the conflict, as `hilum conflicts list` shows it.")]
+ConflictId = Annotated[
+    int,
+    typer.Argument(
+        callback=_row_id, help="Number of the conflict, as `hilum conflicts list` shows it."
+    ),
+]
 
 
 @conflicts_app.command("list")
 @performs(Verb.LIST_CONFLICTS)
 def list_conflicts(
-    config: Config = None, every: Annotated[bool, typer.Option("--all", help="Also those that a person has decided.")] = False
+    config: Config = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also those that a person has decided.")
+    ] = False,
 ) -> None:
     """List the conflicts that nobody has decided yet, newest first, one a line.
 
-    Number, state, kind (pixels, header), SOP Instance UID, sender, size, file, and the Study Instance UID of the image in use
+    Number, state, kind (pixels, header), SOP Instance UID, sender, size, file, and the Study
+    Instance UID of the image in use
     (-: there is none any more).
     """
     settings = migrated_settings(config)
@@ -68,47 +86,83 @@ def list_conflicts(
 @performs(Verb.KEEP_CONFLICT)
 def keep_conflict(conflict: ConflictId, config: Config = None) -> None:
     """Leave the first bytes in use; the file stays in quarantine, kept out of everything."""
-    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.keep(conflict, deed))
+    _decide(
+        config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.keep(conflict, deed)
+    )
 
 
 @conflicts_app.command("replace")
 @performs(Verb.REPLACE_CONFLICT)
 def replace_conflict(conflict: ConflictId, config: Config = None) -> None:
-    """Take the quarantined bytes as the image: it is read and reported again. The former bytes go to quarantine."""
-    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.replace(conflict, deed))
+    """Take the quarantined bytes as the image: it is read and reported again.
+
+    The former bytes go to quarantine.
+    """
+    _decide(
+        config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.replace(conflict, deed)
+    )
 
 
 @conflicts_app.command("discard")
 @performs(Verb.DISCARD_CONFLICT)
 def discard_conflict(conflict: ConflictId, config: Config = None) -> None:
     """Delete the quarantined file."""
-    _decide(config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.discard(conflict, deed))
+    _decide(
+        config, Thing.CONFLICT, conflict, lambda decisions, deed: decisions.discard(conflict, deed)
+    )
 
 
 @images_app.command("notes")
 @performs(Verb.LIST_NOTES)
 def list_notes(config: Config = None) -> None:
-    """List rejection notes without effect, one image a line: they came from senders that may not reject it (senders.<T>.may_reject).
+    """List rejection notes without effect, one image a line.
 
-    SOP Instance UID, Study Instance UID, reason, and the sender of the note. `hilum images reject` takes an image out all the same.
+    They came from senders that may not reject it (senders.<T>.may_reject).
+
+    SOP Instance UID, Study Instance UID, reason, and the sender of the note. `hilum images reject`
+    takes an image out all the same.
     """
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained(), acting(settings), closing(LedgerViews(settings.ledger_url)) as views:
         for item in views.rejections_without_effect():
-            print(*(item[name] for name in ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title")), sep="  ")
+            print(
+                *(
+                    item[name]
+                    for name in (
+                        "sop_instance_uid",
+                        "study_instance_uid",
+                        "reason",
+                        "calling_ae_title",
+                    )
+                ),
+                sep="  ",
+            )
 
 
 @images_app.command("reject")
 @performs(Verb.REJECT_IMAGE)
-def reject_image(uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], config: Config = None) -> None:
-    """Take an image out of results, as a rejection note would: its study gets a new result and report without it."""
+def reject_image(
+    uid: Annotated[str, typer.Argument(help="SOP Instance UID.")], config: Config = None
+) -> None:
+    """Take an image out of results, as a rejection note would.
+
+    Its study gets a new result and report without it.
+    """
     _decide(config, Thing.IMAGE, uid, lambda decisions, deed: decisions.reject(uid, deed))
 
 
-def _decide(config: Path | None, thing: Thing, name: object, decide: Callable[[Decisions, Deed], dict[str, Any] | None]) -> None:
-    """Print what became of it as JSON; exit status 1 if it is not there or not open for this decision."""
+def _decide(
+    config: Path | None,
+    thing: Thing,
+    name: object,
+    decide: Callable[[Decisions, Deed], dict[str, Any] | None],
+) -> None:
+    """Print what became of it as JSON.
+
+    Exit status 1 if it is not there or not open for this decision.
+    """
     settings = migrated_settings(config)
     from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
     from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
@@ -117,7 +171,11 @@ def _decide(config: Path | None, thing: Thing, name: object, decide: Callable[[D
 
     with explained():
         require_same_user(settings)  # it may move files
-    with explained(), closing(open_decisions(settings)) as decisions, acting(settings, None, thing, name) as deed:
+    with (
+        explained(),
+        closing(open_decisions(settings)) as decisions,
+        acting(settings, None, thing, name) as deed,
+    ):
         try:
             found = decide(decisions, deed)
         except CannotResolve as error:

@@ -24,19 +24,30 @@ from hilum.verbs import performs as declare_verb
 
 @destinations_app.command("probe")
 @performs(Verb.PROBE)
-def probe_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
-    """Ask a destination what it would accept, before the first study: C-ECHO, SR classes, Transfer Syntaxes. Sends no object."""
+def probe_destination(
+    name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")],
+    config: Config = None,
+) -> None:
+    """Ask a destination what it would accept, before the first study.
+
+    C-ECHO, SR classes, Transfer Syntaxes. Sends no object.
+    """
     settings = settings_of(config)
     from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed elsewhere
 
     if name not in settings.destinations:
-        print(f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
+        print(
+            f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     with explained(), acting(settings, None, Thing.DESTINATION, name):
         found = probe(name, settings.destinations[name])
     print(f"{found.destination}: {found.address}{f', C-ECHO: {found.echo}' if found.echo else ''}")
     for item in found.contexts:
-        print(f"  {'yes' if item.is_accepted else 'no ':3} {item.sop_class}, {item.transfer_syntax}")
+        print(
+            f"  {'yes' if item.is_accepted else 'no ':3} {item.sop_class}, {item.transfer_syntax}"
+        )
     print(f"{'ok' if found.is_ok else 'PROBLEM'}: {found.detail}")
     raise typer.Exit(0 if found.is_ok else 1)
 
@@ -51,27 +62,42 @@ def list_destinations(config: Config = None) -> None:
     with explained():
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
     for item in found:
-        words = ["PAUSED" if item["is_paused"] else "in use" if item["is_configured"] else "not in the settings"]
+        words = [
+            "PAUSED"
+            if item["is_paused"]
+            else "in use"
+            if item["is_configured"]
+            else "not in the settings"
+        ]
         words += [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
         words += [f"{count} withheld: {reason}" for reason, count in item["withheld"].items()]
-        words += [f"{item['releasable']} of them can be released: hilum requeue deliver --destination {item['name']}"] * bool(
-            item["releasable"]
+        words += [
+            f"{item['releasable']} of them can be released: hilum requeue deliver --destination {item['name']}"
+        ] * bool(item["releasable"])
+        print(
+            f"{item['name']:24} {', '.join(words)}{': ' + item['detail'] if item['detail'] else ''}"
         )
-        print(f"{item['name']:24} {', '.join(words)}{': ' + item['detail'] if item['detail'] else ''}")
 
 
 @destinations_app.command("pause")
 @performs(Verb.PAUSE)
-def pause_destination(name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None) -> None:
-    """Send nothing more to a destination until it is resumed. What is on the wire is finished; documents wait."""
+def pause_destination(
+    name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")],
+    config: Config = None,
+) -> None:
+    """Send nothing more to a destination until it is resumed.
+
+    What is on the wire is finished; documents wait.
+    """
     _pause(config, name, is_paused=True)
 
 
 @destinations_app.command("resume")
 @performs(Verb.RESUME)
 def resume_destination(
-    name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")], config: Config = None
+    name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")],
+    config: Config = None,
 ) -> None:
     """Send again, beginning with what waited."""
     _pause(config, name, is_paused=False)
@@ -80,24 +106,40 @@ def resume_destination(
 @destinations_app.command("forget")
 @performs(Verb.FORGET_DESTINATION)
 def forget_destination(
-    name: Annotated[str, typer.Argument(help="As its section of the settings was called.")], config: Config = None
+    name: Annotated[str, typer.Argument(help="As its section of the settings was called.")],
+    config: Config = None,
 ) -> None:
-    """Give up what waits for a destination that is no longer in the settings. It cannot be undone; deliveries in work are left."""
+    """Give up what waits for a destination that is no longer in the settings.
+
+    It cannot be undone; deliveries in work are left.
+    """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
 
     if name in settings.destinations:
-        print(f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then forget it", file=sys.stderr)
+        print(
+            f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then forget it",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
         if name not in (others := [item["name"] for item in found if not item["is_configured"]]):
-            print(f"hilum: nothing waits for a destination {name!r}; not in the settings: {', '.join(others) or 'none'}", file=sys.stderr)
+            print(
+                f"hilum: nothing waits for a destination {name!r}; not in the settings: {', '.join(others) or 'none'}",
+                file=sys.stderr,
+            )
             raise typer.Exit(2)
         done = Ledger(settings.ledger_url).forget_destination(name, deed)
-    left = f"; {done.in_work} in work: a dispatcher has earlier settings, restart it and repeat this" if done.in_work else ""
-    print(f"{name}: {done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled{left}")
+    left = (
+        f"; {done.in_work} in work: a dispatcher has earlier settings, restart it and repeat this"
+        if done.in_work
+        else ""
+    )
+    print(
+        f"{name}: {done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled{left}"
+    )
 
 
 def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
@@ -105,7 +147,10 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
     if name not in settings.destinations:
-        print(f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}", file=sys.stderr)
+        print(
+            f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
         Ledger(settings.ledger_url).pause(name, is_paused=is_paused, deed=deed)
@@ -114,8 +159,13 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
 
 @commitments_app.command("forget")
 @performs(Verb.FORGET_COMMITMENTS)
-def forget_commitments(asker: Annotated[str, typer.Argument(help="AE Title of who asked.")], config: Config = None) -> None:
-    """Give up the dead reports of an asker who is gone, or whom nobody can reach. It cannot be undone; what is due is tried on."""
+def forget_commitments(
+    asker: Annotated[str, typer.Argument(help="AE Title of who asked.")], config: Config = None
+) -> None:
+    """Give up the dead reports of an asker who is gone, or whom nobody can reach.
+
+    It cannot be undone; what is due is tried on.
+    """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 

@@ -25,28 +25,52 @@ if TYPE_CHECKING:
 def find(
     config: Config = None,
     accession: Annotated[
-        str | None, typer.Option(help="Accession Number (0008,0050), the whole of it; -: read it from standard input.")
+        str | None,
+        typer.Option(
+            help="Accession Number (0008,0050), the whole of it; -: read it from standard input."
+        ),
     ] = None,
-    patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
+    patient: Annotated[
+        str | None,
+        typer.Option(
+            help="Patient ID (0010,0020), the whole of it; -: read it from standard input."
+        ),
+    ] = None,
     issuer: Annotated[
         str | None,
-        typer.Option(help="Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out: whichever issued it."),
+        typer.Option(
+            help="Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out: whichever issued it."
+        ),
     ] = None,
     study_date_from: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only studies with a Study Date (0008,0020) of this day or later.")
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"],
+            help="Only studies with a Study Date (0008,0020) of this day or later.",
+        ),
     ] = None,
     study_date_to: Annotated[
-        datetime | None, typer.Option(formats=["%Y-%m-%d"], help="Only studies with a Study Date of this day or earlier.")
+        datetime | None,
+        typer.Option(
+            formats=["%Y-%m-%d"], help="Only studies with a Study Date of this day or earlier."
+        ),
     ] = None,
     since: Annotated[
-        datetime | None, typer.Option(help="Only images received at this time of this machine's clock or later, such as 2026-11-20.")
+        datetime | None,
+        typer.Option(
+            help="Only images received at this time of this machine's clock or later, such as 2026-11-20."
+        ),
     ] = None,
 ) -> None:
-    """Find studies by Accession Number or Patient ID: Study Instance UID, state, last image, current results and their deliveries.
+    """Find studies by Accession Number or Patient ID.
 
-    Behind them who issued the number, where the header says it: two hospitals may have issued the same.
+    Study Instance UID, state, last image, current results and their deliveries.
 
-    One line a study, as soon as it is found. Reads every stored header, newest image first, about a million a minute.
+    Behind them who issued the number, where the header says it: two hospitals may have issued the
+    same.
+
+    One line a study, as soon as it is found. Reads every stored header, newest image first, about a
+    million a minute.
     """
     value = _asked(accession, patient)
     settings = migrated_settings(config)
@@ -57,16 +81,25 @@ def find(
     from hilum.wiring.finding import find as find_studies  # noqa: PLC0415 - the same
 
     sought = Patient(value, issuer) if accession is None else Accession(value, issuer)
-    dates = StudyDates(*(day and day.date() for day in (study_date_from, study_date_to))) if study_date_from or study_date_to else None
+    dates = (
+        StudyDates(*(day and day.date() for day in (study_date_from, study_date_to)))
+        if study_date_from or study_date_to
+        else None
+    )
     with explained(), acting(settings) as deed:
         _say(settings, deed, value, is_patient=accession is None)
         deed.detail = "by study date" if dates else None
-        for study in find_studies(LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None, dates):
+        for study in find_studies(
+            LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None, dates
+        ):
             print(_line(deed.counting(study)), flush=True)
     if not deed.count:
         received = f" received since {since}" if since else ""
         by = " as of this issuer" if issuer is not None else ""
-        print(f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was refused", file=sys.stderr)
+        print(
+            f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was refused",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -87,7 +120,10 @@ def _asked(accession: str | None, patient: str | None) -> str:
     said = patient if accession is None else accession
     value = (sys.stdin.readline() if said == "-" else said or "").strip()
     if not value:
-        print("hilum: it is empty; many images have none, and they do not belong together", file=sys.stderr)
+        print(
+            "hilum: it is empty; many images have none, and they do not belong together",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     return value
 
@@ -95,11 +131,23 @@ def _asked(accession: str | None, patient: str | None) -> str:
 def _line(study: Mapping[str, Any]) -> str:
     results = [_result(item) for item in study["results"] if item["is_current"]]
     issuer = f"issued by {study['issuer']}" if study["issuer"] else ""
-    words = (study["study_instance_uid"], study["state"], iso(study["received_last"]), "; ".join(results) or "no result", issuer)
+    words = (
+        study["study_instance_uid"],
+        study["state"],
+        iso(study["received_last"]),
+        "; ".join(results) or "no result",
+        issuer,
+    )
     return "  ".join(filter(None, words))
 
 
 def _result(result: Mapping[str, Any]) -> str:
-    sent = Counter(way["state"] for document in result["documents"] for way in document["deliveries"])
-    said = [result["outcome"], result["reason"], *(f"{count} {state}" for state, count in sent.items())]
+    sent = Counter(
+        way["state"] for document in result["documents"] for way in document["deliveries"]
+    )
+    said = [
+        result["outcome"],
+        result["reason"],
+        *(f"{count} {state}" for state, count in sent.items()),
+    ]
     return f"{result['release']}: {', '.join(filter(None, said))}"

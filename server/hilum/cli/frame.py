@@ -33,23 +33,31 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-models_app = typer.Typer(help="Releases: what they are, and building them for Triton.", no_args_is_help=True)
+models_app = typer.Typer(
+    help="Releases: what they are, and building them for Triton.", no_args_is_help=True
+)
 app.add_typer(models_app, name="models")
 destinations_app = typer.Typer(help="Receivers of reports.", no_args_is_help=True)
 app.add_typer(destinations_app, name="destinations")
-commitments_app = typer.Typer(help="Reports of storage commitment that somebody is owed.", no_args_is_help=True)
+commitments_app = typer.Typer(
+    help="Reports of storage commitment that somebody is owed.", no_args_is_help=True
+)
 app.add_typer(commitments_app, name="commitments")
 conflicts_app = typer.Typer(
-    help="Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes of it.", no_args_is_help=True
+    help="Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes of it.",
+    no_args_is_help=True,
 )
 app.add_typer(conflicts_app, name="conflicts")
 rollout_app = typer.Typer(
-    help="From one release to another while the server runs: shadow, canary, switch, and the way back.", no_args_is_help=True
+    help="From one release to another while the server runs: shadow, canary, switch, and the way back.",
+    no_args_is_help=True,
 )
 app.add_typer(rollout_app, name="rollout")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
-retention_app = typer.Typer(help="What leaves the archive, and what deletion waits for.", no_args_is_help=True)
+retention_app = typer.Typer(
+    help="What leaves the archive, and what deletion waits for.", no_args_is_help=True
+)
 app.add_typer(retention_app, name="retention")
 token_app = typer.Typer(help="Tokens for REST and the pages.", no_args_is_help=True)
 app.add_typer(token_app, name="token")
@@ -57,13 +65,24 @@ images_app = typer.Typer(help="Single images.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 
 Config = Annotated[
-    Path | None, typer.Option("--config", "-c", help="Settings file (TOML). Default: $HILUM_CONFIG, ./hilum.toml, /etc/hilum/hilum.toml.")
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        help="Settings file (TOML). Default: $HILUM_CONFIG, ./hilum.toml, /etc/hilum/hilum.toml.",
+    ),
 ]
 
 
 P = ParamSpec("P")
 _verb: ContextVar[Verb] = ContextVar("verb")
-_WRONG_PATH: Final = (PermissionError, FileExistsError, FileNotFoundError, IsADirectoryError, NotADirectoryError)
+_WRONG_PATH: Final = (
+    PermissionError,
+    FileExistsError,
+    FileNotFoundError,
+    IsADirectoryError,
+    NotADirectoryError,
+)
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -96,10 +115,13 @@ def explained() -> Iterator[None]:
         except OSError as error:
             raise _ended(2 if isinstance(error, _WRONG_PATH) else 1, _of_path(error)) from error
         except Retry as error:
-            raise _ended(1, f"{error.detail}{'; `hilum check` says more' if error.is_outage else ''}") from error
+            raise _ended(
+                1, f"{error.detail}{'; `hilum check` says more' if error.is_outage else ''}"
+            ) from error
         except _of_database() as error:
             raise _ended(
-                1, f"ledger: {_words(error)}. It has to run, to be writable for this user and to have room: then do it again."
+                1,
+                f"ledger: {_words(error)}. It has to run, to be writable for this user and to have room: then do it again.",
             ) from error
 
 
@@ -112,15 +134,23 @@ def _ended(status: int, *problems: str) -> typer.Exit:
 def _of_path(error: OSError) -> str:
     """Of two paths the second: what was to be written."""
     path = error.filename2 or error.filename
-    return f"{f'{path}: ' if path else ''}{error.strerror or type(error).__name__}. {_advice(error)}"
+    return (
+        f"{f'{path}: ' if path else ''}{error.strerror or type(error).__name__}. {_advice(error)}"
+    )
 
 
 def _advice(error: OSError) -> str:
     if isinstance(error, PermissionError):
-        return "Do this as the user of the server, as in `sudo -u hilum hilum ...`, or as one who may."
+        return (
+            "Do this as the user of the server, as in `sudo -u hilum hilum ...`, or as one who may."
+        )
     if isinstance(error, _WRONG_PATH):
         return "Give another path."
-    return "Make room there, then do it again." if error.errno in _FULL else "See what is wrong there, then do it again."
+    return (
+        "Make room there, then do it again."
+        if error.errno in _FULL
+        else "See what is wrong there, then do it again."
+    )
 
 
 def _of_database() -> tuple[type[Exception], ...]:
@@ -131,9 +161,16 @@ def _of_database() -> tuple[type[Exception], ...]:
 
 
 def _of_file() -> tuple[type[Exception], ...]:
-    """Of a ledger's file, damaged or not. Whoever has not loaded SQLAlchemy has asked nothing of a ledger."""
+    """Of a ledger's file, damaged or not.
+
+    Whoever has not loaded SQLAlchemy has asked nothing of a ledger.
+    """
     loaded = sys.modules.get("sqlalchemy.exc")
-    return (sqlite3.DatabaseError,) if loaded is None else (sqlite3.DatabaseError, loaded.DatabaseError)
+    return (
+        (sqlite3.DatabaseError,)
+        if loaded is None
+        else (sqlite3.DatabaseError, loaded.DatabaseError)
+    )
 
 
 def _of_ledger() -> tuple[type[Exception], ...]:
@@ -193,7 +230,12 @@ def _name_of(uid: int) -> str:
 
 
 @contextmanager
-def acting(settings: Settings, study_uid: str | None = None, thing: Thing | None = None, name: object = None) -> Iterator[Deed]:
+def acting(
+    settings: Settings,
+    study_uid: str | None = None,
+    thing: Thing | None = None,
+    name: object = None,
+) -> Iterator[Deed]:
     """What a command does, on the way to its row of the audit, however it ends.
 
     Inside `explained`.
@@ -232,7 +274,10 @@ def _keeps_audit(url: str) -> bool:
     from hilum.wiring.same_user import ledger_files  # noqa: PLC0415 - the same
 
     with suppress(ConfigurationError):
-        return all(file.exists() for file in ledger_files(url)[:1]) and current_revision(url) == REVISION
+        return (
+            all(file.exists() for file in ledger_files(url)[:1])
+            and current_revision(url) == REVISION
+        )
     return False
 
 
@@ -247,5 +292,9 @@ def _version(value: bool) -> None:
 
 
 @app.callback()
-def root(version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")] = False) -> None:
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
     """Chest radiographs in by DICOM, AI results out as Structured Reports and JSON. For research use only."""

@@ -17,32 +17,68 @@ from hilum.verbs import OF_FILES, performs
 @models_app.command("import")
 @performs(OF_FILES)
 def import_model(
-    kind: Annotated[str, typer.Argument(help="onnx, densenet121, resnet50, torchxrayvision, or vit (timm, Hugging Face).")],
+    kind: Annotated[
+        str,
+        typer.Argument(
+            help="onnx, densenet121, resnet50, torchxrayvision, or vit (timm, Hugging Face)."
+        ),
+    ],
     source: Annotated[
-        str, typer.Argument(help="The checkpoint: .safetensors, .pt, .pth … With --download: the name of a published release.")
+        str,
+        typer.Argument(
+            help="The checkpoint: .safetensors, .pt, .pth … With --download: the name of a published release."
+        ),
     ],
     name: Annotated[str, typer.Option(help="Of the release: small letters, digits and _.")],
     version: Annotated[str, typer.Option(help="Of the release: letters, digits and points.")] = "1",
-    out: Annotated[Path | None, typer.Option(help="Folder of releases. Default: models.manifests.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of releases. Default: models.manifests.")
+    ] = None,
     labels: Annotated[
-        str | None, typer.Option(help="Order of the outputs: a known one (nih_14, chexpert_14 …), or a file, one label a line.")
+        str | None,
+        typer.Option(
+            help="Order of the outputs: a known one (nih_14, chexpert_14 …), or a file, one label a line."
+        ),
     ] = None,
     recipe: Annotated[
-        str | None, typer.Option(help="How images were prepared: docs/recipes.md. Default: what the kind is known for.")
+        str | None,
+        typer.Option(
+            help="How images were prepared: docs/recipes.md. Default: what the kind is known for."
+        ),
     ] = None,
-    activation: Annotated[str | None, typer.Option(help="sigmoid, softmax or none. Default: what the kind is known for.")] = None,
-    published: Annotated[str | None, typer.Option(help="Which release of torchxrayvision a file of another name is.")] = None,
+    activation: Annotated[
+        str | None,
+        typer.Option(help="sigmoid, softmax or none. Default: what the kind is known for."),
+    ] = None,
+    published: Annotated[
+        str | None, typer.Option(help="Which release of torchxrayvision a file of another name is.")
+    ] = None,
     download: Annotated[
-        bool, typer.Option("--download", help="Fetch SOURCE, a release of torchxrayvision, from its project's releases.")
+        bool,
+        typer.Option(
+            "--download",
+            help="Fetch SOURCE, a release of torchxrayvision, from its project's releases.",
+        ),
     ] = False,
-    sha256: Annotated[str | None, typer.Option(help="With --download: the digest that the file must have.")] = None,
+    sha256: Annotated[
+        str | None, typer.Option(help="With --download: the digest that the file must have.")
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Make a release folder (manifest.toml, weights.safetensors) from a checkpoint. Pickles are read in a locked process."""
+    """Make a release folder (manifest.toml, weights.safetensors) from a checkpoint.
+
+    Pickles are read in a locked process.
+    """
     settings = settings_of(config)
     folder = out or settings.manifests_dir
     if kind == "onnx":
-        of_others = {"--recipe": recipe, "--activation": activation, "--published": published, "--download": download, "--sha256": sha256}
+        of_others = {
+            "--recipe": recipe,
+            "--activation": activation,
+            "--published": published,
+            "--download": download,
+            "--sha256": sha256,
+        }
         with explained():
             _refuse([option for option, value in of_others.items() if value])
         new_model(Path(source), config, name, version, labels, folder)
@@ -52,7 +88,9 @@ def import_model(
 
     with explained(), tempfile.TemporaryDirectory() as scratch:
         path = release_folder.checkpoint(source, sha256, Path(scratch), is_fetched=download)
-        made = release_folder.import_release(kind, Asked(path, labels, recipe, activation, published), name, version, folder)
+        made = release_folder.import_release(
+            kind, Asked(path, labels, recipe, activation, published), name, version, folder
+        )
     print(f"{made.folder}: manifest.toml, weights.safetensors")
     for line in made.to_edit:
         print(f"  edit: {line.strip()}")
@@ -62,4 +100,6 @@ def import_model(
 def _refuse(options: list[str]) -> None:
     """What would do nothing is not swallowed: a draft guesses, and its author edits."""
     if options:
-        raise ConfigurationError([f"kind onnx takes no {', '.join(options)}: edit the manifest that it begins"])
+        raise ConfigurationError(
+            [f"kind onnx takes no {', '.join(options)}: edit the manifest that it begins"]
+        )

@@ -27,25 +27,47 @@ def ingest(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     config: Config = None,
     lane: Annotated[
-        str, typer.Option(help="reanalysis (after all else), live, urgent; route: as set for --from, else for --to.")
+        str,
+        typer.Option(
+            help="reanalysis (after all else), live, urgent; route: as set for --from, else for --to."
+        ),
     ] = "reanalysis",
-    to: Annotated[str, typer.Option(help="Called AE Title whose route applies. Default: the first of receive.ae_titles.")] = "",
-    calling: Annotated[str, typer.Option("--from", help="AE Title that the files are said to come from.")] = "HILUM_INGEST",
-    jobs: Annotated[int, typer.Option(min=1, max=64, help="Files at once; the disk merges their syncs.")] = 4,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="Called AE Title whose route applies. Default: the first of receive.ae_titles."
+        ),
+    ] = "",
+    calling: Annotated[
+        str, typer.Option("--from", help="AE Title that the files are said to come from.")
+    ] = "HILUM_INGEST",
+    jobs: Annotated[
+        int, typer.Option(min=1, max=64, help="Files at once; the disk merges their syncs.")
+    ] = 4,
 ) -> None:
-    """Take DICOM files into the archive, with the checks and promises of C-STORE. Repeat it safely: what is there is not written again.
+    """Take DICOM files into the archive, with the checks and promises of C-STORE. Repeat it safely.
 
-    A line on standard error for each file that was not taken, with the reason. Exit status 0: all DICOM objects are in. 1: some are
-    not; or a link to a folder was not followed; or other pixels under a known SOP Instance UID wait in quarantine (`hilum conflicts list`).
+    What is there is not written again.
 
-    Files of this installation itself (its state folder, ledger, models and folder destinations) are passed over, with a line.
+    A line on standard error for each file that was not taken, with the reason. Exit status 0: all
+    DICOM objects are in. 1: some are
+    not; or a link to a folder was not followed; or other pixels under a known SOP Instance UID wait
+    in quarantine (`hilum conflicts list`).
+
+    Files of this installation itself (its state folder, ledger, models and folder destinations) are
+    passed over, with a line.
     """
     settings = migrated_settings(config)
     _require_known("lane", lane, _LANES)
     if not is_ae_title(calling):
-        print("hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash (PS3.5 6.2)", file=sys.stderr)
+        print(
+            "hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash (PS3.5 6.2)",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
-    _require_known("Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles)
+    _require_known(
+        "Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles
+    )
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
     from hilum.domain import Lane  # noqa: PLC0415 - the same
     from hilum.receive.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
@@ -57,7 +79,11 @@ def ingest(
     telemetry.configure_logging("error", settings.log.format, "ingest")
     origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()
-    with explained(), acting(settings, None, Thing.SENDER, calling) as deed, _Progress() as progress:
+    with (
+        explained(),
+        acting(settings, None, Thing.SENDER, calling) as deed,
+        _Progress() as progress,
+    ):
         try:
             fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
         except KeyboardInterrupt:
@@ -68,8 +94,15 @@ def ingest(
     print(_counted(fates, began))
     if count := fates[Fate.CONFLICT]:
         # What is met for the first time is known as such only when it gets its row.
-        advice = "" if count == progress.counts[Fate.CONFLICT] else "; the same command, once more, names each"
-        print(f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}", file=sys.stderr)
+        advice = (
+            ""
+            if count == progress.counts[Fate.CONFLICT]
+            else "; the same command, once more, names each"
+        )
+        print(
+            f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}",
+            file=sys.stderr,
+        )
     is_all_in = not any(fates[fate] for fate in (Fate.REFUSED, Fate.FAILED, Fate.CONFLICT))
     raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
 
@@ -89,7 +122,10 @@ def _require_known(what: str, given: str, known: Sequence[str]) -> None:
 def _counted(fates: Counter[Fate], began: float) -> str:
     from hilum.receive.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
 
-    return ", ".join(f"{fates[fate]} {fate}" for fate in Fate) + f" in {time.monotonic() - began:.1f} s"
+    return (
+        ", ".join(f"{fates[fate]} {fate}" for fate in Fate)
+        + f" in {time.monotonic() - began:.1f} s"
+    )
 
 
 class _Progress:
@@ -99,8 +135,14 @@ class _Progress:
         from rich.console import Console  # noqa: PLC0415 - a fifth of a second
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
 
-        self._console = Console(stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True)
-        columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+        self._console = Console(
+            stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True
+        )
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            TimeElapsedColumn(),
+        )
         self._bar = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._line = self._bar.add_task("", total=None)
         self.counts: Counter[Fate] = Counter()
@@ -119,7 +161,10 @@ class _Progress:
         self.counts[taken.fate] += 1
         if taken.detail:
             self.say(f"{taken.fate:9} {plain(taken.path)}: {taken.detail}")
-        self._bar.update(self._line, description=", ".join(f"{count} {fate}" for fate, count in self.counts.items()))
+        self._bar.update(
+            self._line,
+            description=", ".join(f"{count} {fate}" for fate, count in self.counts.items()),
+        )
 
     def waiting(self, reason: str) -> None:
         """Nothing goes on for the moment."""

@@ -31,14 +31,18 @@ def list_models(config: Config = None) -> None:
         shelf = look(settings.manifests_dir)
     for name, found in shelf.items():
         if isinstance(found, list):
-            print(f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models check {name}")
+            print(
+                f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models check {name}"
+            )
             continue
         item = found.release
         words = [
             "trained" if item.is_trained else "UNTRAINED",
             f"{item.engine} {item.precision}",
             "built" if is_built(item, settings.built_dir) else "not built",
-            "reads images" if name in settings.active_releases else "neither in models.releases nor in a route or of a sender",
+            "reads images"
+            if name in settings.active_releases
+            else "neither in models.releases nor in a route or of a sender",
         ]
         print(f"{name:32} {', '.join(words)}")
 
@@ -46,20 +50,36 @@ def list_models(config: Config = None) -> None:
 @models_app.command("build")
 @performs(OF_FILES)
 def build_models(
-    releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
-    config: Config = None,
-    weights: Annotated[Path | None, typer.Option(help="Folder of weights files that you bring.")] = None,
-    profile: Annotated[
-        list[str] | None, typer.Option(help="embedded (default); onnxruntime or tensorrt for a Triton that you run; may be repeated.")
+    releases: Annotated[
+        list[str] | None,
+        typer.Argument(help="Releases, name@version; none: models.releases and those of routes."),
     ] = None,
-    accelerator: Annotated[str, typer.Option(help="Of the profile onnxruntime: none, cuda, tensorrt, tensorrt_fp16.")] = "none",
+    config: Config = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of weights files that you bring.")
+    ] = None,
+    profile: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="embedded (default); onnxruntime or tensorrt for a Triton that you run; may be repeated."
+        ),
+    ] = None,
+    accelerator: Annotated[
+        str, typer.Option(help="Of the profile onnxruntime: none, cuda, tensorrt, tensorrt_fp16.")
+    ] = "none",
 ) -> None:
-    """Build the Triton model repositories from the manifests: ONNX first, then each profile. Nothing is downloaded."""
+    """Build the Triton model repositories from the manifests: ONNX first, then each profile.
+
+    Nothing is downloaded.
+    """
     settings = settings_of(config)
     from hilum.models.build import build  # noqa: PLC0415 - imports torch and onnx
     from hilum.wiring.rebuilding import require_replaceable  # noqa: PLC0415 - imports the ledger
 
-    chosen, profiles = tuple(releases or settings.active_releases), tuple(dict.fromkeys(profile or ["embedded"]))
+    chosen, profiles = (
+        tuple(releases or settings.active_releases),
+        tuple(dict.fromkeys(profile or ["embedded"])),
+    )
     with explained():
         require_replaceable(settings, chosen, profiles)
     for each in profiles:
@@ -81,12 +101,24 @@ def build_models(
 def prepare(
     file: Annotated[Path, typer.Argument(help="A DICOM file.")],
     release: Annotated[str, typer.Option(help="Release, name@version.")],
-    out: Annotated[Path | None, typer.Option(help="The wire tensor (C, H, W) as a NumPy file.")] = None,
-    png: Annotated[Path | None, typer.Option(help="The same as a picture, stretched to 8 bits.")] = None,
-    explain: Annotated[Path | None, typer.Option(help="A picture of what each step did: pixels, levels, crop, tensor, histograms.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="The wire tensor (C, H, W) as a NumPy file.")
+    ] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="The same as a picture, stretched to 8 bits.")
+    ] = None,
+    explain: Annotated[
+        Path | None,
+        typer.Option(
+            help="A picture of what each step did: pixels, levels, crop, tensor, histograms."
+        ),
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Write what a release's model sees of an image, or say why it would not be analysed. JSON on standard output."""
+    """Write what a release's model sees of an image, or say why it would not be analysed.
+
+    JSON on standard output.
+    """
     settings = settings_of(config)
     from hilum.wiring.preparing import Wanted, prepare_file  # noqa: PLC0415 - imports torch
 

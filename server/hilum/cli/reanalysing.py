@@ -19,24 +19,49 @@ if TYPE_CHECKING:
 @app.command()
 @performs(Verb.REANALYSE)
 def reanalyse(
-    release: Annotated[str, typer.Argument(help="Release that shall read, name@version: of models.releases, or rolled out.")],
+    release: Annotated[
+        str,
+        typer.Argument(
+            help="Release that shall read, name@version: of models.releases, or rolled out."
+        ),
+    ],
     config: Config = None,
-    study_uids: Annotated[list[str] | None, typer.Option("--study", help="Only this Study Instance UID; repeatable.")] = None,
-    since: Annotated[
-        datetime | None, typer.Option(help="Only studies whose last image came at this time of this machine's clock or later.")
+    study_uids: Annotated[
+        list[str] | None, typer.Option("--study", help="Only this Study Instance UID; repeatable.")
     ] = None,
-    until: Annotated[datetime | None, typer.Option(help="Only studies whose last image came before this time.")] = None,
-    to: Annotated[str | None, typer.Option(help="Only studies that came to this Called AE Title, whose route applies to them.")] = None,
-    calling: Annotated[str | None, typer.Option("--from", help="Only studies that came from this Calling AE Title.")] = None,
-    shadow: Annotated[bool, typer.Option("--shadow", help="Nothing leaves: results are compared with those reported.")] = False,
+    since: Annotated[
+        datetime | None,
+        typer.Option(
+            help="Only studies whose last image came at this time of this machine's clock or later."
+        ),
+    ] = None,
+    until: Annotated[
+        datetime | None, typer.Option(help="Only studies whose last image came before this time.")
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Only studies that came to this Called AE Title, whose route applies to them."
+        ),
+    ] = None,
+    calling: Annotated[
+        str | None,
+        typer.Option("--from", help="Only studies that came from this Calling AE Title."),
+    ] = None,
+    shadow: Annotated[
+        bool,
+        typer.Option("--shadow", help="Nothing leaves: results are compared with those reported."),
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> None:
     """Have a release read all closed studies that it has not read, whatever their routes name, in the lane reanalysis.
 
-    Reports go to the destinations of each study, beside those of other releases, which are not sent again. With --shadow nothing leaves;
+    Reports go to the destinations of each study, beside those of other releases, which are not sent
+    again. With --shadow nothing leaves;
     `hilum rollout show ALIAS` says how far both agree.
 
-    Stop it at any moment and repeat it safely: what was begun is read, and a repeat goes on with the rest. The server reads meanwhile; live
+    Stop it at any moment and repeat it safely: what was begun is read, and a repeat goes on with
+    the rest. The server reads meanwhile; live
     images go first. Exit status 1: there is nothing to read.
     """
     settings = migrated_settings(config)
@@ -45,20 +70,34 @@ def reanalyse(
     from hilum.wiring.reanalysing import reanalyse as begin  # noqa: PLC0415 - the same
 
     period = since.timestamp() if since else None, until.timestamp() if until else None
-    order = Order(release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow)
-    with explained(), acting(settings, None, Thing.RELEASE, release) as deed, _Progress() as progress:
-        deed.detail = " ".join(word for word, is_so in (("shadow", shadow), ("dry run", dry_run)) if is_so) or None
+    order = Order(
+        release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow
+    )
+    with (
+        explained(),
+        acting(settings, None, Thing.RELEASE, release) as deed,
+        _Progress() as progress,
+    ):
+        deed.detail = (
+            " ".join(word for word, is_so in (("shadow", shadow), ("dry run", dry_run)) if is_so)
+            or None
+        )
         try:
             count = begin(settings, order, progress.note, is_dry_run=dry_run)
         except CannotReanalyse as error:
             print(f"hilum: {error}", file=sys.stderr)
             raise typer.Exit(2) from error
         deed.count = count.studies
-    print(f"{_words(count)}{' would be' if dry_run else ''} due for {release}{' as a shadow' if shadow else ''}")
+    print(
+        f"{_words(count)}{' would be' if dry_run else ''} due for {release}{' as a shadow' if shadow else ''}"
+    )
     for line in _left_out(count):
         print(f"hilum: {line}", file=sys.stderr)
     if not count.studies:
-        print(f"hilum: no closed study is left for {release}: it has read them all, or none is as you said", file=sys.stderr)
+        print(
+            f"hilum: no closed study is left for {release}: it has read them all, or none is as you said",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 

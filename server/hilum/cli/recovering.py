@@ -14,11 +14,17 @@ from hilum.verbs import Verb
 @app.command()
 @performs(Verb.RECOVER)
 def recover(
-    config: Config = None, yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this they are only counted.")] = False
+    config: Config = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this they are only counted.")
+    ] = False,
 ) -> None:
-    """Take objects of the archive that no row names: those that came after the backup whose ledger was restored (docs/operations.md).
+    """Take objects of the archive that no row names.
 
-    They are read and reported as what has just come, also while the server runs. Safe to repeat. Exit status 1: there are some, and they
+    Those that came after the backup whose ledger was restored (docs/operations.md).
+
+    They are read and reported as what has just come, also while the server runs. Safe to repeat.
+    Exit status 1: there are some, and they
     were only counted; or the ledger refuses some, which go to quarantine.
     """
     settings = migrated_settings(config)

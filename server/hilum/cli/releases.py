@@ -22,17 +22,32 @@ Weights = Annotated[Path | None, typer.Option(help="Folder of weights files that
 @models_app.command("check")
 @performs(OF_FILES)
 def check_models(
-    releases: Annotated[list[str] | None, typer.Argument(help="Releases, name@version; none: models.releases and those of routes.")] = None,
+    releases: Annotated[
+        list[str] | None,
+        typer.Argument(help="Releases, name@version; none: models.releases and those of routes."),
+    ] = None,
     config: Config = None,
     weights: Weights = None,
-    run: Annotated[bool, typer.Option("--run", help="Let engines, or the Tritons of the settings, answer known images, too.")] = False,
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="Let engines, or the Tritons of the settings, answer known images, too."
+        ),
+    ] = False,
     tensorrt_rtx: Annotated[
-        bool, typer.Option("--tensorrt-rtx", help="Build engines of the tensorrt profile without a GPU, too: docs/profiles.md.")
+        bool,
+        typer.Option(
+            "--tensorrt-rtx",
+            help="Build engines of the tensorrt profile without a GPU, too: docs/profiles.md.",
+        ),
     ] = False,
 ) -> None:
-    """Say what is wrong with releases before they are served, and what to do: manifest, weights, golden cases, built trees.
+    """Say what is wrong with releases before they are served, and what to do.
 
-    A PROBLEM is refused at a build. A QUESTION is not, and waits for your answer. Exit status 1 while there is one of either.
+    Manifest, weights, golden cases, built trees.
+
+    A PROBLEM is refused at a build. A QUESTION is not, and waits for your answer. Exit status 1
+    while there is one of either.
     """
     settings = settings_of(config)
     from hilum.models.facts import Verdict  # noqa: PLC0415 - imports onnx
@@ -40,7 +55,9 @@ def check_models(
     count = Counter[Verdict]()
     with explained():
         chosen = tuple(releases or settings.active_releases)
-        for line in _checked(settings, chosen, weights, is_run=run, is_built_by_tensorrt=tensorrt_rtx):
+        for line in _checked(
+            settings, chosen, weights, is_run=run, is_built_by_tensorrt=tensorrt_rtx
+        ):
             print(f"{line.verdict:7} {line.release_id} {line.text}")
             count[line.verdict] += 1
     asked = f", {_counted(count[Verdict.QUESTION], 'question')}" if count[Verdict.QUESTION] else ""
@@ -53,7 +70,12 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _checked(
-    settings: Settings, releases: tuple[str, ...], weights: Path | None, *, is_run: bool, is_built_by_tensorrt: bool
+    settings: Settings,
+    releases: tuple[str, ...],
+    weights: Path | None,
+    *,
+    is_run: bool,
+    is_built_by_tensorrt: bool,
 ) -> Iterator[Line]:
     """Known images go to the engine in this process, or to the Tritons that the settings name."""
     from hilum.models import tensorrt_rtx  # noqa: PLC0415 - as above
@@ -73,7 +95,9 @@ def _checked(
 
 @models_app.command("show")
 @performs(OF_FILES)
-def show_model(release: Annotated[str, typer.Argument(help="Release, name@version.")], config: Config = None) -> None:
+def show_model(
+    release: Annotated[str, typer.Argument(help="Release, name@version.")], config: Config = None
+) -> None:
     """Show a release: labels and codes, input, how numbers come about, weights, built profiles."""
     settings = settings_of(config)
     from hilum.models.showing import show  # noqa: PLC0415 - reads the terminology
@@ -90,14 +114,26 @@ def new_model(
     config: Config = None,
     name: Annotated[str | None, typer.Option(help="Of the release; else the file's.")] = None,
     version: Annotated[str, typer.Option(help="Of the release.")] = "1",
-    labels: Annotated[str | None, typer.Option(help="A file with one label a line, or a known order: see docs/terminology.md.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of manifests; else that of models.manifests.")] = None,
+    labels: Annotated[
+        str | None,
+        typer.Option(
+            help="A file with one label a line, or a known order: see docs/terminology.md."
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of manifests; else that of models.manifests.")
+    ] = None,
 ) -> None:
-    """Begin a release: a commented manifest from an ONNX file, its guesses with their reasons. What only you know is marked EDIT."""
+    """Begin a release: a commented manifest from an ONNX file, its guesses with their reasons.
+
+    What only you know is marked EDIT.
+    """
     settings = settings_of(config)
     from hilum.models.drafting import draft  # noqa: PLC0415 - imports onnx
 
     with explained():
         drafted = draft(file, name, version, labels, out or settings.manifests_dir)
     print(f"{drafted.manifest}: {drafted.edits} places say EDIT and wait for you")
-    print(f"then: hilum models check {drafted.release_id} && hilum models build {drafted.release_id}")
+    print(
+        f"then: hilum models check {drafted.release_id} && hilum models build {drafted.release_id}"
+    )

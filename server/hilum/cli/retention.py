@@ -32,8 +32,12 @@ def show(config: Config = None) -> None:
     with explained(), closing(LedgerViews(settings.ledger_url)) as views:
         found, promised = views.retention_state(), views.promised()
     if found.believed is not None:
-        print(f"known time  {_day(found.believed.moment)}; the clock said {_day(found.believed.clock)}")
-    print(f"this hour   {found.hour.images} images have left by age; {found.hour.may_leave or 'any number'} may")
+        print(
+            f"known time  {_day(found.believed.moment)}; the clock said {_day(found.believed.clock)}"
+        )
+    print(
+        f"this hour   {found.hour.images} images have left by age; {found.hour.may_leave or 'any number'} may"
+    )
     print(f"promised    {promised.images} images, {promised.size_bytes} bytes")
     for reason, is_held in found.held.items():
         if is_held:
@@ -44,7 +48,10 @@ def show(config: Config = None) -> None:
 @retention_app.command("confirm-clock")
 @performs(Verb.CONFIRM_CLOCK)
 def confirm_clock(
-    today: Annotated[str, typer.Argument(help="The day that it is, as YYYY-MM-DD (UTC), by your own watch.")], config: Config = None
+    today: Annotated[
+        str, typer.Argument(help="The day that it is, as YYYY-MM-DD (UTC), by your own watch.")
+    ],
+    config: Config = None,
 ) -> None:
     """Say that the clock is right, after it jumped ahead: deletion by age goes on from it.
 
@@ -59,6 +66,9 @@ def confirm_clock(
         try:
             believed = confirm(settings.ledger_url, today)
         except WrongDay as error:
-            print(f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then do it again.", file=sys.stderr)
+            print(
+                f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then do it again.",
+                file=sys.stderr,
+            )
             raise typer.Exit(1) from error
     print(f"confirmed: it is {_day(believed.moment)}")

@@ -21,8 +21,15 @@ if TYPE_CHECKING:
     from hilum.store.audit_log import Deed
     from hilum.wiring.rollouts import RolloutVerbs
 
-Alias = Annotated[str, typer.Argument(help="Name of a release of the settings, without its version.")]
-Canary = Annotated[float | None, typer.Option("--canary", metavar="FRACTION", help="Report it for this share of new studies, as 0.1.")]
+Alias = Annotated[
+    str, typer.Argument(help="Name of a release of the settings, without its version.")
+]
+Canary = Annotated[
+    float | None,
+    typer.Option(
+        "--canary", metavar="FRACTION", help="Report it for this share of new studies, as 0.1."
+    ),
+]
 _LINES_OF_HISTORY = 10
 _NO_STUDY = NoVerb("it shows releases, and no study")
 
@@ -33,16 +40,27 @@ def start_rollout(
     alias: Alias,
     release: Annotated[str, typer.Argument(help="Release that shall follow, name@version.")],
     config: Config = None,
-    shadow: Annotated[bool, typer.Option("--shadow", help="Read along and report nothing.")] = False,
+    shadow: Annotated[
+        bool, typer.Option("--shadow", help="Read along and report nothing.")
+    ] = False,
     canary: Canary = None,
 ) -> None:
-    """Load a release beside the one that reads and prove it; then let it read along, read a share of new studies, or all of them."""
+    """Load a release beside the one that reads and prove it.
+
+    Then let it read along, read a share of new studies, or all of them.
+    """
     from hilum.store.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
 
     def start(verbs: RolloutVerbs, deed: Deed) -> Rollout:
         if shadow and canary is not None:
             raise CannotRollOut("--shadow and --canary exclude each other")
-        mode = RolloutMode.SHADOW if shadow else RolloutMode.SWITCH if canary is None else RolloutMode.CANARY
+        mode = (
+            RolloutMode.SHADOW
+            if shadow
+            else RolloutMode.SWITCH
+            if canary is None
+            else RolloutMode.CANARY
+        )
         return verbs.start(alias, release, Order(mode, canary), deed.actor.name, deed)
 
     _do(config, alias, start)
@@ -60,10 +78,22 @@ def promote_rollout(alias: Alias, config: Config = None, canary: Canary = None) 
 def roll_back_rollout(
     alias: Alias,
     config: Config = None,
-    pending: Annotated[bool, typer.Option("--pending", help="Also take back studies that the release left has not reported.")] = False,
+    pending: Annotated[
+        bool,
+        typer.Option(
+            "--pending", help="Also take back studies that the release left has not reported."
+        ),
+    ] = False,
 ) -> None:
-    """One step back: a candidate gets no more studies; after a switch the previous release reads new studies again, at once."""
-    _do(config, alias, lambda verbs, deed: verbs.roll_back(alias, deed.actor.name, is_pending=pending, deed=deed))
+    """One step back: a candidate gets no more studies.
+
+    After a switch the previous release reads new studies again, at once.
+    """
+    _do(
+        config,
+        alias,
+        lambda verbs, deed: verbs.roll_back(alias, deed.actor.name, is_pending=pending, deed=deed),
+    )
 
 
 @rollout_app.command("stop")
@@ -93,11 +123,16 @@ def show_rollout(alias: Alias, config: Config = None) -> None:
     with _verbs(config) as verbs:
         found = verbs.show(alias)
     if found is None:
-        print(f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what there is", file=sys.stderr)
+        print(
+            f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what there is",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
     print(in_words(found))
     for event in reversed(found["events"][:_LINES_OF_HISTORY]):
-        print(f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9} {event['changed_by']}: {_what(event)}")
+        print(
+            f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9} {event['changed_by']}: {_what(event)}"
+        )
     if found["comparison"] is not None:
         print(*_comparison(found["comparison"]), sep="\n")
 
@@ -137,7 +172,12 @@ def _what(event: Mapping[str, Any]) -> str:
 
 
 def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(sep=" ", timespec="seconds").removesuffix("+00:00") + "Z"
+    return (
+        datetime.fromtimestamp(seconds, UTC)
+        .isoformat(sep=" ", timespec="seconds")
+        .removesuffix("+00:00")
+        + "Z"
+    )
 
 
 def _comparison(found: Mapping[str, Any]) -> Iterator[str]:

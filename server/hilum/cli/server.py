@@ -30,13 +30,18 @@ from hilum.wiring.state_folder import hold, make_state_folder
 def serve(
     config: Config = None,
     role: Annotated[
-        str, typer.Option(help="all, or some of listener, analyser, dispatcher, api, with commas between: listener,dispatcher.")
+        str,
+        typer.Option(
+            help="all, or some of listener, analyser, dispatcher, api, with commas between: listener,dispatcher."
+        ),
     ] = "all",
 ) -> None:
     """Run the server until Ctrl-C, SIGTERM, or the end of its terminal (unless with nohup).
 
-    One machine: role all. Several machines: the roles of each, with ledger.url naming one PostgreSQL, one Triton, and one archive
-    mounted at archive/ in the state folder of each. Each machine has a host name of its own: by it they tell their leases apart. Each
+    One machine: role all. Several machines: the roles of each, with ledger.url naming one
+    PostgreSQL, one Triton, and one archive
+    mounted at archive/ in the state folder of each. Each machine has a host name of its own: by it
+    they tell their leases apart. Each
     `hilum serve` has an API port of its own: where two of them share a machine, set HILUM_API__PORT for one, or give one both roles.
     """
     with settings_explained():
@@ -47,7 +52,9 @@ def serve(
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
-        if "api" in roles.of(role) and sys.stdout.isatty():  # a journal would show the link to others
+        if (
+            "api" in roles.of(role) and sys.stdout.isatty()
+        ):  # a journal would show the link to others
             print(f"Pages, once and within ten minutes: {login_link(settings)}", flush=True)
         raise typer.Exit(Supervisor(settings, role, actor=actor_here()).run())
 
@@ -55,7 +62,10 @@ def serve(
 @app.command()
 @declare_verb(NoVerb("it examines, and shows no study"))
 def check(config: Config = None) -> None:
-    """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations. Says what to do about each problem."""
+    """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations.
+
+    Says what to do about each problem.
+    """
     settings = settings_of(config)
     from hilum.settings import find_file  # noqa: PLC0415 - imports pydantic
     from hilum.supervisor.doctor import examine  # noqa: PLC0415 - imports every room
@@ -74,7 +84,9 @@ def check(config: Config = None) -> None:
 @app.command()
 @performs(Verb.MIGRATE)
 def migrate(config: Config = None) -> None:
-    """Bring the ledger to the revision of this version. `hilum serve` (role all) does it by itself; back up first.
+    """Bring the ledger to the revision of this version.
+
+    `hilum serve` (role all) does it by itself; back up first.
 
     A server that works with it has to be stopped before.
     """
@@ -94,15 +106,23 @@ def migrate(config: Config = None) -> None:
         revision = migrate_at_rest(settings)
         with acting(settings) as deed:  # its table may be new
             deed.detail = f"revision {revision}"
-    print(f"ledger at revision {revision}{', new and empty' if is_new else ''}: {place_of_ledger(settings.ledger_url)}")
+    print(
+        f"ledger at revision {revision}{', new and empty' if is_new else ''}: {place_of_ledger(settings.ledger_url)}"
+    )
 
 
 @app.command()
 @performs(Verb.BACK_UP)
-def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an earlier backup.")], config: Config = None) -> None:
-    """Back up the running installation: a snapshot of the ledger, then the files that it names. To restore, start on the copy.
+def backup(
+    folder: Annotated[Path, typer.Argument(help="Where to, new or with an earlier backup.")],
+    config: Config = None,
+) -> None:
+    """Back up the running installation: a snapshot of the ledger, then the files that it names.
 
-    On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is yours to dump, before this. One that an
+    To restore, start on the copy.
+
+    On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is
+    yours to dump, before this. One that an
     earlier version has left is copied as it is, so an upgrade may begin with this.
     """
     settings = settings_of(config)
@@ -116,9 +136,18 @@ def backup(folder: Annotated[Path, typer.Argument(help="Where to, new or with an
         put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
         deed.count = sum(put.values())
         is_empty = not (put or has_images(settings.ledger_url))
-    ledger = "the ledger" if settings.ledger_url.startswith("sqlite") else "no ledger (dump your PostgreSQL)"
-    print(f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}")
+    ledger = (
+        "the ledger"
+        if settings.ledger_url.startswith("sqlite")
+        else "no ledger (dump your PostgreSQL)"
+    )
+    print(
+        f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}"
+    )
     if is_empty:
         advice = "If the server has received some, it has other settings: give those (--config)."
-        print(f"hilum: {place_of_ledger(settings.ledger_url)} has no image: this is a backup of nothing. {advice}", file=sys.stderr)
+        print(
+            f"hilum: {place_of_ledger(settings.ledger_url)} has no image: this is a backup of nothing. {advice}",
+            file=sys.stderr,
+        )
     raise typer.Exit(1 if is_empty or put["missing"] else 0)

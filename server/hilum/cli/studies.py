@@ -33,11 +33,27 @@ _LOOK_SECONDS: Final = 0.5
 @app.command()
 @performs(Verb.READ_STUDY)
 def study(
-    uid: Annotated[str, typer.Argument(help="Study Instance UID, or SOP Instance UID of one of its images or reports.")],
+    uid: Annotated[
+        str,
+        typer.Argument(
+            help="Study Instance UID, or SOP Instance UID of one of its images or reports."
+        ),
+    ],
     config: Config = None,
-    tree: Annotated[bool, typer.Option("--tree", help="The current Structured Report as people read it, instead of JSON.")] = False,
+    tree: Annotated[
+        bool,
+        typer.Option(
+            "--tree", help="The current Structured Report as people read it, instead of JSON."
+        ),
+    ] = False,
     wait: Annotated[
-        float | None, typer.Option(min=0, max=86400, metavar="SECONDS", help="Wait for its reports; exit status 1 if they do not arrive.")
+        float | None,
+        typer.Option(
+            min=0,
+            max=86400,
+            metavar="SECONDS",
+            help="Wait for its reports; exit status 1 if they do not arrive.",
+        ),
     ] = None,
 ) -> None:
     """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
@@ -52,7 +68,10 @@ def study(
         views = LedgerViews(settings.ledger_url)
         detail = _awaited(views, uid, wait or 0)
         if detail is None:
-            print(f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
+            print(
+                f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number",
+                file=sys.stderr,
+            )
             raise typer.Exit(1)
         with acting(settings, detail["study_instance_uid"]):
             pass  # before it is shown
@@ -61,9 +80,16 @@ def study(
         if tree:
             print(_tree(views, detail, uid))
         else:
-            print(StudyAnswer.model_validate({"disclaimer": settings.report.disclaimer, **detail}).model_dump_json(indent=2))
+            print(
+                StudyAnswer.model_validate(
+                    {"disclaimer": settings.report.disclaimer, **detail}
+                ).model_dump_json(indent=2)
+            )
     if wait is not None and detail["report_state"] != ReportState.DELIVERED:
-        print(f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why, and the log", file=sys.stderr)
+        print(
+            f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why, and the log",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
 
 
@@ -85,28 +111,51 @@ def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
     current = _current_report(detail)
     found = None if current is None else views.document(current)
     if found is None:
-        print(f"hilum: study {uid} has no Structured Report of its current result; run without --tree to see why", file=sys.stderr)
+        print(
+            f"hilum: study {uid} has no Structured Report of its current result; run without --tree to see why",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)
     return sr_text(found["content"])
 
 
 def _current_report(detail: Mapping[str, Any]) -> int | None:
     """Row id of the Structured Report that stands for the study now, of several releases the newest; a superseded one does not."""
-    documents = [document for result in detail["results"] if result["is_current"] for document in result["documents"]]
+    documents = [
+        document
+        for result in detail["results"]
+        if result["is_current"]
+        for document in result["documents"]
+    ]
     return max((document["id"] for document in documents if document["kind"] == "sr"), default=None)
 
 
 @app.command()
 @performs(Verb.REQUEUE)
 def requeue(
-    stage: Annotated[str, typer.Argument(help="analyse, assemble, compare, report, deliver or commit.")],
+    stage: Annotated[
+        str, typer.Argument(help="analyse, assemble, compare, report, deliver or commit.")
+    ],
     config: Config = None,
-    reason: Annotated[str | None, typer.Option(help="Only items that ended for this reason.")] = None,
-    study_uid: Annotated[str | None, typer.Option("--study", help="Only items of this Study Instance UID.")] = None,
-    destination: Annotated[str | None, typer.Option(help="Only deliveries to this destination.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every ended item of the stage, also what ended for good reason.")] = False,
+    reason: Annotated[
+        str | None, typer.Option(help="Only items that ended for this reason.")
+    ] = None,
+    study_uid: Annotated[
+        str | None, typer.Option("--study", help="Only items of this Study Instance UID.")
+    ] = None,
+    destination: Annotated[
+        str | None, typer.Option(help="Only deliveries to this destination.")
+    ] = None,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Every ended item of the stage, also what ended for good reason."
+        ),
+    ] = False,
 ) -> None:
-    """Make ended items of a stage due again: failed or not analysed images, failed reports, dead letters. Say which, or --all.
+    """Make ended items of a stage due again.
+
+    Failed or not analysed images, failed reports, dead letters. Say which, or --all.
 
     `deliver` also releases withheld reports whose cause is gone, and says which stay withheld and why. Exit status 0 also when nothing
     was to be done; 1: the ledger has no such study.
@@ -129,8 +178,13 @@ def requeue(
         _require_reason(stage, reason)
     settings = settings_of(config)
     if destination and destination not in settings.destinations:
-        advice = f"put it back, or give up what waits for it: hilum destinations forget {destination}"
-        print(f"hilum: no destination {destination!r} in the settings, so nobody would send it; {advice}", file=sys.stderr)
+        advice = (
+            f"put it back, or give up what waits for it: hilum destinations forget {destination}"
+        )
+        print(
+            f"hilum: no destination {destination!r} in the settings, so nobody would send it; {advice}",
+            file=sys.stderr,
+        )
         raise typer.Exit(2)
     chosen = {"reason": reason, "study_uid": study_uid, "destination_name": destination}
     with explained():
@@ -138,15 +192,22 @@ def requeue(
     with explained(), acting(settings, study_uid, Thing.STAGE, stage) as deed:
         deed.detail = " ".join(filter(None, (reason, destination and f"to {destination}"))) or None
         if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
-            print(f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number", file=sys.stderr)
+            print(
+                f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number",
+                file=sys.stderr,
+            )
             raise typer.Exit(1)
-        count = Ledger(settings.ledger_url).requeue(stage, **chosen, among=settings.destinations, deed=deed)
+        count = Ledger(settings.ledger_url).requeue(
+            stage, **chosen, among=settings.destinations, deed=deed
+        )
         views = LedgerViews(settings.ledger_url)
         kept = views.withheld(settings.destinations, study_uid) if stage == "deliver" else []
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
     for item in kept:
         if destination in (None, item["destination"]) and reason in (None, item["reason"]):
-            print(f"{item['items']} stay withheld from {item['destination']} ({item['reason']}): {item['advice']}; then repeat this")
+            print(
+                f"{item['items']} stay withheld from {item['destination']} ({item['reason']}): {item['advice']}; then repeat this"
+            )
 
 
 def _require_reason(stage: str, reason: str) -> None:
@@ -166,19 +227,29 @@ def _require_reason(stage: str, reason: str) -> None:
 def complete_study(
     uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
     config: Config = None,
-    without_waiting: Annotated[bool, typer.Option(help="Images that nobody reads yet end as not_waited_for.")] = False,
+    without_waiting: Annotated[
+        bool, typer.Option(help="Images that nobody reads yet end as not_waited_for.")
+    ] = False,
 ) -> None:
-    """End a study's quiet period now: it is reported as soon as its images are read. A further image revises it as ever."""
+    """End a study's quiet period now: it is reported as soon as its images are read.
+
+    A further image revises it as ever.
+    """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
     with explained(), acting(settings, uid) as deed:
         done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting, deed=deed)
         if done is None:
-            print(f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is", file=sys.stderr)
+            print(
+                f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is",
+                file=sys.stderr,
+            )
             raise typer.Exit(1)
     said = "its quiet period is over" if done.state == "due" else f"it was {done.state} already"
-    ended = f"; {done.ended_readings} readings ended as not_waited_for" if done.ended_readings else ""
+    ended = (
+        f"; {done.ended_readings} readings ended as not_waited_for" if done.ended_readings else ""
+    )
     print(f"{said}; waits for {done.waits_for} readings{ended}")
 
 
@@ -186,19 +257,39 @@ def complete_study(
 @performs(Verb.ERASE)
 def erase(
     config: Config = None,
-    patient: Annotated[str | None, typer.Option(help="Patient ID (0010,0020), the whole of it; -: read it from standard input.")] = None,
+    patient: Annotated[
+        str | None,
+        typer.Option(
+            help="Patient ID (0010,0020), the whole of it; -: read it from standard input."
+        ),
+    ] = None,
     study_uid: Annotated[
-        str | None, typer.Option("--study", help="Study Instance UID (0020,000D) of the one study; -: read it from standard input.")
+        str | None,
+        typer.Option(
+            "--study",
+            help="Study Instance UID (0020,000D) of the one study; -: read it from standard input.",
+        ),
     ] = None,
     issuer: Annotated[
-        str | None, typer.Option(help="With --patient: Issuer of Patient ID (0010,0021); left out: whichever issued it.")
+        str | None,
+        typer.Option(
+            help="With --patient: Issuer of Patient ID (0010,0021); left out: whichever issued it."
+        ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be erased is counted.")] = False,
-    rewrite: Annotated[bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")] = True,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Do it. Without this only what would be erased is counted."),
+    ] = False,
+    rewrite: Annotated[
+        bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")
+    ] = True,
 ) -> None:
-    """Erase a patient, all studies with this Patient ID, or one study: files, headers, results and documents. It cannot be undone.
+    """Erase a patient, all studies with this Patient ID, or one study.
 
-    What destinations have already, and backups, are not touched: the answer counts what was delivered where. Safe to repeat.
+    Files, headers, results and documents. It cannot be undone.
+
+    What destinations have already, and backups, are not touched: the answer counts what was
+    delivered where. Safe to repeat.
     """
     wanted = _whom_to_erase(patient, study_uid, issuer)
     settings = migrated_settings(config)
@@ -223,7 +314,9 @@ def _whom_to_erase(patient: str | None, study_uid: str | None, issuer: str | Non
     wanted = (sys.stdin.readline() if said == "-" and problem is None else said).strip()
     if problem is None and not wanted:
         problem = (
-            "--study is empty" if patient is None else "--patient is empty; many images have no Patient ID, and they are not one patient's"
+            "--study is empty"
+            if patient is None
+            else "--patient is empty; many images have no Patient ID, and they are not one patient's"
         )
     if problem is not None:
         print(f"hilum: {problem}", file=sys.stderr)

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilum.cli.frame import Config, acting, actor_here, app, explained, migrated_settings, performs, settings_of, token_app
+from hilum.cli.frame import (
+    Config,
+    acting,
+    actor_here,
+    app,
+    explained,
+    migrated_settings,
+    performs,
+    settings_of,
+    token_app,
+)
 from hilum.domain import Scope
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
@@ -32,7 +42,12 @@ TokenName = Annotated[str, typer.Argument(help="At most 32 letters, digits, and 
 def create_token(
     name: TokenName,
     config: Config = None,
-    scope: Annotated[Scope, typer.Option(help="read; operate: also requeue, pause, decide, send images; erase: also erase.")] = Scope.READ,
+    scope: Annotated[
+        Scope,
+        typer.Option(
+            help="read; operate: also requeue, pause, decide, send images; erase: also erase."
+        ),
+    ] = Scope.READ,
     days: Annotated[float, typer.Option(min=0, help="Days until it ends; 0: never.")] = 90.0,
 ) -> None:
     """Make a token and print it. It is shown this once: the ledger keeps its digest alone."""
@@ -47,7 +62,10 @@ def create_token(
             try:
                 print(AccessTokens(settings.ledger_url).create(name, scope, days or None))
             except NameTaken as error:
-                print(f"hilum: a token is, or was, named {name}: take another name, so that records stay clear", file=sys.stderr)
+                print(
+                    f"hilum: a token is, or was, named {name}: take another name, so that records stay clear",
+                    file=sys.stderr,
+                )
                 raise typer.Exit(1) from error
 
 
@@ -124,6 +142,12 @@ def _require_name(name: str) -> None:
     from hilum.api.tokens import RESERVED_NAMES  # noqa: PLC0415 - imports the ledger
 
     if not re.fullmatch(_NAME, name) or name in RESERVED_NAMES:
-        problem = "is kept for a token of Hilum's own" if name in RESERVED_NAMES else "is no name for a token"
-        print(f"hilum: {name!r} {problem}: take letters, digits, and the signs . _ -", file=sys.stderr)
+        problem = (
+            "is kept for a token of Hilum's own"
+            if name in RESERVED_NAMES
+            else "is no name for a token"
+        )
+        print(
+            f"hilum: {name!r} {problem}: take letters, digits, and the signs . _ -", file=sys.stderr
+        )
         raise typer.Exit(2)

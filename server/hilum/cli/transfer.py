@@ -27,24 +27,62 @@ _CALLING = "HILUM_SEND"
 def send(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     to: Annotated[str | None, typer.Option(help="Where to: AE_TITLE@HOST:PORT.")] = None,
-    destination: Annotated[str | None, typer.Option(help="Where to: a DICOM destination of the settings, with its TLS.")] = None,
-    calling: Annotated[str | None, typer.Option("--from", help=f"Our AE Title. Default: {_CALLING}, or that of the destination.")] = None,
-    tls: Annotated[bool, typer.Option("--tls", help="TLS 1.2 or later; the receiver's certificate is verified.")] = False,
-    ca_file: Annotated[Path | None, typer.Option(help="PEM file of the authority that signed it. Default: the system's.")] = None,
-    certificate_file: Annotated[Path | None, typer.Option(help="PEM file of our certificate, for receivers that ask for one.")] = None,
-    key_file: Annotated[Path | None, typer.Option(help="PEM file of the key to it, not encrypted.")] = None,
-    tls_server_name: Annotated[str, typer.Option(help="Name in the receiver's certificate, where it is not HOST.")] = "",
-    wait: Annotated[float, typer.Option(min=0, help="Seconds to wait until the receiver listens, such as a server that starts.")] = 0.0,
+    destination: Annotated[
+        str | None,
+        typer.Option(help="Where to: a DICOM destination of the settings, with its TLS."),
+    ] = None,
+    calling: Annotated[
+        str | None,
+        typer.Option(
+            "--from", help=f"Our AE Title. Default: {_CALLING}, or that of the destination."
+        ),
+    ] = None,
+    tls: Annotated[
+        bool,
+        typer.Option("--tls", help="TLS 1.2 or later; the receiver's certificate is verified."),
+    ] = False,
+    ca_file: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of the authority that signed it. Default: the system's."),
+    ] = None,
+    certificate_file: Annotated[
+        Path | None,
+        typer.Option(help="PEM file of our certificate, for receivers that ask for one."),
+    ] = None,
+    key_file: Annotated[
+        Path | None, typer.Option(help="PEM file of the key to it, not encrypted.")
+    ] = None,
+    tls_server_name: Annotated[
+        str, typer.Option(help="Name in the receiver's certificate, where it is not HOST.")
+    ] = "",
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds to wait until the receiver listens, such as a server that starts."
+        ),
+    ] = 0.0,
     config: Config = None,
 ) -> None:
-    """Send DICOM files by C-STORE, as a modality would. Says what the receiver answers to each, with its own comment.
+    """Send DICOM files by C-STORE, as a modality would.
 
-    Exit status 0 when all DICOM files were stored, 1 when one was not or there was none, 2 for wrong use.
+    Says what the receiver answers to each, with its own comment.
+
+    Exit status 0 when all DICOM files were stored, 1 when one was not or there was none, 2 for
+    wrong use.
     """
-    options = {"ca_file": ca_file, "certificate_file": certificate_file, "key_file": key_file, "tls_server_name": tls_server_name}
+    options = {
+        "ca_file": ca_file,
+        "certificate_file": certificate_file,
+        "key_file": key_file,
+        "tls_server_name": tls_server_name,
+    }
     given = {name: value for name, value in options.items() if value}
     with explained():
-        receiver = _named(destination, to, given, config, tls=tls) if destination else _addressed(to, given, tls=tls)
+        receiver = (
+            _named(destination, to, given, config, tls=tls)
+            if destination
+            else _addressed(to, given, tls=tls)
+        )
         if calling:
             receiver = _checked({**receiver.model_dump(), "calling_ae_title": calling})
         _wait_for(receiver, wait)
@@ -53,24 +91,47 @@ def send(
     raise typer.Exit(0 if report.is_ok else 1)
 
 
-def _named(name: str, to: str | None, given: dict[str, Any], config: Path | None, *, tls: bool) -> Destination:
+def _named(
+    name: str, to: str | None, given: dict[str, Any], config: Path | None, *, tls: bool
+) -> Destination:
     """Raises ConfigurationError."""
     if to or tls or given:
-        raise ConfigurationError(["--destination has address and TLS in the settings: leave out --to, --tls and the options of TLS"])
-    known = {key: item for key, item in settings_of(config).destinations.items() if item.kind == "dicom"}
+        raise ConfigurationError(
+            [
+                "--destination has address and TLS in the settings: leave out --to, --tls and the options of TLS"
+            ]
+        )
+    known = {
+        key: item for key, item in settings_of(config).destinations.items() if item.kind == "dicom"
+    }
     if name not in known:
-        raise ConfigurationError([f"--destination {name}: no DICOM destination; the settings have {', '.join(known) or 'none'}"])
+        raise ConfigurationError(
+            [
+                f"--destination {name}: no DICOM destination; the settings have {', '.join(known) or 'none'}"
+            ]
+        )
     return known[name]
 
 
 def _addressed(to: str | None, given: dict[str, Any], *, tls: bool) -> Destination:
     """Raises ConfigurationError."""
     if to is None:
-        raise ConfigurationError(["where to? Give --to AE_TITLE@HOST:PORT, or --destination NAME of the settings"])
+        raise ConfigurationError(
+            ["where to? Give --to AE_TITLE@HOST:PORT, or --destination NAME of the settings"]
+        )
     if given and not tls:
         raise ConfigurationError([f"{', '.join(map(_option, given))}: goes with --tls"])
     title, host, port = parse_peer(to)
-    return _checked({"host": host, "port": port, "ae_title": title, "calling_ae_title": _CALLING, "tls": tls, **given})
+    return _checked(
+        {
+            "host": host,
+            "port": port,
+            "ae_title": title,
+            "calling_ae_title": _CALLING,
+            "tls": tls,
+            **given,
+        }
+    )
 
 
 def _checked(values: dict[str, Any]) -> Destination:
@@ -78,7 +139,9 @@ def _checked(values: dict[str, Any]) -> Destination:
     try:
         return Destination.model_validate(values)
     except ValidationError as error:
-        raise ConfigurationError([_words(item["loc"], item["msg"]) for item in error.errors()]) from error
+        raise ConfigurationError(
+            [_words(item["loc"], item["msg"]) for item in error.errors()]
+        ) from error
 
 
 def _words(place: tuple[int | str, ...], message: str) -> str:
@@ -92,7 +155,10 @@ def _option(name: str) -> str:
 
 
 def _wait_for(receiver: Destination, seconds: float) -> None:
-    """Return when the receiver accepts connections, or when the time is up: then the sender says why not."""
+    """Return when the receiver accepts connections, or when the time is up.
+
+    Then the sender says why not.
+    """
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         try:
@@ -114,12 +180,17 @@ def _send(paths: list[Path], receiver: Destination) -> SendReport:
         except Retry as error:
             raise ConfigurationError([error.detail]) from error
     titles = receiver.ae_title, receiver.calling_ae_title
-    return send_files(paths, receiver.host, receiver.port, *titles, _show, receiver.timeout_seconds, tls)
+    return send_files(
+        paths, receiver.host, receiver.port, *titles, _show, receiver.timeout_seconds, tls
+    )
 
 
 def _show(item: SentFile, done: int, total: int) -> None:
     status = "" if item.status is None else f" 0x{item.status:04X}"
-    print(f"{done}/{total} {item.state:8}{status} {item.path}{f': {item.detail}' if item.detail else ''}", file=sys.stderr)
+    print(
+        f"{done}/{total} {item.state:8}{status} {item.path}{f': {item.detail}' if item.detail else ''}",
+        file=sys.stderr,
+    )
 
 
 def _summarise(report: SendReport, paths: list[Path]) -> None:
@@ -136,6 +207,16 @@ def parse_peer(text: str) -> tuple[str, str, int]:
     """AE_TITLE@HOST:PORT. Raises ConfigurationError."""
     title, at, address = text.rpartition("@")
     host, colon, port = address.rpartition(":")
-    if not (at and colon and title and host and port.isdigit() and 0 < int(port) < 65536 and len(title) <= 16):
-        raise ConfigurationError([f"--to {text}: give AE_TITLE@HOST:PORT, for example HILUM@127.0.0.1:11112"])
+    if not (
+        at
+        and colon
+        and title
+        and host
+        and port.isdigit()
+        and 0 < int(port) < 65536
+        and len(title) <= 16
+    ):
+        raise ConfigurationError(
+            [f"--to {text}: give AE_TITLE@HOST:PORT, for example HILUM@127.0.0.1:11112"]
+        )
     return title, host.strip("[]"), int(port)

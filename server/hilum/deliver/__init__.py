@@ -14,9 +14,23 @@ from hilum.deliver.lane import Busy, ClassRefused, Lane, Unknown
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.settings import Destination
 
-__all__ = ["DESTINATIONS", "Busy", "ClassRefused", "FileState", "Lane", "SendReport", "SentFile", "Unknown", "open_lane", "send"]
+__all__ = [
+    "DESTINATIONS",
+    "Busy",
+    "ClassRefused",
+    "FileState",
+    "Lane",
+    "SendReport",
+    "SentFile",
+    "Unknown",
+    "open_lane",
+    "send",
+]
 
-DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {"dicom": DicomLane, "folder": FolderLane}
+DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {
+    "dicom": DicomLane,
+    "folder": FolderLane,
+}
 
 
 def open_lane(name: str, destination: Destination) -> Lane:

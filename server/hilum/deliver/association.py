@@ -80,10 +80,16 @@ class Association:
     It ends with the first Unknown or Retry that it raises.
     """
 
-    def __init__(self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int) -> None:
+    def __init__(
+        self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int
+    ) -> None:
         self.peer, self.contexts = peer, contexts
         self._wire: Connection | None = wire
-        self._room = max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES)) - pdu.ITEM.size & ~1
+        self._room = (
+            max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES))
+            - pdu.ITEM.size
+            & ~1
+        )
         self._message_id = 0
 
     @property
@@ -100,8 +106,14 @@ class Association:
 
     def context(self, sop_class_uid: str, transfer_syntax_uid: str | None = None) -> Context | None:
         """The accepted context of a SOP Class, in this Transfer Syntax or in any."""
-        fits = (item for item in self.contexts if item.is_accepted and item.sop_class_uid == sop_class_uid)
-        return next((item for item in fits if transfer_syntax_uid in (None, item.transfer_syntax_uid)), None)
+        fits = (
+            item
+            for item in self.contexts
+            if item.is_accepted and item.sop_class_uid == sop_class_uid
+        )
+        return next(
+            (item for item in fits if transfer_syntax_uid in (None, item.transfer_syntax_uid)), None
+        )
 
     def store(self, outgoing: Outgoing) -> None:
         """Return when the receiver has stored the object.
@@ -118,13 +130,19 @@ class Association:
         """
         context = self.context(outgoing.sop_class_uid, outgoing.transfer_syntax_uid)
         if context is None:
-            raise Refused("sop_class_refused", f"{self.peer} accepted no presentation context for this object")
-        request = command.store_request(self._next_id(), outgoing.sop_class_uid, outgoing.sop_instance_uid)
+            raise Refused(
+                "sop_class_refused", f"{self.peer} accepted no presentation context for this object"
+            )
+        request = command.store_request(
+            self._next_id(), outgoing.sop_class_uid, outgoing.sop_instance_uid
+        )
         fragments = _fragments(outgoing, self._room)
         try:
             return self._ask(context.context_id, command_set.C_STORE_RQ, request, fragments)
         except ConnectionLost as error:
-            raise Unknown(f"{self.peer} gave no answer ({error}); the same bytes are sent again") from error
+            raise Unknown(
+                f"{self.peer} gave no answer ({error}); the same bytes are sent again"
+            ) from error
         except OSError:
             self.abort()  # an object that is half sent can only be aborted
             raise
@@ -137,18 +155,33 @@ class Association:
         context = self.context("1.2.840.10008.1.1")
         assert context is not None, "ask only where Verification was accepted"
         try:
-            return self._exchange(context.context_id, command_set.C_ECHO_RQ, command.echo_request(self._next_id()), iter(()))
+            return self._exchange(
+                context.context_id,
+                command_set.C_ECHO_RQ,
+                command.echo_request(self._next_id()),
+                iter(()),
+            )
         except ConnectionLost:
             return None
 
-    def event_report(self, context: Context, command_of: Callable[[int], bytes], information: bytes) -> int | None:
+    def event_report(
+        self, context: Context, command_of: Callable[[int], bytes], information: bytes
+    ) -> int | None:
         """Send an N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context and return its status.
 
         None: no response. `command_of` returns the command set with the given Message ID.
         """
-        pieces = (information[begin : begin + self._room] for begin in range(0, len(information), self._room))
+        pieces = (
+            information[begin : begin + self._room]
+            for begin in range(0, len(information), self._room)
+        )
         try:
-            return self._exchange(context.context_id, command_set.N_EVENT_REPORT_RQ, command_of(self._next_id()), pieces)
+            return self._exchange(
+                context.context_id,
+                command_set.N_EVENT_REPORT_RQ,
+                command_of(self._next_id()),
+                pieces,
+            )
         except ConnectionLost:
             return None
 
@@ -158,7 +191,10 @@ class Association:
             return
         with contextlib.suppress(ConnectionLost):
             self._wire.send([pdu.RELEASE])
-            while (kind := self._wire.receive(_RELEASE_SECONDS)[0]) not in (pdu.RELEASE_RP, pdu.ABORT):
+            while (kind := self._wire.receive(_RELEASE_SECONDS)[0]) not in (
+                pdu.RELEASE_RP,
+                pdu.ABORT,
+            ):
                 if kind == pdu.RELEASE_RQ:  # both at once (PS3.8 9.2, AR-8 and AR-9)
                     self._wire.send([pdu.RELEASED])
         self._drop()
@@ -178,14 +214,18 @@ class Association:
         self._message_id = self._message_id % _LAST_MESSAGE_ID + 1
         return self._message_id
 
-    def _exchange(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> int:
+    def _exchange(
+        self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]
+    ) -> int:
         """Send one message and return the status of its response.
 
         Raises ConnectionLost, and then the association is over.
         """
         return self._ask(context_id, request, command_set, data_set).status
 
-    def _ask(self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]) -> command.Response:
+    def _ask(
+        self, context_id: int, request: int, command_set: bytes, data_set: Iterator[bytes]
+    ) -> command.Response:
         """Send one message and return its response.
 
         Raises ConnectionLost, and then the association is over.
@@ -215,7 +255,9 @@ class Association:
             self._wire = None
 
 
-def _message(context_id: int, command_set: bytes, data_set: Iterator[bytes], room: int) -> Iterator[bytes]:
+def _message(
+    context_id: int, command_set: bytes, data_set: Iterator[bytes], room: int
+) -> Iterator[bytes]:
     pieces = [command_set[begin : begin + room] for begin in range(0, len(command_set), room)]
     yield from p_data(context_id, pieces, is_command=True)
     first = next(data_set, None)
@@ -248,7 +290,9 @@ def _response(wire: Connection) -> bytes:
     while True:
         kind, whole = wire.receive()
         if kind != pdu.P_DATA_TF:
-            raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it released the association")
+            raise ConnectionLost(
+                "it aborted the association" if kind == pdu.ABORT else "it released the association"
+            )
         for is_command, is_last, fragment in pdvs(whole):
             found += fragment if is_command else b""
             if is_command and is_last:
@@ -266,11 +310,15 @@ def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Ass
     """
     wire = Connection(_connected(peer), peer.timeout_seconds)
     try:
-        wire.send([negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts, scp_of)])
+        wire.send(
+            [negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts, scp_of)]
+        )
         answered, maximum_pdu_bytes = _answer(*wire.receive(), peer, contexts)
     except ConnectionLost as error:
         wire.close()
-        raise _nobody(peer, str(error), tls="" if peer.tls else ", does it want TLS (tls, or --tls)") from error
+        raise _nobody(
+            peer, str(error), tls="" if peer.tls else ", does it want TLS (tls, or --tls)"
+        ) from error
     except Retry:
         wire.close()
         raise
@@ -291,7 +339,9 @@ def _connected(peer: Peer) -> socket.socket:
     return plain if peer.tls is None else secure(plain, peer.tls, str(peer))
 
 
-def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tuple[Context, ...], int]:
+def _answer(
+    kind: int, whole: bytes, peer: Peer, contexts: Contexts
+) -> tuple[tuple[Context, ...], int]:
     try:
         if kind == pdu.ASSOCIATE_AC:
             return negotiation.accepted(whole, contexts)
@@ -300,8 +350,14 @@ def _answer(kind: int, whole: bytes, peer: Peer, contexts: Contexts) -> tuple[tu
             raise Retry(f"{peer} rejected the association: {detail}", is_outage=True)
     except Malformed as error:  # it is reachable and speaks DICOM: no outage
         name = "A-ASSOCIATE-AC" if kind == pdu.ASSOCIATE_AC else "A-ASSOCIATE-RJ"
-        raise Retry(f"{peer} answered with an {name} that cannot be read ({error}); ask its vendor") from error
-    raise ConnectionLost("it aborted the association" if kind == pdu.ABORT else "it answers with something that is no DICOM")
+        raise Retry(
+            f"{peer} answered with an {name} that cannot be read ({error}); ask its vendor"
+        ) from error
+    raise ConnectionLost(
+        "it aborted the association"
+        if kind == pdu.ABORT
+        else "it answers with something that is no DICOM"
+    )
 
 
 def _nobody(peer: Peer, what: str, tls: str = "") -> Retry:
@@ -315,16 +371,27 @@ def refusal(association: Association, sop_class_uid: str) -> Refused:
     It is the most frequent refusal of a PACS. Result 4 is about the Transfer Syntax (PS3.8 Table
     9-18).
     """
-    peer, rejected = association.peer, [item for item in association.contexts if not item.is_accepted]
+    peer, rejected = (
+        association.peer,
+        [item for item in association.contexts if not item.is_accepted],
+    )
     context = next((item for item in rejected if item.sop_class_uid == sop_class_uid), None)
     what = f"{UID(sop_class_uid).name} ({sop_class_uid})"
-    what += f" in {UID(context.transfer_syntax_uid).name}" if context is not None and context.result == 4 else ""
+    what += (
+        f" in {UID(context.transfer_syntax_uid).name}"
+        if context is not None and context.result == 4
+        else ""
+    )
     others = len({item.sop_class_uid for item in rejected} - {sop_class_uid})
-    what += f", nor {others} other class{'' if others == 1 else 'es'} that would do" if others else ""
+    what += (
+        f", nor {others} other class{'' if others == 1 else 'es'} that would do" if others else ""
+    )
     advice = f"enable this SOP Class for our AE Title {peer.calling_ae_title} there, then requeue the delivery"
     return Refused("sop_class_refused", f"{peer} does not accept {what}: {advice}")
 
 
 def _rejection(answer: Rejection, peer: Peer) -> str:
-    text = _REJECTIONS.get((answer.source, answer.reason), "it gave no reason that helps; see its log")
+    text = _REJECTIONS.get(
+        (answer.source, answer.reason), "it gave no reason that helps; see its log"
+    )
     return f"({answer.result},{answer.source},{answer.reason}) {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"

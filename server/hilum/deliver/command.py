@@ -60,7 +60,10 @@ def response_of(encoded: bytes, request: int, message_id: int) -> Response:
         elements = command_set.decode(encoded)
     except ValueError as error:
         raise NotTheAnswer("it answered with something that is no command set") from error
-    field, answered = (number(elements.get(item)) for item in (command_set.COMMAND_FIELD, command_set.MESSAGE_ID_BEING_RESPONDED_TO))
+    field, answered = (
+        number(elements.get(item))
+        for item in (command_set.COMMAND_FIELD, command_set.MESSAGE_ID_BEING_RESPONDED_TO)
+    )
     status = number(elements.get(command_set.STATUS))
     if (field, answered) != (request | command_set.IS_RESPONSE, message_id) or status is None:
         raise NotTheAnswer("it answered something else")

@@ -68,7 +68,9 @@ class Connection:
         deadline = time.monotonic() + limit
         self._fill(_HEADER_BYTES, deadline, limit)
         if self._unread.startswith(_TLS_ALERT):
-            raise ConnectionLost("it answers in TLS: set tls of this destination, or give --tls to `hilum send`")
+            raise ConnectionLost(
+                "it answers in TLS: set tls of this destination, or give --tls to `hilum send`"
+            )
         size = _HEADER_BYTES + int.from_bytes(self._unread[2:_HEADER_BYTES], "big")
         if size > _MAXIMUM_PDU_BYTES:
             raise ConnectionLost("it answers with something that is no DICOM")
@@ -127,7 +129,9 @@ def _lost(error: OSError) -> ConnectionLost:
     if isinstance(error, ssl.SSLError):
         # In TLS 1.3 the alert of a receiver that wants our certificate comes after our side has
         # finished (RFC 8446 4.4.2.4).
-        return ConnectionLost(f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our certificate trusted there")
+        return ConnectionLost(
+            f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our certificate trusted there"
+        )
     return ConnectionLost(f"connection lost: {error.strerror}")
 
 
@@ -143,5 +147,9 @@ def pdvs(p_data: bytes) -> Iterator[tuple[bool, bool, bytes]]:
         if size < 2 or end > len(p_data):
             raise ConnectionLost("it answers with a P-DATA-TF that is not well formed")
         _, _, control = pdu.ITEM.unpack_from(p_data, at)
-        yield bool(control & pdu.IS_COMMAND), bool(control & pdu.IS_LAST), p_data[at + pdu.ITEM.size : end]
+        yield (
+            bool(control & pdu.IS_COMMAND),
+            bool(control & pdu.IS_LAST),
+            p_data[at + pdu.ITEM.size : end],
+        )
         at = end

@@ -26,7 +26,13 @@ _SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
 def peer_of(destination: Destination) -> Peer:
     """Return the receiver as the settings describe it."""
     titles = destination.ae_title, destination.calling_ae_title
-    return Peer(destination.host, destination.port, *titles, destination.timeout_seconds, tls_of(destination))
+    return Peer(
+        destination.host,
+        destination.port,
+        *titles,
+        destination.timeout_seconds,
+        tls_of(destination),
+    )
 
 
 def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
@@ -56,7 +62,9 @@ class DicomLane:
     def deliver(self, document: Document) -> None:
         """Return when the receiver has responded with success or a warning (see `Lane.deliver`)."""
         if document.sop_class_uid is None:
-            raise Refused("not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder")
+            raise Refused(
+                "not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder"
+            )
         with self._lock:
             try:
                 self._store(document.sop_class_uid, _outgoing(document))
@@ -73,9 +81,20 @@ class DicomLane:
 
     def _store(self, sop_class_uid: str, outgoing: Outgoing) -> None:
         association = self._established(sop_class_uid)
-        lower = next((item for item in self._below(sop_class_uid) if association.context(item.sop_class_uid)), None)
+        lower = next(
+            (
+                item
+                for item in self._below(sop_class_uid)
+                if association.context(item.sop_class_uid)
+            ),
+            None,
+        )
         if association.context(sop_class_uid) is None:
-            raise ClassRefused(self._instead(sop_class_uid, lower), lower) if lower else refusal(association, sop_class_uid)
+            raise (
+                ClassRefused(self._instead(sop_class_uid, lower), lower)
+                if lower
+                else refusal(association, sop_class_uid)
+            )
         try:
             association.store(outgoing)
         except Refused as error:  # accepted in the negotiation, but refused (0x0122)
@@ -91,7 +110,11 @@ class DicomLane:
         ladder = [item.sop_class_uid for item in SR_LADDER]
         if sop_class_uid not in ladder:
             return ()
-        return tuple(item for item in self._ladder if ladder.index(item.sop_class_uid) > ladder.index(sop_class_uid))
+        return tuple(
+            item
+            for item in self._ladder
+            if ladder.index(item.sop_class_uid) > ladder.index(sop_class_uid)
+        )
 
     def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
         return f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as {UID(lower.sop_class_uid).name}"
@@ -99,11 +122,17 @@ class DicomLane:
     def _established(self, sop_class_uid: str) -> Association:
         """Return the open association if it serves this class and has not ended, else a new one."""
         wanted = self._contexts(sop_class_uid)
-        if self._association is None or not self._association.is_established or self._proposed != wanted:
+        if (
+            self._association is None
+            or not self._association.is_established
+            or self._proposed != wanted
+        ):
             self._release()
             # Only classes that may be sent are proposed: some receivers reject associations that
             # propose unknown ones.
-            self._association = associate(self._peer, [(uid, ExplicitVRLittleEndian) for uid in wanted])
+            self._association = associate(
+                self._peer, [(uid, ExplicitVRLittleEndian) for uid in wanted]
+            )
             self._proposed = wanted
         return self._association
 
@@ -114,7 +143,11 @@ class DicomLane:
         """
         if sop_class_uid not in _SR_CLASSES:
             self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
-        reports = [item.sop_class_uid for item in self._ladder] if self._takes_reports or sop_class_uid in _SR_CLASSES else []
+        reports = (
+            [item.sop_class_uid for item in self._ladder]
+            if self._takes_reports or sop_class_uid in _SR_CLASSES
+            else []
+        )
         return (*reports, *self._others)
 
     def _start_timer(self, seconds: float) -> None:

@@ -58,7 +58,9 @@ def file_name(document: Document) -> str:
         return f"{document.sop_instance_uid}.dcm"
     content = json.loads(document.content)
     release = f"{content['release']['name']}@{content['release']['version']}"
-    name = f"{content['study']['study_instance_uid']}_{release}_r{content['revision']}.{document.kind}"
+    name = (
+        f"{content['study']['study_instance_uid']}_{release}_r{content['revision']}.{document.kind}"
+    )
     return _UNSAFE.sub("_", name)
 
 
@@ -79,7 +81,10 @@ def _holds(folder: int, name: str, content: bytes) -> bool:
             raise
         is_same = False
     if not is_same:
-        raise Refused("file_exists", f"{name} holds other bytes, or is a link; move it away, then requeue the delivery")
+        raise Refused(
+            "file_exists",
+            f"{name} holds other bytes, or is a link; move it away, then requeue the delivery",
+        )
     return True
 
 

@@ -36,16 +36,23 @@ class Rejection:
     reason: int
 
 
-def request(calling: str, called: str, contexts: Sequence[tuple[str, str]], scp_of: Sequence[str] = ()) -> bytes:
+def request(
+    calling: str, called: str, contexts: Sequence[tuple[str, str]], scp_of: Sequence[str] = ()
+) -> bytes:
     """Return an A-ASSOCIATE-RQ with a context for each (SOP Class UID, Transfer Syntax UID).
 
     Their IDs are 1, 3, 5 … (PS3.8 9.3.2.2). `scp_of`: SOP Classes of which we are the SCP.
     """
-    proposed = [Proposed(2 * number + 1, sop_class, (syntax,)) for number, (sop_class, syntax) in enumerate(contexts)]
+    proposed = [
+        Proposed(2 * number + 1, sop_class, (syntax,))
+        for number, (sop_class, syntax) in enumerate(contexts)
+    ]
     return associate.encode_request(calling, called, proposed, _OUR_MAXIMUM_BYTES, scp_of)
 
 
-def accepted(encoded: bytes, contexts: Sequence[tuple[str, str]]) -> tuple[tuple[Context, ...], int]:
+def accepted(
+    encoded: bytes, contexts: Sequence[tuple[str, str]]
+) -> tuple[tuple[Context, ...], int]:
     """Return each proposed context with its result, and the largest PDU that the receiver takes.
 
     Both come from an A-ASSOCIATE-AC. 0 means a PDU of any length. Raises Malformed.
@@ -53,7 +60,8 @@ def accepted(encoded: bytes, contexts: Sequence[tuple[str, str]]) -> tuple[tuple
     answered, maximum_pdu_bytes = associate.decode_acceptance(encoded)
     results = {context.context_id: context.result for context in answered}
     found = (  # a context without a result counts as rejected
-        Context(2 * number + 1, *kind, results.get(2 * number + 1, USER_REJECTION)) for number, kind in enumerate(contexts)
+        Context(2 * number + 1, *kind, results.get(2 * number + 1, USER_REJECTION))
+        for number, kind in enumerate(contexts)
     )
     return tuple(found), maximum_pdu_bytes
 

@@ -11,7 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from pydicom.uid import UID, ExplicitVRLittleEndian, ImplicitVRLittleEndian, SecondaryCaptureImageStorage
+from pydicom.uid import (
+    UID,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+    SecondaryCaptureImageStorage,
+)
 from pynetdicom.sop_class import Verification
 
 from hilum.deliver.association import Association, Contexts, Peer, associate
@@ -58,9 +63,15 @@ class Probe:
 def probe(name: str, destination: Destination) -> Probe:
     """Test a destination without sending an object. Never raises; a failure is in `detail`."""
     if destination.kind == "sender":
-        detail = f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
+        detail = (
+            f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
+        )
         return Probe(name, destination.address, is_ok=True, detail=detail)
-    return _probe_folder(name, destination) if destination.kind == "folder" else _probe_dicom(name, destination)
+    return (
+        _probe_folder(name, destination)
+        if destination.kind == "folder"
+        else _probe_dicom(name, destination)
+    )
 
 
 def _probe_folder(name: str, destination: Destination) -> Probe:
@@ -68,13 +79,27 @@ def _probe_folder(name: str, destination: Destination) -> Probe:
     assert folder is not None, "settings refuse a folder destination without path"
     existing = folder if folder.exists() else folder.parent
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Probe(name, destination.address, is_ok=False, detail=f"{existing} is no folder that this user may write in; make it one")
-    return Probe(name, destination.address, is_ok=True, detail="writable" if folder.exists() else "will be made with the first document")
+        return Probe(
+            name,
+            destination.address,
+            is_ok=False,
+            detail=f"{existing} is no folder that this user may write in; make it one",
+        )
+    return Probe(
+        name,
+        destination.address,
+        is_ok=True,
+        detail="writable" if folder.exists() else "will be made with the first document",
+    )
 
 
 def _probe_dicom(name: str, destination: Destination) -> Probe:
     peer = peer_of(destination)
-    classes = [Verification, *_SR_CLASSES, *([SecondaryCaptureImageStorage] if "heatmap" in destination.documents else [])]
+    classes = [
+        Verification,
+        *_SR_CLASSES,
+        *([SecondaryCaptureImageStorage] if "heatmap" in destination.documents else []),
+    ]
     try:
         association = _associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
     except (Retry, Refused) as error:
@@ -84,12 +109,28 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
         echo = _echo(association)
     finally:
         association.release()
-    sendable = {item.sop_class_uid for item in contexts if item.is_accepted and item.transfer_syntax_uid == ExplicitVRLittleEndian}
+    sendable = {
+        item.sop_class_uid
+        for item in contexts
+        if item.is_accepted and item.transfer_syntax_uid == ExplicitVRLittleEndian
+    }
     chosen = next((item for item in ladder_of(destination) if item.sop_class_uid in sendable), None)
     problems = list(_problems(destination, chosen, sendable, contexts))
-    taken = f"reports go there as {UID(chosen.sop_class_uid).name}" if chosen else "it takes what it shall get"
+    taken = (
+        f"reports go there as {UID(chosen.sop_class_uid).name}"
+        if chosen
+        else "it takes what it shall get"
+    )
     detail = "; ".join(problems) or taken
-    return Probe(name, str(peer), not problems, detail, echo, None if chosen is None else chosen.name, contexts)
+    return Probe(
+        name,
+        str(peer),
+        not problems,
+        detail,
+        echo,
+        None if chosen is None else chosen.name,
+        contexts,
+    )
 
 
 def _associate(peer: Peer, contexts: Contexts) -> Association:
@@ -108,7 +149,10 @@ def _associate(peer: Peer, contexts: Contexts) -> Association:
 def _contexts(association: Association) -> tuple[Accepted, ...]:
     """Return the contexts in the order of the proposal."""
     return tuple(
-        _accepted(UID(item.sop_class_uid), UID(item.transfer_syntax_uid), is_accepted=item.is_accepted) for item in association.contexts
+        _accepted(
+            UID(item.sop_class_uid), UID(item.transfer_syntax_uid), is_accepted=item.is_accepted
+        )
+        for item in association.contexts
     )
 
 
@@ -126,10 +170,17 @@ def _echo(association: Association) -> str:
     return "success" if status == 0x0000 else f"0x{status:04X}"
 
 
-def _problems(destination: Destination, chosen: SrClass | None, sendable: set[str], contexts: tuple[Accepted, ...]) -> Iterator[str]:
+def _problems(
+    destination: Destination,
+    chosen: SrClass | None,
+    sendable: set[str],
+    contexts: tuple[Accepted, ...],
+) -> Iterator[str]:
     """Return remedies for a destination that responds, but does not take all of its documents."""
     if "sr" in destination.documents and chosen is None:
-        yield _no_report(destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts)
+        yield _no_report(
+            destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts
+        )
     if "heatmap" in destination.documents and SecondaryCaptureImageStorage not in sendable:
         yield f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title {destination.calling_ae_title} there"
 

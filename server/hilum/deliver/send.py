@@ -68,7 +68,11 @@ class SendReport:
     @property
     def is_ok(self) -> bool:
         """Whether everything that could be sent was sent."""
-        return self.count(FileState.SENT) > 0 and not self.count(FileState.REFUSED) and not self.count(FileState.FAILED)
+        return (
+            self.count(FileState.SENT) > 0
+            and not self.count(FileState.REFUSED)
+            and not self.count(FileState.FAILED)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,12 @@ def send(
 
 def _files(paths: Iterable[Path]) -> list[Path]:
     """Return each file once, in a stable order."""
-    found = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path]) if not file.is_dir()]
+    found = [
+        file
+        for path in paths
+        for file in (sorted(path.rglob("*")) if path.is_dir() else [path])
+        if not file.is_dir()
+    ]
     return list(dict.fromkeys(found))
 
 
@@ -136,17 +145,39 @@ def _inspect(path: Path) -> _Object | SentFile:
         meta, offset = split_dataset(path)
         length = path.stat().st_size - offset
     except InvalidDicomError:
-        return SentFile(path, FileState.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)")
+        return SentFile(
+            path, FileState.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
+        )
     except (OSError, ValueError, EOFError) as error:
-        return SentFile(path, FileState.FAILED, f"cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}")
+        return SentFile(
+            path,
+            FileState.FAILED,
+            f"cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
+        )
     wanted = ("MediaStorageSOPClassUID", "MediaStorageSOPInstanceUID", "TransferSyntaxUID")
     if lacking := [keyword for keyword in wanted if not meta.get(keyword)]:
-        return SentFile(path, FileState.FAILED, f"File Meta Information lacks {', '.join(lacking)}; write the file anew")
+        return SentFile(
+            path,
+            FileState.FAILED,
+            f"File Meta Information lacks {', '.join(lacking)}; write the file anew",
+        )
     if meta.MediaStorageSOPClassUID == MediaStorageDirectoryStorage:
-        return SentFile(path, FileState.SKIPPED, "a DICOMDIR; give its folder, and its files are sent")
+        return SentFile(
+            path, FileState.SKIPPED, "a DICOMDIR; give its folder, and its files are sent"
+        )
     if length % 2:
-        return SentFile(path, FileState.FAILED, "its data set has an odd number of bytes, against PS3.5 7.1.1 and A.5; write it anew")
-    return _Object(path, str(meta.MediaStorageSOPClassUID), str(meta.MediaStorageSOPInstanceUID), str(meta.TransferSyntaxUID), offset)
+        return SentFile(
+            path,
+            FileState.FAILED,
+            "its data set has an odd number of bytes, against PS3.5 7.1.1 and A.5; write it anew",
+        )
+    return _Object(
+        path,
+        str(meta.MediaStorageSOPClassUID),
+        str(meta.MediaStorageSOPInstanceUID),
+        str(meta.TransferSyntaxUID),
+        offset,
+    )
 
 
 def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
@@ -185,11 +216,17 @@ def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
 def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
     if association.context(*item.context) is None:
         is_class_known = association.context(item.sop_class_uid) is not None
-        return SentFile(item.path, FileState.REFUSED, _not_accepted(item, peer, is_class_known=is_class_known))
+        return SentFile(
+            item.path, FileState.REFUSED, _not_accepted(item, peer, is_class_known=is_class_known)
+        )
     try:
         return _answered(item, _store(association, item), peer)
     except Unknown as error:
-        return SentFile(item.path, FileState.FAILED, error.detail.replace("the same bytes are sent again", "it may have arrived"))
+        return SentFile(
+            item.path,
+            FileState.FAILED,
+            error.detail.replace("the same bytes are sent again", "it may have arrived"),
+        )
     except OSError as error:
         return SentFile(item.path, FileState.FAILED, f"cannot be read: {error.strerror or error}")
 
@@ -198,7 +235,11 @@ def _store(association: Association, item: _Object) -> Response:
     with item.path.open("rb") as file:
         file.seek(item.offset)
         size = item.path.stat().st_size - item.offset
-        return association.c_store(Outgoing(item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size))
+        return association.c_store(
+            Outgoing(
+                item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size
+            )
+        )
 
 
 def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
@@ -208,23 +249,35 @@ def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
     """
     status, said = response.status, f': "{response.comment}"' if response.comment else ""
     if is_stored(status):
-        words = "not stored again, it has this SOP Instance UID:" if status == STORED_BEFORE else "stored, with the warning"
+        words = (
+            "not stored again, it has this SOP Instance UID:"
+            if status == STORED_BEFORE
+            else "stored, with the warning"
+        )
         detail = f"{words} 0x{status:04X}{said}" if status else ""
         return SentFile(item.path, FileState.SENT, detail, status)
     what, is_final = cause(status)
     again = "" if is_final else "; send it again later"
     state = FileState.REFUSED if is_final else FileState.FAILED
-    return SentFile(item.path, state, f"{peer} answered 0x{status:04X}{said} ({what}){again}", status)
+    return SentFile(
+        item.path, state, f"{peer} answered 0x{status:04X}{said} ({what}){again}", status
+    )
 
 
 def _failed(item: _Object, error: Retry | Refused, peer: Peer) -> SentFile:
     if isinstance(error, Retry):
         return SentFile(item.path, FileState.FAILED, error.detail)
     is_context = error.reason == "sop_class_refused"
-    return SentFile(item.path, FileState.REFUSED, _not_accepted(item, peer) if is_context else error.detail)
+    return SentFile(
+        item.path, FileState.REFUSED, _not_accepted(item, peer) if is_context else error.detail
+    )
 
 
 def _not_accepted(item: _Object, peer: Peer, *, is_class_known: bool = False) -> str:
     syntax, name = UID(item.transfer_syntax_uid).name, UID(item.sop_class_uid).name
-    remedy = "convert the file" if is_class_known else f"enable this SOP Class for the AE Title {peer.calling_ae_title} there"
+    remedy = (
+        "convert the file"
+        if is_class_known
+        else f"enable this SOP Class for the AE Title {peer.calling_ae_title} there"
+    )
     return f"{peer} does not accept {name} ({item.sop_class_uid}) in {syntax}: {remedy}"

@@ -23,12 +23,37 @@ _LATER: Final[Sequence[tuple[range, str]]] = (
 )
 # Status, reason, its meaning for any object, and the remedy for a document.
 _NEVER: Final[Sequence[tuple[range, str, str, str]]] = (
-    (range(0xA900, 0xAA00), "data_set_refused", "the data set does not match its SOP Class there", "ask its vendor, with the document"),
-    (range(0xC000, 0xD000), "data_set_refused", "it cannot understand the data set", "see its log, and whether it takes SR of this kind"),
-    (range(0x0122, 0x0123), "sop_class_refused", "it does not support this SOP Class", "enable it there"),
+    (
+        range(0xA900, 0xAA00),
+        "data_set_refused",
+        "the data set does not match its SOP Class there",
+        "ask its vendor, with the document",
+    ),
+    (
+        range(0xC000, 0xD000),
+        "data_set_refused",
+        "it cannot understand the data set",
+        "see its log, and whether it takes SR of this kind",
+    ),
+    (
+        range(0x0122, 0x0123),
+        "sop_class_refused",
+        "it does not support this SOP Class",
+        "enable it there",
+    ),
     (range(0x0124, 0x0125), "not_authorised", "our AE Title may not store there", "grant it"),
-    (range(0x0117, 0x0118), "data_set_refused", "it finds the SOP Instance UID invalid", "see its log"),
-    (range(0x0211, 0x0213), "operation_refused", "it does not take the operation", "is this the storage service?"),
+    (
+        range(0x0117, 0x0118),
+        "data_set_refused",
+        "it finds the SOP Instance UID invalid",
+        "see its log",
+    ),
+    (
+        range(0x0211, 0x0213),
+        "operation_refused",
+        "it does not take the operation",
+        "is this the storage service?",
+    ),
 )
 
 
@@ -53,7 +78,10 @@ def check_status(status: int, peer: str) -> None:
         return
     for codes, reason, what, advice in _NEVER:
         if status in codes:
-            raise Refused(reason, f"{peer} answered 0x{status:04X}: {what}; {advice}, then requeue the delivery")
+            raise Refused(
+                reason,
+                f"{peer} answered 0x{status:04X}: {what}; {advice}, then requeue the delivery",
+            )
     for codes, what in _LATER:
         if status in codes:
             raise Busy(f"{peer} answered 0x{status:04X}: {what}", is_outage=True)

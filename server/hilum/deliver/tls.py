@@ -40,7 +40,9 @@ class Tls:
         return context
 
     def _files(self) -> str:
-        return ", ".join(str(file) for file in (self.ca_file, self.certificate_file, self.key_file) if file)
+        return ", ".join(
+            str(file) for file in (self.ca_file, self.certificate_file, self.key_file) if file
+        )
 
 
 def tls_of(destination: Destination | CommitmentPeer) -> Tls | None:

@@ -28,8 +28,20 @@ _CONTEXT = struct.Struct(">BxBx")
 _LENGTH = struct.Struct(">L")
 _LENGTH_OF_UID = struct.Struct(">H")
 _SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
-_APPLICATION_CONTEXT, _PROPOSED, _ANSWERED, _ABSTRACT_SYNTAX, _TRANSFER_SYNTAX, _USER_INFORMATION = 0x10, 0x20, 0x21, 0x30, 0x40, 0x50
-_MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = 0x51, 0x52, 0x54, 0x55
+(
+    _APPLICATION_CONTEXT,
+    _PROPOSED,
+    _ANSWERED,
+    _ABSTRACT_SYNTAX,
+    _TRANSFER_SYNTAX,
+    _USER_INFORMATION,
+) = 0x10, 0x20, 0x21, 0x30, 0x40, 0x50
+_MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = (
+    0x51,
+    0x52,
+    0x54,
+    0x55,
+)
 _TITLE_BYTES: Final = 16
 # One object is made of each. 128 contexts with 60 Transfer Syntaxes stay below this limit.
 _MAXIMUM_ITEMS: Final = 8192
@@ -90,7 +102,10 @@ def title_text(title: bytes) -> str:
     some peers fill up with NUL. Bytes outside of the default repertoire become `%` and two
     hexadecimal digits. So does the backslash, which would separate two values.
     """
-    shown = (chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"%{byte:02X}" for byte in title.split(b"\0")[0].strip(b" "))
+    shown = (
+        chr(byte) if 0x20 <= byte < 0x7F and byte != 0x5C else f"%{byte:02X}"
+        for byte in title.split(b"\0")[0].strip(b" ")
+    )
     return "".join(shown)[:_TITLE_BYTES].strip()
 
 
@@ -112,7 +127,9 @@ def decode_acceptance(encoded: bytes) -> tuple[tuple[Answered, ...], int]:
     """
     titles(encoded)
     items = _items(encoded)
-    return tuple(_answered(content) for kind, content in items if kind == _ANSWERED), _maximum_length(items)
+    return tuple(
+        _answered(content) for kind, content in items if kind == _ANSWERED
+    ), _maximum_length(items)
 
 
 def decode_rejection(encoded: bytes) -> tuple[int, int, int]:
@@ -126,7 +143,13 @@ def decode_rejection(encoded: bytes) -> tuple[int, int, int]:
     return result, source, reason
 
 
-def encode_request(calling: str, called: str, contexts: Iterable[Proposed], maximum_pdu_bytes: int, scp_of: Iterable[str] = ()) -> bytes:
+def encode_request(
+    calling: str,
+    called: str,
+    contexts: Iterable[Proposed],
+    maximum_pdu_bytes: int,
+    scp_of: Iterable[str] = (),
+) -> bytes:
     """Return an A-ASSOCIATE-RQ.
 
     `maximum_pdu_bytes`: the largest PDU that we take. `scp_of`: SOP Classes of which we are the SCP
@@ -137,40 +160,71 @@ def encode_request(calling: str, called: str, contexts: Iterable[Proposed], maxi
             _PROPOSED,
             _CONTEXT.pack(context.context_id, 0)
             + _item(_ABSTRACT_SYNTAX, context.abstract_syntax.encode("ascii", "replace"))
-            + b"".join(_item(_TRANSFER_SYNTAX, syntax.encode("ascii", "replace")) for syntax in context.transfer_syntaxes),
+            + b"".join(
+                _item(_TRANSFER_SYNTAX, syntax.encode("ascii", "replace"))
+                for syntax in context.transfer_syntaxes
+            ),
         )
         for context in contexts
     )
     return _encode(
-        pdu.ASSOCIATE_RQ, called.encode("ascii", "replace"), calling.encode("ascii", "replace"), items, maximum_pdu_bytes, scp_of
+        pdu.ASSOCIATE_RQ,
+        called.encode("ascii", "replace"),
+        calling.encode("ascii", "replace"),
+        items,
+        maximum_pdu_bytes,
+        scp_of,
     )
 
 
-def encode_acceptance(request: Request, contexts: Iterable[Answered], maximum_pdu_bytes: int) -> bytes:
+def encode_acceptance(
+    request: Request, contexts: Iterable[Answered], maximum_pdu_bytes: int
+) -> bytes:
     """Return an A-ASSOCIATE-AC. AE Titles go back as they came (PS3.8 Table 9-17)."""
     items = (
         _item(
             _ANSWERED,
-            _CONTEXT.pack(context.context_id, context.result) + _item(_TRANSFER_SYNTAX, context.transfer_syntax.encode("latin-1")),
+            _CONTEXT.pack(context.context_id, context.result)
+            + _item(_TRANSFER_SYNTAX, context.transfer_syntax.encode("latin-1")),
         )
         for context in contexts
     )
-    return _encode(pdu.ASSOCIATE_AC, request.called_ae_title, request.calling_ae_title, items, maximum_pdu_bytes)
+    return _encode(
+        pdu.ASSOCIATE_AC,
+        request.called_ae_title,
+        request.calling_ae_title,
+        items,
+        maximum_pdu_bytes,
+    )
 
 
 def _encode(
-    kind: int, called: bytes, calling: bytes, contexts: Iterable[bytes], maximum_pdu_bytes: int, scp_of: Iterable[str] = ()
+    kind: int,
+    called: bytes,
+    calling: bytes,
+    contexts: Iterable[bytes],
+    maximum_pdu_bytes: int,
+    scp_of: Iterable[str] = (),
 ) -> bytes:
     ours = (
         _item(_MAXIMUM_LENGTH, _LENGTH.pack(maximum_pdu_bytes)),
         _item(_IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_CLASS_UID.encode("ascii")),
-        *(_item(_ROLE_SELECTION, _LENGTH_OF_UID.pack(len(uid)) + uid.encode("ascii") + _SCP) for uid in scp_of),
+        *(
+            _item(_ROLE_SELECTION, _LENGTH_OF_UID.pack(len(uid)) + uid.encode("ascii") + _SCP)
+            for uid in scp_of
+        ),
         _item(_IMPLEMENTATION_VERSION_NAME, IMPLEMENTATION_VERSION_NAME.encode("ascii")),
     )
-    items = (_item(_APPLICATION_CONTEXT, APPLICATION_CONTEXT.encode("ascii")), *contexts, _item(_USER_INFORMATION, b"".join(ours)))
+    items = (
+        _item(_APPLICATION_CONTEXT, APPLICATION_CONTEXT.encode("ascii")),
+        *contexts,
+        _item(_USER_INFORMATION, b"".join(ours)),
+    )
     body = b"".join(items)
     length = _FIXED.size - pdu.HEADER.size + len(body)
-    return _FIXED.pack(kind, length, 1, called.ljust(_TITLE_BYTES), calling.ljust(_TITLE_BYTES)) + body
+    return (
+        _FIXED.pack(kind, length, 1, called.ljust(_TITLE_BYTES), calling.ljust(_TITLE_BYTES)) + body
+    )
 
 
 def _item(kind: int, content: bytes) -> bytes:
@@ -191,7 +245,9 @@ def _items(encoded: bytes) -> list[tuple[int, bytes]]:
 
 def _count(kind: int, content: bytes) -> int:
     """Count sub-items by their headers, without making an object of any."""
-    at = {_PROPOSED: _CONTEXT.size, _ANSWERED: _CONTEXT.size, _USER_INFORMATION: 0}.get(kind, len(content))
+    at = {_PROPOSED: _CONTEXT.size, _ANSWERED: _CONTEXT.size, _USER_INFORMATION: 0}.get(
+        kind, len(content)
+    )
     count = 0
     while at + _ITEM.size <= len(content):
         at += _ITEM.size + _ITEM.unpack_from(content, at)[1]
@@ -217,9 +273,13 @@ def _proposed(content: bytes) -> Proposed:
         raise Malformed(f"the Presentation Context ID {context_id} is even")
     sub_items = list(_siblings(inner))
     abstract = next((_uid(value) for kind, value in sub_items if kind == _ABSTRACT_SYNTAX), "")
-    syntaxes = tuple(uid for kind, value in sub_items if kind == _TRANSFER_SYNTAX and (uid := _uid(value)))
+    syntaxes = tuple(
+        uid for kind, value in sub_items if kind == _TRANSFER_SYNTAX and (uid := _uid(value))
+    )
     if not abstract or not syntaxes:
-        raise Malformed(f"the Presentation Context {context_id} has no {'Transfer' if abstract else 'Abstract'} Syntax")
+        raise Malformed(
+            f"the Presentation Context {context_id} has no {'Transfer' if abstract else 'Abstract'} Syntax"
+        )
     return Proposed(context_id, abstract, syntaxes)
 
 
@@ -247,7 +307,11 @@ def _maximum_length(items: Iterable[tuple[int, bytes]]) -> int:
         while kind == _USER_INFORMATION and at + _ITEM.size <= len(content):
             sub_kind, length = _ITEM.unpack_from(content, at)
             at += _ITEM.size
-            if sub_kind == _MAXIMUM_LENGTH and length == _LENGTH.size and at + length <= len(content):
+            if (
+                sub_kind == _MAXIMUM_LENGTH
+                and length == _LENGTH.size
+                and at + length <= len(content)
+            ):
                 return int(_LENGTH.unpack_from(content, at)[0])
             at += length
     return 0

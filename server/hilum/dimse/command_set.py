@@ -11,9 +11,25 @@ IS_RESPONSE = 0x8000
 HAS_DATA_SET, NO_DATA_SET = 0x0000, 0x0101
 
 # Element numbers (PS3.7 E.1).
-AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, MESSAGE_ID_BEING_RESPONDED_TO = 0x0002, 0x0100, 0x0110, 0x0120
-PRIORITY, COMMAND_DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = 0x0700, 0x0800, 0x0900, 0x0902, 0x1000
-REQUESTED_SOP_CLASS_UID, REQUESTED_SOP_INSTANCE_UID, EVENT_TYPE_ID, ACTION_TYPE_ID = 0x0003, 0x1001, 0x1002, 0x1008
+AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, MESSAGE_ID_BEING_RESPONDED_TO = (
+    0x0002,
+    0x0100,
+    0x0110,
+    0x0120,
+)
+PRIORITY, COMMAND_DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = (
+    0x0700,
+    0x0800,
+    0x0900,
+    0x0902,
+    0x1000,
+)
+REQUESTED_SOP_CLASS_UID, REQUESTED_SOP_INSTANCE_UID, EVENT_TYPE_ID, ACTION_TYPE_ID = (
+    0x0003,
+    0x1001,
+    0x1002,
+    0x1008,
+)
 
 _ELEMENT = struct.Struct("<HHL")
 _GROUP_LENGTH = struct.Struct("<HHLL")
@@ -24,7 +40,9 @@ def encode(elements: Mapping[int, bytes]) -> bytes:
 
     Empty values are left out.
     """
-    return with_length(b"".join([element(number, value) for number, value in sorted(elements.items())]))
+    return with_length(
+        b"".join([element(number, value) for number, value in sorted(elements.items())])
+    )
 
 
 def element(number: int, value: bytes) -> bytes:

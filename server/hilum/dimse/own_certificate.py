@@ -67,7 +67,9 @@ def _ends(file: Path) -> Iterator[float]:
     return _read(file, _PEM, _not_after, _NO_PEM)
 
 
-def _read(file: Path, pem: re.Pattern[str], moment_of: Callable[[bytes], float], problem: str) -> Iterator[float]:
+def _read(
+    file: Path, pem: re.Pattern[str], moment_of: Callable[[bytes], float], problem: str
+) -> Iterator[float]:
     found = pem.finditer(file.read_text(encoding="ascii", errors="replace"))
     first = next(found, None)
     if first is None:

@@ -24,7 +24,9 @@ def beginning(length: int, context_id: int, control: int) -> bytes:
 
     `length`: the length in the value's header.
     """
-    return HEADER.pack(P_DATA_TF, ITEM_LENGTH_BYTES + length) + ITEM.pack(length, context_id, control)
+    return HEADER.pack(P_DATA_TF, ITEM_LENGTH_BYTES + length) + ITEM.pack(
+        length, context_id, control
+    )
 
 
 def user_abort() -> bytes:

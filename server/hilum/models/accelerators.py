@@ -1,4 +1,7 @@
-"""How Triton's ONNX Runtime backend uses a GPU: its `execution_accelerators`, with the parameters that the backend's source reads."""
+"""How Triton's ONNX Runtime backend uses a GPU.
+
+Its `execution_accelerators`, with the parameters that the backend's source reads.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ ENGINE_CACHE: Final = "/cache"
 
 
 def _accelerator(name: str, values: Mapping[str, str]) -> str:
-    parameters = " ".join(f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in values.items())
+    parameters = " ".join(
+        f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in values.items()
+    )
     return f' execution_accelerators {{ gpu_execution_accelerator : [ {{ name : "{name}" {parameters} }} ] }}'
 
 
@@ -23,7 +28,10 @@ def _cuda(_served: Served) -> str:
 
 def _tensorrt_in_onnxruntime(served: Served, mode: str) -> str:
     """One engine for all batch sizes; built at the first start, minutes, and kept."""
-    shapes = {f"trt_profile_{name}_shapes": f"image:{'x'.join(map(str, shape))}" for name, shape in shape_ranges(served).items()}
+    shapes = {
+        f"trt_profile_{name}_shapes": f"image:{'x'.join(map(str, shape))}"
+        for name, shape in shape_ranges(served).items()
+    }
     cache = {
         "trt_engine_cache_enable": "true",
         "trt_engine_cache_path": ENGINE_CACHE,

@@ -33,7 +33,10 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a release demands of its network. `tensors`, by our names, give the sizes that are not the same for all of an architecture."""
+    """What a release demands of its network.
+
+    `tensors`, by our names, give the sizes that are not the same for all of an architecture.
+    """
 
     spec: InputSpec
     outputs: int
@@ -48,7 +51,11 @@ class Asked:
 
 def _vit(asked: Asked) -> nn.Module:
     spec, options, tensors = asked.spec, asked.options, asked.tensors
-    shape = vit_shape.untrained(options, spec) if tensors is None else vit_shape.from_tensors(tensors, options, spec)
+    shape = (
+        vit_shape.untrained(options, spec)
+        if tensors is None
+        else vit_shape.from_tensors(tensors, options, spec)
+    )
     return VisionTransformer(shape, *asked.sizes)
 
 
@@ -62,14 +69,24 @@ _AS_PUBLISHED: Final = OptionsTable()
 
 
 def make(
-    architecture: str, spec: InputSpec, outputs: int, options: OptionsTable = _AS_PUBLISHED, tensors: Tensors | None = None
+    architecture: str,
+    spec: InputSpec,
+    outputs: int,
+    options: OptionsTable = _AS_PUBLISHED,
+    tensors: Tensors | None = None,
 ) -> nn.Module:
-    """The network, with whatever weights torch gave it. Raises ConfigurationError when `tensors` are of another size than `options`."""
+    """The network, with whatever weights torch gave it.
+
+    Raises ConfigurationError when `tensors` are of another size than `options`.
+    """
     return NETWORKS[architecture](Asked(spec, outputs, options, tensors))
 
 
 class Normaliser(nn.Module):
-    """(B, 1, H, W) wire tensor → (B, channels, H, W) float, (x - mean) / std; broadcasting repeats the one channel."""
+    """(B, 1, H, W) wire tensor → (B, channels, H, W) float, (x - mean) / std.
+
+    Broadcasting repeats the one channel.
+    """
 
     mean: Tensor
     std: Tensor

@@ -1,4 +1,7 @@
-"""A network that somebody else exported: its input becomes `image`, its output `logits`, and normalisation moves into the graph."""
+"""A network that somebody else exported.
+
+Its input becomes `image`, its output `logits`, and normalisation moves into the graph.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +26,16 @@ from hilum.models.toml_text import quoted
 _PREFIX: Final = "hilum_"
 _OURS: Final = ("image", "logits", "cam")
 PARITY: Final = 1e-4
-_IMAGES: Final = 3  # more than one: a graph may hold the size of a batch where its input does not say so
+_IMAGES: Final = (
+    3  # more than one: a graph may hold the size of a batch where its input does not say so
+)
 
 
 def graft(manifest: Manifest, source: Path, destination: Path) -> None:
-    """Write `destination`: the network behind a cast and (x - mean) / std. Raises ConfigurationError when it does not fit the manifest."""
+    """Write `destination`: the network behind a cast and (x - mean) / std.
+
+    Raises ConfigurationError when it does not fit the manifest.
+    """
     model = require_fit(manifest, source)
     with tempfile.TemporaryDirectory(dir=destination.parent) as folder:
         alone = Path(folder, "alone.onnx")
@@ -41,7 +49,10 @@ def graft(manifest: Manifest, source: Path, destination: Path) -> None:
 
 
 def require_fit(manifest: Manifest, source: Path) -> onnx.ModelProto:
-    """The network, if it is what the manifest says. Raises ConfigurationError with every reason why not."""
+    """The network, if it is what the manifest says.
+
+    Raises ConfigurationError with every reason why not.
+    """
     model = onnx_file.read(source)
     onnx_file.expose(model, manifest.weights.output)
     if problems := [f"{source}: {problem}" for problem in _misfits(model, manifest)]:
@@ -83,7 +94,10 @@ def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
         yield f"its input {weights.input} is not float32"
     elif contract.clash(found := tensors[weights.input][1], wanted):
         yield f"its input is {found}; the manifest's is {wanted} (None: any size)"
-    for field, name, sizes in (("output", weights.output, [None, labels]), ("cam", weights.cam, [None, labels, None, None])):
+    for field, name, sizes in (
+        ("output", weights.output, [None, labels]),
+        ("cam", weights.cam, [None, labels, None, None]),
+    ):
         if name and name not in outputs:
             yield f"its outputs are {', '.join(sorted(outputs))}; weights.{field} says {name}"
         elif name and contract.clash(found := tensors[name][1], sizes):
@@ -113,9 +127,15 @@ def _rename_tensor(graph: onnx.GraphProto, old: str, new: str) -> None:
 
 
 def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
-    """Wire image → Cast → Sub → Div → the network's own input; a 3-channel mean repeats the one channel by broadcasting."""
+    """Wire image → Cast → Sub → Div → the network's own input.
+
+    A 3-channel mean repeats the one channel by broadcasting.
+    """
     spec = manifest.spec
-    columns = {name: np.array(values, np.float32) for name, values in (("mean", spec.normalise.mean), ("std", spec.normalise.std))}
+    columns = {
+        name: np.array(values, np.float32)
+        for name, values in (("mean", spec.normalise.mean), ("std", spec.normalise.std))
+    }
     for name, values in columns.items():
         column = np.broadcast_to(values, spec.model_channels).reshape(1, -1, 1, 1).copy()
         graph.initializer.append(numpy_helper.from_array(column, f"{_PREFIX}{name}"))
@@ -128,14 +148,23 @@ def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
     del graph.node[:]
     graph.node.extend([*before, *after])
     constants = {each.name for each in graph.initializer}
-    kept = [each for each in graph.input if each.name in constants]  # before IR version 4 these were listed too
+    kept = [
+        each for each in graph.input if each.name in constants
+    ]  # before IR version 4 these were listed too
     del graph.input[:]
     graph.input.extend(kept)
-    graph.input.append(helper.make_tensor_value_info("image", contract.WIRE_TYPES[spec.wire_dtype], ["batch", *spec.wire_shape]))
+    graph.input.append(
+        helper.make_tensor_value_info(
+            "image", contract.WIRE_TYPES[spec.wire_dtype], ["batch", *spec.wire_shape]
+        )
+    )
 
 
 def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None:
-    """`logits` and, where the release has maps, `cam` in fp16; what else the network puts out is nobody's."""
+    """`logits` and, where the release has maps, `cam` in fp16.
+
+    What else the network puts out is nobody's.
+    """
     (logits,) = (each for each in graph.output if each.name == "logits")
     del graph.output[:]
     graph.output.append(logits)
@@ -151,15 +180,28 @@ def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
     images = np.concatenate([known_image(spec, number) for number in range(_IMAGES)])
     alone = _alone(manifest, source, normalised(spec, images))
     if not np.isfinite(alone).all():
-        raise ConfigurationError([f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the weights are damaged"])
-    grafted = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)(images)["logits"]
+        raise ConfigurationError(
+            [
+                f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the weights are damaged"
+            ]
+        )
+    grafted = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)(images)[
+        "logits"
+    ]
     worst = float(np.abs(grafted - alone).max())
     if not worst <= (PARITY if engine.precision == "f32" else tolerance(engine)):
-        raise ConfigurationError([f"{manifest.release.id}: the network behind our normalisation differs by {worst:.2g} from itself"])
+        raise ConfigurationError(
+            [
+                f"{manifest.release.id}: the network behind our normalisation differs by {worst:.2g} from itself"
+            ]
+        )
 
 
 def _alone(manifest: Manifest, network: Path, inputs: Array) -> Array:
-    """(n, C, H, W) float32, normalised → (n, L): what the network says without anything of ours. Raises RuntimeError."""
+    """(n, C, H, W) float32, normalised → (n, L): what the network says without anything of ours.
+
+    Raises RuntimeError.
+    """
     session = onnxruntime_session(network, manifest.engine.optimisation)
     with onnxruntime_errors():
         (said,) = session.run([manifest.weights.output], {manifest.weights.input: inputs})

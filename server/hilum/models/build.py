@@ -1,6 +1,9 @@
-"""One command from manifests to Triton model trees: `<built>/<profile>/<triton name>/{config.pbtxt, 1/…, build.json}`.
+"""One command from manifests to Triton model trees.
 
-A tree appears whole or not at all, and only after its engine has given the reference's logits for the canary. Nothing is downloaded.
+`<built>/<profile>/<triton name>/{config.pbtxt, 1/…, build.json}`.
+
+A tree appears whole or not at all, and only after its engine has given the reference's logits for
+the canary. Nothing is downloaded.
 """
 
 from __future__ import annotations
@@ -18,7 +21,15 @@ from typing import Any, Final
 
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models import artefact, canary, catalogue, embedded_model, golden, identity, precision_speed
+from hilum.models import (
+    artefact,
+    canary,
+    catalogue,
+    embedded_model,
+    golden,
+    identity,
+    precision_speed,
+)
 from hilum.models.artefact import Array
 from hilum.models.manifest import Manifest
 from hilum.store.directory_sync import sync_file_system, sync_folder
@@ -39,24 +50,36 @@ def build(
     progress: Progress = print,
     accelerator: str = "none",
 ) -> None:
-    """Build what is not up to date. `weights_dir`: where brought weights lie, beside each manifest's own folder.
+    """Build what is not up to date.
+
+    `weights_dir`: where brought weights lie, beside each manifest's own folder.
 
     `accelerator`: of the onnxruntime profile.
 
-    Raises ConfigurationError: unknown release or profile, weights missing or other than the manifest says, parity failed.
+    Raises ConfigurationError: unknown release or profile, weights missing or other than the
+    manifest says, parity failed.
     """
     if profile not in PROFILES:
         raise ConfigurationError([f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"])
     if accelerator not in ACCELERATORS:
-        raise ConfigurationError([f"unknown accelerator {accelerator!r}; known: {', '.join(ACCELERATORS)}"])
+        raise ConfigurationError(
+            [f"unknown accelerator {accelerator!r}; known: {', '.join(ACCELERATORS)}"]
+        )
     wanted = tuple(release_ids)
-    for manifest in catalogue.choose(catalogue.load_manifests(manifests_dir, wanted), wanted).values():
-        if is_built(manifest.release, built_dir, profile) and _accelerator_of(manifest.release, built_dir, profile) == accelerator:
+    for manifest in catalogue.choose(
+        catalogue.load_manifests(manifests_dir, wanted), wanted
+    ).values():
+        if (
+            is_built(manifest.release, built_dir, profile)
+            and _accelerator_of(manifest.release, built_dir, profile) == accelerator
+        ):
             progress(f"{manifest.release.id}: {profile} is up to date")
             continue
         with _made_whole(built_dir, profile, manifest.release.triton_name) as tree:
             _make(manifest, tree, _Order(profile, built_dir, weights_dir, accelerator), progress)
-        progress(f"{manifest.release.id}: {profile} built in {tree_of(manifest.release, built_dir, profile)}")
+        progress(
+            f"{manifest.release.id}: {profile} built in {tree_of(manifest.release, built_dir, profile)}"
+        )
 
 
 def tree_of(release: Release, built_dir: Path, profile: str = "embedded") -> Path:
@@ -66,7 +89,9 @@ def tree_of(release: Release, built_dir: Path, profile: str = "embedded") -> Pat
 
 def is_built(release: Release, built_dir: Path, profile: str = "embedded") -> bool:
     """Whether a tree is there and was made from this manifest by this builder."""
-    return bool(read_record(tree_of(release, built_dir, profile)).get("build_key") == release.build_key)
+    return bool(
+        read_record(tree_of(release, built_dir, profile)).get("build_key") == release.build_key
+    )
 
 
 def read_record(tree: Path) -> dict[str, Any]:
@@ -94,7 +119,9 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
     if made := _made_for_another_profile(release, order.built_dir):
         shutil.copyfile(made, onnx_file)
     else:
-        progress(f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'} (up to a minute)")
+        progress(
+            f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'} (up to a minute)"
+        )
         artefact.make(manifest, onnx_file, order.weights_dir)
     progress(f"{release.id}: comparing engines on the canary")
     outputs = artefact.reference(manifest, onnx_file)
@@ -110,7 +137,10 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
 
 
 def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress) -> dict[str, Any]:
-    """What bf16 costs beside f32, where the release pins it for speed: some CPUs that have it are slower with it."""
+    """What bf16 costs beside f32, where the release pins it for speed.
+
+    Some CPUs that have it are slower with it.
+    """
     release, engine = manifest.release, manifest.engine
     if profile != "embedded" or (engine.name, engine.precision) != ("openvino", "bf16"):
         return {}
@@ -125,34 +155,60 @@ def speed_advice(release: Release, tree: Path) -> str | None:
     return precision_speed.advice(release.precision, read_record(tree).get(_SPEED, {}))
 
 
-def _proved_goldens(manifest: Manifest, tree: Path, weights_dir: Path | None, profile: str) -> list[dict[str, Any]]:
-    """What the artefact says of the golden cases: the known answers, as does the engine that will serve them here."""
+def _proved_goldens(
+    manifest: Manifest, tree: Path, weights_dir: Path | None, profile: str
+) -> list[dict[str, Any]]:
+    """What the artefact says of the golden cases.
+
+    The known answers, as does the engine that will serve them here.
+    """
     known = golden.cases(manifest, weights_dir)
     if not known:
         return []
     engine, onnx_file = manifest.engine, tree / "1/model.onnx"
-    reference = embedded_model.open_engine(onnx_file, "onnxruntime", engine.precision, engine.optimisation)
+    reference = embedded_model.open_engine(
+        onnx_file, "onnxruntime", engine.precision, engine.optimisation
+    )
     answers = golden.prove(manifest, known, reference, "onnxruntime, the reference")
     if profile == "embedded" and engine.name != "onnxruntime":
         golden.prove(
-            manifest, known, embedded_model.open_engine(onnx_file, engine.name, engine.precision, engine.optimisation), engine.name
+            manifest,
+            known,
+            embedded_model.open_engine(
+                onnx_file, engine.name, engine.precision, engine.optimisation
+            ),
+            engine.name,
         )
     return golden.record(tree, manifest, known, answers)
 
 
 def _made_for_another_profile(release: Release, built_dir: Path) -> Path | None:
-    """All profiles serve one artefact. One that is not as it was built is not copied: its numbers would pass for the release's."""
-    trees = [tree_of(release, built_dir, profile) for profile in PROFILES if is_built(release, built_dir, profile)]
+    """All profiles serve one artefact.
+
+    One that is not as it was built is not copied: its numbers would pass for the release's.
+    """
+    trees = [
+        tree_of(release, built_dir, profile)
+        for profile in PROFILES
+        if is_built(release, built_dir, profile)
+    ]
     return next((tree / "1/model.onnx" for tree in trees if _is_as_built(tree)), None)
 
 
 def _is_as_built(tree: Path) -> bool:
     onnx_file = tree / "1/model.onnx"
-    return onnx_file.is_file() and identity.file_sha256(onnx_file) == read_record(tree).get("onnx_sha256")
+    return onnx_file.is_file() and identity.file_sha256(onnx_file) == read_record(tree).get(
+        "onnx_sha256"
+    )
 
 
-def _configured(manifest: Manifest, tree: Path, order: _Order, outputs: Mapping[str, Array], progress: Progress) -> dict[str, Any]:
-    """Write `config.pbtxt` and, for TensorRT, the request for a plan; what the record says of the profile."""
+def _configured(
+    manifest: Manifest, tree: Path, order: _Order, outputs: Mapping[str, Array], progress: Progress
+) -> dict[str, Any]:
+    """Write `config.pbtxt` and, for TensorRT, the request for a plan.
+
+    What the record says of the profile.
+    """
     # Triton's schema brings grpc, and a reader of the catalogue needs none.
     from hilum.models import profile_checks, profiles, tensorrt  # noqa: PLC0415
     from hilum.models.served import served, shape_ranges  # noqa: PLC0415
@@ -177,7 +233,10 @@ def _record(manifest: Manifest, onnx_file: Path, logits: Array) -> dict[str, Any
         "onnx_sha256": identity.file_sha256(onnx_file),
         "preprocessing_version": manifest.spec.version,
         "tools": {"python": platform.python_version(), **tools},
-        "canary": {"logits": [float(value) for value in logits[0]], "tolerance": canary.tolerance(manifest.engine)},
+        "canary": {
+            "logits": [float(value) for value in logits[0]],
+            "tolerance": canary.tolerance(manifest.engine),
+        },
     }
 
 
@@ -190,7 +249,10 @@ def _version(distribution: str) -> str | None:
 
 @contextmanager
 def _made_whole(built_dir: Path, profile: str, name: str) -> Iterator[Path]:
-    """A scratch folder that becomes `<built>/<profile>/<name>`, durably, if nothing was raised; an older tree gives way."""
+    """A scratch folder that becomes `<built>/<profile>/<name>`, durably, if nothing was raised.
+
+    An older tree gives way.
+    """
     target = built_dir / profile / name
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=built_dir, prefix=".building-") as scratch:

@@ -1,4 +1,7 @@
-"""What lies in a built tree against what the manifest says and the build recorded: a tree is copied, edited and half deleted by people."""
+"""What lies in a built tree against what the manifest says and the build recorded.
+
+A tree is copied, edited and half deleted by people.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
 """Known images: drawn by whole-number arithmetic alone, so that every machine draws the same ones, in the range of a release's wire tensor.
 
-Number 0 is the canary that is sent through a running model; the others set the statistics of untrained weights.
+Number 0 is the canary that is sent through a running model; the others set the statistics of
+untrained weights.
 """
 
 from __future__ import annotations
@@ -40,8 +41,15 @@ class Canary:
     cam_bias: Array | None = None
 
     def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
-        """None where there are no maps, or where each gives its logit. Else what is wrong, for people."""
-        return None if self.cam_bias is None else exact_maps.broken_rule(logits, cam, self.cam_bias, self.tolerance)
+        """None where there are no maps, or where each gives its logit.
+
+        Else what is wrong, for people.
+        """
+        return (
+            None
+            if self.cam_bias is None
+            else exact_maps.broken_rule(logits, cam, self.cam_bias, self.tolerance)
+        )
 
 
 def tolerance(engine: EngineTable) -> float:
@@ -50,7 +58,10 @@ def tolerance(engine: EngineTable) -> float:
 
 
 def canary_image(spec: InputSpec) -> Array:
-    """(1, 1, H, W) in the wire dtype of the specification; the same on every machine, never constant."""
+    """(1, 1, H, W) in the wire dtype of the specification.
+
+    The same on every machine, never constant.
+    """
     return known_image(spec, 0)
 
 
@@ -74,7 +85,10 @@ def wire_range(spec: InputSpec) -> tuple[float, float]:
 
 
 def read_canary(release: Release, built_dir: Path) -> Canary:
-    """The canary that was recorded when the release was built, whatever the profile. Raises ConfigurationError when it was not."""
+    """The canary that was recorded when the release was built, whatever the profile.
+
+    Raises ConfigurationError when it was not.
+    """
     path = find_record(release, built_dir)
     image = canary_image(InputSpec.from_mapping(release.input_spec))
     try:
@@ -91,13 +105,18 @@ def read_canary(release: Release, built_dir: Path) -> Canary:
 
 
 def find_record(release: Release, built_dir: Path) -> Path:
-    """`build.json` of an up-to-date tree of the release, whatever the profile. Raises ConfigurationError when there is none."""
+    """`build.json` of an up-to-date tree of the release, whatever the profile.
+
+    Raises ConfigurationError when there is none.
+    """
     paths = sorted(built_dir.glob(f"*/{release.triton_name}/build.json"))
     for path in paths:
         if _record(path).get("build_key") == release.build_key:
             return path
     state = "was built from another manifest or by another Hilum" if paths else "is not built"
-    raise ConfigurationError([f"{release.id} {state} in {built_dir}: run `hilum models build {release.id}`"])
+    raise ConfigurationError(
+        [f"{release.id} {state} in {built_dir}: run `hilum models build {release.id}`"]
+    )
 
 
 def _record(path: Path) -> dict[str, Any]:
@@ -106,26 +125,41 @@ def _record(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise _damaged(path) from error
     except OSError as error:
-        raise ConfigurationError([f"{path}: {error.strerror}; let the server's user read it"]) from error
+        raise ConfigurationError(
+            [f"{path}: {error.strerror}; let the server's user read it"]
+        ) from error
     return record
 
 
 def _damaged(path: Path) -> ConfigurationError:
-    return ConfigurationError([f"{path} is damaged: delete {path.parent} and build the release again"])
+    return ConfigurationError(
+        [f"{path} is damaged: delete {path.parent} and build the release again"]
+    )
 
 
 def _levels(height: int, width: int, number: int) -> Array:
-    """(height, width) whole numbers in 0..4095: as bright, steep and grainy as radiographs are, with a collimated edge and a marker."""
+    """(height, width) whole numbers in 0..4095.
+
+    As bright, steep and grainy as radiographs are, with a collimated edge and a marker.
+    """
     y = (np.arange(height, dtype=np.int64)[:, None] * 1024) // height
     x = (np.arange(width, dtype=np.int64)[None, :] * 1024) // width
     draws = _Draws(number)
-    field = _triangle(x * draws.up_to(6) + y * draws.up_to(4), 900) + _triangle(y * draws.up_to(9) + draws.up_to(1024), 500)
+    field = _triangle(x * draws.up_to(6) + y * draws.up_to(4), 900) + _triangle(
+        y * draws.up_to(9) + draws.up_to(1024), 500
+    )
     for _ in range(8):
-        field = field + draws.sign() * _blob(y - draws.up_to(1024), x - draws.up_to(1024), 60 + draws.up_to(300))
+        field = field + draws.sign() * _blob(
+            y - draws.up_to(1024), x - draws.up_to(1024), 60 + draws.up_to(300)
+        )
     grain = ((x * 73856093) ^ (y * 19349663) ^ ((number + 1) * 83492791)) >> 7 & 127
     field = field + grain * draws.up_to(3)
     spread = field.max() - field.min()
-    levels: Array = np.clip((field - field.min()) * 2 * (_LEVELS - 1) // spread - 1024 - draws.up_to(1024), 0, _LEVELS - 1)
+    levels: Array = np.clip(
+        (field - field.min()) * 2 * (_LEVELS - 1) // spread - 1024 - draws.up_to(1024),
+        0,
+        _LEVELS - 1,
+    )
     edges = [draws.up_to(96) for _ in range(4)]
     levels[(y < edges[0]) | (y >= 1024 - edges[1]) | (x < edges[2]) | (x >= 1024 - edges[3])] = 0
     top, left = draws.up_to(900), draws.up_to(900)
@@ -147,7 +181,10 @@ def _blob(y: Array, x: Array, radius: int) -> Array:
 
 
 class _Draws:
-    """Whole numbers from a linear congruential generator (Knuth, MMIX); no library's stream of numbers is for ever."""
+    """Whole numbers from a linear congruential generator (Knuth, MMIX).
+
+    No library's stream of numbers is for ever.
+    """
 
     def __init__(self, seed: int) -> None:
         self._state = seed * 2862933555777941757 + 3037000493

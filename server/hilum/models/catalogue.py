@@ -1,4 +1,7 @@
-"""All releases of an installation: `<manifests>/<name@version>/manifest.toml`, read together so that all problems show together."""
+"""All releases of an installation.
+
+`<manifests>/<name@version>/manifest.toml`, read together so that all problems show together.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +19,16 @@ T = TypeVar("T")
 
 def paths(manifests_dir: Path) -> dict[str, Path]:
     """Every manifest by the name of its folder, readable or not."""
-    return {path.parent.name: path for path in sorted(manifests_dir.glob(f"*/{manifest.FILE_NAME}"))}
+    return {
+        path.parent.name: path for path in sorted(manifests_dir.glob(f"*/{manifest.FILE_NAME}"))
+    }
 
 
 def look(manifests_dir: Path) -> dict[str, Manifest | list[str]]:
-    """What each folder with a manifest holds, by its name: the manifest, or its problems. Raises ConfigurationError: there is none."""
+    """What each folder with a manifest holds, by its name: the manifest, or its problems.
+
+    Raises ConfigurationError: there is none.
+    """
     found: dict[str, Manifest | list[str]] = {}
     for name, path in paths(manifests_dir).items():
         try:
@@ -36,11 +44,17 @@ def look(manifests_dir: Path) -> dict[str, Manifest | list[str]]:
 def load_manifests(manifests_dir: Path, wanted: Iterable[str] | None = None) -> dict[str, Manifest]:
     """Manifests by release id. Raises ConfigurationError with the problems of all of them.
 
-    With `wanted`, those of other releases are left out: a draft that somebody is writing must not keep a server from starting.
+    With `wanted`, those of other releases are left out: a draft that somebody is writing must not
+    keep a server from starting.
     """
     found = look(manifests_dir)
     names = set(found) if wanted is None else set(wanted)
-    problems = [problem for name, item in found.items() if isinstance(item, list) and name in names for problem in item]
+    problems = [
+        problem
+        for name, item in found.items()
+        if isinstance(item, list) and name in names
+        for problem in item
+    ]
     if problems:
         raise ConfigurationError(problems)
     return {name: item for name, item in found.items() if isinstance(item, Manifest)}
@@ -52,9 +66,17 @@ def load_catalogue(manifests_dir: Path, wanted: Iterable[str] | None = None) -> 
 
 
 def choose(catalogue: Mapping[str, T], release_ids: Iterable[str]) -> dict[str, T]:
-    """The named entries. Raises ConfigurationError that names every unknown one and the nearest known."""
+    """The named entries.
+
+    Raises ConfigurationError that names every unknown one and the nearest known.
+    """
     wanted = list(release_ids)
     unknown = [name for name in wanted if name not in catalogue]
     if unknown:
-        raise ConfigurationError([f"unknown release {name!r}{manifest_words.nearest(name, catalogue)}" for name in unknown])
+        raise ConfigurationError(
+            [
+                f"unknown release {name!r}{manifest_words.nearest(name, catalogue)}"
+                for name in unknown
+            ]
+        )
     return {name: catalogue[name] for name in wanted}

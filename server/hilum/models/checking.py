@@ -1,6 +1,7 @@
 """`hilum models check`: everything about a release that can be refused before it is served, said at once, each with what to do.
 
-Nothing is written. Weights are read (never a pickle), fitted to the manifest and looked through for NaN; a built tree may be run.
+Nothing is written. Weights are read (never a pickle), fitted to the manifest and looked through for
+NaN; a built tree may be run.
 """
 
 from __future__ import annotations
@@ -19,8 +20,12 @@ from hilum.models.release_facts import golden_facts, run_facts, tree_facts, weig
 CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree_facts)
 
 
-def check(release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()) -> Iterator[Line]:
-    """Facts about these releases, one after the other. `is_run`: built trees answer the canary and the golden cases, too.
+def check(
+    release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()
+) -> Iterator[Line]:
+    """Facts about these releases, one after the other.
+
+    `is_run`: built trees answer the canary and the golden cases, too.
 
     `more`: checks that need what not everybody has.
 
@@ -36,11 +41,19 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line
     try:
         read = manifest.read(path)
     except ConfigurationError as error:
-        yield from (Line(name, Verdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}") for problem in error.problems)
+        yield from (
+            Line(name, Verdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}")
+            for problem in error.problems
+        )
         yield from _guesses(name, path)
         return
-    labels, sizes = len(read.release.labels), " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
-    yield Line(name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}")
+    labels, sizes = (
+        len(read.release.labels),
+        " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:]))),
+    )
+    yield Line(
+        name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}"
+    )
     yield from _guesses(name, path)
     for one in checks:
         yield from _explained(name, one, read, places)

@@ -1,6 +1,9 @@
-"""Tensor names of published checkpoints → the names that our networks have: torchvision's for CNNs, timm's for `vit`.
+"""Tensor names of published checkpoints → the names that our networks have.
 
-A tensor that no rule knows keeps its name, so that whoever loads it refuses it by the name that its author gave.
+Torchvision's for CNNs, timm's for `vit`.
+
+A tensor that no rule knows keeps its name, so that whoever loads it refuses it by the name that its
+author gave.
 """
 
 from __future__ import annotations
@@ -18,12 +21,14 @@ Tensors = Mapping[str, Tensor]
 
 # torchvision before 0.3 wrote "norm.1" and "conv.2"; the CheXNet checkpoints still have it.
 _OLD_DENSENET: Final = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12])\.")
-# A head of one layer inside a Sequential, as the CheXNet family wraps it with a sigmoid or a dropout.
+# A head of one layer inside a Sequential, as the CheXNet family wraps it with a sigmoid or a
+# dropout.
 _WRAPPED_HEAD: Final = re.compile(r"^(classifier|fc|head)\.\d\.")
 # Not weights: torchxrayvision keeps its operating points in a buffer.
 BESIDE_WEIGHTS: Final = frozenset({"op_threshs"})
 
-# The tensor by which a family is known; what stands before it, every other name of the file may have, too.
+# The tensor by which a family is known; what stands before it, every other name of the file may
+# have, too.
 _ANCHORS: Final[Mapping[str, tuple[str, ...]]] = {
     "densenet121": ("features.conv0.weight",),
     "resnet50": ("layer1.0.conv1.weight",),
@@ -36,7 +41,10 @@ _HUGGING_FACE: Final = (
     (re.compile(r"^embeddings\.patch_embeddings\.projection\."), "patch_embed.proj."),
     (re.compile(r"^encoder\.layer\.(\d+)\.layernorm_before\."), r"blocks.\1.norm1."),
     (re.compile(r"^encoder\.layer\.(\d+)\.layernorm_after\."), r"blocks.\1.norm2."),
-    (re.compile(r"^encoder\.layer\.(\d+)\.attention\.attention\.(query|key|value)\."), r"blocks.\1.attn.\2."),
+    (
+        re.compile(r"^encoder\.layer\.(\d+)\.attention\.attention\.(query|key|value)\."),
+        r"blocks.\1.attn.\2.",
+    ),
     (re.compile(r"^encoder\.layer\.(\d+)\.attention\.output\.dense\."), r"blocks.\1.attn.proj."),
     (re.compile(r"^encoder\.layer\.(\d+)\.intermediate\.dense\."), r"blocks.\1.mlp.fc1."),
     (re.compile(r"^encoder\.layer\.(\d+)\.output\.dense\."), r"blocks.\1.mlp.fc2."),
@@ -53,11 +61,17 @@ def canonical(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
     if architecture == "vit" and anchor.startswith("embeddings."):
         # The head stands beside the encoder, outside of its prefix: "module." may be before both.
         outer = prefix.removesuffix("vit.")
-        plain = _packed({_renamed(name.removeprefix(outer)): tensor for name, tensor in plain.items()})
+        plain = _packed(
+            {_renamed(name.removeprefix(outer)): tensor for name, tensor in plain.items()}
+        )
     rename = _RENAMES.get(architecture, _unchanged)
     known = {rename(name): tensor for name, tensor in plain.items() if name not in BESIDE_WEIGHTS}
     if len(known) < len(set(plain) - BESIDE_WEIGHTS):
-        raise ConfigurationError([f"no {architecture} with one linear layer as its head: export it to ONNX with its authors' code"])
+        raise ConfigurationError(
+            [
+                f"no {architecture} with one linear layer as its head: export it to ONNX with its authors' code"
+            ]
+        )
     return known
 
 
@@ -68,7 +82,9 @@ def is_hugging_face(tensors: Tensors) -> bool:
 
 def _prefix(architecture: str, tensors: Tensors) -> tuple[str, str]:
     for anchor in _ANCHORS[architecture]:
-        found = sorted((name for name in tensors if name == anchor or name.endswith(f".{anchor}")), key=len)
+        found = sorted(
+            (name for name in tensors if name == anchor or name.endswith(f".{anchor}")), key=len
+        )
         if found:
             return found[0].removesuffix(anchor), anchor
     wanted, some = " or ".join(_ANCHORS[architecture]), ", ".join(sorted(tensors)[:4])
@@ -87,7 +103,11 @@ def _wrapped(name: str) -> str:
     return _WRAPPED_HEAD.sub(r"\1.", name)
 
 
-_RENAMES: Final[Mapping[str, Callable[[str], str]]] = {"densenet121": _densenet, "resnet50": _wrapped, "vit": _wrapped}
+_RENAMES: Final[Mapping[str, Callable[[str], str]]] = {
+    "densenet121": _densenet,
+    "resnet50": _wrapped,
+    "vit": _wrapped,
+}
 
 
 def _renamed(name: str) -> str:
@@ -103,5 +123,7 @@ def _packed(tensors: Tensors) -> dict[str, Tensor]:
     for name in [name for name in tensors if ".attn.query." in name]:
         parts = [name.replace(".query.", f".{part}.") for part in _PARTS]
         if all(part in packed for part in parts):
-            packed[name.replace(".query.", ".qkv.")] = torch.cat([packed.pop(part) for part in parts])
+            packed[name.replace(".query.", ".qkv.")] = torch.cat(
+                [packed.pop(part) for part in parts]
+            )
     return packed

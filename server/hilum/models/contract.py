@@ -1,4 +1,7 @@
-"""The tensor contract of an artefact, read off its ONNX graph: what every profile serves, whoever exported the network."""
+"""The tensor contract of an artefact, read off its ONNX graph.
+
+What every profile serves, whoever exported the network.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +48,14 @@ def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
 def tensors(model: onnx.ModelProto) -> dict[str, Tensor]:
     """Inputs and outputs: type and sizes, None where any size goes."""
     constants = {each.name for each in model.graph.initializer}
-    values = (*(each for each in model.graph.input if each.name not in constants), *model.graph.output)
-    return {each.name: (each.type.tensor_type.elem_type, sizes(each.type.tensor_type)) for each in values}
+    values = (
+        *(each for each in model.graph.input if each.name not in constants),
+        *model.graph.output,
+    )
+    return {
+        each.name: (each.type.tensor_type.elem_type, sizes(each.type.tensor_type))
+        for each in values
+    }
 
 
 def sizes(kind: Any) -> list[int | None]:  # noqa: ANN401 - onnx has no types
@@ -56,7 +65,11 @@ def sizes(kind: Any) -> list[int | None]:  # noqa: ANN401 - onnx has no types
 
 def clash(found: list[int | None], wanted: list[int | None]) -> bool:
     """A fixed batch size clashes too: batches of any size are sent."""
-    return len(found) != len(wanted) or found[0] is not None or any(a and b and a != b for a, b in zip(found, wanted, strict=True))
+    return (
+        len(found) != len(wanted)
+        or found[0] is not None
+        or any(a and b and a != b for a, b in zip(found, wanted, strict=True))
+    )
 
 
 def described(tensor: Tensor) -> str:

@@ -35,13 +35,21 @@ class DenseLayer(nn.Module):
 
 
 def _block(layers: int, channels: int) -> nn.Sequential:
-    return nn.Sequential(OrderedDict((f"denselayer{i + 1}", DenseLayer(channels + i * GROWTH)) for i in range(layers)))
+    return nn.Sequential(
+        OrderedDict(
+            (f"denselayer{i + 1}", DenseLayer(channels + i * GROWTH)) for i in range(layers)
+        )
+    )
 
 
 def _transition(channels: int) -> nn.Sequential:
     """Halves the channels and the size."""
     conv = nn.Conv2d(channels, channels // 2, 1, bias=False)
-    return nn.Sequential(OrderedDict(norm=nn.BatchNorm2d(channels), relu=nn.ReLU(), conv=conv, pool=nn.AvgPool2d(2, 2)))
+    return nn.Sequential(
+        OrderedDict(
+            norm=nn.BatchNorm2d(channels), relu=nn.ReLU(), conv=conv, pool=nn.AvgPool2d(2, 2)
+        )
+    )
 
 
 class DenseNet121(nn.Module):

@@ -1,4 +1,7 @@
-"""The words of a drafted manifest: one function a part, each line with the reason for what it says."""
+"""The words of a drafted manifest.
+
+One function a part, each line with the reason for what it says.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,15 @@ _WIDTH: Final = 118
 
 def write(facts: Facts, name: str, version: str) -> str:
     """The whole file."""
-    parts = (_head(facts, name, version), _labels(facts), _model(facts), _weights(facts), _input(facts), _engine(facts), _later())
+    parts = (
+        _head(facts, name, version),
+        _labels(facts),
+        _model(facts),
+        _weights(facts),
+        _input(facts),
+        _engine(facts),
+        _later(),
+    )
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
@@ -57,7 +68,10 @@ def _labels(facts: Facts) -> Iterator[str]:
     yield '# "none": scored, never decided. Put numbers where you have them, and say below where they come from.'
     yield "labels = ["
     names = facts.labels.names if facts.labels else (None,) * facts.outputs
-    yield from (f"  {_label(name, index)}, # {index}{f': {name}' if name else ''}" for index, name in enumerate(names))
+    yield from (
+        f"  {_label(name, index)}, # {index}{f': {name}' if name else ''}"
+        for index, name in enumerate(names)
+    )
     yield "]"
 
 
@@ -69,7 +83,9 @@ def _label(name: str | None, index: int) -> str:
     concept = label_names.concept_of(name)
     if concept is None:
         code = label_names.private_code(name, index)
-        return f'{{ private = {quoted(code)}, text = {quoted(name[:64])}, operating_point = "none" }}'
+        return (
+            f'{{ private = {quoted(code)}, text = {quoted(name[:64])}, operating_point = "none" }}'
+        )
     if not terminology.load().concepts[concept].is_assertable:
         return f"{{ concept = {quoted(concept)} }}"
     return f'{{ concept = {quoted(concept)}, operating_point = "none" }}'
@@ -100,14 +116,16 @@ def _weights(facts: Facts) -> Iterator[str]:
 def _output(facts: Facts) -> Iterator[str]:
     answer, ended = label_names.printable(facts.output), facts.ending
     if len(facts.choices) > 1:
-        shown = ", ".join(f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items())
-        yield from _comment(f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is taken.")
+        shown = ", ".join(
+            f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items()
+        )
+        yield from _comment(
+            f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is taken."
+        )
     if ended and ended.logits:
         yield f"# {answer} is a {ended.activation} already; this is the tensor before it, so that logits are logits."
     elif ended:
-        said = (
-            f"{answer} is a {ended.activation} already, and no single tensor holds the logits before it: its scores are taken as they are."
-        )
+        said = f"{answer} is a {ended.activation} already, and no single tensor holds the logits before it: its scores are taken as they are."
         yield from _comment(
             f"{said} Exported without that {ended.activation}, it would have logits, which a temperature or Platt's method need."
         )
@@ -136,9 +154,16 @@ def _fits(recipe: str, facts: Facts) -> bool:
 
 
 def _own_input(facts: Facts) -> Iterator[str]:
-    """No published recipe has this form: the picture squashed to 8 bits, with the statistics that most networks of photographs have."""
+    """No published recipe has this form.
+
+    The picture squashed to 8 bits, with the statistics that most networks of photographs have.
+    """
     height, width = facts.height_and_width
-    mean, std = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]) if facts.channels == 3 else ([127.5], [127.5])
+    mean, std = (
+        ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375])
+        if facts.channels == 3
+        else ([127.5], [127.5])
+    )
     size = {"height": height, "width": width}
     resize = {"op": "resize", **size, "kernel": "pil_bilinear_aa", "compute": "uint8_rounded"}
     yield f'cites = "EDIT: no recipe is {facts.channels} x {height} x {width}; correct these steps and say where they are written down"'
@@ -179,4 +204,6 @@ def _later() -> Iterator[str]:
 
 
 def _comment(text: str) -> list[str]:
-    return textwrap.wrap(text, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
+    return textwrap.wrap(
+        text, _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_long_words=False
+    )

@@ -1,6 +1,7 @@
 """`hilum models new`: the beginning of a release, from an ONNX file.
 
-What the file says is filled in, what may be guessed is guessed with its reason, and what only a person knows is marked EDIT.
+What the file says is filled in, what may be guessed is guessed with its reason, and what only a
+person knows is marked EDIT.
 """
 
 from __future__ import annotations
@@ -16,7 +17,15 @@ import onnx
 from pydantic import TypeAdapter, ValidationError
 
 from hilum.errors import ConfigurationError
-from hilum.models import draft_text, identity, label_names, manifest, manifest_words, onnx_ending, onnx_file
+from hilum.models import (
+    draft_text,
+    identity,
+    label_names,
+    manifest,
+    manifest_words,
+    onnx_ending,
+    onnx_file,
+)
 from hilum.models.contract import Tensor
 from hilum.models.manifest_labels import ReleaseName, ReleaseVersion
 
@@ -25,7 +34,9 @@ _USUAL_SIZE: Final = 224
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What an ONNX file says of itself. `size`: height and width, None where any goes. `ending`: its output is a score already.
+    """What an ONNX file says of itself.
+
+    `size`: height and width, None where any goes. `ending`: its output is a score already.
 
     `choices`: all outputs that could be the one, with their lengths; `is_guessed`: several of them fit as well.
     """
@@ -61,21 +72,35 @@ class Draft:
     edits: int
 
 
-def draft(file: Path, name: str | None, version: str, labels: str | None, manifests_dir: Path) -> Draft:
-    """Write `<manifests_dir>/<name>@<version>/` with a manifest and a copy of the file. Raises ConfigurationError and writes nothing."""
+def draft(
+    file: Path, name: str | None, version: str, labels: str | None, manifests_dir: Path
+) -> Draft:
+    """Write `<manifests_dir>/<name>@<version>/` with a manifest and a copy of the file.
+
+    Raises ConfigurationError and writes nothing.
+    """
     facts, name = read_facts(file, labels), name or _name(file)
     release_id = f"{name}@{version}"
     folder = manifests_dir / release_id
-    if problems := [*_misspelt("--name", name, ReleaseName), *_misspelt("--version", version, ReleaseVersion)]:
+    if problems := [
+        *_misspelt("--name", name, ReleaseName),
+        *_misspelt("--version", version, ReleaseVersion),
+    ]:
         raise ConfigurationError(problems)
     if folder.exists():
-        raise ConfigurationError([f"{folder} exists: take another --name or --version, or delete it"])
+        raise ConfigurationError(
+            [f"{folder} exists: take another --name or --version, or delete it"]
+        )
     text = draft_text.write(facts, name, version)
     folder.mkdir(parents=True)
     shutil.copyfile(file, folder / facts.file)
     path = folder / manifest.FILE_NAME
     path.write_text(text, encoding="utf-8")
-    return Draft(release_id, path, sum(manifest_words.EDIT in line for line in text.splitlines()[draft_text.HEAD_LINES :]))
+    return Draft(
+        release_id,
+        path,
+        sum(manifest_words.EDIT in line for line in text.splitlines()[draft_text.HEAD_LINES :]),
+    )
 
 
 def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 - an annotated type
@@ -98,13 +123,17 @@ def read_facts(file: Path, labels: str | None) -> Facts:
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
     (input_name, (_, (_, channels, height, width))) = next(iter(inputs.items()))
     assert channels is not None
-    choices = {name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]}
+    choices = {
+        name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]
+    }
     fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
     output, count = fitting[0], choices[fitting[0]]
     return Facts(
         file=re.sub(r"[^\w.+-]", "_", file.name),
         sha256=identity.file_sha256(file),
-        opset=next((each.version for each in model.opset_import if each.domain in {"", "ai.onnx"}), 0),
+        opset=next(
+            (each.version for each in model.opset_import if each.domain in {"", "ai.onnx"}), 0
+        ),
         input=input_name,
         channels=channels,
         size=(height, width),
@@ -113,7 +142,10 @@ def read_facts(file: Path, labels: str | None) -> Facts:
         choices=choices,
         is_guessed=len(fitting) > 1,
         ending=onnx_ending.ending(model, output),
-        cam=next((name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count), None),
+        cam=next(
+            (name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count),
+            None,
+        ),
         is_quantised=onnx_file.is_quantised(model),
         labels=label_names.named(labels, onnx_file.metadata(model), count),
     )
@@ -129,9 +161,13 @@ def _input_problems(inputs: dict[str, Tensor]) -> list[str]:
         return [f"input {name} is {sizes}; an image is (N, C, H, W) with one channel or three"]
     problems = []
     if kind != onnx.TensorProto.FLOAT:
-        problems.append(f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with float32 inputs")
+        problems.append(
+            f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with float32 inputs"
+        )
     if sizes[0] is not None:
-        problems.append(f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch (torch.onnx: dynamic_shapes)")
+        problems.append(
+            f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch (torch.onnx: dynamic_shapes)"
+        )
     return problems
 
 

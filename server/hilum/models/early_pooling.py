@@ -1,7 +1,11 @@
-"""ONNX graphs that pool before they mix channels: a quarter of the multiplications of that layer, for the same numbers up to rounding.
+"""ONNX graphs that pool before they mix channels.
 
-The transitions of a DenseNet are a 1x1 convolution and an average over 2x2 (Huang et al., CVPR 2017, section 3). Both are linear, one over
-channels and the other over places, so either may be first: DenseNet-121 has a twelfth less to multiply.
+A quarter of the multiplications of that layer, for the same numbers up to rounding.
+
+The transitions of a DenseNet are a 1x1 convolution and an average over 2x2 (Huang et al., CVPR
+2017, section 3). Both are linear, one over
+channels and the other over places, so either may be first: DenseNet-121 has a twelfth less to
+multiply.
 """
 
 from __future__ import annotations
@@ -47,7 +51,11 @@ def _pairs(
     for pool in graph.node:
         if pool.op_type == "AveragePool" and _shrinks(pool) and readers[pool.input[0]] == 1:
             convolution = makers.get(pool.input[0])
-            if convolution is not None and convolution.op_type == "Conv" and _mixes_channels_only(convolution):
+            if (
+                convolution is not None
+                and convolution.op_type == "Conv"
+                and _mixes_channels_only(convolution)
+            ):
                 yield convolution, pool
 
 
@@ -60,17 +68,24 @@ def _exchange(convolution: onnx.NodeProto, pool: onnx.NodeProto) -> None:
 def _shrinks(pool: onnx.NodeProto) -> bool:
     """Every output is a mean of values that are there, and there are fewer outputs than inputs."""
     said = _said(pool)
-    return prod(said.get("strides", [1])) > 1 and _has_no_edge(said) and not said.get("ceil_mode", 0)
+    return (
+        prod(said.get("strides", [1])) > 1 and _has_no_edge(said) and not said.get("ceil_mode", 0)
+    )
 
 
 def _mixes_channels_only(convolution: onnx.NodeProto) -> bool:
     said = _said(convolution)
-    has_one_place = prod(said.get("kernel_shape", [0])) == 1  # where the file leaves it to the weights, it is not known here
+    has_one_place = (
+        prod(said.get("kernel_shape", [0])) == 1
+    )  # where the file leaves it to the weights, it is not known here
     return has_one_place and prod(said.get("strides", [1])) == 1 and _has_no_edge(said)
 
 
 def _has_no_edge(said: dict[str, Any]) -> bool:
-    return not any(said.get("pads", [])) and said.get("auto_pad", b"NOTSET") in {b"NOTSET", b"VALID"}
+    return not any(said.get("pads", [])) and said.get("auto_pad", b"NOTSET") in {
+        b"NOTSET",
+        b"VALID",
+    }
 
 
 def _said(node: onnx.NodeProto) -> dict[str, Any]:

@@ -1,6 +1,9 @@
-"""The Triton model of the embedded profile: copied into every tree as `1/model.py` and run by Triton's Python stub.
+"""The Triton model of the embedded profile.
 
-It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one batch of all requests of an execute.
+Copied into every tree as `1/model.py` and run by Triton's Python stub.
+
+It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one batch
+of all requests of an execute.
 """
 
 from __future__ import annotations
@@ -18,23 +21,39 @@ import numpy as np
 Batch = np.ndarray[Any, np.dtype[Any]]
 Engine = Callable[[Batch], Mapping[str, Batch]]
 OUTPUTS = frozenset({"logits", "member_logits", "cam"})
-_STREAMS = 16  # images at once, at most: with more cores than a usual batch has images, several share one
+_STREAMS = (
+    16  # images at once, at most: with more cores than a usual batch has images, several share one
+)
 
 
 def refuse_numpy_2(version: str) -> None:
-    """Triton 2.51's stub was built for numpy 1: under numpy 2 every input reads as a constant and outputs are empty, without an error."""
+    """Triton 2.51's stub was built for numpy 1.
+
+    Under numpy 2 every input reads as a constant and outputs are empty, without an error.
+    """
     if int(version.partition(".")[0]) >= 2:
-        raise RuntimeError(f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install numpy 1.26.4 there")
+        raise RuntimeError(
+            f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install numpy 1.26.4 there"
+        )
 
 
 def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> None:
-    """Two hosts must not give two numbers under one name: a CPU without bf16 does not serve a release that pins it."""
+    """Two hosts must not give two numbers under one name.
+
+    A CPU without bf16 does not serve a release that pins it.
+    """
     if precision == "bf16" and "BF16" not in capabilities:
-        raise RuntimeError("the release pins precision bf16, which this CPU lacks; make a release with precision f32")
+        raise RuntimeError(
+            "the release pins precision bf16, which this CPU lacks; make a release with precision f32"
+        )
 
 
-def open_engine(artefact: Path, engine: str, precision: str, optimisation: str, threads: int = 0) -> Engine:
-    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "member_logits" and "cam"}. `threads` 0: all cores that this process may use.
+def open_engine(
+    artefact: Path, engine: str, precision: str, optimisation: str, threads: int = 0
+) -> Engine:
+    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "member_logits" and "cam"}. `threads` 0.
+
+    All cores that this process may use.
 
     Raises RuntimeError, here or when it is called, where the engine cannot take the artefact.
     """
@@ -55,18 +74,23 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
 
     core = openvino.Core()
     refuse_missing_precision(precision, core.get_property("CPU", "OPTIMIZATION_CAPABILITIES"))
-    # An image is one call, on a core of its own where there are enough. Threads that share each layer would wait for one another at its
-    # end, and spin while they do: a fifth more CPU where decoders use the same cores, for the same bits (docs/decisions/streams.md).
+    # An image is one call, on a core of its own where there are enough. Threads that share each
+    # layer would wait for one another at its end, and spin while they do: a fifth more CPU where
+    # decoders use the same cores, for the same bits (docs/decisions/streams.md).
     streams = streams_of(threads)
     options = {
-        "INFERENCE_PRECISION_HINT": precision,  # without it OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model
+        # without it OpenVINO takes bf16 wherever the CPU has it, even for an fp32 model
+        "INFERENCE_PRECISION_HINT": precision,
         "INFERENCE_NUM_THREADS": threads,
         "NUM_STREAMS": streams,
         "PERFORMANCE_HINT": "THROUGHPUT",
-        "ENABLE_CPU_PINNING": False,  # decoders and other releases share the cores, and the scheduler knows which one is free
+        # decoders and other releases share the cores, and the scheduler knows which one is free
+        "ENABLE_CPU_PINNING": False,
     }
     model = core.read_model(artefact)
-    model.reshape({"image": [1, *list(model.input("image").partial_shape)[1:]]})  # a known batch saves it another twentieth
+    model.reshape(
+        {"image": [1, *list(model.input("image").partial_shape)[1:]]}
+    )  # a known batch saves it another twentieth
     compiled = core.compile_model(model, "CPU", options)
     requests = [compiled.create_infer_request() for _ in range(streams)]
     return lambda batch: images_in_turn(requests, batch)
@@ -79,7 +103,10 @@ def streams_of(threads: int) -> int:
 
 
 def images_in_turn(requests: Sequence[Any], batch: Batch) -> Mapping[str, Batch]:
-    """The outputs of a batch by openvino.InferRequests. Whatever happens, none of them is at work when it returns."""
+    """The outputs of a batch by openvino.InferRequests.
+
+    Whatever happens, none of them is at work when it returns.
+    """
     answers = list(_in_turn(requests, batch))
     return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
@@ -104,16 +131,29 @@ def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]
 
 def _outputs(request: Any) -> dict[str, Batch]:  # noqa: ANN401 - an openvino.InferRequest, which this module may not import
     request.wait()
-    return {name: np.array(value) for port, value in request.results.items() for name in port.get_names() & OUTPUTS}
+    return {
+        name: np.array(value)
+        for port, value in request.results.items()
+        for name in port.get_names() & OUTPUTS
+    }
 
 
 @contextmanager
 def onnxruntime_errors() -> Iterator[None]:
-    """ONNX Runtime's exceptions have no class in common; here they are RuntimeErrors, as OpenVINO's."""
+    """ONNX Runtime's exceptions have no class in common.
+
+    Here they are RuntimeErrors, as OpenVINO's.
+    """
     from onnxruntime.capi import onnxruntime_pybind11_state as state  # noqa: PLC0415 - as above
 
     of_files = state.InvalidGraph, state.InvalidProtobuf, state.NoSuchFile, state.NoModel
-    of_work = state.Fail, state.InvalidArgument, state.NotImplemented, state.RuntimeException, state.EngineError
+    of_work = (
+        state.Fail,
+        state.InvalidArgument,
+        state.NotImplemented,
+        state.RuntimeException,
+        state.EngineError,
+    )
     try:
         yield
     except (*of_files, *of_work) as error:
@@ -135,7 +175,9 @@ def onnxruntime_session(artefact: Path, optimisation: str, threads: int = 0) -> 
     options.intra_op_num_threads = threads
     options.log_severity_level = 3  # errors; its warnings list every constant of a quantised graph
     with onnxruntime_errors():
-        return onnxruntime.InferenceSession(str(artefact), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(
+            str(artefact), options, providers=["CPUExecutionProvider"]
+        )
 
 
 def _onnxruntime(artefact: Path, optimisation: str, threads: int) -> Engine:
@@ -155,20 +197,30 @@ def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, 
         return [{name: np.ascontiguousarray(value) for name, value in outputs.items()}]
     edges = np.cumsum(sizes)[:-1]
     parts = {name: np.split(value, edges) for name, value in outputs.items()}
-    return [{name: np.ascontiguousarray(rows[i]) for name, rows in parts.items()} for i in range(len(sizes))]
+    return [
+        {name: np.ascontiguousarray(rows[i]) for name, rows in parts.items()}
+        for i in range(len(sizes))
+    ]
 
 
 class TritonPythonModel:
     """The class that Triton's Python backend looks for."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        """Load the engine that the release pins, and run an image on each of its cores: the first calls allocate."""
+        """Load the engine that the release pins, and run an image on each of its cores.
+
+        The first calls allocate.
+        """
         refuse_numpy_2(np.__version__)
         config = json.loads(args["model_config"])
         pinned = {key: value["string_value"] for key, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
         self._engine = open_engine(
-            folder / pinned["artefact"], pinned["engine"], pinned["precision"], pinned["optimisation"], int(pinned["threads"])
+            folder / pinned["artefact"],
+            pinned["engine"],
+            pinned["precision"],
+            pinned["optimisation"],
+            int(pinned["threads"]),
         )
         image = config["input"][0]
         wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
@@ -179,7 +231,14 @@ class TritonPythonModel:
         """One batch of all requests, whatever their sizes."""
         import triton_python_backend_utils as pb_utils  # noqa: PLC0415 - exists only inside the stub
 
-        images = [pb_utils.get_input_tensor_by_name(request, "image").as_numpy() for request in requests]
+        images = [
+            pb_utils.get_input_tensor_by_name(request, "image").as_numpy() for request in requests
+        ]
         outputs = self._engine(images[0] if len(images) == 1 else np.concatenate(images))
         answers = split(outputs, [len(image) for image in images])
-        return [pb_utils.InferenceResponse([pb_utils.Tensor(name, rows) for name, rows in answer.items()]) for answer in answers]
+        return [
+            pb_utils.InferenceResponse(
+                [pb_utils.Tensor(name, rows) for name, rows in answer.items()]
+            )
+            for answer in answers
+        ]

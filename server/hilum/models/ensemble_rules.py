@@ -1,4 +1,7 @@
-"""How the logits of several networks become those of one: in numbers, and as nodes of an ONNX graph."""
+"""How the logits of several networks become those of one.
+
+In numbers, and as nodes of an ONNX graph.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +25,17 @@ Part = tuple[list[onnx.NodeProto], list[TensorProto]]
 def mean_score(member_logits: Array, activation: str) -> Array:
     """(B, k, L) → (B, L): the logits whose scores are the means of the members' scores, in double precision.
 
-    With s for sigmoid: logit(mean s(x)) = log Σ s(x) - log Σ s(-x), because 1 - s(x) = s(-x). Softmax: log(mean softmax(x)), whose own
+    With s for sigmoid: logit(mean s(x)) = log Σ s(x) - log Σ s(-x), because 1 - s(x) = s(-x).
+    Softmax: log(mean softmax(x)), whose own
     softmax is that mean, because it sums to 1. Neither ever forms a score that rounds to 1.
     """
     x = member_logits.astype(np.float64)
     if activation == "sigmoid":
         return _log_sum_exp(_log_sigmoid(x)) - _log_sum_exp(_log_sigmoid(-x))
     if activation == "softmax":
-        return _log_sum_exp(x - np.logaddexp.reduce(x, axis=2, keepdims=True)) - math.log(x.shape[1])
+        return _log_sum_exp(x - np.logaddexp.reduce(x, axis=2, keepdims=True)) - math.log(
+            x.shape[1]
+        )
     mean: Array = x.mean(1)
     return mean
 
@@ -45,7 +51,10 @@ def _log_sum_exp(x: Array) -> Array:
 
 
 def is_linear(release: Release) -> bool:
-    """Whether the logits are the mean of the members' logits: then the mean of their activation maps is exact, too."""
+    """Whether the logits are the mean of the members' logits.
+
+    Then the mean of their activation maps is exact, too.
+    """
     return release.rule == "mean_logit" or release.activation == "none"
 
 
@@ -53,9 +62,14 @@ def rule_nodes(release: Release, prefixes: Sequence[str]) -> Part:
     """From `<prefix>logits` (and `<prefix>cam`) to `member_logits`, `logits` (and `cam`)."""
     logits = [f"{prefix}logits" for prefix in prefixes]
     rows = [f"{prefix}row" for prefix in prefixes]
-    nodes = [helper.make_node("Reshape", [one, _NAME("row_shape")], [row]) for one, row in zip(logits, rows, strict=True)]
+    nodes = [
+        helper.make_node("Reshape", [one, _NAME("row_shape")], [row])
+        for one, row in zip(logits, rows, strict=True)
+    ]
     nodes.append(helper.make_node("Concat", rows, ["member_logits"], axis=1))
-    constants = [numpy_helper.from_array(np.array([0, 1, len(release.labels)], np.int64), _NAME("row_shape"))]
+    constants = [
+        numpy_helper.from_array(np.array([0, 1, len(release.labels)], np.int64), _NAME("row_shape"))
+    ]
     if is_linear(release):
         nodes.append(helper.make_node("Mean", logits, ["logits"]))
     else:
@@ -81,23 +95,34 @@ def _mean_of_sigmoids(logits: Sequence[str]) -> Part:
             helper.make_node("Sub", [f"{one}_low", f"{one}_log"], [f"{one}_yes"]),
             helper.make_node("Sub", [f"{one}_yes", one], [f"{one}_no"]),
         ]
-    nodes += [*_log_sum("yes", [f"{one}_yes" for one in logits]), *_log_sum("no", [f"{one}_no" for one in logits])]
+    nodes += [
+        *_log_sum("yes", [f"{one}_yes" for one in logits]),
+        *_log_sum("no", [f"{one}_no" for one in logits]),
+    ]
     nodes.append(helper.make_node("Sub", [_NAME("yes"), _NAME("no")], ["logits"]))
-    return nodes, [numpy_helper.from_array(np.array([value], np.float32), _NAME(name)) for name, value in (("zero", 0), ("one", 1))]
+    return nodes, [
+        numpy_helper.from_array(np.array([value], np.float32), _NAME(name))
+        for name, value in (("zero", 0), ("one", 1))
+    ]
 
 
 def _mean_of_softmaxes(logits: Sequence[str]) -> Part:
     nodes = [helper.make_node("LogSoftmax", [one], [f"{one}_share"], axis=1) for one in logits]
     nodes += _log_sum("shares", [f"{one}_share" for one in logits])
     nodes.append(helper.make_node("Sub", [_NAME("shares"), _NAME("log_count")], ["logits"]))
-    return nodes, [numpy_helper.from_array(np.array([math.log(len(logits))], np.float32), _NAME("log_count"))]
+    return nodes, [
+        numpy_helper.from_array(np.array([math.log(len(logits))], np.float32), _NAME("log_count"))
+    ]
 
 
 _RULES: Final = {"sigmoid": _mean_of_sigmoids, "softmax": _mean_of_softmaxes}
 
 
 def _log_sum(name: str, terms: Sequence[str]) -> Iterator[onnx.NodeProto]:
-    """The logarithm of Σ e^t over the members; the largest is subtracted first, so nothing overflows and not all underflow."""
+    """The logarithm of Σ e^t over the members.
+
+    The largest is subtracted first, so nothing overflows and not all underflow.
+    """
     largest, total = f"{_NAME(name)}_largest", f"{_NAME(name)}_total"
     yield helper.make_node("Max", terms, [largest])
     for term in terms:

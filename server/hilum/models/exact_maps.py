@@ -1,6 +1,9 @@
-"""Class activation maps prove themselves: the mean of a map and one number of its label make the logit (Zhou et al., CVPR 2016).
+"""Class activation maps prove themselves.
 
-That number is the bias of the head. It is measured when a release is built, on images that differ, and checked wherever it is served.
+The mean of a map and one number of its label make the logit (Zhou et al., CVPR 2016).
+
+That number is the bias of the head. It is measured when a release is built, on images that differ,
+and checked wherever it is served.
 """
 
 from __future__ import annotations
@@ -16,9 +19,14 @@ _ROUNDING: Final = 2.0**-11  # relative, of a value of a map: it travels as fp16
 
 
 def bias(logits: Array, cam: Array | None, allowed: float) -> Array:
-    """(L,) float32 of several images that differ: logit - mean of the map. Raises ConfigurationError where it changes with the image."""
+    """(L,) float32 of several images that differ: logit - mean of the map.
+
+    Raises ConfigurationError where it changes with the image.
+    """
     if cam is None:
-        raise ConfigurationError(["the manifest says that there are maps, the network puts none out"])
+        raise ConfigurationError(
+            ["the manifest says that there are maps, the network puts none out"]
+        )
     measured: Array = (logits - mean(cam)).mean(0).astype(np.float32)
     if problem := broken_rule(logits, cam, measured, allowed):
         raise ConfigurationError([f"{problem}: these maps are not exact; set model.cam = false"])

@@ -59,7 +59,9 @@ def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
 
 
 def _served(manifest: Manifest, weights: Path | None) -> architectures.Served:
-    return architectures.Served(network(manifest, weights), manifest.spec, manifest.release.has_cam).eval()
+    return architectures.Served(
+        network(manifest, weights), manifest.spec, manifest.release.has_cam
+    ).eval()
 
 
 def _pool_early(path: Path) -> None:
@@ -69,10 +71,14 @@ def _pool_early(path: Path) -> None:
 
 
 def _images(manifest: Manifest, count: int) -> torch.Tensor:
-    return torch.cat([torch.from_numpy(canary.known_image(manifest.spec, number)) for number in range(count)])
+    return torch.cat(
+        [torch.from_numpy(canary.known_image(manifest.spec, number)) for number in range(count)]
+    )
 
 
-def _write(served: architectures.Served, example: torch.Tensor, has_cam: bool, destination: Path) -> None:
+def _write(
+    served: architectures.Served, example: torch.Tensor, has_cam: bool, destination: Path
+) -> None:
     batch = torch.export.Dim("batch", min=1, max=_LARGEST_BATCH)
     with _quiet():
         torch.onnx.export(
@@ -112,13 +118,21 @@ def _require_contract(manifest: Manifest, artefact: Path) -> None:
 
 def _require_parity(manifest: Manifest, served: architectures.Served, artefact: Path) -> None:
     for size in _BATCHES:
-        for name, (worst, allowed) in _differences(served, artefact, _images(manifest, size)).items():
+        for name, (worst, allowed) in _differences(
+            served, artefact, _images(manifest, size)
+        ).items():
             if not worst <= allowed:
                 problem = f"{name} of ONNX differ from torch's by {worst:.2g} at batch {size}; {allowed:g} is allowed"
-                raise ConfigurationError([f"{manifest.release.id}: {problem}; another version of torch or onnxscript may help"])
+                raise ConfigurationError(
+                    [
+                        f"{manifest.release.id}: {problem}; another version of torch or onnxscript may help"
+                    ]
+                )
 
 
-def _differences(served: architectures.Served, artefact: Path, images: torch.Tensor) -> dict[str, tuple[float, float]]:
+def _differences(
+    served: architectures.Served, artefact: Path, images: torch.Tensor
+) -> dict[str, tuple[float, float]]:
     """By output: the largest difference between torch and ONNX Runtime on these images, both float32, and the largest that may be."""
     with torch.no_grad():
         ours = [output.numpy() for output in served(images)]
@@ -126,5 +140,8 @@ def _differences(served: architectures.Served, artefact: Path, images: torch.Ten
     found = {"logits": (float(np.abs(theirs["logits"] - ours[0]).max()), PARITY)}
     if len(ours) > 1:
         wide = [maps.astype(np.float32) for maps in (theirs["cam"], ours[1])]
-        found["cam"] = (float(np.abs(wide[0] - wide[1]).max()), CAM_PARITY * max(1.0, float(np.abs(wide[1]).max())))
+        found["cam"] = (
+            float(np.abs(wide[0] - wide[1]).max()),
+            CAM_PARITY * max(1.0, float(np.abs(wide[1]).max())),
+        )
     return found

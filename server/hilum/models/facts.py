@@ -20,7 +20,10 @@ class Places:
 
 
 class Verdict(StrEnum):
-    """What a fact means for the release: a build refuses a problem, a question waits for an answer."""
+    """What a fact means for the release.
+
+    A build refuses a problem, a question waits for an answer.
+    """
 
     OK = "ok"
     NOTE = "note"
@@ -39,7 +42,9 @@ class Line:
 
 def refused(release_id: str, problem: str) -> Line:
     """A problem that may begin with the release's name."""
-    return Line(release_id, Verdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip())
+    return Line(
+        release_id, Verdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip()
+    )
 
 
 Fact = tuple[Verdict, str]

@@ -1,4 +1,7 @@
-"""Whether a network may stand for another: what the change does to scores and to the area under the ROC curve, against limits."""
+"""Whether a network may stand for another.
+
+What the change does to scores and to the area under the ROC curve, against limits.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,11 @@ class LabelChange:
     @property
     def auc_drop(self) -> float | None:
         """Positive: the area fell."""
-        return None if self.auc_before is None or self.auc_after is None else self.auc_before - self.auc_after
+        return (
+            None
+            if self.auc_before is None or self.auc_after is None
+            else self.auc_before - self.auc_after
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +54,42 @@ class Judgement:
     def as_json(self) -> dict[str, Any]:
         """For the report."""
         changes = [{**asdict(change), "auc_drop": change.auc_drop} for change in self.labels]
-        return {"is_accepted": self.is_accepted, "problems": list(self.problems), "cases": self.cases, "labels": changes}
+        return {
+            "is_accepted": self.is_accepted,
+            "problems": list(self.problems),
+            "cases": self.cases,
+            "labels": changes,
+        }
 
 
-def judge(before: Array, after: Array, truth: Mapping[str, Array] | None, release: Release, limits: QuantisationTable) -> Judgement:
-    """(n, L) logits of the same cases. `truth` None: a person has decided that areas are not compared. Masked labels do not count."""
+def judge(
+    before: Array,
+    after: Array,
+    truth: Mapping[str, Array] | None,
+    release: Release,
+    limits: QuantisationTable,
+) -> Judgement:
+    """(n, L) logits of the same cases.
+
+    `truth` None: a person has decided that areas are not compared. Masked labels do not count.
+    """
     if not np.isfinite(after).all():
         return Judgement(len(before), (), ("a logit is infinite or not a number",))
-    old, new = (np.array([scores_of(row, release) for row in logits.tolist()]) for logits in (before, after))
-    shown = [(position, label.key) for position, label in enumerate(release.labels) if not label.is_masked]
-    changes = tuple(_change(key, old[:, position], new[:, position], (truth or {}).get(key)) for position, key in shown)
-    return Judgement(len(before), changes, tuple(_problems(changes, limits, is_compared=truth is not None)))
+    old, new = (
+        np.array([scores_of(row, release) for row in logits.tolist()]) for logits in (before, after)
+    )
+    shown = [
+        (position, label.key)
+        for position, label in enumerate(release.labels)
+        if not label.is_masked
+    ]
+    changes = tuple(
+        _change(key, old[:, position], new[:, position], (truth or {}).get(key))
+        for position, key in shown
+    )
+    return Judgement(
+        len(before), changes, tuple(_problems(changes, limits, is_compared=truth is not None))
+    )
 
 
 def _change(key: str, old: Array, new: Array, truth: Array | None) -> LabelChange:
@@ -65,7 +97,9 @@ def _change(key: str, old: Array, new: Array, truth: Array | None) -> LabelChang
     return LabelChange(key, float(np.abs(new - old).max()), *areas)
 
 
-def _problems(changes: tuple[LabelChange, ...], limits: QuantisationTable, *, is_compared: bool) -> Iterator[str]:
+def _problems(
+    changes: tuple[LabelChange, ...], limits: QuantisationTable, *, is_compared: bool
+) -> Iterator[str]:
     for change in changes:
         if not change.largest_score_difference <= limits.maximum_score_difference:
             moved, allowed = change.largest_score_difference, limits.maximum_score_difference

@@ -55,7 +55,9 @@ def sorted_nodes(graph: onnx.GraphProto) -> onnx.GraphProto:
     open_nodes = list(reversed(graph.node))
     while open_nodes:
         node = open_nodes[-1]
-        needed = [made_by[name] for name in names_read(node) if name in made_by and name not in done]
+        needed = [
+            made_by[name] for name in names_read(node) if name in made_by and name not in done
+        ]
         open_nodes += needed
         if not needed:
             open_nodes.pop()
@@ -98,7 +100,9 @@ def _content(constant: onnx.TensorProto) -> str:
 
 def _work(node: onnx.NodeProto) -> object:
     """Equal for two nodes that give the same."""
-    attributes = sorted(attribute.SerializeToString(deterministic=True) for attribute in node.attribute)
+    attributes = sorted(
+        attribute.SerializeToString(deterministic=True) for attribute in node.attribute
+    )
     return node.domain, node.op_type, tuple(node.input), tuple(attributes), len(node.output)
 
 
@@ -107,5 +111,7 @@ def names_read(node: onnx.NodeProto) -> set[str]:
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):
-            names |= {name for each in inner.node for name in names_read(each)} | {each.name for each in inner.output}
+            names |= {name for each in inner.node for name in names_read(each)} | {
+                each.name for each in inner.output
+            }
     return names

@@ -1,4 +1,7 @@
-"""The same artefact with its network in half precision. TensorRT's networks are strongly typed: the ONNX file says where."""
+"""The same artefact with its network in half precision.
+
+TensorRT's networks are strongly typed: the ONNX file says where.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Names and digests by which a manifest, its built tree and Triton know each other. Standard library only."""
+"""Names and digests by which a manifest, its built tree and Triton know each other.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,9 @@ _BUILDER: Final = (
 
 
 def triton_name(name: str, version: str) -> str:
-    """A Triton model for each release: letters, digits and _ only, because it names a folder and a part of a URL.
+    """A Triton model for each release.
+
+    Letters, digits and _ only, because it names a folder and a part of a URL.
 
     No two releases share one: a version holds no _, so what follows the last __ is the version.
     """

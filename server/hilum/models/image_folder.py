@@ -1,4 +1,7 @@
-"""Folders and lists of images as a release sees them: wire tensors from DICOM files, or as `hilum prepare` wrote them."""
+"""Folders and lists of images as a release sees them.
+
+Wire tensors from DICOM files, or as `hilum prepare` wrote them.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ _SUFFIXES: Final = frozenset({".dcm", ".npy"})
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Wire tensors (n, 1, H, W) with their files, in order; `skipped` says of others why they have none."""
+    """Wire tensors (n, 1, H, W) with their files, in order.
+
+    `skipped` says of others why they have none.
+    """
 
     files: tuple[Path, ...]
     tensors: Array
@@ -37,19 +43,31 @@ class Cases:
 
 
 def read_folder(manifest: Manifest, folder: Path) -> Images:
-    """Every .dcm and .npy file below the folder. Raises ConfigurationError where none can be prepared."""
-    return _read(manifest, sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES), folder)
+    """Every .dcm and .npy file below the folder.
+
+    Raises ConfigurationError where none can be prepared.
+    """
+    return _read(
+        manifest, sorted(path for path in folder.rglob("*") if path.suffix in _SUFFIXES), folder
+    )
 
 
 def read_cases(manifest: Manifest, table: Path) -> Cases:
-    """A CSV file: `file` (beside the table), and a column for each label that the truth knows: 1, 0 or empty.
+    """A CSV file: `file` (beside the table), and a column for each label that the truth knows.
 
-    Raises ConfigurationError: no such column or label, a value that is neither, an image that cannot be prepared.
+    1, 0 or empty.
+
+    Raises ConfigurationError: no such column or label, a value that is neither, an image that
+    cannot be prepared.
     """
     rows = _rows(table)
     keys = [label.key for label in manifest.release.labels]
     named = [name for name in rows[0] if name != "file"]
-    if unknown := [f"{table}: {name!r} is no label of {manifest.release.id}{nearest(name, keys)}" for name in named if name not in keys]:
+    if unknown := [
+        f"{table}: {name!r} is no label of {manifest.release.id}{nearest(name, keys)}"
+        for name in named
+        if name not in keys
+    ]:
         raise ConfigurationError(unknown)
     truth = {name: np.array([_told(table, row, name) for row in rows]) for name in named}
     images = _read(manifest, [table.parent / row["file"] for row in rows], table)
@@ -68,9 +86,15 @@ def _rows(table: Path) -> list[dict[str, str]]:
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError([f"{table}: no CSV file: {error}"]) from error
     if not rows or "file" not in rows[0] or len(rows[0]) < 2:
-        raise ConfigurationError([f"{table}: needs a column `file`, one for a label at least, and a row for each image"])
-    if odd := [number for number, row in enumerate(rows, start=1) if None in row or None in row.values()]:
-        raise ConfigurationError([f"{table}: row {odd[0]} has more or fewer cells than the first line"])
+        raise ConfigurationError(
+            [f"{table}: needs a column `file`, one for a label at least, and a row for each image"]
+        )
+    if odd := [
+        number for number, row in enumerate(rows, start=1) if None in row or None in row.values()
+    ]:
+        raise ConfigurationError(
+            [f"{table}: row {odd[0]} has more or fewer cells than the first line"]
+        )
     return rows
 
 
@@ -79,7 +103,9 @@ def _told(table: Path, row: Mapping[str, str], name: str) -> float:
         return float(row[name])
     if not row[name]:
         return float("nan")
-    raise ConfigurationError([f"{table}: {name} of {row['file']} is {row[name]!r}; it must be 1, 0 or empty"])
+    raise ConfigurationError(
+        [f"{table}: {name} of {row['file']} is {row[name]!r}; it must be 1, 0 or empty"]
+    )
 
 
 def _read(manifest: Manifest, paths: Sequence[Path], where: Path) -> Images:
@@ -87,8 +113,12 @@ def _read(manifest: Manifest, paths: Sequence[Path], where: Path) -> Images:
     found = [(path, tensor) for path, tensor in prepared if not isinstance(tensor, str)]
     skipped = tuple(problem for _, problem in prepared if isinstance(problem, str))
     if not found:
-        raise ConfigurationError([f"{where}: no image can be prepared for {manifest.release.id}", *skipped[:3]])
-    return Images(tuple(path for path, _ in found), np.stack([tensor for _, tensor in found]), skipped)
+        raise ConfigurationError(
+            [f"{where}: no image can be prepared for {manifest.release.id}", *skipped[:3]]
+        )
+    return Images(
+        tuple(path for path, _ in found), np.stack([tensor for _, tensor in found]), skipped
+    )
 
 
 def _prepare(manifest: Manifest, paths: Sequence[Path]) -> Iterator[tuple[Path, Array | str]]:

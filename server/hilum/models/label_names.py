@@ -1,4 +1,7 @@
-"""What the outputs of a brought network mean: names from a file, a known order, or the network itself, and the concepts they stand for."""
+"""What the outputs of a brought network mean.
+
+Names from a file, a known order, or the network itself, and the concepts they stand for.
+"""
 
 from __future__ import annotations
 
@@ -20,41 +23,63 @@ _IN_METADATA: Final = ("labels", "classes", "class_names", "names", "id2label", 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Names of the outputs in their order (empty: that output has none), and where they are from."""
+    """Names of the outputs in their order (empty.
+
+    That output has none), and where they are from.
+    """
 
     names: tuple[str, ...]
     origin: str
 
 
 def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named | None:
-    """From what was asked for, else what the network says; None where nobody says it. Raises ConfigurationError."""
+    """From what was asked for, else what the network says; None where nobody says it.
+
+    Raises ConfigurationError.
+    """
     if asked:
         fitting(asked, metadata, {"": outputs})
         return _asked(asked)
     return _in_metadata(metadata, outputs)
 
 
-def fitting(asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str, int]) -> list[str]:
-    """Which of the outputs, by name and length, are as long as the labels are many; all of them where nobody says any labels.
+def fitting(
+    asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str, int]
+) -> list[str]:
+    """Which of the outputs, by name and length, are as long as the labels are many.
+
+    All of them where nobody says any labels.
 
     Raises ConfigurationError: none is.
     """
     if not asked:
-        return [name for name, length in outputs.items() if _in_metadata(metadata, length)] or list(outputs)
+        return [name for name, length in outputs.items() if _in_metadata(metadata, length)] or list(
+            outputs
+        )
     found = _asked(asked)
     fits = [name for name, length in outputs.items() if length == len(found.names)]
     if not fits:
-        lengths = " or ".join(f"{length} outputs{f' ({printable(name)})' if len(outputs) > 1 else ''}" for name, length in outputs.items())
+        lengths = " or ".join(
+            f"{length} outputs{f' ({printable(name)})' if len(outputs) > 1 else ''}"
+            for name, length in outputs.items()
+        )
         counts = f"{len(found.names)} labels, the network {lengths}"
-        raise ConfigurationError([f"{found.origin} has {counts}: one a line, in the order of the outputs"])
+        raise ConfigurationError(
+            [f"{found.origin} has {counts}: one a line, in the order of the outputs"]
+        )
     return fits
 
 
 def concept_of(name: str) -> str | None:
-    """Key of the concept that a name stands for, however it is written: "Pleural Thickening", "pleural_thickening"."""
+    """Key of the concept that a name stands for, however it is written.
+
+    "Pleural Thickening", "pleural_thickening".
+    """
     table = terminology.load()
     spellings = {plain(concept.text): key for key, concept in table.concepts.items()}
-    spellings |= {plain(label): key for known in table.label_sets.values() for label, key in known.labels}
+    spellings |= {
+        plain(label): key for known in table.label_sets.values() for label, key in known.labels
+    }
     return ({plain(key): key for key in table.concepts} | spellings).get(plain(name))
 
 
@@ -74,10 +99,15 @@ def _asked(asked: str) -> Named:
     wanted = _SHORT.get(plain(asked), plain(asked))
     known = next((name for name in sets if plain(name) == wanted), None)
     if known:
-        return Named(tuple(label for label, _ in sets[known].labels), f"label order {known} ({sets[known].cites})")
+        return Named(
+            tuple(label for label, _ in sets[known].labels),
+            f"label order {known} ({sets[known].cites})",
+        )
     path = Path(asked)
     if not path.is_file():
-        raise ConfigurationError([f"--labels {asked}: neither a file nor a known order{nearest(asked, sets)}"])
+        raise ConfigurationError(
+            [f"--labels {asked}: neither a file nor a known order{nearest(asked, sets)}"]
+        )
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -94,18 +124,30 @@ def _in_metadata(metadata: Mapping[str, str], outputs: int) -> Named | None:
 
 
 def _parsed(text: str) -> Sequence[str]:
-    """Exporters write JSON, a Python literal, or names with commas between; a table by number, or a list."""
+    """Exporters write JSON, a Python literal, or names with commas between.
+
+    A table by number, or a list.
+    """
     value: object = text.split(",") if text else []
     for parse in (json.loads, ast.literal_eval):
         try:
             value = parse(text)
             break
-        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):  # all that a stranger's text makes of the two
+        except (
+            ValueError,
+            SyntaxError,
+            TypeError,
+            RecursionError,
+            MemoryError,
+        ):  # all that a stranger's text makes of the two
             continue
     items = list(value.values()) if isinstance(value, dict) else value
     return [printable(str(item)) for item in items] if isinstance(items, list | tuple) else []
 
 
 def printable(text: str) -> str:
-    """On one line, without control characters: what is written into a manifest must not end its line."""
+    """On one line, without control characters.
+
+    What is written into a manifest must not end its line.
+    """
     return "".join(each if each.isprintable() else " " for each in text).strip()

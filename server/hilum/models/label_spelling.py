@@ -15,7 +15,10 @@ _PLURALS: Final = ("es", "s")
 
 
 def concept_near(name: str) -> str | None:
-    """Key of the concept with this name, but for case, marks, a plural or a letter; None: there is none."""
+    """Key of the concept with this name, but for case, marks, a plural or a letter.
+
+    None: there is none.
+    """
     known, word = _spellings(), plain(name)
     singular = next((known[each] for each in _singulars(word) if each in known), None)
     if singular or len(word) < _SHORTEST:
@@ -58,5 +61,9 @@ def _spellings() -> Mapping[str, str]:
     """Every way in which a concept is written, in small letters and digits alone, and its key."""
     table = terminology.load()
     labels = (pair for known in table.label_sets.values() for pair in known.labels)
-    named = [*labels, *((concept.text, key) for key, concept in table.concepts.items()), *((key, key) for key in table.concepts)]
+    named = [
+        *labels,
+        *((concept.text, key) for key, concept in table.concepts.items()),
+        *((key, key) for key in table.concepts),
+    ]
     return {plain(name): key for name, key in named if plain(name)}

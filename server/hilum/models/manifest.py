@@ -1,4 +1,6 @@
-"""Manifests: the one thing about a model that a person edits. TOML in, `domain.Release` and the builder's facts out.
+"""Manifests: the one thing about a model that a person edits.
+
+TOML in, `domain.Release` and the builder's facts out.
 
 Every problem of a manifest is reported at once; an unknown key names the nearest known one.
 """
@@ -60,7 +62,10 @@ def read(path: Path) -> Manifest:
 
 
 def parse(text: str, path: Path) -> Manifest:
-    """What this text says, which stands or stood in this file. Raises ConfigurationError with all its problems."""
+    """What this text says, which stands or stood in this file.
+
+    Raises ConfigurationError with all its problems.
+    """
     try:
         content = tomllib.loads(text)
         table = ManifestTable.model_validate(content)
@@ -72,7 +77,15 @@ def parse(text: str, path: Path) -> Manifest:
     spec = _input_spec(table, problems)
     if problems or spec is None:
         raise ConfigurationError([f"{path}: {problem}" for problem in problems])
-    return Manifest(_release(table, spec, _digest(content)), spec, table.weights, table.engine, path, table, text)
+    return Manifest(
+        _release(table, spec, _digest(content)),
+        spec,
+        table.weights,
+        table.engine,
+        path,
+        table,
+        text,
+    )
 
 
 def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
@@ -83,7 +96,9 @@ def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
         return None
     stride = manifest_meaning.stride(table.model)
     if any(size % stride for size in spec.wire_shape[1:]):
-        problems.append(f"input: {table.model.architecture} needs height and width in multiples of {stride}, got {spec.wire_shape[1:]}")
+        problems.append(
+            f"input: {table.model.architecture} needs height and width in multiples of {stride}, got {spec.wire_shape[1:]}"
+        )
     return spec
 
 
@@ -121,14 +136,19 @@ def _release(table: ManifestTable, spec: InputSpec, digest: str) -> Release:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    """Of what the TOML says, the same for every version of Hilum; comments and the order of keys do not count."""
+    """Of what the TOML says, the same for every version of Hilum.
+
+    Comments and the order of keys do not count.
+    """
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
 
 def _weights_sha256(weights: WeightsTable) -> str:
     """Of the one file; of an ensemble, over the digests of its members in their order."""
     digests = [member.sha256 for member in weights.members if member.sha256]
-    return hashlib.sha256("".join(digests).encode()).hexdigest() if digests else weights.sha256 or ""
+    return (
+        hashlib.sha256("".join(digests).encode()).hexdigest() if digests else weights.sha256 or ""
+    )
 
 
 def _build_key(table: ManifestTable, spec: InputSpec) -> str:
@@ -140,16 +160,24 @@ def _build_key(table: ManifestTable, spec: InputSpec) -> str:
             "input": spec.version,
             "outputs": len(table.labels),
             "golden": [golden.model_dump() for golden in table.golden],
-            "activation": table.model.activation if table.weights.members else None,  # the rule of an ensemble computes it in the graph
+            "activation": table.model.activation
+            if table.weights.members
+            else None,  # the rule of an ensemble computes it in the graph
         }
     )
 
 
 def _label(label: LabelTable, index: int) -> Label:
-    key, point = label.key(index), None if label.operating_point == "none" else label.operating_point
+    key, point = (
+        label.key(index),
+        None if label.operating_point == "none" else label.operating_point,
+    )
     if label.concept is None:
         text = label.text or f"Output {index}"
-        code, status = Code(label.private or f"OUTPUT_{index}", terminology.PRIVATE_SCHEME, text), "C"
+        code, status = (
+            Code(label.private or f"OUTPUT_{index}", terminology.PRIVATE_SCHEME, text),
+            "C",
+        )
     else:
         concept = terminology.load().concepts[label.concept]
         text, code, status = label.text or concept.text, concept.code, concept.status

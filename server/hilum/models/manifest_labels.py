@@ -1,4 +1,7 @@
-"""The tables of a manifest that say what numbers mean: labels, operating points, calibration, golden cases."""
+"""The tables of a manifest that say what numbers mean.
+
+Labels, operating points, calibration, golden cases.
+"""
 
 from __future__ import annotations
 
@@ -18,13 +21,19 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class Table(BaseModel):
-    """A table of a manifest: unknown keys are refused, and TOML's inf and nan: no limit holds against them."""
+    """A table of a manifest: unknown keys are refused, and TOML's inf and nan.
+
+    No limit holds against them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class LabelTable(Table):
-    """One output, in the order of the outputs. An output without `concept` and `private` has no name, and must be masked."""
+    """One output, in the order of the outputs.
+
+    An output without `concept` and `private` has no name, and must be masked.
+    """
 
     concept: str | None = Field(None, description="Key of a concept in docs/terminology.md.")
     private: str | None = Field(
@@ -33,13 +42,19 @@ class LabelTable(Table):
         description="Code value in the private scheme 99HILUM, for what no concept means; `text` goes with it. Its key is the same in"
         " small letters.",
     )
-    text: Line | None = Field(None, description="Words in reports, where the concept's own do not fit: a line of at most 64 characters.")
+    text: Line | None = Field(
+        None,
+        description="Words in reports, where the concept's own do not fit: a line of at most 64 characters.",
+    )
     operating_point: float | Literal["none"] | None = Field(
         None,
         description="The finding is present at this score and above. A trained release must give it for every label that may be asserted,"
         ' or say `"none"`: scored, never decided.',
     )
-    is_masked: bool = Field(default=False, description="The output is computed and never shown: untrained, unnamed, or known to be bad.")
+    is_masked: bool = Field(
+        default=False,
+        description="The output is computed and never shown: untrained, unnamed, or known to be bad.",
+    )
     rescaled_at: float | None = Field(
         None,
         gt=0,
@@ -53,7 +68,9 @@ class LabelTable(Table):
         if self.concept and self.private:
             raise ValueError("give either concept or private")
         if not (self.concept or self.private or self.is_masked):
-            raise ValueError("give concept or private; an output without a name takes is_masked = true")
+            raise ValueError(
+                "give concept or private; an output without a name takes is_masked = true"
+            )
         if self.private and not self.text:
             raise ValueError("a private label needs its text")
         return self
@@ -66,14 +83,20 @@ class LabelTable(Table):
 class OperatingPointsTable(Table):
     """Where the operating points come from. Required as soon as a label has one."""
 
-    measured_on: Paragraph = Field(description="The cases on which they were chosen; say so when there were none.")
-    criterion: Paragraph = Field(description="By which rule: Youden's J, sensitivity 0.95, PPV 0.8, a convention …")
+    measured_on: Paragraph = Field(
+        description="The cases on which they were chosen; say so when there were none."
+    )
+    criterion: Paragraph = Field(
+        description="By which rule: Youden's J, sensitivity 0.95, PPV 0.8, a convention …"
+    )
 
 
 def _rising_slope(a: float) -> float:
     if a <= 0:
         sign = "Platt's own A and scikit-learn's a_ have the other sign: a = -A, b = -B"
-        raise ValueError(f"must be above 0: a higher logit may not mean a lower probability. {sign}")
+        raise ValueError(
+            f"must be above 0: a higher logit may not mean a lower probability. {sign}"
+        )
     return a
 
 
@@ -81,7 +104,10 @@ Slope = Annotated[float, AfterValidator(_rising_slope)]
 
 
 class PlattTable(Table):
-    """probability = sigmoid(a * logit + b). Platt's own A and B (1999), scikit-learn's `a_` and `b_`, have the other sign."""
+    """probability = sigmoid(a * logit + b).
+
+    Platt's own A and B (1999), scikit-learn's `a_` and `b_`, have the other sign.
+    """
 
     a: Slope = Field(description="Slope, above 0: -A of Platt's.")
     b: float = Field(description="Offset: -B of Platt's.")
@@ -91,14 +117,19 @@ Points = tuple[tuple[float, Share], ...]
 
 
 class CalibrationTable(Table):
-    """From logits to probabilities, and where that was measured. Without this table no number is called a probability."""
+    """From logits to probabilities, and where that was measured.
+
+    Without this table no number is called a probability.
+    """
 
     method: Literal["temperature", "platt", "isotonic"] = Field(
         description="`temperature`: one for all labels (Guo et al. 2017). `platt`: sigmoid(a * logit + b) (Platt 1999, whose A and B"
         " are -a and -b). `isotonic`: a monotone line through points (Zadrozny and Elkan 2002)."
     )
     measured_on: Paragraph = Field(description="The cases on which it was fitted.")
-    temperature: float | None = Field(None, gt=0, description="Logits are divided by it before the activation.")
+    temperature: float | None = Field(
+        None, gt=0, description="Logits are divided by it before the activation."
+    )
     a: Slope | None = Field(None, description="Slope for every label without its own, above 0.")
     b: float | None = Field(None, description="Offset for every label without its own.")
     labels: Mapping[str, PlattTable] | None = Field(
@@ -112,8 +143,16 @@ class CalibrationTable(Table):
 
     @model_validator(mode="after")
     def _whole(self) -> CalibrationTable:
-        takes = {"temperature": {"temperature"}, "platt": {"a", "b", "labels"}, "isotonic": {"points"}}[self.method]
-        given = {name for name in ("temperature", "a", "b", "labels", "points") if getattr(self, name) is not None}
+        takes = {
+            "temperature": {"temperature"},
+            "platt": {"a", "b", "labels"},
+            "isotonic": {"points"},
+        }[self.method]
+        given = {
+            name
+            for name in ("temperature", "a", "b", "labels", "points")
+            if getattr(self, name) is not None
+        }
         if not given or given - takes:
             raise ValueError(f"method {self.method} takes {_SHAPES[self.method]}")
         if (self.a is None) != (self.b is None):
@@ -143,7 +182,10 @@ def _rising(points: Points) -> str | None:
 
 
 class GoldenTable(Table):
-    """A case with a known answer: checked when the release is built, when it is loaded, and by `hilum models check --run`."""
+    """A case with a known answer.
+
+    Checked when the release is built, when it is loaded, and by `hilum models check --run`.
+    """
 
     file: FileName = Field(
         description="Beside the manifest: a DICOM file (.dcm), prepared as any image is, or the wire tensor of one image (.npy),"
@@ -151,9 +193,12 @@ class GoldenTable(Table):
     )
     sha256: Sha256 = Field(description="Of the file.")
     logits: tuple[float, ...] | Mapping[str, float] | None = Field(
-        None, description="All of them in the order of the labels, or some by label: `{ pneumothorax = -1.25 }`."
+        None,
+        description="All of them in the order of the labels, or some by label: `{ pneumothorax = -1.25 }`.",
     )
-    scores: tuple[float, ...] | Mapping[str, float] | None = Field(None, description="The same for scores, after activation and rescaling.")
+    scores: tuple[float, ...] | Mapping[str, float] | None = Field(
+        None, description="The same for scores, after activation and rescaling."
+    )
     tolerance: float = Field(gt=0, description="Largest difference that may be.")
 
     @model_validator(mode="after")

@@ -1,4 +1,7 @@
-"""What a manifest may not say although every field by itself is right: problems that span tables."""
+"""What a manifest may not say although every field by itself is right.
+
+Problems that span tables.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,13 @@ from hilum.models import pickled, terminology
 from hilum.models.manifest_labels import CalibrationTable, GoldenTable, LabelTable
 from hilum.models.manifest_tables import ManifestTable, ModelTable
 
-STRIDES: Final[Mapping[str, int]] = {"densenet121": 32, "resnet50": 32, "vit": 1, "vit_b16": 16, "onnx": 1}
+STRIDES: Final[Mapping[str, int]] = {
+    "densenet121": 32,
+    "resnet50": 32,
+    "vit": 1,
+    "vit_b16": 16,
+    "onnx": 1,
+}
 """Known architectures, and what the size of the input must be a multiple of; for `vit` it is the patch."""
 _POOLS: Final = frozenset({"densenet121", "resnet50"})
 _PICKLES: Final = (".pth", ".pt", ".pth.tar", ".ckpt", ".pkl", ".bin")
@@ -34,7 +43,9 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
     yield from _name_problems(table, nearest)
     for index, label in enumerate(table.labels):
         yield from (f"labels.{index}{problem}" for problem in _decision_problems(label, table))
-    if table.operating_points is None and any(isinstance(label.operating_point, float) for label in table.labels):
+    if table.operating_points is None and any(
+        isinstance(label.operating_point, float) for label in table.labels
+    ):
         yield "operating_points: missing; say where the operating points come from: measured_on and criterion"
     if table.calibration is not None:
         yield from _calibration_problems(table.calibration, table)
@@ -72,20 +83,33 @@ def _why_no_cam(table: ManifestTable) -> str:
         return "a mean of scores is not linear; the rule mean_logit would be"
     if architecture == "onnx":
         return "" if table.weights.cam else "name the network's own output in weights.cam"
-    if architecture == "vit" and (table.model.options.pooling, table.model.options.norm) == ("gap", "tokens"):
+    if architecture == "vit" and (table.model.options.pooling, table.model.options.norm) == (
+        "gap",
+        "tokens",
+    ):
         return ""
-    return "" if architecture in _POOLS else f"{architecture} has no linear head on a global average"
+    return (
+        "" if architecture in _POOLS else f"{architecture} has no linear head on a global average"
+    )
 
 
 def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
     codes = terminology.load()
     keys = [label.key(index) for index, label in enumerate(table.labels)]
     yield from (f"labels: {key} stands twice" for key in _twice(keys))
-    private = {concept.code.value for concept in codes.concepts.values() if concept.code.scheme == terminology.PRIVATE_SCHEME}
+    private = {
+        concept.code.value
+        for concept in codes.concepts.values()
+        if concept.code.scheme == terminology.PRIVATE_SCHEME
+    }
     for index, label in enumerate(table.labels):
         if label.concept and label.concept not in codes.concepts:
             meant = codes.meant_by(label.concept)
-            hint = f"; a public label, its concept is {meant!r}" if meant else nearest(label.concept, codes.concepts)
+            hint = (
+                f"; a public label, its concept is {meant!r}"
+                if meant
+                else nearest(label.concept, codes.concepts)
+            )
             yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
         if label.private and (label.private in private or label.key(index) in codes.concepts):
             yield f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its concept, or take another"
@@ -120,7 +144,10 @@ def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iter
     if given.method == "temperature" and table.model.activation == "none":
         yield "calibration: a temperature needs the activation sigmoid or softmax"
     for field, named in (("labels", set(given.labels or {})), ("points", set(given.points or {}))):
-        yield from (f"calibration.{field}: {name} is no label of this release" for name in sorted(named - names))
+        yield from (
+            f"calibration.{field}: {name} is no label of this release"
+            for name in sorted(named - names)
+        )
     if given.method == "platt" and given.a is None and (without := shown - set(given.labels or {})):
         yield f"calibration.labels: no a and b for {', '.join(sorted(without))}"
     if given.method == "isotonic" and (without := shown - set(given.points or {})):
@@ -128,10 +155,14 @@ def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iter
 
 
 def _golden_problems(golden: GoldenTable, table: ManifestTable) -> Iterator[str]:
-    name, expected = ("logits", golden.logits) if golden.logits is not None else ("scores", golden.scores)
+    name, expected = (
+        ("logits", golden.logits) if golden.logits is not None else ("scores", golden.scores)
+    )
     keys = {label.key(index) for index, label in enumerate(table.labels)}
     if isinstance(expected, Mapping):
-        yield from (f"{name}: {key} is no label of this release" for key in sorted(set(expected) - keys))
+        yield from (
+            f"{name}: {key} is no label of this release" for key in sorted(set(expected) - keys)
+        )
         if not expected:
             yield f"{name}: empty; a case without an answer proves nothing"
     elif expected is not None and len(expected) != len(table.labels):

@@ -46,13 +46,19 @@ def _known(place: tuple[int | str, ...]) -> list[str]:
 
 
 def _table_in(annotation: object) -> type[BaseModel] | None:
-    """The table that a field's type holds: itself, an optional one, one of a list or of a mapping."""
+    """The table that a field's type holds.
+
+    Itself, an optional one, one of a list or of a mapping.
+    """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in typing.get_args(annotation) if (found := _table_in(part))), None)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: what was perhaps meant, else all that would do."""
+    """The end of a message about an unknown name.
+
+    What was perhaps meant, else all that would do.
+    """
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -1,4 +1,7 @@
-"""Whether an output of a network is a score already: the activation that it comes out of, and the logits before it."""
+"""Whether an output of a network is a score already.
+
+The activation that it comes out of, and the logits before it.
+"""
 
 from __future__ import annotations
 
@@ -8,21 +11,31 @@ from typing import Final
 import onnx
 
 _ACTIVATIONS: Final = {"Sigmoid": "sigmoid", "Softmax": "softmax"}
-_SAME_FORM: Final = frozenset({"Identity", "Cast", "Clip", "Dropout", "QuantizeLinear", "DequantizeLinear"})
-_OTHER_FORM: Final = frozenset({"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Gather", "Split"})
+_SAME_FORM: Final = frozenset(
+    {"Identity", "Cast", "Clip", "Dropout", "QuantizeLinear", "DequantizeLinear"}
+)
+_OTHER_FORM: Final = frozenset(
+    {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Slice", "Gather", "Split"}
+)
 _JOINING: Final = frozenset({"Concat", "Min", "Max"})
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """The activation inside the graph, and the name of the logits before it; None where no tensor holds them in the form of the output."""
+    """The activation inside the graph, and the name of the logits before it.
+
+    None where no tensor holds them in the form of the output.
+    """
 
     activation: str
     logits: str | None
 
 
 def ending(model: onnx.ModelProto, output: str) -> Ending | None:
-    """Whether this output, or a part of it, comes out of a sigmoid or softmax; what only passes it on is looked through."""
+    """Whether this output, or a part of it, comes out of a sigmoid or softmax.
+
+    What only passes it on is looked through.
+    """
     makers = {name: node for node in model.graph.node for name in node.output}
     seen: set[str] = set()
     ahead = [(output, True)]

@@ -1,4 +1,7 @@
-"""ONNX files that somebody brings: read without trust, and what can be said of a network from its graph alone."""
+"""ONNX files that somebody brings.
+
+Read without trust, and what can be said of a network from its graph alone.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,29 @@ _FLOATS: Final = {
     onnx.TensorProto.BFLOAT16,
 }
 # Zero times infinity is no number. A mask of infinities is added, or chosen from, and does no harm.
-_MULTIPLYING: Final = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "LayerNormalization"})
+_MULTIPLYING: Final = frozenset(
+    {"Conv", "ConvTranspose", "Gemm", "MatMul", "BatchNormalization", "LayerNormalization"}
+)
 
 
 def read(path: Path) -> onnx.ModelProto:
-    """The network. Raises ConfigurationError: a pickle, not ONNX, weights in other files, weights that are no numbers."""
+    """The network.
+
+    Raises ConfigurationError: a pickle, not ONNX, weights in other files, weights that are no
+    numbers.
+    """
     if path.is_file() and pickled.is_pickle(path):
         raise ConfigurationError([f"{path} is {pickled.advice(path)}"])
     try:
         model = onnx.load(path, load_external_data=False)
         problems = [f"{path}: {problem}" for problem in _weights_problems(model.graph)]
-    except (DecodeError, OSError, ValueError, TypeError, KeyError) as error:  # the last three: numbers that do not fill their shape
+    except (
+        DecodeError,
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ) as error:  # the last three: numbers that do not fill their shape
         raise ConfigurationError([f"{path}: not a readable ONNX file: {error}"]) from error
     if problems:
         raise ConfigurationError(problems)
@@ -45,7 +60,9 @@ def require_valid(model: onnx.ModelProto, path: Path, *, has_shapes: bool = True
     try:
         onnx.checker.check_model(model, full_check=has_shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
-        raise ConfigurationError([f"{path}: no valid ONNX network: {' '.join(str(error).split())}"]) from error
+        raise ConfigurationError(
+            [f"{path}: no valid ONNX network: {' '.join(str(error).split())}"]
+        ) from error
 
 
 def inputs_of(model: onnx.ModelProto) -> dict[str, Tensor]:
@@ -61,10 +78,15 @@ def outputs_of(model: onnx.ModelProto) -> dict[str, Tensor]:
 
 
 def expose(model: onnx.ModelProto, name: str) -> None:
-    """Make an inner tensor an output of the graph, so that logits before an activation can be had; nothing where it is one."""
+    """Make an inner tensor an output of the graph, so that logits before an activation can be had.
+
+    Nothing where it is one.
+    """
     if name in {each.name for each in model.graph.output}:
         return
-    inferred = {each.name: each for each in onnx.shape_inference.infer_shapes(model).graph.value_info}
+    inferred = {
+        each.name: each for each in onnx.shape_inference.infer_shapes(model).graph.value_info
+    }
     if name in inferred:
         model.graph.output.append(inferred[name])
 
@@ -72,7 +94,9 @@ def expose(model: onnx.ModelProto, name: str) -> None:
 def is_quantised(model: onnx.ModelProto) -> bool:
     """Whether its weights or activations are whole numbers."""
     return any(
-        node.op_type in {"QuantizeLinear", "DynamicQuantizeLinear"} or node.op_type.startswith("QLinear") for node in model.graph.node
+        node.op_type in {"QuantizeLinear", "DynamicQuantizeLinear"}
+        or node.op_type.startswith("QLinear")
+        for node in model.graph.node
     )
 
 
@@ -87,7 +111,9 @@ def _weights_problems(graph: onnx.GraphProto) -> Iterator[str]:
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             yield "its weights lie in another file, which no digest covers; save it as one (onnx.save with save_as_external_data=False)"
             return
-        if tensor.data_type in _FLOATS and (held := _no_numbers(tensor, is_factor=tensor.name in factors)):
+        if tensor.data_type in _FLOATS and (
+            held := _no_numbers(tensor, is_factor=tensor.name in factors)
+        ):
             yield f"{tensor.name or 'a constant'} holds {held}: the weights are damaged"
 
 

@@ -1,6 +1,7 @@
 """What a manifest that holds leaves open: guesses, words that say nothing, labels near a known one.
 
-A question is no problem: the release may be built and served. `hilum models check` ends with 1 until it is answered.
+A question is no problem: the release may be built and served. `hilum models check` ends with 1
+until it is answered.
 """
 
 from __future__ import annotations
@@ -17,7 +18,19 @@ from hilum.models.manifest import Manifest
 from hilum.models.manifest_labels import LabelTable
 from hilum.models.manifest_words import EDIT
 
-_WORDED: Final = frozenset({"manufacturer", "intended_use", "licence", "source", "citation", "measured_on", "criterion", "cites", "text"})
+_WORDED: Final = frozenset(
+    {
+        "manufacturer",
+        "intended_use",
+        "licence",
+        "source",
+        "citation",
+        "measured_on",
+        "criterion",
+        "cites",
+        "text",
+    }
+)
 """Fields that a person writes for other people to read, in whichever table."""
 _NOUNS: Final = "name|company|vendor|manufacturer|author|licen[cs]e|source|hospital"
 _EMPTY_WORDS: Final = re.compile(
@@ -28,12 +41,19 @@ _EMPTY_WORDS: Final = re.compile(
     r"|foo|bar|foobar|asdf|qwerty|abc|dummy|unbekannt|nicht bekannt|keine?( angabe)?|inconnue?|desconocid[oa]|desconhecid[oa]"
     r"|sconosciut[oa]|onbekend|okänd|ukjent|ukendt|nieznan[yae]|неизвестно|未知|不明|不詳"
 )
-_EMPTY_BEGINNING: Final = re.compile(r"(edit|todo|tbd|tba|fixme|xxx|placeholder|change ?me|fill (me )?in|lorem ipsum)\b", re.IGNORECASE)
+_EMPTY_BEGINNING: Final = re.compile(
+    r"(edit|todo|tbd|tba|fixme|xxx|placeholder|change ?me|fill (me )?in|lorem ipsum)\b",
+    re.IGNORECASE,
+)
 _IN_BRACKETS: Final = re.compile(r"<[^<>]*>|\[[^\[\]]*\]|\{[^{}]*\}")
 _RESERVED: Final = re.compile(r"\bexample\.(com|org|net)\b", re.IGNORECASE)  # RFC 2606 3
-_NUMBERED: Final = re.compile(r"(output|label|class|finding|logit|category|target|column|unnamed)[ _.-]*\d+", re.IGNORECASE)
+_NUMBERED: Final = re.compile(
+    r"(output|label|class|finding|logit|category|target|column|unnamed)[ _.-]*\d+", re.IGNORECASE
+)
 _MARKS: Final = " \t.,:;-_?!*#\"'`/…"
-_STRINGS_AND_COMMENTS: Final = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL)
+_STRINGS_AND_COMMENTS: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*', re.DOTALL
+)
 _MARKED: Final = re.compile(rf"#\s*({EDIT}\b.*)")
 
 
@@ -56,7 +76,10 @@ def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
             yield Verdict.QUESTION, f"manifest: {place} is {text!r}, {why}"
     shown = {index: label for index, label in enumerate(read.table.labels) if not label.is_masked}
     for index, label in shown.items():
-        yield from ((Verdict.QUESTION, f"manifest: labels.{index}: {question}") for question in _of_label(label))
+        yield from (
+            (Verdict.QUESTION, f"manifest: labels.{index}: {question}")
+            for question in _of_label(label)
+        )
     private = {index: label.text for index, label in shown.items() if label.private and label.text}
     for (first, one), (second, other) in itertools.combinations(private.items(), 2):
         if are_alike(one, other):
@@ -83,13 +106,20 @@ def _says_nothing(text: str, field: str) -> str | None:
     """Why these words tell a reader nothing; None: they do."""
     word = text.strip(_MARKS).casefold()
     is_empty = (
-        len(word) < 2 or word in {field, field.replace("_", " ")} or _EMPTY_WORDS.fullmatch(word) or _IN_BRACKETS.fullmatch(text.strip())
+        len(word) < 2
+        or word in {field, field.replace("_", " ")}
+        or _EMPTY_WORDS.fullmatch(word)
+        or _IN_BRACKETS.fullmatch(text.strip())
     )
     if is_empty or _EMPTY_BEGINNING.match(word):
         return f"which says nothing: {_WANTED.get(field, 'write what a reader needs to know')}"
     if field == "text" and _NUMBERED.fullmatch(word):
         return "which says nothing: write what this output means, or is_masked = true"
-    return "an address that belongs to nobody (RFC 2606): write where it is found" if _RESERVED.search(text) else None
+    return (
+        "an address that belongs to nobody (RFC 2606): write where it is found"
+        if _RESERVED.search(text)
+        else None
+    )
 
 
 _WANTED: Final[Mapping[str, str]] = {
@@ -106,11 +136,17 @@ _WANTED: Final[Mapping[str, str]] = {
 def _of_label(label: LabelTable) -> Iterator[str]:
     concepts = terminology.load().concepts
     if label.private:
-        near = next((key for name in (label.text or "", label.private) if (key := concept_near(name))), None)
+        near = next(
+            (key for name in (label.text or "", label.private) if (key := concept_near(name))), None
+        )
         if near is not None:
             known = concepts[near]
             code = f"{known.code.scheme} {known.code.value}"
             said = f"{label.text!r} (private {label.private}) is, or almost is, {known.text!r} with the code {code}"
             yield f'{said}: write concept = "{near}", or name it apart'
-    elif label.concept and label.text and (near := concept_near(label.text)) not in {None, label.concept}:
+    elif (
+        label.concept
+        and label.text
+        and (near := concept_near(label.text)) not in {None, label.concept}
+    ):
         yield f"its concept is {label.concept!r}, its text {label.text!r} means {near!r}: which one is it?"

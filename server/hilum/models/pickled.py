@@ -1,4 +1,7 @@
-"""Pickles, which may run code when they are read: recognised by their first bytes, whatever they are called, and never read."""
+"""Pickles, which may run code when they are read.
+
+Recognised by their first bytes, whatever they are called, and never read.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-_PROTOCOLS: Final = tuple(bytes([0x80, number]) for number in range(2, 6))  # opcode PROTO, docs.python.org/3/library/pickletools.html
+_PROTOCOLS: Final = tuple(
+    bytes([0x80, number]) for number in range(2, 6)
+)  # opcode PROTO, docs.python.org/3/library/pickletools.html
 _ZIP: Final = b"PK\x03\x04"
 ADVICE: Final = (
     "a pickle, which may run code when it is read: `hilum models import` makes a safe file of it, once, if it is a checkpoint of the kind"

@@ -1,6 +1,9 @@
-"""What an image costs a CPU at each precision: that it has instructions for bf16 does not say that they are fast.
+"""What an image costs a CPU at each precision.
 
-AMD since Zen 4, and Intel with AMX, take about half of f32's time; an Intel without AMX (or a virtual machine that hides it) more than f32.
+That it has instructions for bf16 does not say that they are fast.
+
+AMD since Zen 4, and Intel with AMX, take about half of f32's time; an Intel without AMX (or a
+virtual machine that hides it) more than f32.
 """
 
 from __future__ import annotations
@@ -14,19 +17,30 @@ from hilum.models.embedded_model import Batch, Engine, open_engine
 
 PRECISIONS: Final = ("f32", "bf16")
 _TURNS, _CALLS = 6, 2
-_ENOUGH_SECONDS: Final = 10.0  # of CPU: of a network that takes a second an image, one turn says what six say of a small one
+# of CPU: of a network that takes a second an image, one turn says what six say of a small one
+_ENOUGH_SECONDS: Final = 10.0
 _WORTH: Final = 1.1  # times as much: less may be chance, and is no reason for another release
 
 
 def measure(artefact: Path, image: Batch) -> dict[str, float]:
-    """CPU milliseconds of an image of (1, C, H, W) by precision, in OpenVINO on one core. Raises RuntimeError: this CPU has no bf16."""
-    return cpu_milliseconds({name: open_engine(artefact, "openvino", name, "all", 1) for name in PRECISIONS}, image)
+    """CPU milliseconds of an image of (1, C, H, W) by precision, in OpenVINO on one core.
+
+    Raises RuntimeError: this CPU has no bf16.
+    """
+    return cpu_milliseconds(
+        {name: open_engine(artefact, "openvino", name, "all", 1) for name in PRECISIONS}, image
+    )
 
 
-def cpu_milliseconds(engines: Mapping[str, Engine], image: Batch, clock: Callable[[], float] = time.process_time) -> dict[str, float]:
-    """An image's CPU by the name of the engine: the best of several turns, so that what disturbs the machine counts in none.
+def cpu_milliseconds(
+    engines: Mapping[str, Engine], image: Batch, clock: Callable[[], float] = time.process_time
+) -> dict[str, float]:
+    """An image's CPU by the name of the engine.
 
-    Where an image takes seconds there are fewer turns, one at least: a build that says nothing for minutes passes for one that hangs.
+    The best of several turns, so that what disturbs the machine counts in none.
+
+    Where an image takes seconds there are fewer turns, one at least: a build that says nothing for
+    minutes passes for one that hangs.
     """
     for engine in engines.values():
         engine(image)  # the first call allocates
@@ -44,7 +58,10 @@ def _taken(engine: Engine, image: Batch, clock: Callable[[], float]) -> float:
 
 
 def advice(precision: str, milliseconds: Mapping[str, float]) -> str | None:
-    """For people, where another precision is clearly faster than the release's own. None: it is not, or nothing was measured."""
+    """For people, where another precision is clearly faster than the release's own.
+
+    None: it is not, or nothing was measured.
+    """
     if precision not in milliseconds:
         return None
     best, own = min(milliseconds, key=lambda name: milliseconds[name]), milliseconds[precision]

@@ -1,4 +1,6 @@
-"""Every reason why Triton must not be given a `config.pbtxt`: read with Triton's own schema, compared with contract, ONNX and plan.
+"""Every reason why Triton must not be given a `config.pbtxt`.
+
+Read with Triton's own schema, compared with contract, ONNX and plan.
 
 Of tritonclient only the schema is used here; calls go through the analyser's gateway.
 """
@@ -27,12 +29,17 @@ def check(text: str, served: Served) -> Iterator[str]:
     except text_format.ParseError as error:
         yield f"{served.triton_name}: config.pbtxt: {error}"
         return
-    for problem in itertools.chain(_contract_problems(config, served), _queue_problems(config), _size_problems(config, served)):
+    for problem in itertools.chain(
+        _contract_problems(config, served), _queue_problems(config), _size_problems(config, served)
+    ):
         yield f"{served.triton_name}: config.pbtxt: {problem}"
 
 
 def check_onnx(file: Path, served: Served) -> Iterator[str]:
-    """Problems of an ONNX file for this release: names, types and dimensions; the batch must be free."""
+    """Problems of an ONNX file for this release.
+
+    Names, types and dimensions; the batch must be free.
+    """
     import onnx  # noqa: PLC0415 - a build tool, not needed to serve
 
     from hilum.models import contract  # noqa: PLC0415 - the same
@@ -44,15 +51,25 @@ def check_onnx(file: Path, served: Served) -> Iterator[str]:
         return
     names = onnx.TensorProto.DataType.Name
     wanted = {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
-    found = {name: (_ONNX_TYPES.get(names(kind), names(kind)), sizes) for name, (kind, sizes) in contract.tensors(model).items()}
+    found = {
+        name: (_ONNX_TYPES.get(names(kind), names(kind)), sizes)
+        for name, (kind, sizes) in contract.tensors(model).items()
+    }
     for name in sorted(set(found) | set(wanted)):
         kind, dims = wanted.get(name, (None, []))
-        if name not in found or found[name][0] != kind or contract.clash(found[name][1], [None, *dims]):
+        if (
+            name not in found
+            or found[name][0] != kind
+            or contract.clash(found[name][1], [None, *dims])
+        ):
             yield f"{served.triton_name}: {file.name}: tensor {name!r} is {found.get(name)}, the contract says {wanted.get(name)}"
 
 
 def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> Iterator[str]:
-    """Problems of an optimization profile: a batch outside its range is refused by TensorRT at the first request of that size."""
+    """Problems of an optimization profile.
+
+    A batch outside its range is refused by TensorRT at the first request of that size.
+    """
     shapes = [list(ranges.get(name, [])) for name in ("min", "opt", "max")]
     if any(shape[1:] != served.image_dims for shape in shapes):
         yield f"{served.triton_name}: the optimization profile's images are {shapes}, the contract's {served.image_dims}"
@@ -67,8 +84,13 @@ def _contract_problems(config: model_config_pb2.ModelConfig, served: Served) -> 
         yield f"name {config.name!r} is not the folder's name"
     if config.max_batch_size != served.max_batch:
         yield f"max_batch_size is {config.max_batch_size}, the release's is {served.max_batch}"
-    tensors = {t.name: (model_config_pb2.DataType.Name(t.data_type), list(t.dims)) for t in (*config.input, *config.output)}
-    yield from _differences(tensors, {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors})
+    tensors = {
+        t.name: (model_config_pb2.DataType.Name(t.data_type), list(t.dims))
+        for t in (*config.input, *config.output)
+    }
+    yield from _differences(
+        tensors, {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
+    )
 
 
 def _differences(tensors: Tensors, wanted: Tensors) -> Iterator[str]:
@@ -78,7 +100,10 @@ def _differences(tensors: Tensors, wanted: Tensors) -> Iterator[str]:
 
 
 def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
-    """Triton 2.51 waits up to 500 ms at a time once a queue policy is set; priorities and limits live in the analyser."""
+    """Triton 2.51 waits up to 500 ms at a time once a queue policy is set.
+
+    Priorities and limits live in the analyser.
+    """
     allowed = {"preferred_batch_size", "max_queue_delay_microseconds"}
     for descriptor, _ in config.dynamic_batching.ListFields():
         if descriptor.name not in allowed:

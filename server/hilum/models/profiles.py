@@ -21,7 +21,10 @@ _ENGINES_PER_GPU: Final = 2  # one computes while the other copies
 
 
 def _head(served: Served, runs_in: str, group: str) -> str:
-    outputs = ",\n".join(f'  {{ name: "{name}" data_type: {kind} dims: {dims} }}' for name, (kind, dims) in served.tensors.items())
+    outputs = ",\n".join(
+        f'  {{ name: "{name}" data_type: {kind} dims: {dims} }}'
+        for name, (kind, dims) in served.tensors.items()
+    )
     return (
         f'name: "{served.triton_name}"\n'
         f"{runs_in}\n"
@@ -29,19 +32,26 @@ def _head(served: Served, runs_in: str, group: str) -> str:
         f'input [ {{ name: "image" data_type: {WIRE_TYPES[served.wire_type]} dims: {served.image_dims} }} ]\n'
         f"output [\n{outputs}\n]\n"
         f"instance_group [ {{ {group} }} ]\n"
-        # No delay: the analyser fills the batches, and one that is not full would only wait for what does not come.
+        # No delay: the analyser fills the batches, and one that is not full would only wait for
+        # what does not come.
         f"dynamic_batching {{ preferred_batch_size: {preferred_sizes(served.max_batch)} }}\n"
     )
 
 
 def _parameters(values: Mapping[str, str]) -> str:
-    return "".join(f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n' for key, value in values.items())
+    return "".join(
+        f'parameters {{ key: "{key}" value: {{ string_value: "{value}" }} }}\n'
+        for key, value in values.items()
+    )
 
 
 def _warm_up(served: Served) -> str:
     tensor = f"data_type: {WIRE_TYPES[served.wire_type]} dims: {served.image_dims} zero_data: true"
     image = f'inputs {{ key: "image" value: {{ {tensor} }} }}'
-    return "".join(f'model_warmup {{ name: "batch {size}" batch_size: {size} {image} }}\n' for size in warm_sizes(served.max_batch))
+    return "".join(
+        f'model_warmup {{ name: "batch {size}" batch_size: {size} {image} }}\n'
+        for size in warm_sizes(served.max_batch)
+    )
 
 
 def _embedded(served: Served) -> str:
@@ -56,18 +66,32 @@ def _embedded(served: Served) -> str:
 
 
 def _onnxruntime(served: Served) -> str:
-    _require_precision(served, "bf16", "Triton's onnxruntime backend cannot run; use the embedded profile")
+    _require_precision(
+        served, "bf16", "Triton's onnxruntime backend cannot run; use the embedded profile"
+    )
     group = f"kind: {'KIND_CPU' if served.accelerator == 'none' else 'KIND_GPU'} count: 1"
     optimisation = f"graph {{ level: {_GRAPH_LEVELS[served.optimisation]} }}{ACCELERATORS[served.accelerator](served)}"
-    return _head(served, 'backend: "onnxruntime"', group) + f"optimization {{ {optimisation} }}\n" + _warm_up(served)
+    return (
+        _head(served, 'backend: "onnxruntime"', group)
+        + f"optimization {{ {optimisation} }}\n"
+        + _warm_up(served)
+    )
 
 
 def _tensorrt(served: Served) -> str:
     _require_precision(served, "bf16", "plans are not made for; use the embedded profile")
-    _require_precision(served, "int8", "TensorRT cannot take over from ONNX Runtime; build the release that it was made from")
+    _require_precision(
+        served,
+        "int8",
+        "TensorRT cannot take over from ONNX Runtime; build the release that it was made from",
+    )
     group = f"kind: KIND_GPU count: {_ENGINES_PER_GPU}"
     graphs = " ".join(_cuda_graphs(served))
-    return _head(served, 'platform: "tensorrt_plan"', group) + f"optimization {{ cuda {{ graphs: true {graphs} }} }}\n" + _warm_up(served)
+    return (
+        _head(served, 'platform: "tensorrt_plan"', group)
+        + f"optimization {{ cuda {{ graphs: true {graphs} }} }}\n"
+        + _warm_up(served)
+    )
 
 
 def _cuda_graphs(served: Served) -> Iterator[str]:
@@ -75,23 +99,37 @@ def _cuda_graphs(served: Served) -> Iterator[str]:
     image = f'input {{ key: "image" value {{ dim: {served.image_dims} }} }}'
     smaller = 0
     for size in warm_sizes(served.max_batch):
-        lower = f" graph_lower_bound {{ batch_size: {smaller + 1} {image} }}" if size > smaller + 1 else ""
+        lower = (
+            f" graph_lower_bound {{ batch_size: {smaller + 1} {image} }}"
+            if size > smaller + 1
+            else ""
+        )
         yield f"graph_spec {{ batch_size: {size} {image}{lower} }}"
         smaller = size
 
 
 def _require_precision(served: Served, precision: str, why_not: str) -> None:
     if served.precision == precision:
-        raise ConfigurationError([f"{served.triton_name}: the release pins {precision}, which {why_not}"])
+        raise ConfigurationError(
+            [f"{served.triton_name}: the release pins {precision}, which {why_not}"]
+        )
 
 
-PROFILES: Final[Mapping[str, Callable[[Served], str]]] = {"embedded": _embedded, "onnxruntime": _onnxruntime, "tensorrt": _tensorrt}
+PROFILES: Final[Mapping[str, Callable[[Served], str]]] = {
+    "embedded": _embedded,
+    "onnxruntime": _onnxruntime,
+    "tensorrt": _tensorrt,
+}
 
 
 def render(served: Served, profile: str) -> str:
     """`config.pbtxt` of one release in one profile, checked."""
     if served.accelerator != "none" and profile != "onnxruntime":
-        raise ConfigurationError([f"{served.triton_name}: an accelerator belongs to the onnxruntime profile, not to {profile}"])
+        raise ConfigurationError(
+            [
+                f"{served.triton_name}: an accelerator belongs to the onnxruntime profile, not to {profile}"
+            ]
+        )
     text = PROFILES[profile](served)
     if problems := list(profile_checks.check(text, served)):
         raise ConfigurationError(problems)

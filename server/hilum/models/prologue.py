@@ -1,6 +1,7 @@
 """The first steps of every artefact, from wire image to normalised float32, apart from the network behind them.
 
-A network is quantised, or brought to half precision, without its normalisation: 12-bit pixel values would lose the most there.
+A network is quantised, or brought to half precision, without its normalisation: 12-bit pixel values
+would lose the most there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ _NORMALISED: Final = "hilum_normalised"
 
 def normalised(spec: InputSpec, images: Array) -> Array:
     """(n, 1, H, W) on the wire → (n, C, H, W) float32, (x - mean) / std as the network takes it."""
-    mean, std = (np.array(values, np.float32).reshape(1, -1, 1, 1) for values in (spec.normalise.mean, spec.normalise.std))
+    mean, std = (
+        np.array(values, np.float32).reshape(1, -1, 1, 1)
+        for values in (spec.normalise.mean, spec.normalise.std)
+    )
     inputs: Array = (images.astype(np.float32) - mean) / std
     return np.broadcast_to(inputs, (len(images), spec.model_channels, *spec.wire_shape[1:])).copy()
 
@@ -41,7 +45,10 @@ class Cut:
 
 
 def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> Cut:
-    """The artefact in two; of its outputs those named. Raises ConfigurationError when it does not begin with a cast."""
+    """The artefact in two; of its outputs those named.
+
+    Raises ConfigurationError when it does not begin with a cast.
+    """
     graph, steps, joint = artefact.graph, [], "image"
     while len(readers := _readers(graph, joint)) == 1 and readers[0].op_type in _STEPS:
         steps.append(readers[0])
@@ -49,7 +56,11 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
     (image,) = [value for value in graph.input if value.name == "image"]
     height, width = (dim.dim_value for dim in image.type.tensor_type.shape.dim[2:])
     if not any(step.op_type == "Cast" for step in steps):
-        raise ConfigurationError([f"{graph.name}: the graph does not begin with a cast of the image; it cannot be taken apart"])
+        raise ConfigurationError(
+            [
+                f"{graph.name}: the graph does not begin with a cast of the image; it cannot be taken apart"
+            ]
+        )
     names = {name for step in steps for name in step.input}
     constants = tuple(each for each in graph.initializer if each.name in names)
     network = _behind(steps, artefact, [channels, height, width], outputs)
@@ -57,7 +68,10 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
 
 
 def _readers(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
-    """Nodes that read a tensor, without those that ask for the size of its batch alone: normalisation leaves that as it is."""
+    """Nodes that read a tensor, without those that ask for the size of its batch alone.
+
+    Normalisation leaves that as it is.
+    """
     return [node for node in graph.node if name in node.input and not _asks_for_batch(node)]
 
 
@@ -80,20 +94,30 @@ def join(parts: Cut, network: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _ending_in(name: str, steps: list[onnx.NodeProto]) -> tuple[onnx.NodeProto, ...]:
-    """The tensor behind them gets this name: its own stays with the network, where it may have another type."""
+    """The tensor behind them gets this name.
+
+    Its own stays with the network, where it may have another type.
+    """
     last = onnx.NodeProto()
     last.CopyFrom(steps[-1])
     last.output[0] = name
     return (*steps[:-1], last)
 
 
-def _behind(steps: list[onnx.NodeProto], artefact: onnx.ModelProto, shape: list[int], outputs: tuple[str, ...]) -> onnx.ModelProto:
+def _behind(
+    steps: list[onnx.NodeProto],
+    artefact: onnx.ModelProto,
+    shape: list[int],
+    outputs: tuple[str, ...],
+) -> onnx.ModelProto:
     network = onnx.ModelProto()
     network.CopyFrom(artefact)
     graph = network.graph
     done = {step.output[0] for step in steps}
     nodes = [node for node in graph.node if node.output[0] not in done]
-    for node in (each for each in nodes if _asks_for_batch(each) and each.input[0] in done | {"image"}):
+    for node in (
+        each for each in nodes if _asks_for_batch(each) and each.input[0] in done | {"image"}
+    ):
         node.input[0] = INPUT
     replace_nodes(graph, [helper.make_node("Identity", [INPUT], [steps[-1].output[0]]), *nodes])
     del graph.input[:], graph.value_info[:]

@@ -1,4 +1,7 @@
-"""What a quantisation did to the numbers, for programs and for people. File names of images stay out: they may name patients."""
+"""What a quantisation did to the numbers, for programs and for people.
+
+File names of images stay out: they may name patients.
+"""
 
 from __future__ import annotations
 
@@ -32,5 +35,8 @@ def _lines(facts: Mapping[str, Any], judgement: Judgement) -> Iterator[str]:
 
 
 def _row(change: LabelChange) -> str:
-    areas = ("" if value is None else f"{value:.4f}" for value in (change.auc_before, change.auc_after, change.auc_drop))
+    areas = (
+        "" if value is None else f"{value:.4f}"
+        for value in (change.auc_before, change.auc_after, change.auc_drop)
+    )
     return f"| {change.key} | {change.largest_score_difference:.4f} | {' | '.join(areas)} |"

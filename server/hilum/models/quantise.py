@@ -1,6 +1,7 @@
 """A release in int8, made from another one, and accepted only when its scores stand within the limits of that one's manifest.
 
-Whatever comes of it, a report lies beside: `<new release>.quantisation.json` and `.md` in the folder of manifests. A refused one leaves
+Whatever comes of it, a report lies beside: `<new release>.quantisation.json` and `.md` in the
+folder of manifests. A refused one leaves
 nothing else.
 """
 
@@ -28,7 +29,10 @@ _HELD_OUT: Final = 4  # without cases, each fourth image judges and calibrates n
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to make of which images. `cases` None: scores alone are compared, on images held out from the calibration."""
+    """What to make of which images.
+
+    `cases` None: scores alone are compared, on images held out from the calibration.
+    """
 
     version: str
     calibration: Path
@@ -46,7 +50,10 @@ class Outcome:
 
 
 def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path) -> Outcome:
-    """Make `<name>@<version>` below `manifests_dir` if it passes. Raises ConfigurationError when nothing could be judged."""
+    """Make `<name>@<version>` below `manifests_dir` if it passes.
+
+    Raises ConfigurationError when nothing could be judged.
+    """
     release_id = f"{read.release.name}@{order.version}"
     if problems := list(_obstacles(read, manifests_dir / release_id)):
         raise ConfigurationError([f"{read.release.id}: {problem}" for problem in problems])
@@ -58,7 +65,9 @@ def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path)
         artefact.make(made, after, None)
         judgement = _judged(read, made, (before, after), judges)
         facts = _facts(read, made, images, judges, (before, after))
-        report = quantisation_report.write(manifests_dir / f"{release_id}.quantisation", facts, judgement)
+        report = quantisation_report.write(
+            manifests_dir / f"{release_id}.quantisation", facts, judgement
+        )
         if judgement.is_accepted:
             Path(scratch, release_id).replace(manifests_dir / release_id)
     return Outcome(release_id, judgement, report)
@@ -87,12 +96,23 @@ def _divided(read: Manifest, order: Order) -> tuple[Images, Cases]:
         cases = read_cases(read, order.cases)
     if len(images.files) < FEWEST_IMAGES:
         raise ConfigurationError(
-            [f"{order.calibration}: {len(images.files)} images to calibrate with; {FEWEST_IMAGES} at least", *images.skipped[:3]]
+            [
+                f"{order.calibration}: {len(images.files)} images to calibrate with; {FEWEST_IMAGES} at least",
+                *images.skipped[:3],
+            ]
         )
     seen = {image.tobytes() for image in images.tensors}
-    both = [file.name for file, image in zip(cases.images.files, cases.images.tensors, strict=True) if image.tobytes() in seen]
+    both = [
+        file.name
+        for file, image in zip(cases.images.files, cases.images.tensors, strict=True)
+        if image.tobytes() in seen
+    ]
     if both:
-        raise ConfigurationError([f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged by what made it"])
+        raise ConfigurationError(
+            [
+                f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged by what made it"
+            ]
+        )
     return images, cases
 
 
@@ -104,7 +124,9 @@ def _chosen(images: Images, mask: Array) -> Images:
 def _artefact(read: Manifest, built_dir: Path, scratch: Path, weights_dir: Path | None) -> Path:
     """The artefact of record of the release: as built, else made."""
     trees = [
-        build.tree_of(read.release, built_dir, profile) for profile in build.PROFILES if build.is_built(read.release, built_dir, profile)
+        build.tree_of(read.release, built_dir, profile)
+        for profile in build.PROFILES
+        if build.is_built(read.release, built_dir, profile)
     ]
     if trees:
         return trees[0] / "1/model.onnx"
@@ -117,30 +139,49 @@ def _make(read: Manifest, order: Order, before: Path, images: Array, folder: Pat
     """The new release's folder: network and manifest."""
     folder.mkdir()
     quantise_network(before, read, images, folder / WEIGHTS)
-    text = manifest_text(read, order.version, identity.file_sha256(folder / WEIGHTS), f"{folder.name}.quantisation.md")
+    text = manifest_text(
+        read,
+        order.version,
+        identity.file_sha256(folder / WEIGHTS),
+        f"{folder.name}.quantisation.md",
+    )
     (folder / manifest.FILE_NAME).write_text(text, encoding="utf-8")
     return manifest.read(folder / manifest.FILE_NAME)
 
 
 def _judged(read: Manifest, made: Manifest, files: tuple[Path, Path], judges: Cases) -> Judgement:
     assert read.table.quantisation is not None
-    before, after = (_logits(file, one, judges.images.tensors) for file, one in zip(files, (read, made), strict=True))
+    before, after = (
+        _logits(file, one, judges.images.tensors)
+        for file, one in zip(files, (read, made), strict=True)
+    )
     return judge(before, after, judges.truth or None, read.release, read.table.quantisation)
 
 
 def _logits(file: Path, read: Manifest, images: Array) -> Array:
     """By the reference engine, in the precision of the file."""
-    run = embedded_model.open_engine(file, "onnxruntime", read.engine.precision, read.engine.optimisation)
-    return np.concatenate([run(images[start : start + 1])["logits"] for start in range(len(images))])
+    run = embedded_model.open_engine(
+        file, "onnxruntime", read.engine.precision, read.engine.optimisation
+    )
+    return np.concatenate(
+        [run(images[start : start + 1])["logits"] for start in range(len(images))]
+    )
 
 
-def _facts(read: Manifest, made: Manifest, images: Images, judges: Cases, files: tuple[Path, Path]) -> Mapping[str, Any]:
+def _facts(
+    read: Manifest, made: Manifest, images: Images, judges: Cases, files: tuple[Path, Path]
+) -> Mapping[str, Any]:
     assert read.table.quantisation is not None
     return {
         "release": read.release.id,
         "quantised_release": made.release.id,
-        "onnx_sha256": {name: identity.file_sha256(file) for name, file in zip(("before", "after"), files, strict=True)},
-        "size_bytes": {name: file.stat().st_size for name, file in zip(("before", "after"), files, strict=True)},
+        "onnx_sha256": {
+            name: identity.file_sha256(file)
+            for name, file in zip(("before", "after"), files, strict=True)
+        },
+        "size_bytes": {
+            name: file.stat().st_size for name, file in zip(("before", "after"), files, strict=True)
+        },
         "calibration_images": len(images.files),
         "skipped_images": len(images.skipped),
         "is_auc_compared": bool(judges.truth),

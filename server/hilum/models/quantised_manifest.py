@@ -10,7 +10,9 @@ from hilum.models.prologue import INPUT
 from hilum.models.toml_text import toml_text
 
 WEIGHTS: Final = "model_int8.onnx"
-_TOLERANCE: Final = 0.1  # of a logit between two CPUs: float32 sums of the last layer over features that may differ by a step
+# of a logit between two CPUs: float32 sums of the last layer over features that may differ by a
+# step
+_TOLERANCE: Final = 0.1
 
 
 def manifest_text(read: Manifest, version: str, weights_sha256: str, report: str) -> str:
@@ -20,15 +22,27 @@ def manifest_text(read: Manifest, version: str, weights_sha256: str, report: str
 
 
 def _content(read: Manifest, version: str, weights_sha256: str) -> dict[str, Any]:
-    """The old one with other weights, engine and version. Golden cases go: their numbers are the old network's."""
+    """The old one with other weights, engine and version.
+
+    Golden cases go: their numbers are the old network's.
+    """
     old = tomllib.loads(read.path.read_text(encoding="utf-8"))
     kept = {name: value for name, value in old.items() if name not in ("golden", "quantisation")}
-    model = {"architecture": "onnx", "activation": read.release.activation, "max_batch": read.release.max_batch}
+    model = {
+        "architecture": "onnx",
+        "activation": read.release.activation,
+        "max_batch": read.release.max_batch,
+    }
     return {
         **kept,
         "version": version,
         "source": f"Quantised to int8 from {read.release.id}. {read.release.source}"[:1024],
         "model": model,
         "weights": {"file": WEIGHTS, "sha256": weights_sha256, "input": INPUT, "output": "logits"},
-        "engine": {"name": "onnxruntime", "precision": "int8", "optimisation": "all", "tolerance": _TOLERANCE},
+        "engine": {
+            "name": "onnxruntime",
+            "precision": "int8",
+            "optimisation": "all",
+            "tolerance": _TOLERANCE,
+        },
     }

@@ -17,14 +17,22 @@ from hilum.models.prologue import INPUT, cut, normalised
 from hilum_preprocessing.spec import InputSpec
 
 _OUTPUTS: Final = ("logits",)
-_MULTIPLIES: Final = ["Conv", "Gemm", "MatMul"]  # the others in int8 made a DenseNet-121 no faster, and half as wrong again
+_MULTIPLIES: Final = [
+    "Conv",
+    "Gemm",
+    "MatMul",
+]  # the others in int8 made a DenseNet-121 no faster, and half as wrong again
 
 
 def quantise_network(artefact: Path, manifest: Manifest, images: Array, destination: Path) -> None:
-    """Write `destination`: `INPUT` (N, C, H, W) float32, normalised → `logits`. `images` (n, 1, H, W) on the wire give the ranges.
+    """Write `destination`: `INPUT` (N, C, H, W) float32, normalised → `logits`.
 
-    Weights have seven bits (`reduce_range`): with eight, CPUs without VNNI saturate, and two hosts would give two numbers. The last
-    layer stays float32: its rounding would be the logit's. Maps are left out, because theirs would no longer add up to it.
+    `images` (n, 1, H, W) on the wire give the ranges.
+
+    Weights have seven bits (`reduce_range`): with eight, CPUs without VNNI saturate, and two hosts
+    would give two numbers. The last
+    layer stays float32: its rounding would be the logit's. Maps are left out, because theirs would
+    no longer add up to it.
     """
     from onnxruntime import quantization  # noqa: PLC0415 - a build tool
 
@@ -68,10 +76,15 @@ def _last_layers(graph: onnx.GraphProto) -> list[str]:
 
 
 class _Reader:
-    """One image at a time, as ONNX Runtime's calibration asks for them: all in float32 would be many times the folder."""
+    """One image at a time, as ONNX Runtime's calibration asks for them.
+
+    All in float32 would be many times the folder.
+    """
 
     def __init__(self, spec: InputSpec, images: Array) -> None:
-        self._inputs: Iterator[dict[str, Any]] = ({INPUT: normalised(spec, image[None])} for image in images)
+        self._inputs: Iterator[dict[str, Any]] = (
+            {INPUT: normalised(spec, image[None])} for image in images
+        )
 
     def get_next(self) -> dict[str, Any] | None:
         """None at the end."""

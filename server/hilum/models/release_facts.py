@@ -1,4 +1,7 @@
-"""The checks of one release whose manifest can be read: weights, golden cases, built trees, and what their engine answers."""
+"""The checks of one release whose manifest can be read.
+
+Weights, golden cases, built trees, and what their engine answers.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
-    """The file is that of the manifest, fits it, holds no NaN and is no pickle; for each member of an ensemble."""
+    """The file is that of the manifest, fits it, holds no NaN and is no pickle.
+
+    For each member of an ensemble.
+    """
     from hilum.models import ensemble  # noqa: PLC0415 - onnx, which a list of releases does not need
 
     opsets: set[ensemble.Opsets] = set()
@@ -40,15 +46,26 @@ def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto | None]:
     """What is to be said of it; and the network, where it is in a file of ONNX."""
     if read.weights.file is None:
-        return (Verdict.NOTE, f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them"), None
+        return (
+            Verdict.NOTE,
+            f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them",
+        ), None
     try:
         path = artefact.find_weights(read, places.weights_dir)
     except ConfigurationError:
-        if _is_missing(read, places) and any(build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES):
-            return (Verdict.NOTE, f"weights: {read.weights.file} is not here; what is built was made from it"), None
+        if _is_missing(read, places) and any(
+            build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES
+        ):
+            return (
+                Verdict.NOTE,
+                f"weights: {read.weights.file} is not here; what is built was made from it",
+            ), None
         raise
     found = _require_fit(read, path)
-    return (Verdict.OK, f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN"), found
+    return (
+        Verdict.OK,
+        f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN",
+    ), found
 
 
 def _is_missing(read: Manifest, places: Places) -> bool:
@@ -77,7 +94,10 @@ def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     if known:
         yield Verdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
     elif read.release.is_trained:
-        yield Verdict.NOTE, "golden cases: none; a build is then compared with itself only, not with its authors' numbers"
+        yield (
+            Verdict.NOTE,
+            "golden cases: none; a build is then compared with itself only, not with its authors' numbers",
+        )
 
 
 def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
@@ -88,7 +108,10 @@ def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
             yield from _tree(read, tree, profile)
         elif tree.exists():
             advice = f"`hilum models build {read.release.id} --profile {profile}`"
-            yield Verdict.NOTE, f"{profile}: stale, built from another manifest or by another Hilum; {advice}"
+            yield (
+                Verdict.NOTE,
+                f"{profile}: stale, built from another manifest or by another Hilum; {advice}",
+            )
 
 
 def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
@@ -97,7 +120,10 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
     problems = list(built_tree.problems(read, tree, profile))
     yield from ((Verdict.PROBLEM, f"{profile}: {problem}") for problem in problems)
     if profile == "tensorrt" and not tensorrt.has_plan(tree):
-        yield Verdict.NOTE, f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py builds it where it is served"
+        yield (
+            Verdict.NOTE,
+            f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py builds it where it is served",
+        )
     elif not problems:
         yield Verdict.OK, f"{profile}: built in {tree}"
     if slow := build.speed_advice(read.release, tree):
@@ -110,20 +136,32 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     known = canary.read_canary(release, places.built_dir)
     tree = build.tree_of(release, places.built_dir)
     if not build.is_built(release, places.built_dir):
-        raise ConfigurationError([f"--run needs the embedded profile: `hilum models build {release.id}`"])
+        raise ConfigurationError(
+            [f"--run needs the embedded profile: `hilum models build {release.id}`"]
+        )
     try:
-        run = embedded_model.open_engine(tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation)
+        run = embedded_model.open_engine(
+            tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation
+        )
     except (RuntimeError, ImportError) as error:
-        raise ConfigurationError([f"engine {engine.name}: {missing_extra.in_words(error)}"]) from error
+        raise ConfigurationError(
+            [f"engine {engine.name}: {missing_extra.in_words(error)}"]
+        ) from error
     worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
     said = f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
     if worst <= known.tolerance:
         yield Verdict.OK, said
     else:
         advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
-        yield Verdict.PROBLEM, f"{said}: the tree, this machine's engine or its version is not the one that it was built with; {advice}"
+        yield (
+            Verdict.PROBLEM,
+            f"{said}: the tree, this machine's engine or its version is not the one that it was built with; {advice}",
+        )
     cases = golden.cases(read, places.weights_dir)
     answers = golden.prove(read, cases, run, engine.name)
     for case, logits in zip(cases, answers, strict=True):
         off, allowed = golden.worst(read, case, logits), case.table.tolerance
-        yield Verdict.OK, f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off, {allowed:g} is allowed"
+        yield (
+            Verdict.OK,
+            f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off, {allowed:g} is allowed",
+        )

@@ -1,4 +1,6 @@
-"""ResNet-50 (He et al., CVPR 2016) as torchvision builds it, with its parameter names: the 3 x 3 convolution of a stage takes the stride.
+"""ResNet-50 (He et al., CVPR 2016) as torchvision builds it, with its parameter names.
+
+The 3 x 3 convolution of a stage takes the stride.
 
 torchxrayvision's `resnet50-res512-all` is this network with one input channel.
 """
@@ -30,7 +32,13 @@ class Bottleneck(nn.Module):
         self.conv3 = nn.Conv2d(width, wide, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(wide)
         fits = channels == wide and stride == 1
-        self.downsample = None if fits else nn.Sequential(nn.Conv2d(channels, wide, 1, stride=stride, bias=False), nn.BatchNorm2d(wide))
+        self.downsample = (
+            None
+            if fits
+            else nn.Sequential(
+                nn.Conv2d(channels, wide, 1, stride=stride, bias=False), nn.BatchNorm2d(wide)
+            )
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Three convolutions, added to the input or to what brings it to their size."""
@@ -42,7 +50,10 @@ class Bottleneck(nn.Module):
 
 def _stage(channels: int, blocks: int, width: int, stride: int) -> nn.Sequential:
     wide = width * EXPANSION
-    return nn.Sequential(Bottleneck(channels, width, stride), *(Bottleneck(wide, width, 1) for _ in range(blocks - 1)))
+    return nn.Sequential(
+        Bottleneck(channels, width, stride),
+        *(Bottleneck(wide, width, 1) for _ in range(blocks - 1)),
+    )
 
 
 class ResNet50(nn.Module):
@@ -54,7 +65,9 @@ class ResNet50(nn.Module):
         self.bn1 = nn.BatchNorm2d(STEM_CHANNELS)
         wide = STEM_CHANNELS
         for number, (blocks, width) in enumerate(STAGES, start=1):
-            setattr(self, f"layer{number}", _stage(wide, blocks, width, stride=1 if number == 1 else 2))
+            setattr(
+                self, f"layer{number}", _stage(wide, blocks, width, stride=1 if number == 1 else 2)
+            )
             wide = width * EXPANSION
         self.fc = nn.Linear(wide, outputs)
 

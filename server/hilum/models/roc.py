@@ -14,5 +14,7 @@ def auc(scores: Array, truth: Array) -> float | None:
     positive, negative = scores[truth == 1], np.sort(scores[truth == 0])
     if not len(positive) or not len(negative):
         return None
-    below = np.searchsorted(negative, positive, side="left") + np.searchsorted(negative, positive, side="right")
+    below = np.searchsorted(negative, positive, side="left") + np.searchsorted(
+        negative, positive, side="right"
+    )
     return float(below.mean() / (2 * len(negative)))

@@ -37,7 +37,9 @@ def read(path: Path) -> dict[str, Tensor]:
     try:
         data = bytearray(path.read_bytes())
         header, start = _header(data)
-        return {name: _tensor(data, start, entry) for name, entry in header.items() if name != _METADATA}
+        return {
+            name: _tensor(data, start, entry) for name, entry in header.items() if name != _METADATA
+        }
     except OSError as error:
         raise ConfigurationError([f"{path}: {error.strerror}"]) from error
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
@@ -65,12 +67,19 @@ def _tensor(data: bytearray, start: int, entry: Mapping[str, Any]) -> Tensor:
 
 
 def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """The same bytes for the same tensors: in the order of their names, header padded to eight bytes."""
+    """The same bytes for the same tensors.
+
+    In the order of their names, header padded to eight bytes.
+    """
     ordered = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
     header, place = {}, 0
     for name, tensor in ordered.items():
         size = tensor.numel() * tensor.element_size()
-        header[name] = {"dtype": _NAMES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [place, place + size]}
+        header[name] = {
+            "dtype": _NAMES[tensor.dtype],
+            "shape": list(tensor.shape),
+            "data_offsets": [place, place + size],
+        }
         place += size
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)

@@ -13,7 +13,10 @@ WIRE_TYPES: Final = {"uint8": "TYPE_UINT8", "fp16": "TYPE_FP16"}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a profile has to say: the tensor contract and what the release pins. `members`: networks of an ensemble, 0: it is none."""
+    """What a profile has to say: the tensor contract and what the release pins.
+
+    `members`: networks of an ensemble, 0: it is none.
+    """
 
     triton_name: str
     wire_type: str
@@ -51,7 +54,12 @@ def preferred_sizes(max_batch: int) -> list[int]:
 
 def warm_sizes(max_batch: int) -> list[int]:
     """Powers of two and the largest: what an engine prepares for before the first request."""
-    return sorted({*(1 << power for power in range(max_batch.bit_length()) if 1 << power <= max_batch), max_batch})
+    return sorted(
+        {
+            *(1 << power for power in range(max_batch.bit_length()) if 1 << power <= max_batch),
+            max_batch,
+        }
+    )
 
 
 def shape_ranges(served: Served) -> dict[str, list[int]]:

@@ -15,11 +15,15 @@ _COLUMN = 18
 
 def show(release_id: str, manifests_dir: Path, built_dir: Path) -> Iterator[str]:
     """Lines of text. Raises ConfigurationError: no such release, or its manifest has problems."""
-    shown = manifest.read(catalogue.choose(catalogue.paths(manifests_dir), [release_id])[release_id])
+    shown = manifest.read(
+        catalogue.choose(catalogue.paths(manifests_dir), [release_id])[release_id]
+    )
     for name, value in _facts(shown, built_dir):
         yield f"{name:{_COLUMN}}{value}"
     yield ""
-    yield from _table([("label", "decides at", "code", "status", ""), *map(_label, shown.release.labels)])
+    yield from _table(
+        [("label", "decides at", "code", "status", ""), *map(_label, shown.release.labels)]
+    )
 
 
 def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
@@ -32,16 +36,25 @@ def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
     yield "source", release.source
     if release.citation:
         yield "citation", release.citation
-    yield "network", f"{release.architecture}, {'trained' if release.is_trained else 'UNTRAINED: decides nothing'}"
+    yield (
+        "network",
+        f"{release.architecture}, {'trained' if release.is_trained else 'UNTRAINED: decides nothing'}",
+    )
     yield from _weights(shown)
     yield "engine", f"{release.engine} {release.precision}, batches up to {release.max_batch}"
-    yield "input", f"{release.input_spec.get('recipe', 'own specification')} ({spec.version}), {spec.wire_dtype} {list(spec.wire_shape)}"
+    yield (
+        "input",
+        f"{release.input_spec.get('recipe', 'own specification')} ({spec.version}), {spec.wire_dtype} {list(spec.wire_shape)}",
+    )
     yield (
         "normalised",
         f"(x - {_numbers(spec.normalise.mean)}) / {_numbers(spec.normalise.std)} in the graph, {spec.model_channels} channels",
     )
     yield "reads", "frontal views only" if release.is_frontal_only else "all views"
-    yield "scores", f"{release.activation} of the logits{_rescaled(release.labels)}; {release.aggregation} over the images of a study"
+    yield (
+        "scores",
+        f"{release.activation} of the logits{_rescaled(release.labels)}; {release.aggregation} over the images of a study",
+    )
     yield "operating points", _points(release.operating_points)
     yield "calibration", _calibration(release.calibration)
     yield "maps", "cam, exact: mean of a map + bias = logit" if release.has_cam else "none"
@@ -54,17 +67,30 @@ def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
 
 def _weights(shown: Manifest) -> Iterator[tuple[str, str]]:
     for each in shown.weights.members or (shown.weights,):
-        yield "weights", f"made from seed {each.seed}" if each.file is None else f"{each.file}, sha256 {each.sha256}"
+        yield (
+            "weights",
+            f"made from seed {each.seed}"
+            if each.file is None
+            else f"{each.file}, sha256 {each.sha256}",
+        )
 
 
 def _built(shown: Manifest, built_dir: Path) -> Iterator[str]:
     for profile in build.PROFILES:
         if build.tree_of(shown.release, built_dir, profile).exists():
-            yield profile if build.is_built(shown.release, built_dir, profile) else f"{profile} (stale)"
+            yield (
+                profile
+                if build.is_built(shown.release, built_dir, profile)
+                else f"{profile} (stale)"
+            )
 
 
 def _points(provenance: Mapping[str, str] | None) -> str:
-    return "none" if provenance is None else f"{provenance['criterion']} Measured on: {provenance['measured_on']}"
+    return (
+        "none"
+        if provenance is None
+        else f"{provenance['criterion']} Measured on: {provenance['measured_on']}"
+    )
 
 
 def _calibration(calibration: Mapping[str, Any] | None) -> str:
@@ -74,7 +100,11 @@ def _calibration(calibration: Mapping[str, Any] | None) -> str:
 
 
 def _rescaled(labels: tuple[Label, ...]) -> str:
-    return ", bent so that each label's operating point becomes 0.5" if any(label.rescaled_at is not None for label in labels) else ""
+    return (
+        ", bent so that each label's operating point becomes 0.5"
+        if any(label.rescaled_at is not None for label in labels)
+        else ""
+    )
 
 
 def _numbers(values: tuple[float, ...]) -> str:

@@ -15,16 +15,24 @@ _SHOWN: Final = 8
 
 
 def read(path: Path, architecture: str) -> dict[str, Tensor]:
-    """Tensors of a safetensors file by our names. Raises ConfigurationError: damaged, or of another architecture."""
+    """Tensors of a safetensors file by our names.
+
+    Raises ConfigurationError: damaged, or of another architecture.
+    """
     tensors = safetensors_file.read(path)
     try:
         return checkpoint_names.canonical(architecture, tensors)
     except ConfigurationError as error:
-        raise ConfigurationError([f"{path.name}: {problem}" for problem in error.problems]) from error
+        raise ConfigurationError(
+            [f"{path.name}: {problem}" for problem in error.problems]
+        ) from error
 
 
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
-    """Set the network's weights and put it into evaluation mode. Raises ConfigurationError that names what does not fit."""
+    """Set the network's weights and put it into evaluation mode.
+
+    Raises ConfigurationError that names what does not fit.
+    """
     problems = [f"{origin}{problem}" for problem in _misfits(network.state_dict(), tensors)]
     if problems:
         more = [f"… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
@@ -36,7 +44,9 @@ def load_into(network: nn.Module, tensors: Mapping[str, Tensor], origin: str) ->
 def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Iterator[str]:
     needed = {name for name in own if not name.endswith("num_batches_tracked")}
     yield from (f" lacks {name}" for name in sorted(needed - set(given)))
-    yield from (f" has {name}, which the architecture does not" for name in sorted(set(given) - set(own)))
+    yield from (
+        f" has {name}, which the architecture does not" for name in sorted(set(given) - set(own))
+    )
     for name in sorted(needed & set(given)):
         if given[name].shape != own[name].shape:
             yield f": {name} is {tuple(given[name].shape)}, the architecture needs {tuple(own[name].shape)}"

@@ -1,7 +1,9 @@
 """What the TensorRT profile lays ready for the serving container, and what it says of the plan that was built there.
 
-A plan belongs to one GPU type and one TensorRT, so it is built where it is served: `deploy/tensorrt/build_plans.py` takes `request.json`,
-builds, compares with the logits recorded here, and leaves `1/model.plan` with its record `1/plan.json`.
+A plan belongs to one GPU type and one TensorRT, so it is built where it is served:
+`deploy/tensorrt/build_plans.py` takes `request.json`,
+builds, compares with the logits recorded here, and leaves `1/model.plan` with its record
+`1/plan.json`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ _IMAGES: Final = 4
 
 
 def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
-    """Write `half.onnx`, cases and `request.json` into the tree; a sentence on what half precision does to the logits.
+    """Write `half.onnx`, cases and `request.json` into the tree.
+
+    A sentence on what half precision does to the logits.
 
     ONNX Runtime computes in float32 between the casts on a CPU, so that is a lower bound.
     """
@@ -41,7 +45,11 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
     apart, allowed = float(np.abs(half - wanted).max()), canary.tolerance(manifest.engine)
     request = _request(tree, manifest, served, _cases(tree, images, wanted))
     (tree / REQUEST).write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
-    verdict = "plans may be fp16" if apart <= allowed else "plans will be fp32, unless engine.tolerance allows more"
+    verdict = (
+        "plans may be fp16"
+        if apart <= allowed
+        else "plans will be fp32, unless engine.tolerance allows more"
+    )
     return f"weights in half precision move logits by {apart:.2g} or more, {allowed:g} is allowed: {verdict}; the GPU's own numbers decide"
 
 
@@ -74,18 +82,25 @@ def _cases(tree: Path, images: list[Array], logits: Array) -> list[Mapping[str, 
     entries: list[Mapping[str, Any]] = []
     for number, (image, row) in enumerate(zip(images, logits, strict=True)):
         file = f"cases/{number}.bin"
-        (tree / file).write_bytes(np.ascontiguousarray(image).astype(image.dtype.newbyteorder("<")).tobytes())
+        (tree / file).write_bytes(
+            np.ascontiguousarray(image).astype(image.dtype.newbyteorder("<")).tobytes()
+        )
         entries.append({"file": file, "logits": [float(value) for value in row]})
     return entries
 
 
-def _request(tree: Path, manifest: Manifest, served: Served, cases: list[Mapping[str, Any]]) -> dict[str, Any]:
+def _request(
+    tree: Path, manifest: Manifest, served: Served, cases: list[Mapping[str, Any]]
+) -> dict[str, Any]:
     files = {"fp32": _ARTEFACT, "fp16": _HALF}
     return {
         "format": 1,
         "release": manifest.release.id,
         "triton_name": served.triton_name,
-        "onnx": {kind: {"file": file, "sha256": identity.file_sha256(tree / file)} for kind, file in files.items()},
+        "onnx": {
+            kind: {"file": file, "sha256": identity.file_sha256(tree / file)}
+            for kind, file in files.items()
+        },
         "optimization_profile": shape_ranges(served),
         "tolerance": canary.tolerance(manifest.engine),
         "cases": cases,

@@ -1,6 +1,9 @@
-"""A real TensorRT builder without a GPU: TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines for named GPUs.
+"""A real TensorRT builder without a GPU.
 
-Those engines are not what Triton loads; that they can be built proves that the ONNX files parse, keep their tensors and fit the
+TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines for named GPUs.
+
+Those engines are not what Triton loads; that they can be built proves that the ONNX files parse,
+keep their tensors and fit the
 optimization profile. NVIDIA's library is proprietary and optional: docs/profiles.md.
 """
 
@@ -29,7 +32,10 @@ _LOCK: Final = "deploy/lock/tensorrt-rtx.txt"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What was built of one ONNX file: its size, the time it took, and the tensors that the parser saw."""
+    """What was built of one ONNX file.
+
+    Its size, the time it took, and the tensors that the parser saw.
+    """
 
     precision: str
     layers: int
@@ -42,14 +48,24 @@ class Engine:
 def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
     """For `hilum models check --tensorrt-rtx`."""
     if not build.is_built(manifest.release, places.built_dir, "tensorrt"):
-        raise ConfigurationError([f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id} --profile tensorrt`"])
+        raise ConfigurationError(
+            [
+                f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id} --profile tensorrt`"
+            ]
+        )
     for engine in build_engines(build.tree_of(manifest.release, places.built_dir, "tensorrt")):
         size, gpus = f"{engine.size_bytes / 1e6:.1f} MB in {engine.seconds:.1f} s", ", ".join(GPUS)
-        yield Verdict.OK, f"tensorrt-rtx {engine.version}: {engine.precision} engine for {gpus}: {engine.layers} layers, {size}"
+        yield (
+            Verdict.OK,
+            f"tensorrt-rtx {engine.version}: {engine.precision} engine for {gpus}: {engine.layers} layers, {size}",
+        )
 
 
 def build_engines(tree: Path) -> Iterator[Engine]:
-    """One engine for each precision of a tree of the tensorrt profile. Raises ConfigurationError: not installed, not parsed, not built."""
+    """One engine for each precision of a tree of the tensorrt profile.
+
+    Raises ConfigurationError: not installed, not parsed, not built.
+    """
     trt = _library()
     request = json.loads((tree / REQUEST).read_text(encoding="utf-8"))
     for precision, entry in request["onnx"].items():
@@ -62,7 +78,9 @@ def _library() -> ModuleType:
             return importlib.import_module(name)
         except ImportError:
             continue
-    raise ConfigurationError([f"TensorRT for RTX is not installed: pip install --no-deps -r {_LOCK}"])
+    raise ConfigurationError(
+        [f"TensorRT for RTX is not installed: pip install --no-deps -r {_LOCK}"]
+    )
 
 
 def _build(trt: Any, file: Path, precision: str, shapes: Mapping[str, Sequence[int]]) -> Engine:  # noqa: ANN401 - the library has no types
@@ -71,12 +89,21 @@ def _build(trt: Any, file: Path, precision: str, shapes: Mapping[str, Sequence[i
     network = builder.create_network(0)
     parser = trt.OnnxParser(network, _logger(trt, said))
     if not parser.parse(file.read_bytes()):
-        raise ConfigurationError([f"{file}: {parser.get_error(number).desc()}" for number in range(parser.num_errors)])
+        raise ConfigurationError(
+            [f"{file}: {parser.get_error(number).desc()}" for number in range(parser.num_errors)]
+        )
     started = time.perf_counter()
     engine = builder.build_serialized_network(network, _config(trt, builder, shapes))
     if engine is None:
         raise ConfigurationError([f"{file}: no engine: {'; '.join(said[-3:])}"])
-    return Engine(precision, network.num_layers, tuple(_tensors(network)), engine.nbytes, time.perf_counter() - started, trt.__version__)
+    return Engine(
+        precision,
+        network.num_layers,
+        tuple(_tensors(network)),
+        engine.nbytes,
+        time.perf_counter() - started,
+        trt.__version__,
+    )
 
 
 def _config(trt: Any, builder: Any, shapes: Mapping[str, Sequence[int]]) -> Any:  # noqa: ANN401 - as above

@@ -1,6 +1,7 @@
 """Coded concepts: every code that a release may use is verified or private (promise 9).
 
-The table is `terminology.toml`. It is checked when it is read: a code that fails here is in no report.
+The table is `terminology.toml`. It is checked when it is read: a code that fails here is in no
+report.
 """
 
 from __future__ import annotations
@@ -17,10 +18,15 @@ from hilum.errors import ConfigurationError
 
 PRIVATE_SCHEME: Final = "99HILUM"
 _TABLE: Final = Path(__file__).with_name("terminology.toml")
-_FIELDS: Final = frozenset({"text", "scheme", "value", "meaning", "status", "source", "is_assertable"})
-# Verhoeff's permutation and dihedral multiplication; the check digit of every SNOMED CT identifier (SNOMED CT TIG, 5.5).
+_FIELDS: Final = frozenset(
+    {"text", "scheme", "value", "meaning", "status", "source", "is_assertable"}
+)
+# Verhoeff's permutation and dihedral multiplication; the check digit of every SNOMED CT identifier
+# (SNOMED CT TIG, 5.5).
 _MULTIPLY: Final = "0123456789 1234067895 2340178956 3401289567 4012395678 5987604321 6598710432 7659821043 8765932104 9876543210"
-_PERMUTE: Final = "0123456789 1576283094 5803796142 8916043527 9453126870 4286573901 2793806415 7046913258"
+_PERMUTE: Final = (
+    "0123456789 1576283094 5803796142 8916043527 9453126870 4286573901 2793806415 7046913258"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +43,10 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """The labels of a public data set as they are written there, in the order of its outputs: (label, key of the concept)."""
+    """The labels of a public data set as they are written there, in the order of its outputs.
+
+    (label, key of the concept).
+    """
 
     labels: tuple[tuple[str, str], ...]
     cites: str
@@ -54,7 +63,15 @@ class Terminology:
 
     def meant_by(self, label: str) -> str | None:
         """Key of the concept that a public label stands for: "Pleural_Thickening", "Effusion"."""
-        return next((key for known in self.label_sets.values() for name, key in known.labels if name == label), None)
+        return next(
+            (
+                key
+                for known in self.label_sets.values()
+                for name, key in known.labels
+                if name == label
+            ),
+            None,
+        )
 
 
 def is_snomed_identifier(value: str) -> bool:
@@ -72,17 +89,28 @@ def parse(table: Mapping[str, Any]) -> Terminology:
     """The table as types. Raises ConfigurationError with every wrong row."""
     denied = {_denied_key(key): why for key, why in table.get("denied", {}).items()}
     rows = table.get("concepts", {})
-    problems = [f"terminology: {key}: {problem}" for key, row in rows.items() for problem in _problems(row, denied)]
+    problems = [
+        f"terminology: {key}: {problem}"
+        for key, row in rows.items()
+        for problem in _problems(row, denied)
+    ]
     problems += _double_codes(rows)
     sets = {
         name: LabelSet(tuple((label, key) for label, key in row["labels"]), row["cites"])
         for name, row in table.get("label_sets", {}).items()
     }
-    unknown = [(name, label) for name, known in sets.items() for label, key in known.labels if key not in rows]
+    unknown = [
+        (name, label)
+        for name, known in sets.items()
+        for label, key in known.labels
+        if key not in rows
+    ]
     problems += [f"terminology: {name}: {label} has no concept" for name, label in unknown]
     if problems:
         raise ConfigurationError(problems)
-    return Terminology(str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied, sets)
+    return Terminology(
+        str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied, sets
+    )
 
 
 @functools.cache
@@ -98,7 +126,9 @@ def _denied_key(key: str) -> tuple[str, str]:
 
 def _concept(key: str, row: Mapping[str, Any]) -> Concept:
     code = Code(row["value"], row["scheme"], row["meaning"])
-    return Concept(key, row["text"], code, row["status"], row["source"], row.get("is_assertable", True))
+    return Concept(
+        key, row["text"], code, row["status"], row["source"], row.get("is_assertable", True)
+    )
 
 
 def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> Iterator[str]:
@@ -116,7 +146,8 @@ def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> 
         yield f"status {row['status']!r} is none of A, B, C"
     if (row["status"] == "C") != (scheme == PRIVATE_SCHEME):
         yield f"status C and the private scheme {PRIVATE_SCHEME} go together; got {row['status']} with {scheme}"
-    # Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code Meaning is LO (PS3.5 6.2).
+    # Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code
+    # Meaning is LO (PS3.5 6.2).
     yield from (
         f"{name} is longer than {most} characters"
         for name, most in (("value", 16), ("scheme", 16), ("meaning", 64))

@@ -1,4 +1,7 @@
-"""What to do about a tolerance, for those who build a release: the line to write into its manifest."""
+"""What to do about a tolerance, for those who build a release.
+
+The line to write into its manifest.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,10 @@ def _other_engines(engine: EngineTable) -> list[str]:
 
 
 def _one_digit(value: float, *, is_upwards: bool) -> str:
-    """A positive number of one digit as TOML takes it: the next one above the value, or below it."""
+    """A positive number of one digit as TOML takes it.
+
+    The next one above the value, or below it.
+    """
     exponent = math.floor(math.log10(value))
     digit = value / 10.0**exponent
     rounded = (math.ceil(digit) if is_upwards else max(1, math.floor(digit))) * 10.0**exponent

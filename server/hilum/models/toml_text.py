@@ -1,4 +1,7 @@
-"""Values and mappings as TOML text, as `tomllib` reads it back. The standard library reads TOML and does not write it."""
+"""Values and mappings as TOML text, as `tomllib` reads it back.
+
+The standard library reads TOML and does not write it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,25 @@ from typing import Any
 
 def toml_text(content: Mapping[str, Any]) -> str:
     """Plain values first, then a table for each mapping. None is left out."""
-    plain = {name: value for name, value in content.items() if not isinstance(value, Mapping) and value is not None}
+    plain = {
+        name: value
+        for name, value in content.items()
+        if not isinstance(value, Mapping) and value is not None
+    }
     tables = {name: value for name, value in content.items() if isinstance(value, Mapping)}
-    return "\n".join([*_lines(plain), *(line for name, table in tables.items() for line in ("", f"[{name}]", *_lines(table)))]) + "\n"
+    return (
+        "\n".join(
+            [
+                *_lines(plain),
+                *(
+                    line
+                    for name, table in tables.items()
+                    for line in ("", f"[{name}]", *_lines(table))
+                ),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _lines(table: Mapping[str, Any]) -> Iterator[str]:
@@ -32,10 +51,18 @@ def _array(items: Sequence[Any]) -> str:
 def inline(value: object) -> str:
     """Any value on one line."""
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_key(name)} = {inline(item)}" for name, item in value.items() if item is not None) + " }"
+        return (
+            "{ "
+            + ", ".join(
+                f"{_key(name)} = {inline(item)}" for name, item in value.items() if item is not None
+            )
+            + " }"
+        )
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(inline, value))}]"
-    return quoted(value) if isinstance(value, str) else json.dumps(value)  # numbers and booleans are spelt alike in both
+    return (
+        quoted(value) if isinstance(value, str) else json.dumps(value)
+    )  # numbers and booleans are spelt alike in both
 
 
 def quoted(text: str) -> str:
@@ -44,4 +71,8 @@ def quoted(text: str) -> str:
 
 
 def _key(name: str) -> str:
-    return name if name.replace("_", "").replace("-", "").isalnum() and name.isascii() else quoted(name)
+    return (
+        name
+        if name.replace("_", "").replace("-", "").isalnum() and name.isascii()
+        else quoted(name)
+    )

@@ -1,6 +1,9 @@
-"""Weights for a network that nobody trained: from the manifest's seed, the same on every machine, with outputs that differ between images.
+"""Weights for a network that nobody trained.
 
-They exist so that the whole street can be run, measured and tested without anybody's weights. They know nothing about radiographs.
+From the manifest's seed, the same on every machine, with outputs that differ between images.
+
+They exist so that the whole street can be run, measured and tested without anybody's weights. They
+know nothing about radiographs.
 """
 
 from __future__ import annotations
@@ -19,10 +22,16 @@ _RESIDUAL: Final = 0.25
 
 
 def fill(network: nn.Module, spec: InputSpec, seed: int) -> None:
-    """Set all parameters and statistics in place; the network is left in evaluation mode, float32."""
+    """Set all parameters and statistics in place.
+
+    The network is left in evaluation mode, float32.
+    """
     _draw_parameters(network, torch.Generator().manual_seed(seed))
-    images = torch.cat([torch.from_numpy(canary.known_image(spec, number)) for number in range(1, _IMAGES + 1)])
-    # In double precision the sums of two machines differ by less than float32 keeps, so both store the same numbers.
+    images = torch.cat(
+        [torch.from_numpy(canary.known_image(spec, number)) for number in range(1, _IMAGES + 1)]
+    )
+    # In double precision the sums of two machines differ by less than float32 keeps, so both store
+    # the same numbers.
     network.double()
     with torch.no_grad():
         inputs = Normaliser(spec).double()(images)
@@ -38,19 +47,26 @@ def _draw_parameters(network: nn.Module, generator: torch.Generator) -> None:
             if parameter.dim() == 1:
                 parameter.fill_(_scale(name) if name.endswith("weight") else 0.0)
                 continue
-            # Variance 2 / fan-in before a ReLU (He et al., ICCV 2015), 1 / fan-in elsewhere; tokens and positions are as large as a patch.
+            # Variance 2 / fan-in before a ReLU (He et al., ICCV 2015), 1 / fan-in elsewhere; tokens
+            # and positions are as large as a patch.
             fan_in = parameter[0].numel() if parameter.dim() != 3 else 1
             bound = (6.0 / fan_in) ** 0.5 if parameter.dim() == 4 else (3.0 / fan_in) ** 0.5
             parameter.copy_((torch.rand(parameter.shape, generator=generator) * 2 - 1) * bound)
 
 
 def _scale(name: str) -> float:
-    """The last normalisation of a residual block starts small (Goyal et al. 2017): else rounding grows from block to block, up to 1e-4."""
+    """The last normalisation of a residual block starts small (Goyal et al.
+
+    2017): else rounding grows from block to block, up to 1e-4.
+    """
     return _RESIDUAL if name.endswith("bn3.weight") else 1.0
 
 
 def _set_statistics(network: nn.Module, inputs: Tensor) -> None:
-    """Batch normalisation takes its mean and variance from the known images; one pass, the statistics of each layer follow its input."""
+    """Batch normalisation takes its mean and variance from the known images.
+
+    One pass, the statistics of each layer follow its input.
+    """
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     if not norms:
         return
@@ -64,7 +80,8 @@ def _set_statistics(network: nn.Module, inputs: Tensor) -> None:
 def _scale_head(network: Network, inputs: Tensor) -> None:
     """Logits of the known images: mean 0, standard deviation 1 for each label.
 
-    The rows of the head stand at right angles to the mean feature, so that maps and logits hold differences, not a large common part.
+    The rows of the head stand at right angles to the mean feature, so that maps and logits hold
+    differences, not a large common part.
     """
     features = network.represent(inputs)
     mean = features.mean(0)

@@ -18,7 +18,10 @@ NORM_EPSILON: Final = 1e-6
 
 
 class SelfAttention(nn.Module):
-    """(B, tokens, 768) → (B, tokens, 768); the parameters of torch's MultiheadAttention, without its alternative paths."""
+    """(B, tokens, 768) → (B, tokens, 768).
+
+    The parameters of torch's MultiheadAttention, without its alternative paths.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -30,7 +33,10 @@ class SelfAttention(nn.Module):
         """Every token looks at every token."""
         tokens = x.shape[1]
         packed = functional.linear(x, self.in_proj_weight, self.in_proj_bias)
-        query, key, value = (part.reshape(-1, tokens, HEADS, WIDTH // HEADS).transpose(1, 2) for part in packed.chunk(3, dim=-1))
+        query, key, value = (
+            part.reshape(-1, tokens, HEADS, WIDTH // HEADS).transpose(1, 2)
+            for part in packed.chunk(3, dim=-1)
+        )
         mixed = functional.scaled_dot_product_attention(query, key, value)
         projected: Tensor = self.out_proj(mixed.transpose(1, 2).reshape(-1, tokens, WIDTH))
         return projected
@@ -44,8 +50,11 @@ class EncoderLayer(nn.Module):
         self.ln_1 = nn.LayerNorm(WIDTH, eps=NORM_EPSILON)
         self.self_attention = SelfAttention()
         self.ln_2 = nn.LayerNorm(WIDTH, eps=NORM_EPSILON)
-        # torchvision numbers its linear layers 0 and 3: dropout, which does nothing in use, stands between and after.
-        self.mlp = nn.Sequential(nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Identity(), nn.Linear(HIDDEN, WIDTH))
+        # torchvision numbers its linear layers 0 and 3: dropout, which does nothing in use, stands
+        # between and after.
+        self.mlp = nn.Sequential(
+            nn.Linear(WIDTH, HIDDEN), nn.GELU(), nn.Identity(), nn.Linear(HIDDEN, WIDTH)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, tokens, 768) → the same."""
@@ -60,7 +69,9 @@ class Encoder(nn.Module):
     def __init__(self, tokens: int) -> None:
         super().__init__()
         self.pos_embedding = nn.Parameter(torch.zeros(1, tokens, WIDTH))
-        self.layers = nn.Sequential(OrderedDict((f"encoder_layer_{i}", EncoderLayer()) for i in range(LAYERS)))
+        self.layers = nn.Sequential(
+            OrderedDict((f"encoder_layer_{i}", EncoderLayer()) for i in range(LAYERS))
+        )
         self.ln = nn.LayerNorm(WIDTH, eps=NORM_EPSILON)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -70,7 +81,10 @@ class Encoder(nn.Module):
 
 
 class VisionTransformerB16(nn.Module):
-    """(B, channels, H, W) float32, normalised → logits (B, outputs); no class activation map is exact for a class token."""
+    """(B, channels, H, W) float32, normalised → logits (B, outputs).
+
+    No class activation map is exact for a class token.
+    """
 
     def __init__(self, channels: int, outputs: int, height: int, width: int) -> None:
         super().__init__()

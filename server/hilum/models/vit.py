@@ -1,6 +1,7 @@
 """Vision transformers of any size (Dosovitskiy et al., ICLR 2021), with the parameter names of timm.
 
-Checkpoints of Hugging Face are renamed to these (`checkpoint_names`). What tensors do not say, `VitShape` has to.
+Checkpoints of Hugging Face are renamed to these (`checkpoint_names`). What tensors do not say,
+`VitShape` has to.
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ from torch.nn import functional
 
 @dataclass(frozen=True, slots=True)
 class VitShape:
-    """Sizes. `norm` tokens: the last normalisation stands before the pooling; pooled: behind it (timm's `fc_norm`).
+    """Sizes.
+
+    `norm` tokens: the last normalisation stands before the pooling; pooled: behind it (timm's
+    `fc_norm`).
 
     `positions` is the length of the position table: one for each patch, and one for the class token where it has one.
     """
@@ -33,7 +37,10 @@ class VitShape:
 
     @property
     def has_cam(self) -> bool:
-        """Mean and head are linear, so maps of tokens are exact; a normalisation between them divides by a number of the whole image."""
+        """Mean and head are linear, so maps of tokens are exact.
+
+        A normalisation between them divides by a number of the whole image.
+        """
         return self.pooling == "gap" and self.norm == "tokens"
 
 
@@ -49,7 +56,10 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Every token looks at every token."""
         _, tokens, width = x.shape
-        query, key, value = (part.reshape(-1, tokens, self.heads, width // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
+        query, key, value = (
+            part.reshape(-1, tokens, self.heads, width // self.heads).transpose(1, 2)
+            for part in self.qkv(x).chunk(3, -1)
+        )
         mixed = functional.scaled_dot_product_attention(query, key, value)
         projected: Tensor = self.proj(mixed.transpose(1, 2).reshape(-1, tokens, width))
         return projected
@@ -102,7 +112,9 @@ class PatchEmbedding(nn.Module):
 class VisionTransformer(nn.Module):
     """(B, channels, H, W) float32, normalised → logits (B, outputs) and, where exact, maps (B, outputs, H / patch, W / patch)."""
 
-    def __init__(self, shape: VitShape, channels: int, outputs: int, height: int, width: int) -> None:
+    def __init__(
+        self, shape: VitShape, channels: int, outputs: int, height: int, width: int
+    ) -> None:
         super().__init__()
         self.shape = shape
         self.grid = (height // shape.patch, width // shape.patch)

@@ -1,4 +1,7 @@
-"""Sizes of a vision transformer: from its tensors by timm's names, or from the manifest where nobody trained it."""
+"""Sizes of a vision transformer.
+
+From its tensors by timm's names, or from the manifest where nobody trained it.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,20 @@ from hilum_preprocessing.spec import InputSpec
 
 HEAD_WIDTH: Final = 64
 # Axes of the tensors that sizes are read off.
-_NEEDED: Final = {"patch_embed.proj.weight": 4, "pos_embed": 3, "blocks.0.norm1.weight": 1, "blocks.0.mlp.fc1.weight": 2}
+_NEEDED: Final = {
+    "patch_embed.proj.weight": 4,
+    "pos_embed": 3,
+    "blocks.0.norm1.weight": 1,
+    "blocks.0.mlp.fc1.weight": 2,
+}
 
 
 def from_tensors(tensors: Mapping[str, Tensor], options: OptionsTable, spec: InputSpec) -> VitShape:
     """Raises ConfigurationError where the manifest says otherwise, or the input has another size than the network was trained for."""
     if lacking := missing(tensors):
-        raise ConfigurationError([f"no vision transformer of timm or Hugging Face: it lacks {', '.join(lacking)}"])
+        raise ConfigurationError(
+            [f"no vision transformer of timm or Hugging Face: it lacks {', '.join(lacking)}"]
+        )
     width, _, patch, _ = tensors["patch_embed.proj.weight"].shape
     shape = VitShape(
         width=width,
@@ -41,7 +51,11 @@ def from_tensors(tensors: Mapping[str, Tensor], options: OptionsTable, spec: Inp
 
 def missing(tensors: Mapping[str, Tensor]) -> list[str]:
     """Tensors by which sizes are known, and which are not there or have another number of axes."""
-    return [f"{name} with {axes} axes" for name, axes in _NEEDED.items() if name not in tensors or tensors[name].dim() != axes]
+    return [
+        f"{name} with {axes} axes"
+        for name, axes in _NEEDED.items()
+        if name not in tensors or tensors[name].dim() != axes
+    ]
 
 
 def untrained(options: OptionsTable, spec: InputSpec) -> VitShape:

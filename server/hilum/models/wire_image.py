@@ -1,4 +1,7 @@
-"""One image as a release sees it: prepared from a DICOM file, or the wire tensor that `hilum prepare` wrote."""
+"""One image as a release sees it.
+
+Prepared from a DICOM file, or the wire tensor that `hilum prepare` wrote.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,10 @@ from hilum.models.manifest import Manifest
 
 
 def wire_image(manifest: Manifest, path: Path, title: str) -> Array:
-    """(1, 1, H, W) in the wire dtype. Raises ConfigurationError, which calls the image `title`, and OSError."""
+    """(1, 1, H, W) in the wire dtype.
+
+    Raises ConfigurationError, which calls the image `title`, and OSError.
+    """
     return (_prepared if path.suffix == ".dcm" else _stored)(manifest, path, title)[None]
 
 
@@ -23,12 +29,17 @@ def _prepared(manifest: Manifest, path: Path, title: str) -> Array:
     try:
         tensor: Array = prepare(read_file(path), manifest.spec).tensor.numpy()
     except NotAnalysable as error:
-        raise ConfigurationError([f"{manifest.release.id}: {title} would not be analysed: {error}"]) from error
+        raise ConfigurationError(
+            [f"{manifest.release.id}: {title} would not be analysed: {error}"]
+        ) from error
     return tensor
 
 
 def read_tensor(path: Path) -> Array:
-    """What a .npy file holds, and nothing else: no archive of several, no pickle. Raises OSError, ValueError."""
+    """What a .npy file holds, and nothing else: no archive of several, no pickle.
+
+    Raises OSError, ValueError.
+    """
     with path.open("rb") as source:
         tensor: Array = np.lib.format.read_array(source, allow_pickle=False)  # type: ignore[no-untyped-call]  # numpy types np.load alone
     return tensor
@@ -40,8 +51,12 @@ def _stored(manifest: Manifest, path: Path, title: str) -> Array:
     try:
         tensor = read_tensor(path)
     except ValueError as error:
-        raise ConfigurationError([f"{release.id}: {title} is no NumPy file of numbers: {error}"]) from error
+        raise ConfigurationError(
+            [f"{release.id}: {title} is no NumPy file of numbers: {error}"]
+        ) from error
     if tensor.shape != wanted or tensor.dtype != kind:
         problem = f"{title} is {tensor.dtype} {tensor.shape}, the wire tensor is {kind} {wanted}"
-        raise ConfigurationError([f"{release.id}: {problem}; `hilum prepare --release {release.id}` writes such files"])
+        raise ConfigurationError(
+            [f"{release.id}: {problem}; `hilum prepare --release {release.id}` writes such files"]
+        )
     return tensor

@@ -28,7 +28,14 @@ from hilum.receive.streaming.outgoing import Outgoing
 from hilum.receive.streaming.protocol import ProtocolError, Reason
 from hilum.receive.streaming.provider import Provider
 from hilum.receive.terms import STORAGE_COMMITMENT
-from hilum.receive.tls import HandshakeFailed, ServerTls, begin_tls, certificate_names, shake_hands, shut_down
+from hilum.receive.tls import (
+    HandshakeFailed,
+    ServerTls,
+    begin_tls,
+    certificate_names,
+    shake_hands,
+    shut_down,
+)
 
 _log = telemetry.logger("receive")
 
@@ -38,7 +45,13 @@ _LAST_WORD_BYTES: Final = 4096  # a buffer for bytes that a peer sends after the
 class Acceptor:
     """One connection. `run` is its thread; the other methods may be called from any thread."""
 
-    def __init__(self, sock: socket.socket, peer_address: str, door: Door, certificates: ServerTls | None = None) -> None:
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer_address: str,
+        door: Door,
+        certificates: ServerTls | None = None,
+    ) -> None:
         self._sock, self._door, self._certificates = sock, door, certificates
         shown = tracing.Association("association") if tracing.is_on() else None
         self.account = Account(peer_address, started_at=time.time(), shown=shown)
@@ -98,18 +111,26 @@ class Acceptor:
     def _malformed(self, problem: Malformed) -> bytes:
         """Note the fault of a request; a row names its AE Titles where it has them."""
         if self.account.is_requested:
-            self.account.abort_reason, self.account.request_problem = End.PROTOCOL_ERROR.value, str(problem)
+            self.account.abort_reason, self.account.request_problem = (
+                End.PROTOCOL_ERROR.value,
+                str(problem),
+            )
         else:
             self.account.unheard = NOT_DICOM
         return pdu.provider_abort(Reason.INVALID_PARAMETER)
 
     def _admission(self) -> Rejection | None:
         titles = self.account.called_ae_title, self.account.calling_ae_title
-        return self._door.admit(self, *titles, self.account.peer_address, certificate_names(self._sock))
+        return self._door.admit(
+            self, *titles, self.account.peer_address, certificate_names(self._sock)
+        )
 
     def _note(self, called: bytes, calling: bytes) -> None:
         self.account.is_requested = True
-        self.account.called_ae_title, self.account.calling_ae_title = title_text(called), title_text(calling)
+        self.account.called_ae_title, self.account.calling_ae_title = (
+            title_text(called),
+            title_text(calling),
+        )
 
     def _reject(self, rejection: Rejection) -> bytes:
         self.account.rejection = rejection
@@ -118,8 +139,12 @@ class Acceptor:
     def _negotiate(self, request: Request) -> Acceptance:
         terms = self._door.policy.terms(self.account.calling_ae_title)
         proposed = [context.abstract_syntax for context in request.contexts]
-        acceptance = accept(request, policy.supported(proposed, terms), self._door.settings.maximum_pdu_bytes)
-        self.account.accepted = frozenset(context.sop_class_uid for context in acceptance.contexts.values())
+        acceptance = accept(
+            request, policy.supported(proposed, terms), self._door.settings.maximum_pdu_bytes
+        )
+        self.account.accepted = frozenset(
+            context.sop_class_uid for context in acceptance.contexts.values()
+        )
         self.account.not_accepted = acceptance.not_accepted
         self.account.advice_on_contexts = advise(acceptance.not_accepted, terms)
         return acceptance
@@ -142,11 +167,17 @@ class Acceptor:
             loop.close()
 
     def _make_loop(self, acceptance: Acceptance) -> Loop:
-        providers: dict[int, Provider] = {command_set.C_STORE_RQ: StreamedStorage(self.account, self._door.reception)}
+        providers: dict[int, Provider] = {
+            command_set.C_STORE_RQ: StreamedStorage(self.account, self._door.reception)
+        }
         if STORAGE_COMMITMENT in self.account.accepted:
             self._outgoing = Outgoing(self._door.settings.network_timeout_seconds)
             providers[command_set.N_ACTION_RQ] = Commitment(
-                self.account, self._door.desk, self._outgoing, acceptance.contexts, acceptance.maximum_pdu_bytes
+                self.account,
+                self._door.desk,
+                self._outgoing,
+                acceptance.contexts,
+                acceptance.maximum_pdu_bytes,
             )
         return Loop(
             self._sock,
@@ -188,7 +219,10 @@ class Acceptor:
         if (outcome := account.outcome(is_released=account.abort_reason == End.RELEASED)) is None:
             return
         if account.is_too_slow:
-            _log.warning("sender_too_slow", advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit")
+            _log.warning(
+                "sender_too_slow",
+                advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit",
+            )
         telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if account.is_too_slow else outcome).inc()
         account.show(outcome)
         account.say_discarded()
@@ -196,7 +230,9 @@ class Acceptor:
 
     def look(self) -> None:
         """Abort a slow peer; called at intervals."""
-        if (loop := self._loop) is not None and self._dripping.is_found(self._sock, loop.whole_messages):
+        if (loop := self._loop) is not None and self._dripping.is_found(
+            self._sock, loop.whole_messages
+        ):
             self.account.slowness_advice = self._dripping.advice
             loop.give_up()
 
@@ -231,7 +267,13 @@ def _of_another_version(request: Request) -> Rejection | None:
     """
     if request.protocol_version & 1:
         return None
-    return Rejection(1, 2, 2, "protocol_version_not_supported", "It speaks another version of the DICOM upper layer: correct the sender.")
+    return Rejection(
+        1,
+        2,
+        2,
+        "protocol_version_not_supported",
+        "It speaks another version of the DICOM upper layer: correct the sender.",
+    )
 
 
 def _limit_silence(sock: socket.socket, seconds: float) -> None:

@@ -38,7 +38,9 @@ class Accession:
             return False
         if read_texts(header, transfer_syntax_uid, (_ACCESSION_NUMBER,)) != [wanted]:
             return False
-        return self.issuer is None or self.issuer in (tuple(_issuer(header, transfer_syntax_uid)) or ("",))
+        return self.issuer is None or self.issuer in (
+            tuple(_issuer(header, transfer_syntax_uid)) or ("",)
+        )
 
     def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
         """Return the issuer of the header's Accession Number; empty: the header has none.
@@ -57,6 +59,13 @@ def _issuer(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[st
         if element.tag == _SPECIFIC_CHARACTER_SET:
             names = bytes(data[element.value : element.value + (element.length or 0)])
         if element.tag == _ISSUER_SEQUENCE:
-            found = [item for item in first_item(data, element, encoding) if item.tag in _DESIGNATORS]
-            texts = (text_of(bytes(data[item.value : item.value + (item.length or 0)]), encodings_of(names)) for item in found)
+            found = [
+                item for item in first_item(data, element, encoding) if item.tag in _DESIGNATORS
+            ]
+            texts = (
+                text_of(
+                    bytes(data[item.value : item.value + (item.length or 0)]), encodings_of(names)
+                )
+                for item in found
+            )
             yield from filter(None, texts)

@@ -107,13 +107,20 @@ class Account:
     def show(self, outcome: str) -> None:
         """Write its span, in the traces of its studies; once, at the end."""
         if self.shown is not None:
-            titles = {"calling_ae_title": self.calling_ae_title, "called_ae_title": self.called_ae_title}
-            self.shown.end({**titles, "stored": self.stored, "refused": self.refused, "outcome": outcome})
+            titles = {
+                "calling_ae_title": self.calling_ae_title,
+                "called_ae_title": self.called_ae_title,
+            }
+            self.shown.end(
+                {**titles, "stored": self.stored, "refused": self.refused, "outcome": outcome}
+            )
 
     def say_discarded(self) -> None:
         """Log the objects that were acknowledged and not kept, in one line; once, at the end."""
         if self.discarded:
-            _log.info(OTHERS_DISCARDED, count=self.discarded.total(), classes=counted(self.discarded))
+            _log.info(
+                OTHERS_DISCARDED, count=self.discarded.total(), classes=counted(self.discarded)
+            )
 
     def record(self, outcome: str, ended_at: float) -> AssociationRecord:
         """Return the row."""
@@ -159,15 +166,23 @@ class Account:
             return ended.advice
         parts = [self.advice_on_contexts if self._has_lost(outcome) else None]
         if self.request_problem is not None:
-            parts.append(f"Its A-ASSOCIATE-RQ cannot be read: {self.request_problem}. Correct the sender.")
+            parts.append(
+                f"Its A-ASSOCIATE-RQ cannot be read: {self.request_problem}. Correct the sender."
+            )
         if (problem := self.http_problem) is not None:
             parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")
         if (last := self.last_refusal) is not None:
-            parts.append(f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}.")
+            parts.append(
+                f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}."
+            )
         if (asked := self.commitment_refusal) is not None:
-            parts.append(f"Storage commitment refused, the last with {asked.label}: {asked.comment}.")
+            parts.append(
+                f"Storage commitment refused, the last with {asked.label}: {asked.comment}."
+            )
         if self.discarded:
-            parts.append(f"Acknowledged and not kept, being no images: {counted(self.discarded)} (receive.other_objects).")
+            parts.append(
+                f"Acknowledged and not kept, being no images: {counted(self.discarded)} (receive.other_objects)."
+            )
         if self.has_note_not_permitted:
             parts.append(f"{NOTE_NOT_PERMITTED}.")
         if self.is_too_slow:
@@ -177,4 +192,6 @@ class Account:
 
 def _plain(detail: str) -> str:
     """Return the text as a database takes it: a parser's message may quote received bytes."""
-    return "".join(character if character.isprintable() else "?" for character in detail)[:_DETAIL_LENGTH]
+    return "".join(character if character.isprintable() else "?" for character in detail)[
+        :_DETAIL_LENGTH
+    ]

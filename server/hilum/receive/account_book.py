@@ -77,7 +77,9 @@ class AccountBook:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self._changed.wait(_LOOK_SECONDS if self._waiting or not self._counts.is_empty else None)
+            self._changed.wait(
+                _LOOK_SECONDS if self._waiting or not self._counts.is_empty else None
+            )
             self._changed.clear()
             self._stopping.wait(_GATHER_SECONDS)
             self._turn()
@@ -116,27 +118,48 @@ class AccountBook:
         is_time_to_grow = now - self._grown_at >= _LOOK_SECONDS or self._stopping.is_set()
         if is_time_to_grow:
             self._grown_at = now
-        return [(row, row.record) for row in self._counts.unwritten() if is_time_to_grow or row.row_id is None]
+        return [
+            (row, row.record)
+            for row in self._counts.unwritten()
+            if is_time_to_grow or row.row_id is None
+        ]
 
-    def _is_done(self, records: list[AssociationRecord], counted: list[tuple[CountedRow, AssociationRecord]]) -> bool:
+    def _is_done(
+        self, records: list[AssociationRecord], counted: list[tuple[CountedRow, AssociationRecord]]
+    ) -> bool:
         """Return whether the ledger has the rows, or will never have them."""
         try:
-            row_ids = self._ledger.record_associations(records, [(row.row_id, record) for row, record in counted])
+            row_ids = self._ledger.record_associations(
+                records, [(row.row_id, record) for row, record in counted]
+            )
         except (DataError, IntegrityError) as error:
             self._forget(records, counted, [0] * len(counted))
             self._lose(len(records) + len(counted))
-            _log.error("associations_not_recorded", count=len(records) + len(counted), problem=type(error).__name__)
+            _log.error(
+                "associations_not_recorded",
+                count=len(records) + len(counted),
+                problem=type(error).__name__,
+            )
             return True
         except SQLAlchemyError as error:
             if not self._is_away:
-                _log.error("associations_not_recorded", count=len(records) + len(counted), problem=type(error).__name__)
+                _log.error(
+                    "associations_not_recorded",
+                    count=len(records) + len(counted),
+                    problem=type(error).__name__,
+                )
             self._is_away = True
             return False
         self._is_away = False
         self._forget(records, counted, row_ids)
         return True
 
-    def _forget(self, records: list[AssociationRecord], counted: list[tuple[CountedRow, AssociationRecord]], row_ids: list[int]) -> None:
+    def _forget(
+        self,
+        records: list[AssociationRecord],
+        counted: list[tuple[CountedRow, AssociationRecord]],
+        row_ids: list[int],
+    ) -> None:
         with self._lock:
             for _ in records:
                 self._waiting.popleft()
@@ -146,13 +169,19 @@ class AccountBook:
     def _say_lost(self) -> None:
         """Log lost rows, once a minute at most, and at the end."""
         now = time.monotonic()
-        if not self._lost or (now - self._said_lost_at < WINDOW_SECONDS and not self._stopping.is_set()):
+        if not self._lost or (
+            now - self._said_lost_at < WINDOW_SECONDS and not self._stopping.is_set()
+        ):
             return
         with self._lock:
             lost, self._lost = self._lost, 0
         self._said_lost_at = now
         telemetry.ASSOCIATION_ROWS_LOST.inc(lost)
-        _log.error("associations_lost", count=lost, advice="the ledger did not take their rows; see to its disk or its server")
+        _log.error(
+            "associations_lost",
+            count=lost,
+            advice="the ledger did not take their rows; see to its disk or its server",
+        )
 
 
 def _say(refused: dict[str, dict[str, int]]) -> None:

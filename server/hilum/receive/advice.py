@@ -31,9 +31,13 @@ def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
     encoded = [item.abstract_syntax for item in refused if item.is_known]
     sentences = []
     if unknown:
-        sentences.append(f"SOP Classes not accepted: {_list(unknown)}. {_what_to_send(unknown, terms)}.")
+        sentences.append(
+            f"SOP Classes not accepted: {_list(unknown)}. {_what_to_send(unknown, terms)}."
+        )
     if encoded:
-        sentences.append(f"No Transfer Syntax accepted for: {_list(encoded)}. {_how_to_send(encoded[0], terms)}.")
+        sentences.append(
+            f"No Transfer Syntax accepted for: {_list(encoded)}. {_how_to_send(encoded[0], terms)}."
+        )
     return " ".join(sentences) or None
 
 
@@ -55,7 +59,11 @@ def _takes_all(terms: Terms) -> bool:
 def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
     if _takes_all(terms):
         return "Send CR, DX and Secondary Capture images only"
-    way_out = "" if set(STORAGE_SOP_CLASSES).isdisjoint(unknown) else f", or add to {terms.key('sop_classes')}"
+    way_out = (
+        ""
+        if set(STORAGE_SOP_CLASSES).isdisjoint(unknown)
+        else f", or add to {terms.key('sop_classes')}"
+    )
     return f"Send {_list(terms.sop_classes)} only{way_out}"
 
 
@@ -64,7 +72,9 @@ def _how_to_send(sop_class: str, terms: Terms) -> str:
 
     Objects without pixels have Transfer Syntaxes that no setting changes.
     """
-    is_chosen = sop_class in STORAGE_SOP_CLASSES and set(terms.transfer_syntaxes) != set(TRANSFER_SYNTAXES.values())
+    is_chosen = sop_class in STORAGE_SOP_CLASSES and set(terms.transfer_syntaxes) != set(
+        TRANSFER_SYNTAXES.values()
+    )
     way_out = f", or add to {terms.key('transfer_syntaxes')}" if is_chosen else ""
     return f"Propose {_name(terms.syntaxes_of(sop_class)[0])}{way_out}"
 

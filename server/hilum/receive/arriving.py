@@ -27,7 +27,9 @@ class Arriving:
     Raises Refusal at once if the command is wrong.
     """
 
-    def __init__(self, command: StoreCommand, taker_of: TakerOf, unread_taker_of: UnreadTakerOf = _nobody) -> None:
+    def __init__(
+        self, command: StoreCommand, taker_of: TakerOf, unread_taker_of: UnreadTakerOf = _nobody
+    ) -> None:
         """Begin. `unread_taker_of`: the taker of objects without a header.
 
         It is called at once, and after a problem with the header.
@@ -35,7 +37,9 @@ class Arriving:
         command.require_consistent()
         self._command, self._taker_of, self._unread_taker_of = command, taker_of, unread_taker_of
         is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION
-        self._beginning = Beginning(command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS)
+        self._beginning = Beginning(
+            command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS
+        )
         self._taker: Taker | None = unread_taker_of(command, None)
 
     def write(self, pieces: Sequence[memoryview]) -> None:

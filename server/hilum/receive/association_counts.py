@@ -62,7 +62,9 @@ class AssociationCounts:
         """Return the record with fewer details where there are many rows already, else itself."""
         if record.peer_address != _OTHERS and len(self._open) >= _ROWS:
             return replace(record, peer_address=_OTHERS, calling_ae_title="", called_ae_title="")
-        of_address = sum(1 for row in self._open.values() if row.record.peer_address == record.peer_address)
+        of_address = sum(
+            1 for row in self._open.values() if row.record.peer_address == record.peer_address
+        )
         if (record.calling_ae_title or record.called_ae_title) and of_address >= _ROWS_OF_ADDRESS:
             return replace(record, calling_ae_title="", called_ae_title="")
         return record
@@ -105,7 +107,13 @@ def _key(record: AssociationRecord) -> Key:
     # Few kinds: failed handshakes have no reason of one word, and few advices. Other advices may
     # quote the peer.
     kind = record.advice if record.outcome == _TLS_FAILED else record.reason
-    return record.peer_address, record.calling_ae_title, record.called_ae_title, record.outcome, kind
+    return (
+        record.peer_address,
+        record.calling_ae_title,
+        record.called_ae_title,
+        record.outcome,
+        kind,
+    )
 
 
 def _merge(row: CountedRow, record: AssociationRecord) -> None:

@@ -39,10 +39,14 @@ class Census:
     Calling AE Titles that are counted apart, the same in every process.
     """
 
-    def __init__(self, processes: int, senders: Sequence[str] = (), descriptor: int | None = None) -> None:
+    def __init__(
+        self, processes: int, senders: Sequence[str] = (), descriptor: int | None = None
+    ) -> None:
         self._processes, self._titles = processes, ("", *senders)
         self._row = struct.Struct(f"<{len(self._titles)}L")
-        self.descriptor = os.memfd_create("hilum-associations") if descriptor is None else descriptor
+        self.descriptor = (
+            os.memfd_create("hilum-associations") if descriptor is None else descriptor
+        )
         if descriptor is None:
             os.ftruncate(self.descriptor, processes * self._row.size)
         self._memory = mmap.mmap(self.descriptor, processes * self._row.size)
@@ -61,13 +65,21 @@ class Census:
 
     def elsewhere(self, index: int) -> Elsewhere:
         """Return the counts of all processes but this one."""
-        rows = [self._row.unpack_from(self._memory, other * self._row.size) for other in range(self._processes) if other != index]
-        return Elsewhere({title: sum(row[place] for row in rows) for place, title in enumerate(self._titles)})
+        rows = [
+            self._row.unpack_from(self._memory, other * self._row.size)
+            for other in range(self._processes)
+            if other != index
+        ]
+        return Elsewhere(
+            {title: sum(row[place] for row in rows) for place, title in enumerate(self._titles)}
+        )
 
     def write(self, index: int, calling_ae_titles: Sequence[str]) -> None:
         """Write the Calling AE Title of each open association of this process."""
         counts = Counter(title if title in self._titles else "" for title in calling_ae_titles)
-        self._row.pack_into(self._memory, index * self._row.size, *(counts[title] for title in self._titles))
+        self._row.pack_into(
+            self._memory, index * self._row.size, *(counts[title] for title in self._titles)
+        )
 
     def clear(self, index: int) -> None:
         """Clear the counts of a process that has ended."""

@@ -38,12 +38,21 @@ class Commitment:
     `begin` and its action run on the association's thread, `report` on one of the desk's.
     """
 
-    def __init__(self, account: Account, desk: Desk, outgoing: Outgoing, contexts: Mapping[int, Context], maximum_pdu_bytes: int) -> None:
+    def __init__(
+        self,
+        account: Account,
+        desk: Desk,
+        outgoing: Outgoing,
+        contexts: Mapping[int, Context],
+        maximum_pdu_bytes: int,
+    ) -> None:
         """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
         self._account, self._desk, self._outgoing = account, desk, outgoing
         self._maximum_pdu_bytes = maximum_pdu_bytes
         self._context_id, self._context = next(
-            (number, context) for number, context in contexts.items() if context.sop_class_uid == STORAGE_COMMITMENT
+            (number, context)
+            for number, context in contexts.items()
+            if context.sop_class_uid == STORAGE_COMMITMENT
         )
 
     def begin(self, command: Command, context: Context) -> Action:
@@ -60,16 +69,24 @@ class Commitment:
         except CommitmentRefused as refused:
             return self._failure(refused.answer)
         except SQLAlchemyError:
-            return self._failure(Answer(RESOURCE_LIMITATION, "The ledger is not available; ask again later"))
+            return self._failure(
+                Answer(RESOURCE_LIMITATION, "The ledger is not available; ask again later")
+            )
         telemetry.COMMITMENT_REQUESTS.labels("0x0000").inc()
         return _SUCCESS
 
     def _take(self, command: Command, context: Context, encoded: bytes) -> None:
         if context.sop_class_uid != STORAGE_COMMITMENT:
-            raise CommitmentRefused(NO_SUCH_CLASS, "Asked for in the Presentation Context of another SOP Class")
+            raise CommitmentRefused(
+                NO_SUCH_CLASS, "Asked for in the Presentation Context of another SOP Class"
+            )
         require_command(command)
         transaction_uid, references = read_information(encoded, context.transfer_syntax_uid)
-        titles = self._account.calling_ae_title, self._account.called_ae_title, self._account.peer_address
+        titles = (
+            self._account.calling_ae_title,
+            self._account.called_ae_title,
+            self._account.peer_address,
+        )
         self._outgoing.is_expected = True
         self._desk.take(CommitmentRequest(transaction_uid, references, *titles), self)
 
@@ -88,11 +105,15 @@ class Commitment:
 
         Return when the requester has responded.
         """
-        information = encoded_information(transaction_uid, verdict, self._context.transfer_syntax_uid)
+        information = encoded_information(
+            transaction_uid, verdict, self._context.transfer_syntax_uid
+        )
 
         def message(message_id: int) -> bytes:
             command = command_of(event_type_of(verdict), message_id)
-            return self._p_data(command, is_command=True) + self._p_data(information, is_command=False)
+            return self._p_data(command, is_command=True) + self._p_data(
+                information, is_command=False
+            )
 
         try:
             return answered(self._outgoing.exchange(message, seconds), verdict)

@@ -65,14 +65,18 @@ class Desk:
             self._ledger.request_commitment(request)
             return
         if not self._places.acquire(blocking=False):
-            raise CommitmentRefused(RESOURCE_LIMITATION, "Too many requests wait for their reports; ask again later")
+            raise CommitmentRefused(
+                RESOURCE_LIMITATION, "Too many requests wait for their reports; ask again later"
+            )
         owed: queue.SimpleQueue[CommitmentJob | None] = queue.SimpleQueue()
         try:
             # before the row: without a thread to report, the row would stay leased
             start_thread("commitment", self._report_owed, owed, asker)
         except RuntimeError:  # raised by threading
             self._places.release()
-            raise CommitmentRefused(RESOURCE_LIMITATION, "No thread is left for the report; ask again later") from None
+            raise CommitmentRefused(
+                RESOURCE_LIMITATION, "No thread is left for the report; ask again later"
+            ) from None
         job = None
         try:
             job = self._ledger.request_commitment(request, self._holder)
@@ -91,11 +95,17 @@ class Desk:
         try:
             self._ledger.advance("commit", [(job.lease, self._decide(job, asker))])
         except SQLAlchemyError as error:
-            _log.error("commitment_not_written", problem=type(error).__name__, advice="reported again when the lease has lapsed")
+            _log.error(
+                "commitment_not_written",
+                problem=type(error).__name__,
+                advice="reported again when the lease has lapsed",
+            )
 
     def _decide(self, job: CommitmentJob, asker: Asker) -> Advance:
         try:
-            return asker.report(job.request.transaction_uid, self._verdict(job, asker), self._answer_seconds)
+            return asker.report(
+                job.request.transaction_uid, self._verdict(job, asker), self._answer_seconds
+            )
         except Refused as error:
             return dead(error)
         except Retry as error:

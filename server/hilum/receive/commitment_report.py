@@ -27,11 +27,15 @@ def event_type_of(verdict: CommitmentVerdict) -> int:
     return _FAILURES_EXIST if verdict.failed else _SUCCESSFUL
 
 
-def encoded_information(transaction_uid: str, verdict: CommitmentVerdict, transfer_syntax_uid: str) -> bytes:
+def encoded_information(
+    transaction_uid: str, verdict: CommitmentVerdict, transfer_syntax_uid: str
+) -> bytes:
     """Return the Event Information (PS3.4 Table J.3-2), encoded."""
     syntax = UID(transfer_syntax_uid)
     information = information_of(transaction_uid, verdict)
-    encoded: bytes | None = encode(information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
+    encoded: bytes | None = encode(
+        information, syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated
+    )
     assert encoded is not None, "UIDs and numbers of our own can be encoded"
     return encoded
 
@@ -41,15 +45,22 @@ def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
     information = Dataset()
     information.TransactionUID = transaction_uid
     if verdict.committed:
-        information.ReferencedSOPSequence = Sequence([_item(reference) for reference in verdict.committed])
+        information.ReferencedSOPSequence = Sequence(
+            [_item(reference) for reference in verdict.committed]
+        )
     if verdict.failed:
-        information.FailedSOPSequence = Sequence([_item(reference, reason) for reference, reason in verdict.failed])
+        information.FailedSOPSequence = Sequence(
+            [_item(reference, reason) for reference, reason in verdict.failed]
+        )
     return information
 
 
 def _item(reference: SopReference, reason: int | None = None) -> Dataset:
     item = Dataset()
-    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = reference.sop_class_uid, reference.sop_instance_uid
+    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = (
+        reference.sop_class_uid,
+        reference.sop_instance_uid,
+    )
     if reason is not None:
         item.FailureReason = reason
     return item
@@ -79,7 +90,10 @@ def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
     if status in _PASSING:
         raise Retry(f"answered 0x{status:04X}, {_PASSING[status]}")
     if status != 0:
-        raise Refused("report_refused", f"answered 0x{status:04X}: the asker does not take its report; see its log, then requeue")
+        raise Refused(
+            "report_refused",
+            f"answered 0x{status:04X}: the asker does not take its report; see its log, then requeue",
+        )
     _count(verdict)
     return Advance(CommitmentState.REPORTED, reported(verdict))
 

@@ -60,14 +60,22 @@ class CommitmentRefused(Exception):
 def require_command(command: Command) -> None:
     """Raise CommitmentRefused for a command that does not request storage commitment."""
     if command.sop_class_uid != STORAGE_COMMITMENT:
-        raise CommitmentRefused(NO_SUCH_CLASS, "Requested SOP Class UID is not Storage Commitment Push Model")
+        raise CommitmentRefused(
+            NO_SUCH_CLASS, "Requested SOP Class UID is not Storage Commitment Push Model"
+        )
     if command.sop_instance_uid != WELL_KNOWN_INSTANCE:
-        raise CommitmentRefused(NO_SUCH_INSTANCE, f"Requested SOP Instance UID must be {WELL_KNOWN_INSTANCE}")
+        raise CommitmentRefused(
+            NO_SUCH_INSTANCE, f"Requested SOP Instance UID must be {WELL_KNOWN_INSTANCE}"
+        )
     if command.number(command_set.ACTION_TYPE_ID) != REQUEST_STORAGE_COMMITMENT:
-        raise CommitmentRefused(NO_SUCH_ACTION, "Action Type ID must be 1, Request Storage Commitment")
+        raise CommitmentRefused(
+            NO_SUCH_ACTION, "Action Type ID must be 1, Request Storage Commitment"
+        )
 
 
-def read_information(encoded: bytes, transfer_syntax_uid: str) -> tuple[str, tuple[SopReference, ...]]:
+def read_information(
+    encoded: bytes, transfer_syntax_uid: str
+) -> tuple[str, tuple[SopReference, ...]]:
     """Return the Transaction UID and the references, each once, of an Action Information.
 
     Raises CommitmentRefused.
@@ -75,28 +83,52 @@ def read_information(encoded: bytes, transfer_syntax_uid: str) -> tuple[str, tup
     if not encoded:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information is missing")
     if len(encoded) > MAXIMUM_BYTES:
-        raise CommitmentRefused(RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests")
+        raise CommitmentRefused(
+            RESOURCE_LIMITATION, f"More than {MAXIMUM_BYTES >> 20} MiB: ask in several requests"
+        )
     syntax = UID(transfer_syntax_uid)
     try:
         order = "<" if syntax.is_little_endian else ">"
-        require_bounded(encoded, is_implicit=syntax.is_implicit_VR, order=order, most=MAXIMUM_LISTED)
+        require_bounded(
+            encoded, is_implicit=syntax.is_implicit_VR, order=order, most=MAXIMUM_LISTED
+        )
         with _decoding:
-            information = decode(BytesIO(encoded), syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated)
-            transaction_uid, references = str(information.get("TransactionUID") or ""), tuple(_references(information))
+            information = decode(
+                BytesIO(encoded), syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated
+            )
+            transaction_uid, references = (
+                str(information.get("TransactionUID") or ""),
+                tuple(_references(information)),
+            )
             del information
     except TooComplex:
-        raise CommitmentRefused(RESOURCE_LIMITATION, "Too many references, or deeper than they lie: ask in several requests") from None
+        raise CommitmentRefused(
+            RESOURCE_LIMITATION,
+            "Too many references, or deeper than they lie: ask in several requests",
+        ) from None
     except _NOT_A_DATA_SET:
         raise CommitmentRefused(INVALID_ARGUMENT, "Action Information cannot be read") from None
     if problem_of_uid(transaction_uid) is not None:
-        raise CommitmentRefused(INVALID_ARGUMENT, "Transaction UID (0008,1195) is missing or not a UID")
+        raise CommitmentRefused(
+            INVALID_ARGUMENT, "Transaction UID (0008,1195) is missing or not a UID"
+        )
     if not references:
-        raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty")
-    if not all(is_like_uid(item.sop_class_uid) and is_like_uid(item.sop_instance_uid) for item in references):
-        raise CommitmentRefused(INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199): an item lacks a UID")
+        raise CommitmentRefused(
+            INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199) is missing or empty"
+        )
+    if not all(
+        is_like_uid(item.sop_class_uid) and is_like_uid(item.sop_instance_uid)
+        for item in references
+    ):
+        raise CommitmentRefused(
+            INVALID_ARGUMENT, "Referenced SOP Sequence (0008,1199): an item lacks a UID"
+        )
     return transaction_uid, tuple(dict.fromkeys(references))
 
 
 def _references(information: Dataset) -> Iterator[SopReference]:
     for item in information.get("ReferencedSOPSequence") or ():
-        yield SopReference(str(item.get("ReferencedSOPClassUID") or ""), str(item.get("ReferencedSOPInstanceUID") or ""))
+        yield SopReference(
+            str(item.get("ReferencedSOPClassUID") or ""),
+            str(item.get("ReferencedSOPInstanceUID") or ""),
+        )

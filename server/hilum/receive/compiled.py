@@ -42,7 +42,11 @@ def warn_without() -> None:
     """Log a warning if large data sets are received in Python."""
     library, how = loaded()
     if library is None:
-        _log.warning("receive_not_compiled", problem=how, advice="install the packages of deploy/debian-packages.sh, then Hilum again")
+        _log.warning(
+            "receive_not_compiled",
+            problem=how,
+            advice="install the packages of deploy/debian-packages.sh, then Hilum again",
+        )
 
 
 @cache
@@ -56,7 +60,11 @@ def loaded() -> tuple[Library | None, str]:
         problem = f"cannot be loaded ({error})"
     except ValueError as error:
         problem = f"is of {error}"
-    return (None, f"in Python: {name} {problem}") if problem else (library, f"by compiled code ({name})")
+    return (
+        (None, f"in Python: {name} {problem}")
+        if problem
+        else (library, f"by compiled code ({name})")
+    )
 
 
 def _problem(library: Library, *, direct_io: bool) -> str:
@@ -74,7 +82,9 @@ def _problem(library: Library, *, direct_io: bool) -> str:
     return "" if found.hexdigests() == expected.hexdigests() else "computes wrong digests"
 
 
-def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool) -> tuple[bytes, bool]:
+def _transferred(
+    library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool
+) -> tuple[bytes, bool]:
     """Return the bytes that are written, and whether the end was seen.
 
     All but the first fragment comes as PDUs over a socket.
@@ -84,12 +94,27 @@ def _transferred(library: Library, digests: CompiledDigests, content: bytes, *, 
         file.write(content[:_FRAGMENT_BYTES])
         starts = range(_FRAGMENT_BYTES, len(content) - _LAST_BYTES, _FRAGMENT_BYTES)
         equal = b"".join(_BEGINNING + content[start : start + _FRAGMENT_BYTES] for start in starts)
-        sent = equal[len(_BEGINNING) :] + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST) + content[-_LAST_BYTES:] + pdu.RELEASE
+        sent = (
+            equal[len(_BEGINNING) :]
+            + pdu.beginning(_LAST_BYTES + 2, 1, pdu.IS_LAST)
+            + content[-_LAST_BYTES:]
+            + pdu.RELEASE
+        )
         # In a thread: a socket may hold less than all (net.core.wmem_default), and sending would
         # then block before the reading begins.
         threading.Thread(target=_send, args=(peer, sent), daemon=True).start()
-        unread = Unread(ours.fileno(), bytearray(_BUFFER_BYTES), 0, 0, _FRAGMENT_BYTES, is_last=False, beginning=_BEGINNING)
-        outlet = Outlet(file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io))
+        unread = Unread(
+            ours.fileno(),
+            bytearray(_BUFFER_BYTES),
+            0,
+            0,
+            _FRAGMENT_BYTES,
+            is_last=False,
+            beginning=_BEGINNING,
+        )
+        outlet = Outlet(
+            file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io)
+        )
         library.transfer(unread, _FRAGMENT_BYTES, len(content), outlet, digests)
         if unread.problem is not None:
             raise unread.problem

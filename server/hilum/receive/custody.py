@@ -19,7 +19,12 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
 # Failure Reasons (0008,1197), PS3.3 C.14.1.1.
-PROCESSING_FAILURE, NO_SUCH_OBJECT, CLASS_INSTANCE_CONFLICT, DUPLICATE_TRANSACTION = 0x0110, 0x0112, 0x0119, 0x0131
+PROCESSING_FAILURE, NO_SUCH_OBJECT, CLASS_INSTANCE_CONFLICT, DUPLICATE_TRANSACTION = (
+    0x0110,
+    0x0112,
+    0x0119,
+    0x0131,
+)
 
 _LOOK_AGAIN_SECONDS = 0.5
 _ROWS_SECONDS = 30.0  # for rows beyond the usual wait, before the outcome is unknown
@@ -44,14 +49,22 @@ class Custody:
         """
         references = job.request.references
         if job.is_duplicate:
-            return CommitmentVerdict((), tuple((item, DUPLICATE_TRANSACTION) for item in references))
+            return CommitmentVerdict(
+                (), tuple((item, DUPLICATE_TRANSACTION) for item in references)
+            )
         # In this order: a file that is no longer in `unindexed` has its row.
         is_behind = self._is_behind(job.requested_at)
         classes, disputed = self._kept(job.request)
         is_complete = all(item.sop_instance_uid in classes for item in references)
-        patience = (0.0 if is_complete else self.wait_seconds) + (_ROWS_SECONDS if is_behind else 0.0)
+        patience = (0.0 if is_complete else self.wait_seconds) + (
+            _ROWS_SECONDS if is_behind else 0.0
+        )
         if self.clock() - job.requested_at < patience:
-            raise Retry("objects that it names are not there yet", after_seconds=_LOOK_AGAIN_SECONDS, is_outage=True)
+            raise Retry(
+                "objects that it names are not there yet",
+                after_seconds=_LOOK_AGAIN_SECONDS,
+                is_outage=True,
+            )
         absent = PROCESSING_FAILURE if is_behind else NO_SUCH_OBJECT
         self._promise(judge(references, classes, disputed, absent))
         # retention may have deleted an object before the commitment
@@ -67,16 +80,25 @@ class Custody:
             try:
                 self.ledger.promise([item.sop_instance_uid for item in verdict.committed])
             except SQLAlchemyError as error:
-                raise Retry("the ledger does not answer", after_seconds=5.0, is_outage=True) from error
+                raise Retry(
+                    "the ledger does not answer", after_seconds=5.0, is_outage=True
+                ) from error
 
     def _kept(self, request: CommitmentRequest) -> tuple[Mapping[str, str], Collection[str]]:
         try:
-            return self.ledger.kept([item.sop_instance_uid for item in request.references], request.calling_ae_title)
+            return self.ledger.kept(
+                [item.sop_instance_uid for item in request.references], request.calling_ae_title
+            )
         except SQLAlchemyError as error:
             raise Retry("the ledger does not answer", after_seconds=5.0, is_outage=True) from error
 
 
-def judge(references: tuple[SopReference, ...], classes: Mapping[str, str], disputed: Collection[str], absent: int) -> CommitmentVerdict:
+def judge(
+    references: tuple[SopReference, ...],
+    classes: Mapping[str, str],
+    disputed: Collection[str],
+    absent: int,
+) -> CommitmentVerdict:
     """Return the outcome for each reference (pure).
 
     `classes`: SOP Instance UID to SOP Class UID of kept objects. `absent`: the reason why the
@@ -84,10 +106,14 @@ def judge(references: tuple[SopReference, ...], classes: Mapping[str, str], disp
     """
     reasons = {item: _reason(item, classes, disputed, absent) for item in references}
     failed = tuple((item, reason) for item, reason in reasons.items() if reason is not None)
-    return CommitmentVerdict(tuple(item for item, reason in reasons.items() if reason is None), failed)
+    return CommitmentVerdict(
+        tuple(item for item, reason in reasons.items() if reason is None), failed
+    )
 
 
-def _reason(item: SopReference, classes: Mapping[str, str], disputed: Collection[str], absent: int) -> int | None:
+def _reason(
+    item: SopReference, classes: Mapping[str, str], disputed: Collection[str], absent: int
+) -> int | None:
     if (found := classes.get(item.sop_instance_uid)) is None:
         return absent
     if found != item.sop_class_uid:

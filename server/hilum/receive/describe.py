@@ -38,11 +38,23 @@ def describe(file: Path, seed: int = 0) -> Instance:
         meta, start, header = _read_beginning(stream)
         whole, pixels = _hashed(stream, meta, start, header, partial(xxhash.xxh3_128, seed=seed))
     found = file.stat()
-    return instance_of(file, meta, header, (written(whole, seed), written(pixels, seed)), found.st_size, found.st_mtime)
+    return instance_of(
+        file,
+        meta,
+        header,
+        (written(whole, seed), written(pixels, seed)),
+        found.st_size,
+        found.st_mtime,
+    )
 
 
 def instance_of(
-    file: Path | str, meta: FileMeta, header: Header, digests: tuple[str, str], size_bytes: int, received_at: float
+    file: Path | str,
+    meta: FileMeta,
+    header: Header,
+    digests: tuple[str, str],
+    size_bytes: int,
+    received_at: float,
 ) -> Instance:
     """Return the fields of the row.
 
@@ -96,10 +108,14 @@ def hashed(file: Path, new: Callable[[], Hash]) -> tuple[str, str]:
         return _hashed(stream, *_read_beginning(stream), new)
 
 
-def _hashed(stream: BinaryIO, meta: FileMeta, start: int, header: Header, new: Callable[[], Hash]) -> tuple[str, str]:
+def _hashed(
+    stream: BinaryIO, meta: FileMeta, start: int, header: Header, new: Callable[[], Hash]
+) -> tuple[str, str]:
     """Return the hash of the data set as received, and of its Pixel Data."""
     whole, pixels = new(), PixelDigest(header.pixels_start, header.pixels_end, new())
-    visible = _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
+    visible = (
+        _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
+    )
     stream.seek(start)
     while chunk := stream.read(_CHUNK_BYTES):
         whole.update(chunk)

@@ -70,4 +70,6 @@ class Digests:
 
     def hexdigests(self) -> tuple[str, str]:
         """Return the digests of the data set, and of its Pixel Data."""
-        return written(self._whole.hexdigest(), self._seed), written(self._pixels.hexdigest(), self._seed)
+        return written(self._whole.hexdigest(), self._seed), written(
+            self._pixels.hexdigest(), self._seed
+        )

@@ -51,8 +51,17 @@ class Door:
         with self._lock, self.seat.held() as elsewhere:
             titles, title = self._titles(), calling.strip()
             of_address = sum(1 for _, address in self._admitted.values() if address == peer_address)
-            already = Open(len(titles) + elsewhere.total(), titles.count(title) + elsewhere.of(title), of_address)
-            if (rejection := self.policy.rejection(called, calling, peer_address, already, certificate_names) or full) is None:
+            already = Open(
+                len(titles) + elsewhere.total(),
+                titles.count(title) + elsewhere.of(title),
+                of_address,
+            )
+            if (
+                rejection := self.policy.rejection(
+                    called, calling, peer_address, already, certificate_names
+                )
+                or full
+            ) is None:
                 self._admitted[association] = title, peer_address
                 self.seat.write([*titles, title])
             return rejection

@@ -47,7 +47,11 @@ class Dripping:
             return False
         if received is None:
             return False
-        now, taken_before, self._taken_bytes = time.monotonic(), self._taken_bytes, received - unread
+        now, taken_before, self._taken_bytes = (
+            time.monotonic(),
+            self._taken_bytes,
+            received - unread,
+        )
         # the sender waits for us, usually for the disk
         if unread and self._taken_bytes == taken_before:
             self._pace.begin_anew(now, received)

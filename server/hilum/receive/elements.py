@@ -17,7 +17,14 @@ from typing import NamedTuple
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.structure import MAXIMUM_DEPTH, MAXIMUM_ELEMENTS, TooComplex, require_bounded, too_deep, too_many
+from hilum_preprocessing.structure import (
+    MAXIMUM_DEPTH,
+    MAXIMUM_ELEMENTS,
+    TooComplex,
+    require_bounded,
+    too_deep,
+    too_many,
+)
 
 _ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
 _UNDEFINED = 0xFFFFFFFF
@@ -29,12 +36,18 @@ _LONG_VRS = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
 _VR = re.compile(rb"[A-Z]{2}")
 # An element with a 16-bit length, the 32-bit length of the others, and the header of implicit VR
 # (PS3.5 7.1.2, 7.1.3), by byte order.
-_LAYOUTS = {order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"}
+_LAYOUTS = {
+    order: (Struct(f"{order}HH2sH"), Struct(f"{order}L"), Struct(f"{order}HHL")) for order in "<>"
+}
 # The first of them with tag and VR as one number each: most elements are only skipped, and numbers
 # are made and looked up faster.
 _PASSED = {order: Struct(f"{order}LHH") for order in "<>"}
 _VR_NUMBERS = {
-    order: tuple(frozenset(Struct(f"{order}H").unpack(vr)[0] for vr in vrs) for vrs in (_SHORT_VRS, _LONG_VRS)) for order in "<>"
+    order: tuple(
+        frozenset(Struct(f"{order}H").unpack(vr)[0] for vr in vrs)
+        for vrs in (_SHORT_VRS, _LONG_VRS)
+    )
+    for order in "<>"
 }
 Place = tuple[int, int, int | None]
 """Where an element begins, where its value does, and the value's length; None: undefined."""
@@ -60,7 +73,10 @@ class Wanted:
         self.last = last
         self.tags = frozenset((*tags, last))
         # By byte order, as `_PASSED` reads them.
-        self.numbers = {"<": {(tag & 0xFFFF) << 16 | tag >> 16: tag for tag in self.tags}, ">": {tag: tag for tag in self.tags}}
+        self.numbers = {
+            "<": {(tag & 0xFFFF) << 16 | tag >> 16: tag for tag in self.tags},
+            ">": {tag: tag for tag in self.tags},
+        }
 
 
 class Element(NamedTuple):
@@ -115,7 +131,9 @@ def require_countable(data: memoryview, encoding: Encoding, most: int) -> None:
     They make an object of each element and item.
     """
     try:
-        require_bounded(data, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=most)
+        require_bounded(
+            data, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=most
+        )
     except TooComplex as error:
         raise _refused(str(error)) from None
 
@@ -133,7 +151,9 @@ def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
         position = _end_within(data, element, encoding, steps)
 
 
-def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> dict[int, bytes] | None:
+def values_in(
+    data: bytes | memoryview, wanted: Container[int], last: int
+) -> dict[int, bytes] | None:
     """Return the values of these elements of the top level, by tag.
 
     The data set is in Explicit VR Little Endian. Values of undefined length are left out. Reading
@@ -159,7 +179,12 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
             if tag > last:
                 return found
             if length == _UNDEFINED:
-                position = _end_of(memoryview(data), Element(tag, vr, position, value, None), EXPLICIT_LITTLE, steps)
+                position = _end_of(
+                    memoryview(data),
+                    Element(tag, vr, position, value, None),
+                    EXPLICIT_LITTLE,
+                    steps,
+                )
                 continue
             position = value + length
             if tag in wanted:
@@ -169,7 +194,9 @@ def values_in(data: bytes | memoryview, wanted: Container[int], last: int) -> di
     return found if position == size else None
 
 
-def find(data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIMUM_ELEMENTS) -> dict[int, Place]:
+def find(
+    data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIMUM_ELEMENTS
+) -> dict[int, Place]:
     """Return the places of the wanted elements of the top level, by tag.
 
     Reading stops at the header of the last one. At most `most` elements and items are visited.
@@ -196,7 +223,10 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
         return
     length, position = _delimiter(data, sequence.value, inside)[1], sequence.value + 8
     end = len(data) if length == _UNDEFINED else position + length
-    inside, steps = _encoding_of_item(data, position, inside) if position < end else inside, _Steps()
+    inside, steps = (
+        _encoding_of_item(data, position, inside) if position < end else inside,
+        _Steps(),
+    )
     while position < end and _delimiter(data, position, inside)[0] != _ITEM_END:
         element = _element(data, position, inside)
         steps.take()
@@ -204,13 +234,25 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
         position = _end_of(data, element, inside, steps)
 
 
-def _pass(data: memoryview, position: int, order: str, wanted: Wanted, found: dict[int, Place], steps: _Steps) -> int:
+def _pass(
+    data: memoryview,
+    position: int,
+    order: str,
+    wanted: Wanted,
+    found: dict[int, Place],
+    steps: _Steps,
+) -> int:
     """Note wanted elements, and return the position of the first one that needs a closer look.
 
     That is one without a length, of an unknown VR, the last wanted one, or the last one whose
     header is within the data.
     """
-    unpack, unpack_length, numbers, last = _PASSED[order].unpack_from, _LAYOUTS[order][1].unpack_from, wanted.numbers[order], position
+    unpack, unpack_length, numbers, last = (
+        _PASSED[order].unpack_from,
+        _LAYOUTS[order][1].unpack_from,
+        wanted.numbers[order],
+        position,
+    )
     (short, long), passed = _VR_NUMBERS[order], 0
     try:
         for passed in range(steps.left + 1):  # noqa: B007 - read in `finally`
@@ -247,7 +289,13 @@ def _element(data: memoryview, position: int, encoding: Encoding) -> Element:
     try:
         if encoding.is_implicit:
             group, number, length = tag_and_length.unpack_from(data, position)
-            return Element(group << 16 | number, b"", position, position + 8, None if length == _UNDEFINED else length)
+            return Element(
+                group << 16 | number,
+                b"",
+                position,
+                position + 8,
+                None if length == _UNDEFINED else length,
+            )
         group, number, vr, length = short.unpack_from(data, position)
         if vr in _SHORT_VRS:
             return Element(group << 16 | number, vr, position, position + 8, length)
@@ -256,7 +304,9 @@ def _element(data: memoryview, position: int, encoding: Encoding) -> Element:
         (length,) = long.unpack_from(data, position + 8)
     except struct.error:
         raise CannotUnderstand("The data set ends inside the header of an element") from None
-    return Element(group << 16 | number, vr, position, position + 12, None if length == _UNDEFINED else length)
+    return Element(
+        group << 16 | number, vr, position, position + 12, None if length == _UNDEFINED else length
+    )
 
 
 def _strange(vr: bytes, tag: int) -> str:
@@ -332,6 +382,10 @@ def _encoding_of_item(data: memoryview, position: int, encoding: Encoding) -> En
 
     Some devices write implicit VR inside the sequences of an explicit data set.
     """
-    if encoding.is_implicit or _VR.fullmatch(data[position + 4 : position + 6]) or _delimiter(data, position, encoding)[0] == _ITEM_END:
+    if (
+        encoding.is_implicit
+        or _VR.fullmatch(data[position + 4 : position + 6])
+        or _delimiter(data, position, encoding)[0] == _ITEM_END
+    ):
         return encoding
     return Encoding(is_implicit=True, byte_order=encoding.byte_order)

@@ -8,7 +8,11 @@ import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
-from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
+from pydicom.uid import (
+    DeflatedExplicitVRLittleEndian,
+    ExplicitVRLittleEndian,
+    ImplicitVRLittleEndian,
+)
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.receive.elements import EXPLICIT_LITTLE, IMPLICIT_LITTLE, elements, is_explicit
@@ -38,20 +42,34 @@ class FileMeta:
 
 def encode(meta: FileMeta) -> bytes:
     """Return preamble, prefix and group 0002, always explicit little endian (PS3.10 7.1)."""
-    before, behind = _around(meta.sop_class_uid, meta.transfer_syntax_uid, meta.calling_ae_title, meta.called_ae_title, meta.peer_address)
+    before, behind = _around(
+        meta.sop_class_uid,
+        meta.transfer_syntax_uid,
+        meta.calling_ae_title,
+        meta.called_ae_title,
+        meta.peer_address,
+    )
     group = before + _text(0x0003, b"UI", meta.sop_instance_uid) + behind
     return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
 
 
 @functools.lru_cache(maxsize=64)
 def _around(
-    sop_class_uid: str, transfer_syntax_uid: str, calling_ae_title: str, called_ae_title: str, peer_address: str
+    sop_class_uid: str,
+    transfer_syntax_uid: str,
+    calling_ae_title: str,
+    called_ae_title: str,
+    peer_address: str,
 ) -> tuple[bytes, bytes]:
     """Return the bytes before and after Media Storage SOP Instance UID.
 
     They are the same for the images of one sender.
     """
-    before = struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION)) + _VERSION + _text(0x0002, b"UI", sop_class_uid)
+    before = (
+        struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION))
+        + _VERSION
+        + _text(0x0002, b"UI", sop_class_uid)
+    )
     behind = (
         _text(0x0010, b"UI", transfer_syntax_uid),
         _text(0x0012, b"UI", IMPLEMENTATION_CLASS_UID),
@@ -94,7 +112,9 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
     sop_class, sop_instance, syntax, calling, called, address = (
         values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in numbers
     )
-    return FileMeta(sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)), start + length
+    return FileMeta(
+        sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)
+    ), start + length
 
 
 def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
@@ -105,7 +125,9 @@ def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
     encoding = EXPLICIT_LITTLE if _VR.fullmatch(data[4:6]) else IMPLICIT_LITTLE
     values: dict[int, bytes] = {}
     at = 0
-    while data[at : at + 2] == _GROUP and (encoding.is_implicit or _VR.fullmatch(data[at + 4 : at + 6])):
+    while data[at : at + 2] == _GROUP and (
+        encoding.is_implicit or _VR.fullmatch(data[at + 4 : at + 6])
+    ):
         try:
             element = next(elements(data[at:], encoding))
         except CannotUnderstand:
@@ -120,11 +142,15 @@ def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
 
 def _cut(size: int) -> CannotUnderstand:
     if size + len(_PREFIX) >= MAXIMUM_BYTES:
-        return CannotUnderstand(f"More than {MAXIMUM_BYTES >> 10} KiB of File Meta Information; leave private data out")
+        return CannotUnderstand(
+            f"More than {MAXIMUM_BYTES >> 10} KiB of File Meta Information; leave private data out"
+        )
     return CannotUnderstand("File Meta Information (group 0002) is cut or damaged")
 
 
-def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = "") -> tuple[FileMeta, int]:
+def decode_of_others(
+    file: bytes | memoryview, calling_ae_title: str, called_ae_title: str, peer_address: str = ""
+) -> tuple[FileMeta, int]:
     """Return the same for a file of another writer, as if sent with these AE Titles.
 
     `file`: as much as has come. Identifiers that were left out are taken from the data set. A data
@@ -141,11 +167,20 @@ def decode_of_others(file: bytes | memoryview, calling_ae_title: str, called_ae_
         found = replace(found, transfer_syntax_uid=ExplicitVRLittleEndian)
     if not found.sop_class_uid or not found.sop_instance_uid:
         found = _named_by(data_set, found)
-    return replace(found, calling_ae_title=calling_ae_title, called_ae_title=called_ae_title, peer_address=peer_address), start
+    return replace(
+        found,
+        calling_ae_title=calling_ae_title,
+        called_ae_title=called_ae_title,
+        peer_address=peer_address,
+    ), start
 
 
 def _named_by(data_set: memoryview, meta: FileMeta) -> FileMeta:
     if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
         raise CannotUnderstand("File Meta Information lacks SOP Class or SOP Instance UID")
     sop_class, sop_instance = first_uids(data_set, meta.transfer_syntax_uid)
-    return replace(meta, sop_class_uid=meta.sop_class_uid or sop_class, sop_instance_uid=meta.sop_instance_uid or sop_instance)
+    return replace(
+        meta,
+        sop_class_uid=meta.sop_class_uid or sop_class,
+        sop_instance_uid=meta.sop_instance_uid or sop_instance,
+    )

@@ -94,12 +94,16 @@ class FolderIntake:
         while True:
             try:
                 if _is_special(path):
-                    return TakenFile(path, Fate.SKIPPED, "a pipe, a socket or a device, and no file")
+                    return TakenFile(
+                        path, Fate.SKIPPED, "a pipe, a socket or a device, and no file"
+                    )
                 self._wait_for_room()
                 with self.open_file(path) as stream:
                     return TakenFile(path, *self._take(path, stream))
             except TooLarge as error:
-                return TakenFile(path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)")
+                return TakenFile(
+                    path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)"
+                )
             except OutOfResources as error:
                 self.wait(error.comment)
             except Retry as error:
@@ -121,7 +125,9 @@ class FolderIntake:
         beginning = _read(stream, file_meta.MAXIMUM_BYTES)
         if beginning[_PREFIX] != b"DICM":
             return Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
-        meta, start = file_meta.decode_of_others(beginning, self.calling_ae_title, self.called_ae_title)
+        meta, start = file_meta.decode_of_others(
+            beginning, self.calling_ae_title, self.called_ae_title
+        )
         if meta.sop_class_uid == MediaStorageDirectoryStorage:
             return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
         command = StoreCommand.of_file(meta)
@@ -147,8 +153,13 @@ class FolderIntake:
 
 def _fate(taken: Taken, sop_class_uid: str) -> tuple[Fate, str]:
     if taken is Taken.OTHER_OBJECT:
-        return Fate.DISCARDED, f"no image but {UID(sop_class_uid).name}, of which nothing is kept (receive.other_objects)"
-    return (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
+        return (
+            Fate.DISCARDED,
+            f"no image but {UID(sop_class_uid).name}, of which nothing is kept (receive.other_objects)",
+        )
+    return (
+        (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
+    )
 
 
 class _Unreadable(Exception):

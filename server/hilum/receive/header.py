@@ -11,13 +11,27 @@ from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.receive.elements import Encoding, Place, Wanted, encoding_of, find, is_explicit, name_of, require_countable
+from hilum.receive.elements import (
+    Encoding,
+    Place,
+    Wanted,
+    encoding_of,
+    find,
+    is_explicit,
+    name_of,
+    require_countable,
+)
 from hilum.receive.refusals import CannotUnderstand, HeaderTooComplex
 from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010
-_SOP_CLASS_UID, _SOP_INSTANCE_UID, _STUDY_INSTANCE_UID, _SERIES_INSTANCE_UID = 0x00080016, 0x00080018, 0x0020000D, 0x0020000E
+_SOP_CLASS_UID, _SOP_INSTANCE_UID, _STUDY_INSTANCE_UID, _SERIES_INSTANCE_UID = (
+    0x00080016,
+    0x00080018,
+    0x0020000D,
+    0x0020000E,
+)
 _NAMES = {
     _SOP_CLASS_UID: "SOP Class UID",
     _SOP_INSTANCE_UID: "SOP Instance UID",
@@ -60,13 +74,22 @@ class Header:
     def require_uids(self) -> None:
         """Raise CannotUnderstand if one of its UIDs is invalid."""
         for tag, uid in zip(
-            _NAMES, (self.sop_class_uid, self.sop_instance_uid, self.study_instance_uid, self.series_instance_uid), strict=True
+            _NAMES,
+            (
+                self.sop_class_uid,
+                self.sop_instance_uid,
+                self.study_instance_uid,
+                self.series_instance_uid,
+            ),
+            strict=True,
         ):
             if problem := problem_of_uid(uid):
                 raise _refused(tag, problem)
 
 
-def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> Header:
+def read_header(
+    data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS
+) -> Header:
     """Return the header of a data set; Pixel Data need not be complete. Raises CannotUnderstand.
 
     `most`: elements and items that it may have.
@@ -82,7 +105,9 @@ def read_header(data_set: bytes | memoryview, transfer_syntax_uid: str, most: in
         raise
     except CannotUnderstand:
         if len(encoded) > MAXIMUM_HEADER_BYTES:
-            raise CannotUnderstand("More than 16 MiB before Pixel Data; remove private data") from None
+            raise CannotUnderstand(
+                "More than 16 MiB before Pixel Data; remove private data"
+            ) from None
         raise
 
 
@@ -94,7 +119,9 @@ def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str
     found = find(data_set, encoding_of(transfer_syntax_uid), _OF_OBJECT)
     if any(value + (length or 0) > len(data_set) for _, value, length in found.values()):
         raise CannotUnderstand(f"The data set ends inside {name_of(_SOP_INSTANCE_UID)}")
-    sop_class, sop_instance = (_uid(tag, _value(data_set, found.get(tag))) for tag in (_SOP_CLASS_UID, _SOP_INSTANCE_UID))
+    sop_class, sop_instance = (
+        _uid(tag, _value(data_set, found.get(tag))) for tag in (_SOP_CLASS_UID, _SOP_INSTANCE_UID)
+    )
     return sop_class, sop_instance
 
 
@@ -131,7 +158,9 @@ def _problem_of_form(text: str) -> str | None:
 def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
     """Return as much of a deflated data set (PS3.5 A.5) as a header may have."""
     try:
-        return memoryview(zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, MAXIMUM_HEADER_BYTES + 1))
+        return memoryview(
+            zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, MAXIMUM_HEADER_BYTES + 1)
+        )
     except zlib.error:
         raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
 
@@ -140,11 +169,18 @@ def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
     found = find(data, encoding, _READ, most)
     end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
     require_countable(data[:end], encoding, most)
-    pixels_end = None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
+    pixels_end = (
+        None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
+    )
     values = {tag: _value(data, place) for tag, place in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
-    maker = (values.get(tag, b"").decode("utf-8", "replace") for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER))
-    return Header(sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker)
+    maker = (
+        values.get(tag, b"").decode("utf-8", "replace")
+        for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER)
+    )
+    return Header(
+        sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker
+    )
 
 
 def _value(data: memoryview, place: Place | None) -> bytes:

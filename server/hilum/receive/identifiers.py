@@ -27,6 +27,8 @@ class AllOf:
 
 def read_identifiers(header: bytes | memoryview, transfer_syntax_uid: str) -> Identifiers:
     """Return the identifiers of a header. Raises CannotUnderstand."""
-    study_date, accession_number, patient_id, issuer = read_texts(header, transfer_syntax_uid, _TAGS)
+    study_date, accession_number, patient_id, issuer = read_texts(
+        header, transfer_syntax_uid, _TAGS
+    )
     day = date_of(study_date)
     return Identifiers(patient_id, issuer, accession_number, day.isoformat() if day else study_date)

@@ -28,7 +28,9 @@ _OF_THE_FILE: Final = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
 _CLOSED: Final = frozenset({errno.EACCES, errno.EPERM})
 
 
-def record(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> tuple[list[Arrival], list[RecordOutcome]]:
+def record(
+    arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive
+) -> tuple[list[Arrival], list[RecordOutcome]]:
     """Record the arrivals after their comparison; return them and the outcome of each.
 
     Of several files of one image each is compared with the row that the one before it has left.
@@ -50,12 +52,20 @@ def _rounds(arrivals: Sequence[Arrival]) -> Iterator[list[int]]:
         yield left
         return
     while left:
-        firsts = {arrivals[position].instance.sop_instance_uid: position for position in reversed(left)}
+        firsts = {
+            arrivals[position].instance.sop_instance_uid: position for position in reversed(left)
+        }
         yield sorted(firsts.values())
-        left = [position for position in left if firsts[arrivals[position].instance.sop_instance_uid] != position]
+        left = [
+            position
+            for position in left
+            if firsts[arrivals[position].instance.sop_instance_uid] != position
+        ]
 
 
-def _record(arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive) -> tuple[list[Arrival], list[RecordOutcome]]:
+def _record(
+    arrivals: Sequence[Arrival], ledger: Ledger, archive: Archive
+) -> tuple[list[Arrival], list[RecordOutcome]]:
     compared = list(arrivals)  # most are of new images, which need no comparison
     while True:
         try:
@@ -93,12 +103,17 @@ class _Comparison:
         if new.path == known.path:  # recorded again after a crash
             return self._with(known.digest, known.pixel_digest)
         ours = self._as(known.digest)
-        is_same, has_same_pixels = ours.digest == known.digest, ours.pixel_digest == known.pixel_digest
+        is_same, has_same_pixels = (
+            ours.digest == known.digest,
+            ours.pixel_digest == known.pixel_digest,
+        )
         if not is_same and not has_same_pixels:
             return self._with(self._as_put_aside(), new.pixel_digest)
         stored = self._stored() if known.has_pixels else None
         if stored is None:  # the arrival is the only copy: nothing is deleted for it
-            return self._with(*_agreeing(new, known, is_same=is_same, has_same_pixels=has_same_pixels))
+            return self._with(
+                *_agreeing(new, known, is_same=is_same, has_same_pixels=has_same_pixels)
+            )
         return self._beside(stored, is_same=is_same)
 
     def _beside(self, stored: Path, *, is_same: bool) -> Arrival:
@@ -133,7 +148,9 @@ class _Comparison:
     def _fingerprints_of_row(self, stored: Path) -> tuple[str, str] | None:
         """Return the fingerprints of the row's file; None: it is damaged."""
         try:
-            is_sound = describe(stored, seed_of(self.known.digest, self.seed)).digest == self.known.digest
+            is_sound = (
+                describe(stored, seed_of(self.known.digest, self.seed)).digest == self.known.digest
+            )
             return fingerprints(stored) if is_sound else None
         except CannotUnderstand:
             return None
@@ -151,7 +168,10 @@ class _Comparison:
         digest = by_sha256(ours[0]) if new.digest == known.digest else self._as_put_aside()
         if ours[1] == theirs[1]:
             return self._with(digest, known.pixel_digest, ours[0], theirs[0])
-        return self._with(digest, by_sha256(ours[1]) if new.pixel_digest == known.pixel_digest else new.pixel_digest)
+        return self._with(
+            digest,
+            by_sha256(ours[1]) if new.pixel_digest == known.pixel_digest else new.pixel_digest,
+        )
 
     def _as_put_aside(self) -> str:
         """Return the digest of the conflict with these bytes, or their own."""
@@ -177,7 +197,11 @@ class _Comparison:
     def _as(self, digest: str) -> Instance:
         """Return the arrival's instance, with digests of the same kind as this one."""
         new = self.arrival.instance
-        return new if seed_of(digest, 1) == seed_of(new.digest, 1) else describe(self._file(), seed_of(digest, self.seed))
+        return (
+            new
+            if seed_of(digest, 1) == seed_of(new.digest, 1)
+            else describe(self._file(), seed_of(digest, self.seed))
+        )
 
     def _stored(self) -> Path | None:
         try:
@@ -188,11 +212,26 @@ class _Comparison:
     def _file(self) -> Path:
         return self.archive.locate(self.arrival.instance.path)
 
-    def _with(self, digest: str, pixel_digest: str, sha256: str | None = None, former_sha256: str | None = None) -> Arrival:
+    def _with(
+        self,
+        digest: str,
+        pixel_digest: str,
+        sha256: str | None = None,
+        former_sha256: str | None = None,
+    ) -> Arrival:
         instance = replace(self.arrival.instance, digest=digest, pixel_digest=pixel_digest)
-        return replace(self.arrival, instance=instance, compared=Compared(self.known.path, sha256, former_sha256))
+        return replace(
+            self.arrival,
+            instance=instance,
+            compared=Compared(self.known.path, sha256, former_sha256),
+        )
 
 
-def _agreeing(new: Instance, known: KnownImage, *, is_same: bool, has_same_pixels: bool) -> tuple[str, str]:
+def _agreeing(
+    new: Instance, known: KnownImage, *, is_same: bool, has_same_pixels: bool
+) -> tuple[str, str]:
     """Return the row's digests where the arrival's are the same."""
-    return known.digest if is_same else new.digest, known.pixel_digest if has_same_pixels else new.pixel_digest
+    return (
+        known.digest if is_same else new.digest,
+        known.pixel_digest if has_same_pixels else new.pixel_digest,
+    )

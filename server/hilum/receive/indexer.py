@@ -88,16 +88,25 @@ def index(
     not be read again. `left_behind`: those of a process that died (see Arrival).
     """
     lost = _LOST | _CLOSED if left_behind else _LOST
-    described = {file: instance for file in files if (instance := known.get(file) or _described(file, ledger, archive, lost)) is not None}
+    described = {
+        file: instance
+        for file in files
+        if (instance := known.get(file) or _described(file, ledger, archive, lost)) is not None
+    }
     placed = {file for file in described if archive.place(file)}
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
             pairs = zip(described, in_lane_of(described, arrivals), strict=True)
-            marked = [replace(item, is_left_behind=True) if file in left_behind else item for file, item in pairs]
+            marked = [
+                replace(item, is_left_behind=True) if file in left_behind else item
+                for file, item in pairs
+            ]
             outcomes = keep_only_copies(*identity.record(marked, ledger, archive), ledger, archive)
     except (DataError, IntegrityError) as error:
-        again = partial(index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind)
+        again = partial(
+            index, settings=settings, ledger=ledger, archive=archive, left_behind=left_behind
+        )
         return _index_singly(list(described), error, archive, again)
     for (file, instance), outcome in zip(described.items(), outcomes, strict=True):
         _settle(file, outcome, archive, is_placed=file in placed)
@@ -109,17 +118,26 @@ def index(
 
 
 def _index_singly(
-    files: Sequence[File], error: Exception, archive: Archive, again: Callable[[Sequence[File]], Counter[RecordOutcome]]
+    files: Sequence[File],
+    error: Exception,
+    archive: Archive,
+    again: Callable[[Sequence[File]], Counter[RecordOutcome]],
 ) -> Counter[RecordOutcome]:
     """Index files singly: one bad file must not delay its batch."""
     if len(files) == 1:
-        _log.error("quarantined", file=_name(files[0]), problem=f"the ledger refuses it: {type(error).__name__}")
+        _log.error(
+            "quarantined",
+            file=_name(files[0]),
+            problem=f"the ledger refuses it: {type(error).__name__}",
+        )
         archive.quarantine(files[0])
         return Counter()
     return sum((again([file]) for file in files), Counter())
 
 
-def _described(file: File, ledger: Ledger, archive: Archive, lost: Collection[int]) -> Instance | None:
+def _described(
+    file: File, ledger: Ledger, archive: Archive, lost: Collection[int]
+) -> Instance | None:
     try:
         return describe(Path(file), ledger.digest_seed)
     except CannotUnderstand as problem:
@@ -128,7 +146,12 @@ def _described(file: File, ledger: Ledger, archive: Archive, lost: Collection[in
     except OSError as error:
         if error.errno not in lost:
             raise
-        _log.error("unreadable", file=_name(file), problem=error.strerror, advice="left in unindexed for the next start")
+        _log.error(
+            "unreadable",
+            file=_name(file),
+            problem=error.strerror,
+            advice="left in unindexed for the next start",
+        )
     return None
 
 
@@ -137,7 +160,11 @@ def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
     if (trace := tracing.of_study(instance.study_instance_uid)) is not None:
         said = {"sop_instance_uid": instance.sop_instance_uid, "outcome": outcome.value}
         place = tracing.new_place(trace)
-        tracing.write(tracing.Ended(place, trace.root, "index", instance.received_at, time.time(), attributes=said))
+        tracing.write(
+            tracing.Ended(
+                place, trace.root, "index", instance.received_at, time.time(), attributes=said
+            )
+        )
 
 
 def _is_gone(file: File) -> bool:
@@ -266,7 +293,12 @@ class Indexer:
         # then wait for it.
         end, came = time.monotonic() + _GATHER_SECONDS, 0
         is_over = self._stopping.wait(_MOMENT_SECONDS)
-        while not is_over and (self.under_way or self._queue.qsize() > came) and came < BATCH and time.monotonic() < end:
+        while (
+            not is_over
+            and (self.under_way or self._queue.qsize() > came)
+            and came < BATCH
+            and time.monotonic() < end
+        ):
             came = self._queue.qsize()
             is_over = self._stopping.wait(_LOOK_SECONDS)
 
@@ -295,13 +327,28 @@ class Indexer:
             with telemetry.cpu("index"):
                 # they came before the others
                 if left_behind := [item.file for item in batch if item.is_left_behind]:
-                    index(left_behind, self._settings, self._ledger, self._archive, left_behind=set(left_behind))
+                    index(
+                        left_behind,
+                        self._settings,
+                        self._ledger,
+                        self._archive,
+                        left_behind=set(left_behind),
+                    )
                 ours = {item.file: item.instance for item in batch if not item.is_left_behind}
                 if ours:
-                    known = {file: instance for file, instance in ours.items() if instance is not None}
-                    self._outcomes.update(index(list(ours), self._settings, self._ledger, self._archive, known))
+                    known = {
+                        file: instance for file, instance in ours.items() if instance is not None
+                    }
+                    self._outcomes.update(
+                        index(list(ours), self._settings, self._ledger, self._archive, known)
+                    )
         except (SQLAlchemyError, OSError) as error:
-            _log.error("not_indexed", files=len(batch), problem=_kind(error), advice="kept in unindexed; trying again")
+            _log.error(
+                "not_indexed",
+                files=len(batch),
+                problem=_kind(error),
+                advice="kept in unindexed; trying again",
+            )
             return False
         self._begun_at = None
         for item in batch:
@@ -311,4 +358,8 @@ class Indexer:
 
 def _kind(error: Exception) -> str:
     """Return the kind of error, without data that a database quotes."""
-    return f"{type(error).__name__}: {error.strerror}" if isinstance(error, OSError) else type(error).__name__
+    return (
+        f"{type(error).__name__}: {error.strerror}"
+        if isinstance(error, OSError)
+        else type(error).__name__
+    )

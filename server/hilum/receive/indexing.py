@@ -22,7 +22,13 @@ from hilum.store.ledger import Ledger, RecordOutcome
 def open_inbox(settings: Settings, process: str) -> Archive:
     """Return the archive for a process that takes objects."""
     receive = settings.receive
-    return Archive(settings.archive_dir, process, receive.write_out_bytes, name_sync=receive.name_sync, direct_io=receive.direct_io)
+    return Archive(
+        settings.archive_dir,
+        process,
+        receive.write_out_bytes,
+        name_sync=receive.name_sync,
+        direct_io=receive.direct_io,
+    )
 
 
 @contextlib.contextmanager

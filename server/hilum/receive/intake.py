@@ -31,7 +31,9 @@ _LOOK_BYTES = 16 << 20  # of an object, between two looks at the disk
 class Intake:
     """The intake of images, for any number of threads. `seed`: of their digests."""
 
-    def __init__(self, settings: Receive, archive: Archive, indexer: Indexer, seed: int = 0) -> None:
+    def __init__(
+        self, settings: Receive, archive: Archive, indexer: Indexer, seed: int = 0
+    ) -> None:
         self._settings, self._archive, self._indexer, self.seed = settings, archive, indexer, seed
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
@@ -47,7 +49,9 @@ class Intake:
     def require_size(self, size: int) -> None:
         """Raise TooLarge for a data set with more bytes than the limit."""
         if size > self._settings.maximum_object_bytes:
-            raise TooLarge(f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB")
+            raise TooLarge(
+                f"Larger than the limit of {self._settings.maximum_object_bytes >> 20} MiB"
+            )
 
     def permitted(self, size: int) -> int:
         """Return so many bytes of a data set, or the limit."""
@@ -76,8 +80,15 @@ class Intake:
 class IncomingImage:
     """An image in transit to the archive. Closed without `commit` it leaves nothing on the disk."""
 
-    def __init__(self, intake: Intake, command: StoreCommand, header: Header, archive: Archive) -> None:
-        self._intake, self._meta, self._header, self._archive = intake, command.meta, header, archive
+    def __init__(
+        self, intake: Intake, command: StoreCommand, header: Header, archive: Archive
+    ) -> None:
+        self._intake, self._meta, self._header, self._archive = (
+            intake,
+            command.meta,
+            header,
+            archive,
+        )
         self._trace = tracing.of_study(header.study_instance_uid)
         self._association, self._began = command.association, time.time() if self._trace else 0.0
         self._digests = digests_of(header, intake.seed)
@@ -135,13 +146,22 @@ class IncomingImage:
             "size_bytes": self._digests.size_bytes,
         }
         place = tracing.new_place(trace)
-        tracing.write(tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said))
+        tracing.write(
+            tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said)
+        )
 
     def _instance(self, archived: Incoming) -> Instance | None:
         """Return the fields of the row; None: it is deflated, so its pixels have not been seen."""
         if self._meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian:
             return None
-        return instance_of(archived.file, self._meta, self._header, self._digests.hexdigests(), archived.size_bytes, archived.modified_at)
+        return instance_of(
+            archived.file,
+            self._meta,
+            self._header,
+            self._digests.hexdigests(),
+            archived.size_bytes,
+            archived.modified_at,
+        )
 
     def close(self) -> None:
         """Close it, once, at the end."""

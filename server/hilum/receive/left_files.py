@@ -39,7 +39,13 @@ class LeftFiles:
         self.forget(taken.path)
         moment = iso(now, "seconds")
         reason = f"{taken.fate}: {taken.detail}" if taken.detail else str(taken.fate)
-        line = "\t".join((moment, f"{reason}; not moved: {problem}" if problem else reason, plain(taken.path.relative_to(self.folder))))
+        line = "\t".join(
+            (
+                moment,
+                f"{reason}; not moved: {problem}" if problem else reason,
+                plain(taken.path.relative_to(self.folder)),
+            )
+        )
         self.file.parent.mkdir(parents=True, exist_ok=True)
         with self.file.open("a", encoding="utf-8") as stream:
             stream.write(f"{line}\n")

@@ -70,12 +70,28 @@ def serve_listener(
     accounts.start()
     try:
         with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-            desk = Desk(settings, ledger, Custody(ledger, archive, settings.receive.commitment_wait_seconds), owner or archive.process)
+            desk = Desk(
+                settings,
+                ledger,
+                Custody(ledger, archive, settings.receive.commitment_wait_seconds),
+                owner or archive.process,
+            )
             watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
             policy = Policy(settings.receive, settings.senders)
             compiled.warn_without()
-            pending = PendingConnections(min(settings.receive.maximum_associations + _PENDING_BESIDE, _MAXIMUM_PENDING))
-            door = Door(settings.receive, policy, reception, accounts, desk, pending, watermarks.rejection, seat or Seat())
+            pending = PendingConnections(
+                min(settings.receive.maximum_associations + _PENDING_BESIDE, _MAXIMUM_PENDING)
+            )
+            door = Door(
+                settings.receive,
+                policy,
+                reception,
+                accounts,
+                desk,
+                pending,
+                watermarks.rejection,
+                seat or Seat(),
+            )
             connections = Connections(door)
             _serve(list(_ports(settings.receive, plain, tls, connections)), connections, stop)
     finally:
@@ -95,11 +111,21 @@ def _serve(ports: Sequence[Port], connections: Connections, stop: threading.Even
         raise RuntimeError("the accepting thread has ended")
 
 
-def _ports(settings: Receive, plain: socket.socket | None, tls: socket.socket | None, connections: Connections) -> Iterator[Port]:
-    for listening_socket, certificates in ((plain, None), (tls, ServerTls(settings) if tls is not None else None)):
+def _ports(
+    settings: Receive,
+    plain: socket.socket | None,
+    tls: socket.socket | None,
+    connections: Connections,
+) -> Iterator[Port]:
+    for listening_socket, certificates in (
+        (plain, None),
+        (tls, ServerTls(settings) if tls is not None else None),
+    ):
         if listening_socket is not None:
             yield Port(listening_socket, connections, certificates)
-            _log.info("listening", port=listening_socket.getsockname()[1], tls=certificates is not None)
+            _log.info(
+                "listening", port=listening_socket.getsockname()[1], tls=certificates is not None
+            )
 
 
 class Connections:
@@ -130,7 +156,9 @@ class Connections:
 
     def _turn_away(self, sock: socket.socket, address: str) -> None:
         sock.close()
-        self._note("dropped", Account(address, started_at=time.time(), unheard=TOO_MANY_CONNECTIONS))
+        self._note(
+            "dropped", Account(address, started_at=time.time(), unheard=TOO_MANY_CONNECTIONS)
+        )
 
     def _run(self, acceptor: Acceptor) -> None:
         try:
@@ -173,8 +201,17 @@ class Port:
     Other processes share the socket, so it is not closed here.
     """
 
-    def __init__(self, listening_socket: socket.socket, connections: Connections, certificates: ServerTls | None) -> None:
-        self._socket, self._connections, self._certificates = listening_socket, connections, certificates
+    def __init__(
+        self,
+        listening_socket: socket.socket,
+        connections: Connections,
+        certificates: ServerTls | None,
+    ) -> None:
+        self._socket, self._connections, self._certificates = (
+            listening_socket,
+            connections,
+            certificates,
+        )
         self._lingering = _Lingering()
         self.is_stopping = threading.Event()
         self._socket.settimeout(0.0)  # another process may be faster at accepting

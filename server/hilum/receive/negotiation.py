@@ -6,7 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from hilum.dimse import associate
-from hilum.dimse.associate import ABSTRACT_SYNTAX_NOT_SUPPORTED, ACCEPTANCE, TRANSFER_SYNTAXES_NOT_SUPPORTED, Answered, Proposed, Request
+from hilum.dimse.associate import (
+    ABSTRACT_SYNTAX_NOT_SUPPORTED,
+    ACCEPTANCE,
+    TRANSFER_SYNTAXES_NOT_SUPPORTED,
+    Answered,
+    Proposed,
+    Request,
+)
 from hilum.receive.advice import NotAccepted
 from hilum.receive.streaming.provider import Context
 
@@ -25,7 +32,9 @@ class Acceptance:
     maximum_pdu_bytes: int
 
 
-def accept(request: Request, supported: Mapping[str, Sequence[str]], maximum_pdu_bytes: int) -> Acceptance:
+def accept(
+    request: Request, supported: Mapping[str, Sequence[str]], maximum_pdu_bytes: int
+) -> Acceptance:
     """Return the acceptance of the supported part of a proposal.
 
     The peer has only the standard role (SCU). `supported`: Transfer Syntaxes in order of
@@ -38,20 +47,32 @@ def accept(request: Request, supported: Mapping[str, Sequence[str]], maximum_pdu
         if answer.result == ACCEPTANCE
     }
     accepted = {context.sop_class_uid for context in contexts.values()}
-    encoded = associate.encode_acceptance(request, (answer for _, answer in answers), maximum_pdu_bytes)
-    return Acceptance(encoded, contexts, tuple(_not_accepted(answers, accepted)), request.maximum_pdu_bytes)
+    encoded = associate.encode_acceptance(
+        request, (answer for _, answer in answers), maximum_pdu_bytes
+    )
+    return Acceptance(
+        encoded, contexts, tuple(_not_accepted(answers, accepted)), request.maximum_pdu_bytes
+    )
 
 
 def _answer(proposed: Proposed, supported: Mapping[str, Sequence[str]]) -> Answered:
     if (syntaxes := supported.get(proposed.abstract_syntax)) is None:
-        return Answered(proposed.context_id, ABSTRACT_SYNTAX_NOT_SUPPORTED, proposed.transfer_syntaxes[0])
+        return Answered(
+            proposed.context_id, ABSTRACT_SYNTAX_NOT_SUPPORTED, proposed.transfer_syntaxes[0]
+        )
     chosen = next((syntax for syntax in syntaxes if syntax in proposed.transfer_syntaxes), None)
     if chosen is None:
-        return Answered(proposed.context_id, TRANSFER_SYNTAXES_NOT_SUPPORTED, proposed.transfer_syntaxes[0])
+        return Answered(
+            proposed.context_id, TRANSFER_SYNTAXES_NOT_SUPPORTED, proposed.transfer_syntaxes[0]
+        )
     return Answered(proposed.context_id, ACCEPTANCE, chosen)
 
 
-def _not_accepted(answers: Sequence[tuple[Proposed, Answered]], accepted: set[str]) -> Iterator[NotAccepted]:
+def _not_accepted(
+    answers: Sequence[tuple[Proposed, Answered]], accepted: set[str]
+) -> Iterator[NotAccepted]:
     for proposed, answer in answers:
         if proposed.abstract_syntax not in accepted:
-            yield NotAccepted(proposed.abstract_syntax, is_known=answer.result == TRANSFER_SYNTAXES_NOT_SUPPORTED)
+            yield NotAccepted(
+                proposed.abstract_syntax, is_known=answer.result == TRANSFER_SYNTAXES_NOT_SUPPORTED
+            )

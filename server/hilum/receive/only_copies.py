@@ -76,14 +76,20 @@ def keep_only_copies(
     If the process is killed, the next scan continues.
     """
     decided = list(outcomes)
-    positions = [position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE]
+    positions = [
+        position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE
+    ]
     if not positions:
         return decided
     came = [arrivals[position] for position in positions]
     same = [arrival.instance for arrival in came]
     paths = ledger.paths_of(same)
     gone = {uid: path for uid, path in paths.items() if _is_gone(archive, path)}
-    seen = {arrival.instance.sop_instance_uid for arrival in came if arrival.compared is not None and arrival.compared.is_damaged}
+    seen = {
+        arrival.instance.sop_instance_uid
+        for arrival in came
+        if arrival.compared is not None and arrival.compared.is_damaged
+    }
     damaged = _damaged(same, paths, seen, ledger, archive)
     lost = [item for item in ledger.quarantined(same) if _is_gone(archive, item.path)]
     if gone or damaged:
@@ -92,14 +98,26 @@ def keep_only_copies(
         ledger.take_place_in_quarantine(lost)
     if uids := {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}:
         _log.warning("file_was_gone", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE)
-        again = [position for position in positions if arrivals[position].instance.sop_instance_uid in uids]
-        _, outcomes_again = identity.record([arrivals[position] for position in again], ledger, archive)
+        again = [
+            position
+            for position in positions
+            if arrivals[position].instance.sop_instance_uid in uids
+        ]
+        _, outcomes_again = identity.record(
+            [arrivals[position] for position in again], ledger, archive
+        )
         for position, outcome in zip(again, outcomes_again, strict=True):
             decided[position] = outcome
     return decided
 
 
-def _damaged(same: Sequence[Instance], paths: Mapping[str, str], seen: Collection[str], ledger: Ledger, archive: Archive) -> dict[str, str]:
+def _damaged(
+    same: Sequence[Instance],
+    paths: Mapping[str, str],
+    seen: Collection[str],
+    ledger: Ledger,
+    archive: Archive,
+) -> dict[str, str]:
     """Return those of these paths whose file differs from the stored one.
 
     It was `seen`, or a failed reading makes it likely.
@@ -115,7 +133,9 @@ def _damaged(same: Sequence[Instance], paths: Mapping[str, str], seen: Collectio
             file = archive.locate(path)
             if file.stat().st_size == sizes[uid] and uid not in not_read:
                 return False
-            return not any((uid, describe(file, seed).digest) in digests for seed in (ledger.digest_seed, 0))
+            return not any(
+                (uid, describe(file, seed).digest) in digests for seed in (ledger.digest_seed, 0)
+            )
         except CannotUnderstand:
             return True
         except OSError as error:

@@ -30,7 +30,9 @@ _INFORMATION_OBJECTS: Final = "1.2.840.10008.5.1.4."
 _IMAGES_BY_ANOTHER_NAME: Final = frozenset({str(EnhancedUSVolumeStorage)})
 _NATIVE = ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian
 TRANSFER_SYNTAXES_OF_OTHERS: Final[tuple[str, ...]] = tuple(
-    dict.fromkeys(str(syntax) for syntax in (*_NATIVE, *TRANSFER_SYNTAXES.values(), *AllTransferSyntaxes))
+    dict.fromkeys(
+        str(syntax) for syntax in (*_NATIVE, *TRANSFER_SYNTAXES.values(), *AllTransferSyntaxes)
+    )
 )
 """In order of preference: nothing is decoded, so any will do."""
 
@@ -44,7 +46,9 @@ def is_other(sop_class_uid: str) -> bool:
         return False
     if not sop_class_uid.startswith(_STANDARD) or sop_class_uid.startswith(_COMPOSITE):
         return True
-    return sop_class_uid.startswith(_INFORMATION_OBJECTS) and UID(sop_class_uid).name.endswith(" Storage")
+    return sop_class_uid.startswith(_INFORMATION_OBJECTS) and UID(sop_class_uid).name.endswith(
+        " Storage"
+    )
 
 
 def is_image(sop_class_uid: str) -> bool:

@@ -79,7 +79,9 @@ class OneStudy:
         # most headers are ruled out without being parsed
         if self.study_instance_uid.encode() not in bytes(header):
             return False
-        return read_texts(header, transfer_syntax_uid, (_STUDY_INSTANCE_UID,)) == [self.study_instance_uid]
+        return read_texts(header, transfer_syntax_uid, (_STUDY_INSTANCE_UID,)) == [
+            self.study_instance_uid
+        ]
 
 
 def read_patient(header: bytes | memoryview, transfer_syntax_uid: str) -> Patient:
@@ -96,7 +98,9 @@ def identity_of(image: Instance) -> Identity:
     It is empty where the header cannot be read so far.
     """
     try:
-        values = read_texts(image.header, image.transfer_syntax_uid, (_ACCESSION_NUMBER, _PATIENT_ID, _ISSUER))
+        values = read_texts(
+            image.header, image.transfer_syntax_uid, (_ACCESSION_NUMBER, _PATIENT_ID, _ISSUER)
+        )
     except CannotUnderstand:
         return Identity()
     return Identity(accession_number=values[0], patient_id=values[1], issuer=values[2])
@@ -119,7 +123,9 @@ def is_object_of(encoded: bytes, owner: Owner) -> bool:
     beginning = memoryview(encoded)
     meta, start = file_meta.decode(beginning)
     is_deflated = meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian
-    return owner.is_of(_inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid)
+    return owner.is_of(
+        _inflated(beginning[start:]) if is_deflated else beginning[start:], meta.transfer_syntax_uid
+    )
 
 
 def _inflated(data_set: memoryview) -> bytes:
@@ -136,7 +142,9 @@ def encodings_of(names: bytes) -> list[str]:
     return found
 
 
-def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]) -> list[str]:
+def read_texts(
+    header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]
+) -> list[str]:
     """Return the values of these elements, LO, SH or UI, empty where they are missing.
 
     The last is the highest tag. Raises CannotUnderstand.
@@ -147,13 +155,17 @@ def read_texts(header: bytes | memoryview, transfer_syntax_uid: str, tags: Seque
     if values is None:
         values = _values(memoryview(header), encoding, wanted, tags[-1])
     names, raw = values.get(_SPECIFIC_CHARACTER_SET, b""), [values.get(tag, b"") for tag in tags]
-    if _CHARACTER_SETS.issuperset(names.rstrip(b"\0 ").split(b"\\")) and all(map(_ALIKE.fullmatch, raw)):
+    if _CHARACTER_SETS.issuperset(names.rstrip(b"\0 ").split(b"\\")) and all(
+        map(_ALIKE.fullmatch, raw)
+    ):
         return [value.decode("ascii").strip(" \0") for value in raw]
     encodings = encodings_of(names)
     return [text_of(value, encodings) for value in raw]
 
 
-def _values(header: memoryview, encoding: Encoding, wanted: Container[int], last: int) -> dict[int, bytes]:
+def _values(
+    header: memoryview, encoding: Encoding, wanted: Container[int], last: int
+) -> dict[int, bytes]:
     """Return the same as `values_in`, of any encoding. Raises CannotUnderstand."""
     values: dict[int, bytes] = {}
     for element in elements(header, encoding):

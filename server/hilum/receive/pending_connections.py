@@ -65,4 +65,7 @@ def _share_of(address: str) -> str:
     if ":" not in address:
         return address
     found = ipaddress.IPv6Address(address.partition("%")[0])
-    return str(found.ipv4_mapped or ipaddress.IPv6Network((int(found), _IPV6_BITS_OF_A_NETWORK), strict=False))
+    return str(
+        found.ipv4_mapped
+        or ipaddress.IPv6Network((int(found), _IPV6_BITS_OF_A_NETWORK), strict=False)
+    )

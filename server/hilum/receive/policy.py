@@ -25,7 +25,11 @@ class Rejection:
     advice: str
 
 
-FAILED: Final = Rejection(*LATER, "internal_error", "The receiver could not judge the request, its log says why; send again later.")
+FAILED: Final = Rejection(
+    *LATER,
+    "internal_error",
+    "The receiver could not judge the request, its log says why; send again later.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +45,15 @@ class Policy:
     """The rules, made once from the settings, for any number of threads."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
-        self._maximum, self._maximum_of_address = receive.maximum_associations, receive.maximum_associations_of_address
-        self._callers = frozenset(title.strip() for title in (*receive.calling_ae_titles, *senders)) if receive.calling_ae_titles else None
+        self._maximum, self._maximum_of_address = (
+            receive.maximum_associations,
+            receive.maximum_associations_of_address,
+        )
+        self._callers = (
+            frozenset(title.strip() for title in (*receive.calling_ae_titles, *senders))
+            if receive.calling_ae_titles
+            else None
+        )
         self._terms = TermsTable(receive, senders)
         everybody = (self._terms.for_all, *self._terms.by_sender.values())
         self._of_each_range = tuple({terms.peers: terms for terms in everybody}.values())
@@ -90,7 +101,10 @@ class Policy:
         return Rejection(1, 1, 3, "calling_ae_title_not_recognised", advice)
 
     def _one_too_many(self, already: Open, terms: Terms) -> Rejection | None:
-        if terms.maximum_associations is not None and already.of_sender >= terms.maximum_associations:
+        if (
+            terms.maximum_associations is not None
+            and already.of_sender >= terms.maximum_associations
+        ):
             advice = (
                 f"{already.of_sender} associations of this Calling AE Title were open: send several images in one association, "
                 f"or raise {terms.key('maximum_associations')}."
@@ -146,4 +160,8 @@ def _wrong_called(called: str, terms: Terms) -> Rejection | None:
 
 def supported(abstract_syntaxes: Iterable[str], terms: Terms) -> Mapping[str, Sequence[str]]:
     """Return the accepted SOP Classes, with their Transfer Syntaxes in order of preference."""
-    return {abstract: syntaxes for abstract in abstract_syntaxes if (syntaxes := terms.syntaxes_of(abstract))}
+    return {
+        abstract: syntaxes
+        for abstract in abstract_syntaxes
+        if (syntaxes := terms.syntaxes_of(abstract))
+    }

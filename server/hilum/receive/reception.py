@@ -58,22 +58,39 @@ class Reception:
         notes have to be readable. Reports need not be, because they may be ours.
         """
         sop_class = command.meta.sop_class_uid
-        is_let_go = self._policy.terms(command.meta.calling_ae_title).discards_others and is_other(sop_class) and is_known(sop_class)
-        if not is_let_go or sop_class == KEY_OBJECT_SELECTION or (problem is None and sop_class in REPORT_SOP_CLASSES):
+        is_let_go = (
+            self._policy.terms(command.meta.calling_ae_title).discards_others
+            and is_other(sop_class)
+            and is_known(sop_class)
+        )
+        if (
+            not is_let_go
+            or sop_class == KEY_OBJECT_SELECTION
+            or (problem is None and sop_class in REPORT_SOP_CLASSES)
+        ):
             return None
         return OtherObject()
 
     def taker(self, command: StoreCommand, header: Header) -> Taker:
         """Return the taker of an object with a known header. Raises Refusal."""
-        sop_class, terms = command.meta.sop_class_uid, self._policy.terms(command.meta.calling_ae_title)
+        sop_class, terms = (
+            command.meta.sop_class_uid,
+            self._policy.terms(command.meta.calling_ae_title),
+        )
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
             return _Note(command.meta, self._ledger, terms)
-        if sop_class in (*REPORT_SOP_CLASSES, uid.SecondaryCaptureImageStorage) and self._is_ours(header):
+        if sop_class in (*REPORT_SOP_CLASSES, uid.SecondaryCaptureImageStorage) and self._is_ours(
+            header
+        ):
             return _OwnDocument()
         if sop_class in terms.sop_classes:
             return self._intake.begin(command, header)
-        if terms.discards_others and is_other(sop_class) and (is_known(sop_class) or header.pixels_start is None):
+        if (
+            terms.discards_others
+            and is_other(sop_class)
+            and (is_known(sop_class) or header.pixels_start is None)
+        ):
             return OtherObject()
         if sop_class in REPORT_SOP_CLASSES:
             raise NotForUs("Only our own SR is taken here, and discarded; send images")
@@ -87,7 +104,9 @@ class Reception:
         if Maker(header.manufacturer, header.device_serial_number) == self._maker:
             return True
         try:
-            return header.sop_instance_uid.startswith(_OUR_ARC) and self._ledger.is_own_document(header.sop_instance_uid)
+            return header.sop_instance_uid.startswith(_OUR_ARC) and self._ledger.is_own_document(
+                header.sop_instance_uid
+            )
         except SQLAlchemyError:
             raise OutOfResources("The ledger is not available; send again later") from None
 
@@ -128,7 +147,9 @@ class _Note(PiecesOnly):
     def commit(self) -> Taken:
         """Reject the images of the note. Raises Refusal."""
         try:
-            rejections = read_note(self._meta, self._data_set, holds_for_all=self._terms.may_reject is True)
+            rejections = read_note(
+                self._meta, self._data_set, holds_for_all=self._terms.may_reject is True
+            )
         except NotForUs:  # it has another title
             if not self._terms.discards_others:
                 raise
@@ -137,10 +158,20 @@ class _Note(PiecesOnly):
             removed, of_others = self._reject(rejections)
         except SQLAlchemyError:
             raise OutOfResources("The ledger is not available; send again later") from None
-        _log.info("rejection_note", reason=rejections[0].reason.value, named=len(rejections), removed=removed)
+        _log.info(
+            "rejection_note",
+            reason=rejections[0].reason.value,
+            named=len(rejections),
+            removed=removed,
+        )
         taken = Taken.NOTE_NOT_PERMITTED if of_others else Taken.REJECTION_NOTE
         if of_others:
-            _log.warning(taken.value, named=len(rejections), kept=of_others, advice="GET /api/v1/associations names the sender")
+            _log.warning(
+                taken.value,
+                named=len(rejections),
+                kept=of_others,
+                advice="GET /api/v1/associations names the sender",
+            )
         telemetry.INSTANCES_RECEIVED.labels(outcome=taken.value).inc()
         return taken
 

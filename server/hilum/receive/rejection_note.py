@@ -45,14 +45,21 @@ _UNREADABLE: Final = (
 )
 
 
-def read_note(meta: FileMeta, data_set: bytes | bytearray, *, holds_for_all: bool = False) -> list[Rejection]:
+def read_note(
+    meta: FileMeta, data_set: bytes | bytearray, *, holds_for_all: bool = False
+) -> list[Rejection]:
     """Return the images that a note rejects, at least one; `holds_for_all`: see Rejection.
 
     Raises NotForUs for key objects of other titles, CannotUnderstand.
     """
     encoding = encoding_of(meta.transfer_syntax_uid)
     try:
-        require_bounded(data_set, is_implicit=encoding.is_implicit, order=encoding.byte_order, most=MAXIMUM_LISTED)
+        require_bounded(
+            data_set,
+            is_implicit=encoding.is_implicit,
+            order=encoding.byte_order,
+            most=MAXIMUM_LISTED,
+        )
         note = read_dataset(BytesIO(data_set), encoding.is_implicit, encoding.byte_order == "<")
         return _rejections(note, meta, holds_for_all=holds_for_all)
     except TooComplex:
@@ -68,7 +75,9 @@ def _rejections(note: Dataset, meta: FileMeta, *, holds_for_all: bool) -> list[R
     named = [uid for item in note.get("ContentSequence", []) for uid in _references(item)]
     if not named:
         raise CannotUnderstand("The rejection note names no instance")
-    if len(named) > _MAXIMUM_REFERENCES or not all(is_like_uid(uid) for uid in (*named, *studies.values())):
+    if len(named) > _MAXIMUM_REFERENCES or not all(
+        is_like_uid(uid) for uid in (*named, *studies.values())
+    ):
         raise CannotUnderstand("The rejection note names too many instances, or a bad UID")
     said = (reason, meta.sop_instance_uid, meta.calling_ae_title, holds_for_all)
     return [Rejection(uid, studies.get(uid, own_study), *said) for uid in dict.fromkeys(named)]
@@ -81,7 +90,11 @@ def _reason(note: Dataset) -> RemovalReason:
     """
     titles = list(note.get("ConceptNameCodeSequence") or ())
     title = titles[0] if len(titles) == 1 else Dataset()
-    reason = TITLES.get(str(title.get("CodeValue", ""))) if title.get("CodingSchemeDesignator") == "DCM" else None
+    reason = (
+        TITLES.get(str(title.get("CodeValue", "")))
+        if title.get("CodingSchemeDesignator") == "DCM"
+        else None
+    )
     if reason is None:
         raise NotForUs("Of KOS only rejection notes (113001, 113037-113039) are taken")
     return reason

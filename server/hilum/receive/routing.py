@@ -13,7 +13,9 @@ Titles = tuple[str, str]  # the Calling and the Called AE Title
 
 
 def arrivals_of(
-    instances: Sequence[Instance], settings: Settings, known: Callable[[Collection[str]], Mapping[str, Titles]]
+    instances: Sequence[Instance],
+    settings: Settings,
+    known: Callable[[Collection[str]], Mapping[str, Titles]],
 ) -> list[Arrival]:
     """Return the arrivals, in the order of the instances.
 
@@ -25,7 +27,10 @@ def arrivals_of(
     for instance in instances:
         deciding.setdefault(instance.study_instance_uid, _titles(instance))
     handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
-    return [_arrival(instance, handling_of(*deciding[instance.study_instance_uid]), settings) for instance in instances]
+    return [
+        _arrival(instance, handling_of(*deciding[instance.study_instance_uid]), settings)
+        for instance in instances
+    ]
 
 
 def arrival_of(instance: Instance, settings: Settings) -> Arrival:

@@ -19,7 +19,9 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 
 _log = telemetry.logger("receive")
-_LEFT_BY_ANOTHER = "another user has left it: `hilum check` (files) says what to do; then start again"
+_LEFT_BY_ANOTHER = (
+    "another user has left it: `hilum check` (files) says what to do; then start again"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,9 @@ class Recovered:
     outcomes: Counter[RecordOutcome] = field(default_factory=Counter)
 
 
-def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None) -> Recovered:
+def recover(
+    settings: Settings, ledger: Ledger, archive: Archive, processes: Iterable[str] | None = None
+) -> Recovered:
     """Sweep and index the folders of dead processes, on any host.
 
     Idempotent.
@@ -50,14 +54,23 @@ def recover(settings: Settings, ledger: Ledger, archive: Archive, processes: Ite
                     swept += archive.sweep(process)
                 # neither the others nor the server's start may wait for it
                 except PermissionError as error:
-                    _log.error("not_recovered", process=process, problem=error.strerror, advice=_LEFT_BY_ANOTHER)
+                    _log.error(
+                        "not_recovered",
+                        process=process,
+                        problem=error.strerror,
+                        advice=_LEFT_BY_ANOTHER,
+                    )
                     continue
                 if any(True for _ in archive.unindexed(process)):  # the others may begin meanwhile
                     ours.append(process)
                     held.push(one.pop_all())
         outcomes = _index_all(archive.left_behind(ours), settings, ledger, archive)
     if swept or outcomes:
-        _log.info("recovered", swept=swept, **{outcome.value: count for outcome, count in outcomes.items()})
+        _log.info(
+            "recovered",
+            swept=swept,
+            **{outcome.value: count for outcome, count in outcomes.items()},
+        )
     return Recovered(swept, outcomes)
 
 
@@ -68,7 +81,11 @@ def abandoned(archive: Archive, before: float) -> list[str]:
     of each try, so it is called for these alone, not for all.
     """
     oldest = {process: next(archive.unindexed(process), None) for process in archive.processes()}
-    return [process for process, file in oldest.items() if file is not None and _touched_at(file.parent) < before]
+    return [
+        process
+        for process, file in oldest.items()
+        if file is not None and _touched_at(file.parent) < before
+    ]
 
 
 def _touched_at(folder: Path) -> float:
@@ -78,7 +95,9 @@ def _touched_at(folder: Path) -> float:
         return math.inf
 
 
-def _index_all(files: list[Path], settings: Settings, ledger: Ledger, archive: Archive) -> Counter[RecordOutcome]:
+def _index_all(
+    files: list[Path], settings: Settings, ledger: Ledger, archive: Archive
+) -> Counter[RecordOutcome]:
     outcomes = Counter[RecordOutcome]()
     for begin in range(0, len(files), BATCH):
         batch = files[begin : begin + BATCH]

@@ -34,7 +34,11 @@ class StoreCommand:
         if self.meta.sop_class_uid != self.context_sop_class_uid:
             raise SopClassNotNegotiated("The command names another SOP Class than its context")
         if problem := problem_of_uid(self.meta.sop_instance_uid):
-            name = "Media Storage SOP Instance UID (0002,0003)" if self.is_file else "Affected SOP Instance UID (0000,1000)"
+            name = (
+                "Media Storage SOP Instance UID (0002,0003)"
+                if self.is_file
+                else "Affected SOP Instance UID (0000,1000)"
+            )
             raise DataSetDoesNotMatch(f"{name} {problem}")
 
     def require_match(self, header: Header) -> None:

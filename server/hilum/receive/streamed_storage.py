@@ -31,8 +31,12 @@ class StreamedStorage:
 
     def begin(self, command: Command, context: Context) -> StreamedObject:
         """Begin a C-STORE-RQ (PS3.7 9.1.1)."""
-        problem = problem_of_command(command.sop_class_uid, command.sop_instance_uid, command.priority)
-        return StreamedObject(self._reception, self._command(command, context), self._verdicts, problem)
+        problem = problem_of_command(
+            command.sop_class_uid, command.sop_instance_uid, command.priority
+        )
+        return StreamedObject(
+            self._reception, self._command(command, context), self._verdicts, problem
+        )
 
     def _command(self, command: Command, context: Context) -> StoreCommand:
         meta = FileMeta(
@@ -52,7 +56,13 @@ class StreamedObject:
     After the first problem its bytes are discarded, and the response follows the last one.
     """
 
-    def __init__(self, reception: Reception, command: StoreCommand, verdicts: Verdicts, problem: Exception | None) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        command: StoreCommand,
+        verdicts: Verdicts,
+        problem: Exception | None,
+    ) -> None:
         self._began = time.monotonic()
         self._verdicts, self._problem = verdicts, problem
         self._sop_class_uid = command.meta.sop_class_uid

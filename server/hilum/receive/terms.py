@@ -23,8 +23,14 @@ REPORT_SOP_CLASSES: tuple[str, ...] = (
 KEY_OBJECT_SELECTION: str = uid.KeyObjectSelectionDocumentStorage  # for rejection notes (IHE IOCM)
 VERIFICATION = "1.2.840.10008.1.1"
 STORAGE_COMMITMENT = "1.2.840.10008.1.20.1"  # Push Model (PS3.4 annex J)
-_WITHOUT_PIXELS: tuple[str, ...] = (uid.ExplicitVRLittleEndian, uid.ImplicitVRLittleEndian, uid.ExplicitVRBigEndian)
-_NOT_IMAGES = dict.fromkeys((*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS)
+_WITHOUT_PIXELS: tuple[str, ...] = (
+    uid.ExplicitVRLittleEndian,
+    uid.ImplicitVRLittleEndian,
+    uid.ExplicitVRBigEndian,
+)
+_NOT_IMAGES = dict.fromkeys(
+    (*REPORT_SOP_CLASSES, KEY_OBJECT_SELECTION, VERIFICATION), _WITHOUT_PIXELS
+)
 _COMMITMENT = {STORAGE_COMMITMENT: _WITHOUT_PIXELS}
 _FOR_ALL = {"called_ae_titles": "receive.ae_titles"}
 
@@ -56,7 +62,9 @@ class Terms:
 
     def key(self, name: str) -> str:
         """Return the setting that a person has to change."""
-        return f"{self.section}.{name}" if name in self.own else _FOR_ALL.get(name, f"receive.{name}")
+        return (
+            f"{self.section}.{name}" if name in self.own else _FOR_ALL.get(name, f"receive.{name}")
+        )
 
     def syntaxes_of(self, sop_class: str) -> tuple[str, ...]:
         """Return the Transfer Syntaxes in which objects of this class are taken, preferred first.
@@ -77,7 +85,9 @@ class TermsTable:
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
         self.for_all = _terms("", Sender(), receive)
-        self.by_sender = {title: _terms(f"senders.{title}", sender, receive) for title, sender in senders.items()}
+        self.by_sender = {
+            title: _terms(f"senders.{title}", sender, receive) for title, sender in senders.items()
+        }
 
     def of(self, calling_ae_title: str) -> Terms:
         """Return the terms of this sender."""
@@ -91,11 +101,17 @@ def _terms(section: str, sender: Sender, receive: Receive) -> Terms:
         section=section,
         own=frozenset(name for name, value in sender if value not in (None, ())),
         peers=tuple(ipaddress.ip_network(network) for network in sender.peers or receive.peers),
-        called_ae_titles=tuple(title.strip() for title in sender.called_ae_titles or receive.ae_titles),
+        called_ae_titles=tuple(
+            title.strip() for title in sender.called_ae_titles or receive.ae_titles
+        ),
         maximum_associations=sender.maximum_associations,
         sop_classes=classes,
         transfer_syntaxes=syntaxes,
-        accepted={**dict.fromkeys(classes, syntaxes), **_NOT_IMAGES, **(_COMMITMENT if receive.storage_commitment else {})},
+        accepted={
+            **dict.fromkeys(classes, syntaxes),
+            **_NOT_IMAGES,
+            **(_COMMITMENT if receive.storage_commitment else {}),
+        },
         may_reject=sender.may_reject,
         discards_others=(sender.other_objects or receive.other_objects) == "discard",
         certificate_names=frozenset(sender.certificate_names),

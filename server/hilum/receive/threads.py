@@ -16,7 +16,9 @@ def start_thread(name: str, target: Callable[..., object], *arguments: object) -
 
     The process's name is in the context, and a thread does not inherit it.
     """
-    thread = threading.Thread(target=contextvars.copy_context().run, args=(target, *arguments), name=name, daemon=True)
+    thread = threading.Thread(
+        target=contextvars.copy_context().run, args=(target, *arguments), name=name, daemon=True
+    )
     thread.start()
     return thread
 
@@ -27,4 +29,6 @@ def log_failures() -> None:
 
 
 def _log_failure(failed: threading.ExceptHookArgs) -> None:
-    _log.error("thread_failed", thread=failed.thread and failed.thread.name, exc_info=failed.exc_value)
+    _log.error(
+        "thread_failed", thread=failed.thread and failed.thread.name, exc_info=failed.exc_value
+    )

@@ -17,7 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from hilum import telemetry
-from hilum.dimse.own_certificate import CERTIFICATE_HAS_EXPIRED, crls_expire_at, expires_at, load_own_certificate
+from hilum.dimse.own_certificate import (
+    CERTIFICATE_HAS_EXPIRED,
+    crls_expire_at,
+    expires_at,
+    load_own_certificate,
+)
 from hilum.errors import ConfigurationError
 from hilum.moments import iso
 from hilum.settings import FINGERPRINT, Receive, certificate_name
@@ -29,7 +34,9 @@ _log = telemetry.logger("receive")
 _SUITES = "ECDHE+AESGCM:ECDHE+CHACHA20:DHE+AESGCM:!aNULL"
 
 
-_NO_TLS = "It sent something that is no TLS ({}). Set the sender to TLS, or send to the port without TLS."
+_NO_TLS = (
+    "It sent something that is no TLS ({}). Set the sender to TLS, or send to the port without TLS."
+)
 _ADVICE = {
     "PEER_DID_NOT_RETURN_A_CERTIFICATE": "It showed no certificate, and receive.tls_client_ca_file asks for one: "
     "give the sender one that this authority has signed.",
@@ -84,14 +91,20 @@ class ServerTls:
         """Load the certificates. Raises ConfigurationError."""
         assert settings.tls_certificate_file is not None
         assert settings.tls_key_file is not None
-        self._certificate, self._key, self._authority = settings.tls_certificate_file, settings.tls_key_file, settings.tls_client_ca_file
+        self._certificate, self._key, self._authority = (
+            settings.tls_certificate_file,
+            settings.tls_key_file,
+            settings.tls_client_ca_file,
+        )
         self._crl = settings.tls_crl_file
         self._lock = threading.Lock()
         try:
             self._loaded = self._load()
         except OSError as error:
             problem = f"receive.tls_certificate_file, tls_key_file, tls_client_ca_file, tls_crl_file: {_why_unusable(error)}"
-            raise ConfigurationError([f"{problem}; give PEM files that belong together and that this user may read."]) from error
+            raise ConfigurationError(
+                [f"{problem}; give PEM files that belong together and that this user may read."]
+            ) from error
 
     def context(self) -> ssl.SSLContext:
         """Return the context for one handshake.
@@ -105,7 +118,11 @@ class ServerTls:
                     _log.info("certificates_read_again")
                     self.warn_if_expired()
             except OSError as error:
-                _log.error("certificates_not_usable", problem=_why_unusable(error), advice="the former ones stay in use until they are")
+                _log.error(
+                    "certificates_not_usable",
+                    problem=_why_unusable(error),
+                    advice="the former ones stay in use until they are",
+                )
             return self._loaded.context
 
     def warn_if_expired(self) -> None:
@@ -115,8 +132,12 @@ class ServerTls:
         """
         with contextlib.suppress(OSError):  # OpenSSL has read it, and its reading counts
             if (moment := expires_at(self._certificate)) <= time.time():
-                advice = "senders refuse it: renew receive.tls_certificate_file, which takes no restart"
-                _log.warning("certificate_expired", expired_at=iso(moment, "seconds"), advice=advice)
+                advice = (
+                    "senders refuse it: renew receive.tls_certificate_file, which takes no restart"
+                )
+                _log.warning(
+                    "certificate_expired", expired_at=iso(moment, "seconds"), advice=advice
+                )
 
     def _load(self) -> _Loaded:
         stamps = self._stamps()
@@ -135,7 +156,11 @@ class ServerTls:
         return _Loaded(context, stamps)
 
     def _stamps(self) -> tuple[tuple[int, int], ...]:
-        return tuple(_stamp(file) for file in (self._certificate, self._key, self._authority, self._crl) if file is not None)
+        return tuple(
+            _stamp(file)
+            for file in (self._certificate, self._key, self._authority, self._crl)
+            if file is not None
+        )
 
 
 def _stamp(file: Path) -> tuple[int, int]:
@@ -177,10 +202,14 @@ def certificate_names(sock: socket.socket | None) -> frozenset[str]:
     assert isinstance(sock, ssl.SSLSocket)
     read: dict[str, Any] = sock.getpeercert() or {}
     names = [value for kind, value in read.get("subjectAltName", ()) if kind in ("DNS", "URI")]
-    names += [value for part in read.get("subject", ()) for kind, value in part if kind == "commonName"]
+    names += [
+        value for part in read.get("subject", ()) for kind, value in part if kind == "commonName"
+    ]
     said = (certificate_name(name) for name in names)
     # A name signed by an authority must not pass for the fingerprint of another certificate.
-    return frozenset(name for name in said if not name.startswith(FINGERPRINT)) | {FINGERPRINT + hashlib.sha256(shown).hexdigest()}
+    return frozenset(name for name in said if not name.startswith(FINGERPRINT)) | {
+        FINGERPRINT + hashlib.sha256(shown).hexdigest()
+    }
 
 
 def shut_down(sock: socket.socket, how: int) -> None:
@@ -200,12 +229,19 @@ def _why_unusable(error: OSError) -> str:
 def _advice(error: OSError) -> str | None:
     # A connection that ends without a message raises one or the other, depending on Python's patch
     # release.
-    if isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError) or error.errno == errno.ENOTCONN:
+    if (
+        isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError)
+        or error.errno == errno.ENOTCONN
+    ):
         return None
     if isinstance(error, TimeoutError):
-        return "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"
+        return (
+            "It did not finish the TLS handshake in time. Does the sender speak TLS to this port?"
+        )
     if isinstance(error, ssl.SSLCertVerificationError):
-        advice = _VERIFY_ADVICE.get(error.verify_code, "have it signed by the authority of receive.tls_client_ca_file")
+        advice = _VERIFY_ADVICE.get(
+            error.verify_code, "have it signed by the authority of receive.tls_client_ca_file"
+        )
         return f"Its certificate is not accepted ({error.verify_message}): {advice}."
     reason = getattr(error, "reason", None) or ""
     advice = next((advice for sign, advice in _ADVICE.items() if sign in reason), _ELSE)

@@ -73,32 +73,52 @@ class Library:
         # than hashing a few kilobytes.
         free, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
         if (interface := quick.hilum_transfer_interface()) != _INTERFACE:
-            raise ValueError("another version of Hilum") if interface else OSError("this processor has no AVX2")
+            raise (
+                ValueError("another version of Hilum")
+                if interface
+                else OSError("this processor has no AVX2")
+            )
         quick.hilum_digests_bytes.restype = ctypes.c_int64
         self._transfer, self._update_large = free.hilum_transfer, free.hilum_digests_update
-        self._begin, self._update, self._end = quick.hilum_digests_begin, quick.hilum_digests_update, quick.hilum_digests_end
+        self._begin, self._update, self._end = (
+            quick.hilum_digests_begin,
+            quick.hilum_digests_update,
+            quick.hilum_digests_end,
+        )
         self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
         self._begin.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64)
         self._begin.restype = ctypes.c_void_p
         for update in (self._update, self._update_large):
-            update.argtypes, update.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64), None
-        self._end.argtypes, self._end.restype = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p), None
+            update.argtypes, update.restype = (
+                (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
+                None,
+            )
+        self._end.argtypes, self._end.restype = (
+            (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
+            None,
+        )
         self._memory = ctypes.c_char * int(quick.hilum_digests_bytes())
         self._own = threading.local()
         self._block_bytes = block_bytes
         self._blocks: list[ctypes.Array[ctypes.c_char]] = []
 
-    def digests(self, pixels_start: int | None, pixels_end: int | None, seed: int = 0) -> CompiledDigests:
+    def digests(
+        self, pixels_start: int | None, pixels_end: int | None, seed: int = 0
+    ) -> CompiledDigests:
         """Return the digests of a data set whose Pixel Data is there.
 
         Without an end it runs to the end of the data set.
         """
         return CompiledDigests(self, pixels_start, pixels_end, seed)
 
-    def begin(self, pixels_start: int | None, pixels_end: int | None, seed: int) -> tuple[ctypes.Array[ctypes.c_char], int]:
+    def begin(
+        self, pixels_start: int | None, pixels_end: int | None, seed: int
+    ) -> tuple[ctypes.Array[ctypes.c_char], int]:
         """Return memory, and an address in it that is valid as long as the memory exists."""
         memory = self._memory()
-        start, end = (-1 if position is None else position for position in (pixels_start, pixels_end))
+        start, end = (
+            -1 if position is None else position for position in (pixels_start, pixels_end)
+        )
         return memory, self._begin(memory, seed, start, end)
 
     def update(self, address: int, piece: bytes | memoryview) -> None:
@@ -108,7 +128,11 @@ class Library:
         # ctypes gives no address of read-only memory without a copy
         is_writable = isinstance(piece, memoryview) and not piece.readonly
         update = self._update if count < _LARGE_BYTES else self._update_large
-        update(address, ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece), count)
+        update(
+            address,
+            ctypes.byref(ctypes.c_char.from_buffer(piece)) if is_writable else bytes(piece),
+            count,
+        )
 
     def end(self, address: int) -> tuple[str, str]:
         """Return the digests of the whole, and of Pixel Data; more bytes may follow."""
@@ -117,7 +141,14 @@ class Library:
         digits = both.raw.hex()
         return digits[: 2 * _DIGEST_BYTES], digits[2 * _DIGEST_BYTES :]
 
-    def transfer(self, unread: Unread, fragment_bytes: int, limit: int, outlet: Outlet, digests: CompiledDigests) -> None:
+    def transfer(
+        self,
+        unread: Unread,
+        fragment_bytes: int,
+        limit: int,
+        outlet: Outlet,
+        digests: CompiledDigests,
+    ) -> None:
         """Take the fragment in progress, similar PDUs, and the last one, up to `limit` bytes.
 
         Similar PDUs begin like `unread.beginning`; the limit is in bytes of the data set. An error
@@ -127,7 +158,9 @@ class Library:
         if unread.first > limit:
             raise ValueError(f"a fragment of {unread.first} bytes, where {limit} may come")
         if unread.beginning and len(unread.beginning) != _BEGINNING_BYTES:
-            raise ValueError(f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value")
+            raise ValueError(
+                f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value"
+            )
         held = self._held(2 * outlet.writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))
         # while it exists, the buffer's size cannot change
@@ -139,9 +172,18 @@ class Library:
                 self._transfer(ctypes.byref(said))
         else:
             self._transfer(ctypes.byref(said))
-        unread.start, unread.end, unread.first, unread.is_last = said.start, said.end, said.first, bool(said.is_last)
+        unread.start, unread.end, unread.first, unread.is_last = (
+            said.start,
+            said.end,
+            said.first,
+            bool(said.is_last),
+        )
         outlet.size_bytes, outlet.written_out = said.size, said.written_out
-        outlet.end = ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes) if said.held_bytes else b""
+        outlet.end = (
+            ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
+            if said.held_bytes
+            else b""
+        )
         digests.size_bytes += said.taken
         unread.problem = _error(said.socket_problem)
         if (problem := _error(said.file_problem)) is not None:
@@ -156,7 +198,9 @@ class Library:
         try:
             block = self._blocks.pop()  # no check before: another thread may be faster
         except IndexError:
-            block = (ctypes.c_char * self._block_bytes).from_buffer(mmap.mmap(-1, self._block_bytes))
+            block = (ctypes.c_char * self._block_bytes).from_buffer(
+                mmap.mmap(-1, self._block_bytes)
+            )
         said.block, said.block_bytes = ctypes.addressof(block), self._block_bytes
         yield
         self._blocks.append(block)
@@ -172,7 +216,9 @@ class Library:
 class CompiledDigests:
     """The compiled counterpart of `digests.Digests`."""
 
-    def __init__(self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int) -> None:
+    def __init__(
+        self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int
+    ) -> None:
         self.library, self._seed = library, seed
         self._memory, self.address = library.begin(pixels_start, pixels_end, seed)
         self.size_bytes = 0

@@ -55,7 +55,9 @@ class Verdicts:
         else:
             _log.warning("refused", status=failure.label, comment=failure.comment)
         if self._account.refused == _LOGGED_REFUSALS:
-            _log.warning("refusals_not_logged", advice="GET /api/v1/associations counts those to come")
+            _log.warning(
+                "refusals_not_logged", advice="GET /api/v1/associations counts those to come"
+            )
 
     def refused(self, error: Exception) -> Answer:
         """Return the response to an error, after counting it, without a log line."""
@@ -66,14 +68,23 @@ class Verdicts:
         return failure
 
 
-def problem_of_command(sop_class_uid: str, sop_instance_uid: str, priority: int | None) -> Refusal | None:
+def problem_of_command(
+    sop_class_uid: str, sop_instance_uid: str, priority: int | None
+) -> Refusal | None:
     """Return the fault of a C-STORE-RQ (PS3.7 9.3.1.1), if any.
 
     Missing values are empty or None.
     """
-    for name, value in (("Affected SOP Class UID", sop_class_uid), ("Affected SOP Instance UID", sop_instance_uid)):
+    for name, value in (
+        ("Affected SOP Class UID", sop_class_uid),
+        ("Affected SOP Instance UID", sop_instance_uid),
+    ):
         if not value:
             return CannotUnderstand(f"{name} is missing in the command")
         if problem := problem_of_uid(value):
             return CannotUnderstand(f"{name} in the command {problem}")
-    return CannotUnderstand("Priority (0000,0700) is missing in the command") if priority is None else None
+    return (
+        CannotUnderstand("Priority (0000,0700) is missing in the command")
+        if priority is None
+        else None
+    )

@@ -28,8 +28,16 @@ class Walk:
 
     def problems(self) -> list[str]:
         """Return a line for each path inside `ours`, from which nothing could be taken."""
-        named = ((path, own, name) for path in self.paths for own, name in self.ours.items() if _real(path).is_relative_to(own))
-        return [f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} = {plain(own)})." for path, own, name in named]
+        named = (
+            (path, own, name)
+            for path in self.paths
+            for own, name in self.ours.items()
+            if _real(path).is_relative_to(own)
+        )
+        return [
+            f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} = {plain(own)})."
+            for path, own, name in named
+        ]
 
     def files(self) -> Iterator[Path]:
         """Return files, and all files below folders, while they are walked: there may be millions.
@@ -44,7 +52,10 @@ class Walk:
             for folder, below, names in os.walk(path, onerror=unreadable.append):
                 here, real = Path(folder), top / Path(folder).relative_to(path)
                 if real in around:
-                    below[:], names[:] = self._of_others(here, real, below), self._of_others(here, real, names)
+                    below[:], names[:] = (
+                        self._of_others(here, real, below),
+                        self._of_others(here, real, names),
+                    )
                 below.sort()
                 yield from (here / name for name in sorted(names))
                 for name in below:
@@ -56,7 +67,9 @@ class Walk:
 
         A link of another account is followed only to a target below the paths.
         """
-        above = next((item for item in self.paths if path != item and path.is_relative_to(item)), None)
+        above = next(
+            (item for item in self.paths if path != item and path.is_relative_to(item)), None
+        )
         if above is None:  # a person has named it
             return path.open("rb")
         if not path.is_symlink():
@@ -64,9 +77,16 @@ class Walk:
         if path.lstat().st_uid in (0, os.geteuid()):
             return path.open("rb")
         target = _real(path)
-        top = next((top for top in map(_real, self.paths) if target != top and target.is_relative_to(top)), None)
+        top = next(
+            (top for top in map(_real, self.paths) if target != top and target.is_relative_to(top)),
+            None,
+        )
         if top is None:
-            raise OSError(errno.ELOOP, "a link of another account that leads elsewhere; give its target as a PATH of its own", str(path))
+            raise OSError(
+                errno.ELOOP,
+                "a link of another account that leads elsewhere; give its target as a PATH of its own",
+                str(path),
+            )
         return beneath.open_file(top, target)
 
     def _of_others(self, here: Path, real: Path, names: Iterable[str]) -> list[str]:
@@ -85,10 +105,16 @@ class Walk:
         target = _real(path)
         if any(target.is_relative_to(top) for top in tops):
             return
-        if name := next((name for own, name in self.ours.items() if target.is_relative_to(own)), None):
+        if name := next(
+            (name for own, name in self.ours.items() if target.is_relative_to(own)), None
+        ):
             self.passed_over(TakenFile(path, Fate.SKIPPED, f"a link to Hilum's own ({name})"))
         else:
-            self.passed_over(TakenFile(path, Fate.FAILED, "a link to a folder; give its target as a PATH of its own"))
+            self.passed_over(
+                TakenFile(
+                    path, Fate.FAILED, "a link to a folder; give its target as a PATH of its own"
+                )
+            )
 
 
 def _real(path: Path) -> Path:

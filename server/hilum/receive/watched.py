@@ -35,7 +35,10 @@ class WatchedFolder:
         Raises OSError without a folder.
         """
         self._folders = {files.folder: files for files in self._looked_at(self.path, now)}
-        found = ((files.folder, files.whole(now, self.settle_seconds)) for files in self._folders.values())
+        found = (
+            (files.folder, files.whole(now, self.settle_seconds))
+            for files in self._folders.values()
+        )
         return [folder / name for folder, names in found for name in names]
 
     @property
@@ -98,7 +101,10 @@ class WatchedFolder:
         Nothing is overwritten.
         """
         place = file.relative_to(self.path).parent.parts
-        with self._folder_of(file) as source, beneath.open_folder(self.path, folder, *place, make=True) as target:
+        with (
+            self._folder_of(file) as source,
+            beneath.open_folder(self.path, folder, *place, make=True) as target,
+        ):
             name = _free_name(target, file, has_reason=bool(reason))
             beneath.move(source, file.name, target, name)
             if reason:

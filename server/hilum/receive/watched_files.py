@@ -46,10 +46,18 @@ class WatchedFiles:
         """Read the present entries. Raises OSError if the folder cannot be read."""
         stamp = _stamp_of(self.folder.stat())
         if stamp == self._stamp and now < self._read_at:
-            waiting = {name: self._stamp_or(name, stamp) for name, (stamp, _) in self.waiting.items()}
-            self._wait_for({name: stamp for name, stamp in waiting.items() if stamp is not None}, now)
+            waiting = {
+                name: self._stamp_or(name, stamp) for name, (stamp, _) in self.waiting.items()
+            }
+            self._wait_for(
+                {name: stamp for name, stamp in waiting.items() if stamp is not None}, now
+            )
             return
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE_SECONDS) if stamp == self._stamp else _FIRST_PAUSE_SECONDS
+        self._pause = (
+            min(2 * self._pause, _LONGEST_PAUSE_SECONDS)
+            if stamp == self._stamp
+            else _FIRST_PAUSE_SECONDS
+        )
         self._read(now)
         self._stamp, self._read_at = stamp, now + self._pause
 
@@ -58,7 +66,11 @@ class WatchedFiles:
 
         Their own time may be that of another clock.
         """
-        return [name for name, (stamp, since) in self.waiting.items() if now - min(stamp[1] / 1e9, since) >= settle_seconds]
+        return [
+            name
+            for name, (stamp, since) in self.waiting.items()
+            if now - min(stamp[1] / 1e9, since) >= settle_seconds
+        ]
 
     def stamp(self, name: str) -> Stamp | None:
         """Return the stamp; None: it is gone, cannot be looked at, or is no file."""
@@ -91,7 +103,10 @@ class WatchedFiles:
 
     def _wait_for(self, found: Mapping[str, Stamp], now: float) -> None:
         known = self.waiting
-        self.waiting = {name: known[name] if _is_same(known.get(name), found[name]) else (found[name], now) for name in sorted(found)}
+        self.waiting = {
+            name: known[name] if _is_same(known.get(name), found[name]) else (found[name], now)
+            for name in sorted(found)
+        }
 
 
 def _is_same(known: tuple[Stamp, float] | None, stamp: Stamp) -> bool:
@@ -119,7 +134,9 @@ def _stamps(entries: Iterator[os.DirEntry[str]], problems: set[str]) -> Iterator
         if stat.S_ISREG(status.st_mode):
             yield entry.name, _stamp_of(status)
         elif stat.S_ISLNK(status.st_mode):
-            problems.add("a link; put the file itself there, or watch the folder in a section of its own")
+            problems.add(
+                "a link; put the file itself there, or watch the folder in a section of its own"
+            )
 
 
 def _stamp_of(status: os.stat_result) -> Stamp:

@@ -37,10 +37,16 @@ class Watermarks:
             return Rejection(*LATER, "archive_not_available", advice)
         if free.bytes < limit:
             missing = f"{free.bytes >> 20} MiB of disk are free, {limit >> 20} MiB are wanted (receive.reject_bytes)"
-            return Rejection(*LATER, "disk_nearly_full", f"{missing}: free space; send again later.")
+            return Rejection(
+                *LATER, "disk_nearly_full", f"{missing}: free space; send again later."
+            )
         if free.files is not None and free.files < (files := self._settings.reject_below_files):
-            missing = f"{free.files} inodes are free, {files} are wanted (twice receive.reserve_files)"
-            return Rejection(*LATER, "disk_nearly_full", f"{missing}: delete files; send again later.")
+            missing = (
+                f"{free.files} inodes are free, {files} are wanted (twice receive.reserve_files)"
+            )
+            return Rejection(
+                *LATER, "disk_nearly_full", f"{missing}: delete files; send again later."
+            )
         maximum = self._settings.maximum_due_readings
         if maximum and (due := self._due_readings(maximum)) >= maximum:
             advice = f"{due} or more readings wait (receive.maximum_due_readings): check that the analysers work; send again later."

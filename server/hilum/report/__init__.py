@@ -1,4 +1,7 @@
-"""Documents of a result. `build_documents` is a plain function of picklable values, for a pool of processes."""
+"""Documents of a result.
+
+`build_documents` is a plain function of picklable values, for a pool of processes.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,15 @@ __all__ = [
 ]
 
 # Each gets what the report says of its heat map; None: there is none, and nobody asked for one.
-REPORTS: Final[Mapping[str, Callable[[ReportJob, Release, ReportContext, HeatMap | None, Extracts, SrTemplate | None], Document]]] = {
+REPORTS: Final[
+    Mapping[
+        str,
+        Callable[
+            [ReportJob, Release, ReportContext, HeatMap | None, Extracts, SrTemplate | None],
+            Document,
+        ],
+    ]
+] = {
     "sr": structured_report,
     "json": json_report,
 }
@@ -50,20 +61,28 @@ def build_documents(
     heat_map: HeatMap | None = None,
     template: SrTemplate | None = None,
 ) -> list[Document]:
-    """The documents of these kinds, in their order; of a study without any readable header only JSON, which then carries the reason.
+    """The documents of these kinds, in their order.
 
-    Deterministic: built twice from the same job they are equal byte for byte, with a template of the release or without. Raises
-    NotAnalysed(release_not_available) when the result's release is no longer configured, and what `structured_report` raises.
+    Of a study without any readable header only JSON, which then carries the reason.
+
+    Deterministic: built twice from the same job they are equal byte for byte, with a template of
+    the release or without. Raises
+    NotAnalysed(release_not_available) when the result's release is no longer configured, and what
+    `structured_report` raises.
     """
     if release is None:
-        raise NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"the result is by {job.result.release}; add it to models.releases and requeue")
+        raise NotAnalysed(
+            Reason.RELEASE_NOT_AVAILABLE,
+            f"the result is by {job.result.release}; add it to models.releases and requeue",
+        )
     extracts = Extracts(job)
     built = []
     for kind in kinds:
         try:
             built.append(REPORTS[kind](job, release, context, heat_map, extracts, template))
         except NotAnalysed:
-            # A report would have to name a patient and an image, and a study that nobody could read has neither.
+            # A report would have to name a patient and an image, and a study that nobody could read
+            # has neither.
             if kind != "sr" or job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
     return built
@@ -89,12 +108,15 @@ def build_report(
     sources: HeatMapSources,
     template: SrTemplate | None = None,
 ) -> Report:
-    """As `build_documents`, with a heat map that they name, if there is a finding to show. Whatever hinders it, the others are built.
+    """As `build_documents`, with a heat map that they name, if there is a finding to show.
+
+    Whatever hinders it, the others are built.
 
     A sheet that takes an earlier heat map away is among the documents and is not named.
     Raises what `build_documents` raises.
     """
-    # Only here: these bring Pillow and the decoders, which a report without a heat map does not need.
+    # Only here: these bring Pillow and the decoders, which a report without a heat map does not
+    # need.
     from hilum.report.heat_map.choice import HeatMapLeftOut  # noqa: PLC0415
     from hilum.report.heat_map.secondary_capture import heat_map  # noqa: PLC0415
 
@@ -102,7 +124,9 @@ def build_report(
         made = heat_map(job, release, context, sources)
     except HeatMapLeftOut as error:
         named = HeatMap(left_out=error.sentence)
-        return Report(build_documents(job, release, context, kinds, named, template), error.sentence)
+        return Report(
+            build_documents(job, release, context, kinds, named, template), error.sentence
+        )
     if made is None:
         return Report(build_documents(job, release, context, kinds, None, template), None)
     picture, named = made

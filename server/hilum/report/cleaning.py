@@ -1,4 +1,7 @@
-"""One value of a header, made valid for its Value Representation (PS3.5 6.2), or None: nothing valid can be made of it."""
+"""One value of a header, made valid for its Value Representation (PS3.5 6.2), or None.
+
+Nothing valid can be made of it.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +30,18 @@ ENUMERATED: Final[Mapping[str, tuple[Any, ...]]] = {
     "LongitudinalTemporalInformationModified": ("UNMODIFIED", "MODIFIED", "REMOVED"),
     "TypeOfPatientID": ("TEXT", "RFID", "BARCODE"),
 }
-# PS3.5 Table 6.2-1: characters of one value. A name may be longer (64 for each of its groups) and is left as it is.
-LONGEST: Final[Mapping[str, int]] = {"SH": 16, "LO": 64, "ST": 1024, "LT": 10240, "DS": 16, "IS": 12}
-# PS3.5 6.1.3: Unicode has no use for the escape of ISO 2022; line ends and tabs belong into the text representations only.
+# PS3.5 Table 6.2-1: characters of one value. A name may be longer (64 for each of its groups) and
+# is left as it is.
+LONGEST: Final[Mapping[str, int]] = {
+    "SH": 16,
+    "LO": 64,
+    "ST": 1024,
+    "LT": 10240,
+    "DS": 16,
+    "IS": 12,
+}
+# PS3.5 6.1.3: Unicode has no use for the escape of ISO 2022; line ends and tabs belong into the
+# text representations only.
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _CONTROL_IN_TEXT: Final = re.compile(r"[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 _DAY: Final = re.compile(r"[0-9]{8}")
@@ -40,7 +52,9 @@ _CODE_STRING: Final = re.compile(r"[A-Z0-9_ ]{0,16}")
 
 
 def cleaned(tag: BaseTag, vr: str, value: Any, encodings: Collection[str] = ()) -> Any:  # noqa: ANN401 - whatever pydicom makes of a value
-    """The value as it may be written, or None to leave the element out. Raises NotAnalysed for an identifier that is damaged.
+    """The value as it may be written, or None to leave the element out.
+
+    Raises NotAnalysed for an identifier that is damaged.
 
     `encodings`: by which pydicom has decoded it.
     """
@@ -56,7 +70,9 @@ def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any, encodings: Collect
         return None
     clean = _identifier if keyword in IDENTIFIERS else _CLEANERS[vr]
     given = list(value) if isinstance(value, MultiValue | list | tuple) else [value]
-    values = [clean("" if item is None else without_escapes(str(item), encodings)) for item in given]
+    values = [
+        clean("" if item is None else without_escapes(str(item), encodings)) for item in given
+    ]
     if any(item is None for item in values):
         return None
     if len(values) > 1 and dictionary_VM(tag) == "1" and clean is not _identifier:
@@ -65,7 +81,10 @@ def _cleaned(tag: BaseTag, keyword: str, vr: str, value: Any, encodings: Collect
 
 
 def _one(vr: str, values: list[str | None]) -> str | None:
-    """Several values where one belongs: a backslash in a text was meant as text, of names the first counts, the rest is unreadable."""
+    """Several values where one belongs.
+
+    A backslash in a text was meant as text, of names the first counts, the rest is unreadable.
+    """
     if vr in ("SH", "LO", "UC"):
         return _CLEANERS[vr](" / ".join(item or "" for item in values))
     return values[0] if vr == "PN" else None
@@ -75,7 +94,10 @@ def _identifier(value: str) -> str:
     """As it is, without padding. What is inside may neither be written nor left out."""
     text = value.strip("\0")
     if _CONTROL.search(text):
-        raise NotAnalysed(Reason.CORRUPT_HEADER, "an identifier of the patient or the order holds control characters")
+        raise NotAnalysed(
+            Reason.CORRUPT_HEADER,
+            "an identifier of the patient or the order holds control characters",
+        )
     return text
 
 
@@ -84,7 +106,10 @@ def _line(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    """At most the three groups that there are: alphabetic, ideographic, phonetic (PS3.5 6.2.1.2). Each is left as it is."""
+    """At most the three groups that there are: alphabetic, ideographic, phonetic (PS3.5 6.2.1.2).
+
+    Each is left as it is.
+    """
     return "=".join(_line(value).split("=")[:3])
 
 

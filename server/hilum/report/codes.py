@@ -1,4 +1,7 @@
-"""The coded concepts of the structured report's frame (PS3.16); codes of findings come with the release."""
+"""The coded concepts of the structured report's frame (PS3.16).
+
+Codes of findings come with the release.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,11 @@ from collections.abc import Mapping
 from typing import Final
 
 from pydicom.sr.coding import Code
-from pydicom.uid import ComputedRadiographyImageStorage, DigitalXRayImageStorageForPresentation, DigitalXRayImageStorageForProcessing
+from pydicom.uid import (
+    ComputedRadiographyImageStorage,
+    DigitalXRayImageStorageForPresentation,
+    DigitalXRayImageStorageForProcessing,
+)
 
 from hilum.domain import Decision, Finding, Release, mint_uid
 
@@ -37,11 +44,13 @@ SOURCE: Final = Code("260753009", "SCT", "Source")
 # CID 100, in old and new editions; "Plain chest X-ray" is in neither.
 IMAGING_PROCEDURE: Final = Code("363679005", "SCT", "Imaging procedure")
 
-# CID 6048: how likely the finding is of the type identified. For calibrated numbers only (promise 8).
+# CID 6048: how likely the finding is of the type identified. For calibrated numbers only (promise
+# 8).
 CERTAINTY_OF_FINDING: Final = Code("111012", "DCM", "Certainty of Finding")
 PERCENT: Final = Code("%", "UCUM", "Percent")
-# A number that is no probability. A private code for it makes dciodvfy warn at each use, so the name is the plain word of PS3.16
-# Annex O, and the unit says the rest: UCUM 2.1 §6 allows a unity that is nothing but an annotation in braces.
+# A number that is no probability. A private code for it makes dciodvfy warn at each use, so the
+# name is the plain word of PS3.16 Annex O, and the unit says the rest: UCUM 2.1 §6 allows a unity
+# that is nothing but an annotation in braces.
 SCORE: Final = Code("246262008", "SCT", "Score")
 UNCALIBRATED: Final = Code("{uncalibrated}", "UCUM", "Model output, uncalibrated")
 
@@ -71,7 +80,8 @@ PRESENCE: Final[Mapping[Decision, Code]] = {
     Decision.UNDECIDED: Code("373068000", "SCT", "Undetermined"),
 }
 
-# The same release is the same device everywhere, so this namespace belongs to Hilum and not to the site.
+# The same release is the same device everywhere, so this namespace belongs to Hilum and not to the
+# site.
 NAMESPACE: Final = uuid.UUID("6f0f3c1e-6d0b-5b0e-9d52-0f7f4a3f9a11")
 
 
@@ -82,7 +92,10 @@ def is_private(finding: Finding) -> bool:
 
 
 def device_uid(release: Release) -> str:
-    """Unique Device Identifier of a release: another version or other weights are another device (IHE AI Results)."""
+    """Unique Device Identifier of a release.
+
+    Another version or other weights are another device (IHE AI Results).
+    """
     return mint_uid(NAMESPACE, release.id, release.weights_sha256)
 
 

@@ -10,8 +10,10 @@ Most readers see the tree from its top, so the decisions stand there, though the
 template is the last one (docs/decisions/findings-first.md). No container is CONTINUOUS: that is
 text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
 
-Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a group. A finding without a
-verified code is text there, and a group without the item Finding: private codes in names and values make validators warn, and a
+Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a
+group. A finding without a
+verified code is text there, and a group without the item Finding: private codes in names and values
+make validators warn, and a
 code that is not SNOMED CT must not claim to be (promise 9).
 """
 
@@ -38,13 +40,25 @@ SCORE_PARAMETER: Final = "score="
 
 
 def content_tree(
-    result: Result, release: Release, images: Sequence[Dataset], context: ReportContext, heat_map: HeatMap | None = None
+    result: Result,
+    release: Release,
+    images: Sequence[Dataset],
+    context: ReportContext,
+    heat_map: HeatMap | None = None,
 ) -> Dataset:
-    """The root container. `images` are the clean headers of the used source images, of a study that was not analysed all; one at least."""
-    root: Dataset = sr.ContainerContentItem(name=codes.REPORT, is_content_continuous=False, template_id="1500")
+    """The root container.
+
+    `images` are the clean headers of the used source images, of a study that was not analysed all;
+    one at least.
+    """
+    root: Dataset = sr.ContainerContentItem(
+        name=codes.REPORT, is_content_continuous=False, template_id="1500"
+    )
     said = [*_decisions(result), *map(comment, caveats(result, release, context, heat_map))]
     parts = [*frame(release, context), evaluations(said), image_library(images)]
-    if groups := [measurement_group(finding, result, release, images, heat_map) for finding in result.findings]:
+    if groups := [
+        measurement_group(finding, result, release, images, heat_map) for finding in result.findings
+    ]:
         parts.append(measurements(groups))
     root.ContentSequence = sr.ContentSequence(parts)
     return root
@@ -54,7 +68,9 @@ def frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
     """TID 1500 rows 2 to 4. highdicom's MeasurementReport wants a measurement, which a study that was not analysed has not."""
     yield from sr.LanguageOfContentItemAndDescendants(codes.ENGLISH)
     yield from sr.ObservationContext(observer_device_context=_observer(release, context))
-    yield sr.CodeContentItem(codes.PROCEDURE_REPORTED, codes.IMAGING_PROCEDURE, sr.RelationshipTypeValues.HAS_CONCEPT_MOD)
+    yield sr.CodeContentItem(
+        codes.PROCEDURE_REPORTED, codes.IMAGING_PROCEDURE, sr.RelationshipTypeValues.HAS_CONCEPT_MOD
+    )
 
 
 def measurements(groups: Sequence[sr.ContentItem]) -> sr.ContentItem:
@@ -75,7 +91,11 @@ def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
 
 
 def measurement_group(
-    finding: Finding, result: Result, release: Release, images: Sequence[Dataset], heat_map: HeatMap | None
+    finding: Finding,
+    result: Result,
+    release: Release,
+    images: Sequence[Dataset],
+    heat_map: HeatMap | None,
 ) -> sr.ContentItem:
     """What was measured of one finding, on those of `images` that it rests on."""
     used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
@@ -86,7 +106,10 @@ def measurement_group(
         finding_sites=[sr.FindingSite(anatomic_location=codes.CHEST)],
         algorithm_id=_algorithm(finding, result, release),
         measurements=[_number(finding)],
-        source_images=[sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID) for image in used],
+        source_images=[
+            sr.SourceImageForMeasurementGroup(image.SOPClassUID, image.SOPInstanceUID)
+            for image in used
+        ],
     )
     group[0].ContinuityOfContent = "SEPARATE"  # highdicom writes CONTINUOUS
     if heat_map is not None and finding.key in heat_map.finding_keys:
@@ -107,7 +130,8 @@ def explanation(heat_map: HeatMap) -> sr.ContentItem:
 def parameters(finding: Finding, result: Result, release: Release) -> list[str]:
     """What somebody needs who wants to get the same number again.
 
-    With a calibrated probability goes the score: the operating point is one of scores, and is no limit of probabilities (promise 8).
+    With a calibrated probability goes the score: the operating point is one of scores, and is no
+    limit of probabilities (promise 8).
     """
     return [
         f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",
@@ -129,7 +153,10 @@ def _algorithm(finding: Finding, result: Result, release: Release) -> sr.Algorit
 
 
 def values_of(finding: Finding) -> tuple[float, float]:
-    """Numeric Value and Floating Point Value (PS3.3 C.18.1): the score, and all its digits; or a calibrated probability in percent."""
+    """Numeric Value and Floating Point Value (PS3.3 C.18.1).
+
+    The score, and all its digits; or a calibrated probability in percent.
+    """
     if finding.probability is None:
         return score_of(finding), finding.score
     certainty = certainty_of(finding.probability)
@@ -139,33 +166,55 @@ def values_of(finding: Finding) -> tuple[float, float]:
 def _number(finding: Finding) -> sr.Measurement:
     """The value and the unit that says what it is, or what it is not."""
     value, exact = values_of(finding)
-    name, unit = (codes.SCORE, codes.UNCALIBRATED) if finding.probability is None else (codes.CERTAINTY_OF_FINDING, codes.PERCENT)
+    name, unit = (
+        (codes.SCORE, codes.UNCALIBRATED)
+        if finding.probability is None
+        else (codes.CERTAINTY_OF_FINDING, codes.PERCENT)
+    )
     number = sr.Measurement(name=name, value=value, unit=unit)
     number[0].MeasuredValueSequence[0].FloatingPointValue = exact
     return number
 
 
 def evaluations(items: Sequence[sr.ContentItem]) -> sr.ContainerContentItem:
-    """TID 1500 row 12, which highdicom does not know: the decisions, then what a reader must know about them."""
+    """TID 1500 row 12, which highdicom does not know.
+
+    The decisions, then what a reader must know about them.
+    """
     return container(codes.QUALITATIVE_EVALUATIONS, items)
 
 
 def _decisions(result: Result) -> list[sr.ContentItem]:
-    """The template wants all CODE items (row 13) before all TEXT items (row 14); within each, the order of the manifest."""
+    """The template wants all CODE items (row 13) before all TEXT items (row 14).
+
+    Within each, the order of the manifest.
+    """
     if result.outcome is Outcome.NOT_ANALYSED:
         return [summary(), comment(not_analysed(result))]
     coded = [presence(finding) for finding in result.findings if not codes.is_private(finding)]
-    return [*coded, *(presence_in_words(finding) for finding in result.findings if codes.is_private(finding))]
+    return [
+        *coded,
+        *(presence_in_words(finding) for finding in result.findings if codes.is_private(finding)),
+    ]
 
 
 def summary() -> sr.ContentItem:
-    """Of a study of which no image was analysed: the code that CAD reports have for it (CID 6047)."""
-    return sr.CodeContentItem(name=codes.PROCESSING_SUMMARY, value=codes.NO_ALGORITHM_SUCCEEDED, relationship_type=_CONTAINS)
+    """Of a study of which no image was analysed.
+
+    The code that CAD reports have for it (CID 6047).
+    """
+    return sr.CodeContentItem(
+        name=codes.PROCESSING_SUMMARY,
+        value=codes.NO_ALGORITHM_SUCCEEDED,
+        relationship_type=_CONTAINS,
+    )
 
 
 def presence(finding: Finding) -> sr.ContentItem:
     """The decision as a code."""
-    return sr.CodeContentItem(name=_code(finding), value=codes.PRESENCE[finding.decision], relationship_type=_CONTAINS)
+    return sr.CodeContentItem(
+        name=_code(finding), value=codes.PRESENCE[finding.decision], relationship_type=_CONTAINS
+    )
 
 
 def words_of(finding: Finding) -> str:
@@ -175,7 +224,9 @@ def words_of(finding: Finding) -> str:
 
 def presence_in_words(finding: Finding) -> sr.ContentItem:
     """The decision as text."""
-    return sr.TextContentItem(name=codes.FINDING, value=words_of(finding), relationship_type=_CONTAINS)
+    return sr.TextContentItem(
+        name=codes.FINDING, value=words_of(finding), relationship_type=_CONTAINS
+    )
 
 
 def comment(sentence: str) -> sr.ContentItem:

@@ -11,7 +11,10 @@ from hilum.domain import ActivationMaps
 
 @dataclass(frozen=True, slots=True)
 class ReportContext:
-    """Picklable, because reports are built in other processes. `installation_serial` names this installation, not the product."""
+    """Picklable, because reports are built in other processes.
+
+    `installation_serial` names this installation, not the product.
+    """
 
     manufacturer: str
     series_number: int
@@ -24,7 +27,10 @@ class ReportContext:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The picture beside a report: its UIDs and the findings that it shows; or, without findings, why there is none."""
+    """The picture beside a report.
+
+    Its UIDs and the findings that it shows; or, without findings, why there is none.
+    """
 
     sop_class_uid: str = ""
     sop_instance_uid: str = ""
@@ -35,7 +41,10 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A source image's file, and what its reading left of this release. None: the pixels have left the archive; there are no maps."""
+    """A source image's file, and what its reading left of this release.
+
+    None: the pixels have left the archive; there are no maps.
+    """
 
     path: Path | None
     maps: ActivationMaps | None
@@ -43,7 +52,9 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class HeatMapSources:
-    """What a heat map needs beside the job: pictures by SOP Instance UID, and the most pixels of an image that is opened.
+    """What a heat map needs beside the job.
+
+    Pictures by SOP Instance UID, and the most pixels of an image that is opened.
 
     `obstacle`: a sentence that says why none is to be tried.
     """

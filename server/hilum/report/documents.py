@@ -21,15 +21,21 @@ def structured_report(
     extracts: Extracts,
     template: SrTemplate | None,
 ) -> Document:
-    """The encoded document of one result. UIDs and times are the result's; nothing here asks a clock.
+    """The encoded document of one result.
 
-    It is about the used images, or, when no image was analysed, about all of them and says why. A template writes the same bytes
-    as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the template cannot say.
+    UIDs and times are the result's; nothing here asks a clock.
+
+    It is about the used images, or, when no image was analysed, about all of them and says why. A
+    template writes the same bytes
+    as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the
+    template cannot say.
     """
     before = replaced(job)
     if template is None:
         with quietly():
-            content = encode(build(job.result, release, context, Headers(job).reported(), before, heat_map))
+            content = encode(
+                build(job.result, release, context, Headers(job).reported(), before, heat_map)
+            )
     else:
         content = template.fill(job.result, extracts.reported(), before, heat_map)
     return Document(

@@ -1,4 +1,7 @@
-"""The elements of a header as they may be written again: read, decoded to Unicode, each value valid or gone."""
+"""The elements of a header as they may be written again.
+
+Read, decoded to Unicode, each value valid or gone.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +34,13 @@ UNREADABLE: Final = (
     struct.error,
     BytesLengthException,
 )
-# Type 1 in the items: Table 10-11 (references), Table 8.8-1 (codes), Table C.2-2 (other identifiers of the patient).
+# Type 1 in the items: Table 10-11 (references), Table 8.8-1 (codes), Table C.2-2 (other identifiers
+# of the patient).
 _NEEDED: Final = (
-    (re.compile(r"Referenced(Study|Patient)Sequence"), ("ReferencedSOPClassUID", "ReferencedSOPInstanceUID")),
+    (
+        re.compile(r"Referenced(Study|Patient)Sequence"),
+        ("ReferencedSOPClassUID", "ReferencedSOPInstanceUID"),
+    ),
     (re.compile(r"\w+CodeSequence"), ("CodeValue", "CodingSchemeDesignator", "CodeMeaning")),
     (re.compile(r"OtherPatientIDsSequence"), ("PatientID", "TypeOfPatientID")),
 )
@@ -54,8 +61,16 @@ def _cleaned(dataset: Dataset, tag: BaseTag) -> DataElement | None:
     try:
         _require_bounded(dataset.get_item(tag))
         vr, value = plain(dataset.get_item(tag)) or decoded(dataset[tag])
-        value = _items(value, keyword_for_tag(tag)) if vr == "SQ" else cleaned(tag, vr, value, dataset.original_character_set)
-        return None if value is None else DataElement(tag, vr, value, already_converted=_is_as_pydicom_has_it(vr, value))
+        value = (
+            _items(value, keyword_for_tag(tag))
+            if vr == "SQ"
+            else cleaned(tag, vr, value, dataset.original_character_set)
+        )
+        return (
+            None
+            if value is None
+            else DataElement(tag, vr, value, already_converted=_is_as_pydicom_has_it(vr, value))
+        )
     except UNREADABLE:
         return None  # one unreadable element must not cost the report
 
@@ -64,7 +79,13 @@ def _require_bounded(element: DataElement | RawDataElement | None) -> None:
     """Before pydicom converts it. Raises TooComplex, which is a ValueError."""
     if isinstance(element, RawDataElement):
         order = "<" if element.is_little_endian else ">"
-        require_bounded_value(element.value or b"", element.tag, element.VR, is_implicit=element.is_implicit_VR, order=order)
+        require_bounded_value(
+            element.value or b"",
+            element.tag,
+            element.VR,
+            is_implicit=element.is_implicit_VR,
+            order=order,
+        )
 
 
 def _is_as_pydicom_has_it(vr: str, value: object) -> bool:
@@ -79,7 +100,10 @@ def _safe(dataset: Dataset) -> list[BaseTag]:
 
 
 def plain(element: DataElement | RawDataElement | None) -> tuple[str, Any] | None:
-    """Values of printable ASCII, which all character sets write alike, and one number: most are, and pydicom takes 15 µs for each."""
+    """Values of printable ASCII, which all character sets write alike, and one number.
+
+    Most are, and pydicom takes 15 µs for each.
+    """
     if not isinstance(element, RawDataElement) or not isinstance(element.value, bytes):
         return None
     vr = dictionary_VR(element.tag)
@@ -95,14 +119,22 @@ def plain(element: DataElement | RawDataElement | None) -> tuple[str, Any] | Non
 
 
 def decoded(element: DataElement) -> tuple[str, Any]:
-    """By the Value Representation of PS3.6: a header may claim any other, and a date that calls itself a name is still no date."""
+    """By the Value Representation of PS3.6.
+
+    A header may claim any other, and a date that calls itself a name is still no date.
+    """
     allowed = dictionary_VR(element.tag).split(" or ")
     vr, value = element.VR if element.VR in allowed else allowed[0], element.value
-    return vr, value.split("\\") if vr in _MULTIPLE and isinstance(value, str) and "\\" in value else value  # it claims one long text
+    return vr, value.split("\\") if vr in _MULTIPLE and isinstance(
+        value, str
+    ) and "\\" in value else value  # it claims one long text
 
 
 def _items(value: Iterable[Dataset], keyword: str) -> Sequence | None:
-    """The items that hold what their macro demands; a report inherits optional sequences only, so an empty one is left out."""
+    """The items that hold what their macro demands.
+
+    A report inherits optional sequences only, so an empty one is left out.
+    """
     needed = next((keywords for pattern, keywords in _NEEDED if pattern.fullmatch(keyword)), ())
     items = [cleaned_elements(item, _safe(item)) for item in value]
     whole = [item for item in items if len(item) and all(item.get(name) for name in needed)]

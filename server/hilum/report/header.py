@@ -1,8 +1,13 @@
-"""The header of a source image, made fit for a report: read by its own rules, decoded to Unicode, each value valid or gone.
+"""The header of a source image, made fit for a report.
 
-Reports inherit patient and study from an image, and images come with every fault there is. What a report needs and an image lacks
-is empty here (type 2), what cannot be read is dropped, texts are cut to what their Value Representation holds. But what identifies a
-patient or an order is copied whole, however long it is, or the report is not made: a shortened Accession Number is another order.
+Read by its own rules, decoded to Unicode, each value valid or gone.
+
+Reports inherit patient and study from an image, and images come with every fault there is. What a
+report needs and an image lacks
+is empty here (type 2), what cannot be read is dropped, texts are cut to what their Value
+Representation holds. But what identifies a
+patient or an order is copied whole, however long it is, or the report is not made: a shortened
+Accession Number is another order.
 """
 
 from __future__ import annotations
@@ -26,7 +31,8 @@ from hilum.report.quiet import quietly
 from hilum.report.skimming import skimmed
 from hilum_preprocessing.structure import CountedBytes
 
-# Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report, if need be empty.
+# Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report,
+# if need be empty.
 TYPE_2: Final = {
     Tag(keyword): dictionary_VR(keyword)
     for keyword in (
@@ -51,7 +57,8 @@ _OFFSET: Final = re.compile(r"[+-](0\d|1[0-4])[0-5]\d")
 def read_header(instance: Instance) -> Dataset:
     """Clean, Unicode data set of what documents use of the image that gives them patient and study.
 
-    Raises NotAnalysed(corrupt_header) when it cannot be read at all, or holds an identifier that only a change would make valid.
+    Raises NotAnalysed(corrupt_header) when it cannot be read at all, or holds an identifier that
+    only a change would make valid.
     """
     with quietly():
         clean = _read(instance, OF_FIRST)
@@ -60,13 +67,21 @@ def read_header(instance: Instance) -> Dataset:
 
 
 def read_descriptors(instance: Instance) -> Dataset:
-    """What a report says of a further image. Raises what `read_header` raises: an identifier that is damaged there is none here."""
+    """What a report says of a further image.
+
+    Raises what `read_header` raises: an identifier that is damaged there is none here.
+    """
     with quietly():
         return _read(instance, OF_OTHERS)
 
 
-def read_elements(encoded: bytes, wanted: Container[int], *, is_implicit: bool = False, is_little: bool = True) -> Dataset:
-    """Clean, Unicode data set of these elements. Raises what `read_header` raises. To be called quietly."""
+def read_elements(
+    encoded: bytes, wanted: Container[int], *, is_implicit: bool = False, is_little: bool = True
+) -> Dataset:
+    """Clean, Unicode data set of these elements.
+
+    Raises what `read_header` raises. To be called quietly.
+    """
     dataset = _parse(encoded, is_implicit, is_little)
     return cleaned_elements(dataset, [tag for tag in dataset.keys() if int(tag) in wanted])  # noqa: SIM118 - as in `_safe`
 
@@ -81,7 +96,9 @@ def _read(instance: Instance, wanted: frozenset[int]) -> Dataset:
         clean = read_elements(skimmed(instance.header, wanted | {CHARACTER_SET}), wanted)
     else:
         is_implicit = instance.transfer_syntax_uid == ImplicitVRLittleEndian
-        clean = read_elements(instance.header, wanted, is_implicit=is_implicit, is_little=is_implicit)
+        clean = read_elements(
+            instance.header, wanted, is_implicit=is_implicit, is_little=is_implicit
+        )
     _identify(clean, instance)
     return clean
 
@@ -90,7 +107,9 @@ def _parse(encoded: bytes, is_implicit: bool, is_little: bool) -> Dataset:
     try:
         return read_dataset(CountedBytes(encoded), is_implicit, is_little)
     except UNREADABLE as error:
-        raise NotAnalysed(Reason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}") from None
+        raise NotAnalysed(
+            Reason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}"
+        ) from None
 
 
 def _identify(clean: Dataset, instance: Instance) -> None:
@@ -118,13 +137,19 @@ class Said(Protocol):
 
 
 def utc_offset(header: Said) -> str | None:
-    """(0008,0201) Timezone Offset From UTC when it is valid: it governs every date and time of the data set (PS3.3 C.12.1.1.8)."""
+    """(0008,0201) Timezone Offset From UTC when it is valid.
+
+    It governs every date and time of the data set (PS3.3 C.12.1.1.8).
+    """
     value = str(header.get("TimezoneOffsetFromUTC", ""))
     return value if _OFFSET.fullmatch(value) else None
 
 
 def pair(header: Said, keyword: str) -> tuple[Any, Any] | None:
-    """Both values of an attribute that has two, such as Patient Orientation; None when it is absent, empty or has another number."""
+    """Both values of an attribute that has two, such as Patient Orientation.
+
+    None when it is absent, empty or has another number.
+    """
     value = header.get(keyword)
     values: Iterable[Any] = value if isinstance(value, MultiValue | list | tuple) else ()
     found = [item for item in values if item not in (None, "")]

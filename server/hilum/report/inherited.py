@@ -1,6 +1,9 @@
-"""Which attributes of an image a document uses: for a report, its patient and study, what made it, and what it measures.
+"""Which attributes of an image a document uses.
 
-Everything else of a header is neither decoded nor checked: one that is broken there still gives a report.
+For a report, its patient and study, what made it, and what it measures.
+
+Everything else of a header is neither decoded nor checked: one that is broken there still gives a
+report.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ from typing import Final
 
 from pydicom.datadict import tag_for_keyword
 
-# Patient, Clinical Trial Subject, General Study, Patient Study and Clinical Trial Study modules (PS3.3 C.7.1, C.7.2), as highdicom
-# copies them; a test compares the two.
+# Patient, Clinical Trial Subject, General Study, Patient Study and Clinical Trial Study modules
+# (PS3.3 C.7.1, C.7.2), as highdicom copies them; a test compares the two.
 INHERITED: Final = frozenset(
     [
         "AccessionNumber",
@@ -134,10 +137,24 @@ EQUIPMENT: Final = frozenset(
     ]
 )
 # What the image library says of an image (TID 1602, 1603), and whether a heat map of it is lossy.
-DESCRIPTORS: Final = frozenset(["Modality", "Rows", "Columns", "PatientOrientation", "ImagerPixelSpacing"])
-_LOSSY: Final = frozenset(["LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"])
-# They find a patient or an order in another system. Shortened or mended they would find another one, or nothing.
-IDENTIFIERS: Final = frozenset({"PatientID", "IssuerOfPatientID", "AccessionNumber", "StudyID", "OtherPatientIDs", "AdmissionID"})
+DESCRIPTORS: Final = frozenset(
+    ["Modality", "Rows", "Columns", "PatientOrientation", "ImagerPixelSpacing"]
+)
+_LOSSY: Final = frozenset(
+    ["LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"]
+)
+# They find a patient or an order in another system. Shortened or mended they would find another
+# one, or nothing.
+IDENTIFIERS: Final = frozenset(
+    {
+        "PatientID",
+        "IssuerOfPatientID",
+        "AccessionNumber",
+        "StudyID",
+        "OtherPatientIDs",
+        "AdmissionID",
+    }
+)
 
 
 def tags(keywords: Iterable[str]) -> frozenset[int]:
@@ -146,5 +163,7 @@ def tags(keywords: Iterable[str]) -> frozenset[int]:
 
 
 # Of the image that gives a document its patient and study; of all others.
-OF_FIRST: Final = tags({*INHERITED, *EQUIPMENT, *DESCRIPTORS, *_LOSSY, *IDENTIFIERS, "TimezoneOffsetFromUTC"})
+OF_FIRST: Final = tags(
+    {*INHERITED, *EQUIPMENT, *DESCRIPTORS, *_LOSSY, *IDENTIFIERS, "TimezoneOffsetFromUTC"}
+)
 OF_OTHERS: Final = tags({*DESCRIPTORS, *IDENTIFIERS})

@@ -1,4 +1,7 @@
-"""The result as JSON, for REST, folders and programs; `result.schema.json` beside this file is its contract."""
+"""The result as JSON, for REST, folders and programs.
+
+`result.schema.json` beside this file is its contract.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,17 @@ def json_schema() -> dict[str, Any]:
 
 
 def json_report(
-    job: ReportJob, release: Release, context: ReportContext, heat_map: HeatMap | None, extracts: Extracts, _template: object = None
+    job: ReportJob,
+    release: Release,
+    context: ReportContext,
+    heat_map: HeatMap | None,
+    extracts: Extracts,
+    _template: object = None,
 ) -> Document:
-    """The encoded document of any result, also of one that was not analysed. The same result gives the same bytes."""
+    """The encoded document of any result, also of one that was not analysed.
+
+    The same result gives the same bytes.
+    """
     result = job.result
     content = {
         "schema": SCHEMA,
@@ -57,7 +68,9 @@ def json_report(
         "heat_map": _heat_map(heat_map),
         "timings": _timings(result),
     }
-    return Document(kind="json", media_type=MEDIA_TYPE, content=_encode(content), result_id=result.id)
+    return Document(
+        kind="json", media_type=MEDIA_TYPE, content=_encode(content), result_id=result.id
+    )
 
 
 def _encode(content: Mapping[str, Any]) -> bytes:
@@ -69,11 +82,16 @@ def _encode(content: Mapping[str, Any]) -> bytes:
 def _superseded(job: ReportJob) -> str | None:
     """The `result_uid` of the document that this one replaces."""
     before = job.predecessors.get("json")
-    return str(json.loads(before.content)["result_uid"]) if before and before.content else None  # it may have been erased
+    return (
+        str(json.loads(before.content)["result_uid"]) if before and before.content else None
+    )  # it may have been erased
 
 
 def _study(job: ReportJob, extracts: Extracts) -> dict[str, Any]:
-    """What a program needs to find the patient's study in its own system; dates and times as DICOM writes them."""
+    """What a program needs to find the patient's study in its own system.
+
+    Dates and times as DICOM writes them.
+    """
     header = _identity(extracts)
     return {
         "study_instance_uid": job.result.study_instance_uid,
@@ -88,11 +106,15 @@ def _study(job: ReportJob, extracts: Extracts) -> dict[str, Any]:
 
 
 def _identity(extracts: Extracts) -> dict[str, str | None]:
-    """From the image that the structured report takes its patient from; {} where no header can be read."""
+    """From the image that the structured report takes its patient from.
+
+    {} where no header can be read.
+    """
     try:
         header = extracts.whose()
     except NotAnalysed:
-        return {}  # images that nobody can read are a reason in this very document, not an obstacle to it
+        # images that nobody can read are a reason in this very document, not an obstacle to it
+        return {}
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")
     return {keyword: _text(header.get(keyword)) for keyword in keywords}
 
@@ -101,7 +123,9 @@ def _text(value: Any) -> str | None:  # noqa: ANN401 - whatever pydicom makes of
     """None for absent and empty; the backslash joins several values, as in the DICOM encoding."""
     if value in (None, ""):
         return None
-    return "\\".join(map(str, value)) if isinstance(value, MultiValue | list | tuple) else str(value)
+    return (
+        "\\".join(map(str, value)) if isinstance(value, MultiValue | list | tuple) else str(value)
+    )
 
 
 def _release(release: Release, result: Result) -> dict[str, Any]:
@@ -120,7 +144,9 @@ def _release(release: Release, result: Result) -> dict[str, Any]:
         "is_calibrated": result.is_calibrated,
         "intended_use": release.intended_use,
         "licence": release.licence,
-        **({"operating_points": dict(release.operating_points)} if release.operating_points else {}),
+        **(
+            {"operating_points": dict(release.operating_points)} if release.operating_points else {}
+        ),
         **({"members": list(release.members), "rule": release.rule} if release.members else {}),
     }
 
@@ -129,7 +155,11 @@ def _finding(finding: Finding) -> dict[str, Any]:
     return {
         "key": finding.key,
         "text": finding.text,
-        "code": {"value": finding.code.value, "scheme": finding.code.scheme, "meaning": finding.code.meaning},
+        "code": {
+            "value": finding.code.value,
+            "scheme": finding.code.scheme,
+            "meaning": finding.code.meaning,
+        },
         "logit": finding.logit,
         "score": finding.score,
         "probability": finding.probability,
@@ -165,14 +195,23 @@ def _structured_report(result: Result) -> dict[str, str] | None:
     """The SR that says the same; None when there is none because no image could be analysed."""
     if not result.findings:
         return None
-    return {"sop_instance_uid": result.identifiers["sr"], "series_instance_uid": result.identifiers["sr_series"]}
+    return {
+        "sop_instance_uid": result.identifiers["sr"],
+        "series_instance_uid": result.identifiers["sr_series"],
+    }
 
 
 def _heat_map(heat_map: HeatMap | None) -> dict[str, Any] | None:
-    """The picture and the findings that it shows; None when there is none, and a caveat says why if one was asked for."""
+    """The picture and the findings that it shows.
+
+    None when there is none, and a caveat says why if one was asked for.
+    """
     if heat_map is None or not heat_map.finding_keys:
         return None
-    uids = {"sop_instance_uid": heat_map.sop_instance_uid, "series_instance_uid": heat_map.series_instance_uid}
+    uids = {
+        "sop_instance_uid": heat_map.sop_instance_uid,
+        "series_instance_uid": heat_map.series_instance_uid,
+    }
     return {**uids, "findings": list(heat_map.finding_keys)}
 
 

@@ -1,6 +1,7 @@
 """The same report in another SOP Class, for a receiver that refuses the one it was built as (PS3.4 B.5).
 
-Comprehensive SR and Enhanced SR hold the same tree, because nothing in it needs 3D coordinates; Basic Text SR says it in lines of text.
+Comprehensive SR and Enhanced SR hold the same tree, because nothing in it needs 3D coordinates;
+Basic Text SR says it in lines of text.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from hilum.report.quiet import quietly
 
 
 def derive(document: Document, wanted: SrClass, sop_instance_uid: str) -> Document:
-    """A document of the class `wanted` under its own UID, from the bytes of a richer one alone: the same bytes give the same bytes."""
+    """A document of the class `wanted` under its own UID, from the bytes of a richer one alone.
+
+    The same bytes give the same bytes.
+    """
     with quietly():
         report = dcmread(BytesIO(document.content))
         if wanted.name == "basic_text":
@@ -27,5 +31,10 @@ def derive(document: Document, wanted: SrClass, sop_instance_uid: str) -> Docume
         report.SOPInstanceUID = report.file_meta.MediaStorageSOPInstanceUID = UID(sop_instance_uid)
         content = encode(report)
     return dataclasses.replace(
-        document, kind=wanted.kind, content=content, sop_class_uid=wanted.sop_class_uid, sop_instance_uid=sop_instance_uid, id=0
+        document,
+        kind=wanted.kind,
+        content=content,
+        sop_class_uid=wanted.sop_class_uid,
+        sop_instance_uid=sop_instance_uid,
+        id=0,
     )

@@ -1,4 +1,7 @@
-"""What every DICOM document of ours says alike: when it was made, by which release, in which program; and its encoding."""
+"""What every DICOM document of ours says alike.
+
+When it was made, by which release, in which program; and its encoding.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,9 @@ def local(seconds: float, offset: str | None) -> datetime:
     return moment.astimezone(timezone(timedelta(minutes=-minutes if offset[0] == "-" else minutes)))
 
 
-def algorithm_equipment(result: Result, release: Release, created: datetime) -> hd.ContributingEquipment:
+def algorithm_equipment(
+    result: Result, release: Release, created: datetime
+) -> hd.ContributingEquipment:
     """The release in Contributing Equipment Sequence, with a Device UID that changes with the weights (IHE AI Results)."""
     item = hd.ContributingEquipment(
         manufacturer=short(release.manufacturer),
@@ -51,7 +56,9 @@ def contribution_datetime(created: datetime) -> str:
 def contribution_description(result: Result, release: Release) -> str:
     """What the release is, as its Contributing Equipment says it (ST)."""
     state = "trained" if result.is_trained else "untrained weights"
-    return f"Processing algorithm: {release.architecture}, {state}, weights sha256 {release.weights_sha256}"[:1024]
+    return f"Processing algorithm: {release.architecture}, {state}, weights sha256 {release.weights_sha256}"[
+        :1024
+    ]
 
 
 def date_and_time(created: datetime) -> tuple[str, str]:
@@ -60,9 +67,17 @@ def date_and_time(created: datetime) -> tuple[str, str]:
 
 
 def settle_times(document: Dataset, created: datetime) -> None:
-    """What highdicom stamps with the time of building. A document built again must be the same document."""
-    document.InstanceCreationDate, document.InstanceCreationTime = document.ContentDate, document.ContentTime = date_and_time(created)
-    del document.ContributingEquipmentSequence[-1].ContributionDateTime  # of highdicom itself, which stands last
+    """What highdicom stamps with the time of building.
+
+    A document built again must be the same document.
+    """
+    document.InstanceCreationDate, document.InstanceCreationTime = (
+        document.ContentDate,
+        document.ContentTime,
+    ) = date_and_time(created)
+    del document.ContributingEquipmentSequence[
+        -1
+    ].ContributionDateTime  # of highdicom itself, which stands last
 
 
 def name_implementation(document: Dataset, context: ReportContext) -> None:

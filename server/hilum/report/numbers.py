@@ -1,4 +1,7 @@
-"""Numbers of a finding as documents write them: with the digits that a person reads, and never across a limit by rounding."""
+"""Numbers of a finding as documents write them.
+
+With the digits that a person reads, and never across a limit by rounding.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,20 @@ from pydicom.valuerep import format_number_as_ds
 from hilum.domain import Finding
 
 _DIGITS, _MOST_DIGITS = 7, 17  # what a float32 holds, and what tells any two doubles apart
-_SAFE_PLACES: Final = 13  # behind the point of a number below 10: within the 16 characters of DS (PS3.5 6.2)
+_SAFE_PLACES: Final = (
+    13  # behind the point of a number below 10: within the 16 characters of DS (PS3.5 6.2)
+)
 _CERTAIN: Final = (5e-324, 100.0)  # percent: what is above 0 and below 100 stays so
 
 
 def score_of(finding: Finding) -> float:
     """The score, on its side of the operating point: with it the decision was made."""
     short = float(f"{finding.score:.{_DIGITS}g}")
-    return short if _is_on_its_side(short, finding) else _longer(finding.score, (finding.operating_point or 0.0,))
+    return (
+        short
+        if _is_on_its_side(short, finding)
+        else _longer(finding.score, (finding.operating_point or 0.0,))
+    )
 
 
 def score_in_words(finding: Finding) -> str:

@@ -1,4 +1,7 @@
-"""Of an encoded header the elements that somebody wants, still encoded: pydicom takes its time for each element that it reads."""
+"""Of an encoded header the elements that somebody wants, still encoded.
+
+Pydicom takes its time for each element that it reads.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,10 @@ _LONG_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_32)
 
 
 class Place(NamedTuple):
-    """Where an element of an encoded header begins, where its value begins, and where both end; with the VR that it claims."""
+    """Where an element of an encoded header begins, where its value begins, and where both end.
+
+    With the VR that it claims.
+    """
 
     vr: bytes
     start: int
@@ -28,16 +34,24 @@ class Place(NamedTuple):
 def skimmed(header: bytes, wanted: Container[int]) -> bytes:
     """The top-level elements in `wanted` of a header in Explicit VR Little Endian (PS3.5 7.1.2).
 
-    The whole header where `places` finds no way through it: whatever is wrong or unusual in it is for pydicom to settle.
+    The whole header where `places` finds no way through it: whatever is wrong or unusual in it is
+    for pydicom to settle.
     """
     found = places(header, wanted)
-    return header if found is None else b"".join([header[start:end] for _, start, _, end in found.values()])
+    return (
+        header
+        if found is None
+        else b"".join([header[start:end] for _, start, _, end in found.values()])
+    )
 
 
 def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
-    """Where these elements are, by tag; of one that stands there twice the last counts, as for pydicom.
+    """Where these elements are, by tag.
 
-    None: the header cannot be walked by its lengths alone. It has not the encoding that was promised, an undefined length, or one that
+    Of one that stands there twice the last counts, as for pydicom.
+
+    None: the header cannot be walked by its lengths alone. It has not the encoding that was
+    promised, an undefined length, or one that
     reaches beyond the end; or it has more elements than a header may have.
     """
     found: dict[int, Place] = {}

@@ -16,27 +16,42 @@ Read = TypeVar("Read", bound=Said)
 
 
 class _Sources(Generic[Read]):
-    """Headers of a job's images, read by these two: that of the image that gives patient and study, that of a further one."""
+    """Headers of a job's images, read by these two.
 
-    def __init__(self, job: ReportJob, first: Callable[[Instance], Read], further: Callable[[Instance], Read]) -> None:
+    That of the image that gives patient and study, that of a further one.
+    """
+
+    def __init__(
+        self, job: ReportJob, first: Callable[[Instance], Read], further: Callable[[Instance], Read]
+    ) -> None:
         self._job, self._first, self._further = job, first, further
         self._whose: tuple[Instance, Read] | None = None
 
     def whose(self) -> Read:
-        """Of the image that gives every document its patient and study: the first that names a patient, or else the first.
+        """Of the image that gives every document its patient and study.
 
-        Of a study that was not analysed a rejected image gives them where no other can. Raises what `reported` raises.
+        The first that names a patient, or else the first.
+
+        Of a study that was not analysed a rejected image gives them where no other can. Raises what
+        `reported` raises.
         """
         return self._of_whom()[1]
 
     def reported(self) -> list[Read]:
-        """Those of the used images, in the order of the result; of a study that was not analysed all that can be read.
+        """Those of the used images, in the order of the result.
 
-        The first is `whose`. Raises NotAnalysed: corrupt_header when the header of a used image, or of every image, cannot be read,
+        Of a study that was not analysed all that can be read.
+
+        The first is `whose`. Raises NotAnalysed: corrupt_header when the header of a used image, or
+        of every image, cannot be read,
         instance_missing when it is gone.
         """
         first, header = self._of_whom()
-        others = [instance for instance in self._images() if instance.sop_instance_uid != first.sop_instance_uid]
+        others = [
+            instance
+            for instance in self._images()
+            if instance.sop_instance_uid != first.sop_instance_uid
+        ]
         read = [self._read_by(self._further, instance) for instance in others]
         return [header, *(item for item in read if item is not None)]
 
@@ -53,7 +68,9 @@ class _Sources(Generic[Read]):
                 return instance, header
             first = (instance, header) if first is None and header is not None else first
         if first is None:
-            raise NotAnalysed(Reason.CORRUPT_HEADER, "no image of the study has a header that can be read")
+            raise NotAnalysed(
+                Reason.CORRUPT_HEADER, "no image of the study has a header that can be read"
+            )
         return first
 
     @property
@@ -71,11 +88,17 @@ class _Sources(Generic[Read]):
         stored = {instance.sop_instance_uid: instance for instance in self._job.instances}
         uids = [image.sop_instance_uid for image in self._job.result.source_images if image.is_used]
         if missing := [uid for uid in uids if uid not in stored]:
-            raise NotAnalysed(Reason.INSTANCE_MISSING, f"{len(missing)} of {len(uids)} source images have left the ledger")
+            raise NotAnalysed(
+                Reason.INSTANCE_MISSING,
+                f"{len(missing)} of {len(uids)} source images have left the ledger",
+            )
         return [stored[uid] for uid in uids]
 
     def _read_by(self, read: Callable[[Instance], Read], instance: Instance) -> Read | None:
-        """None: of a study that was not analysed an image need not be readable; its reason stands in the result."""
+        """None: of a study that was not analysed an image need not be readable.
+
+        Its reason stands in the result.
+        """
         try:
             return read(instance)
         except NotAnalysed:
@@ -101,4 +124,7 @@ class Extracts(_Sources[Extract]):
 def replaced(job: ReportJob) -> Sequence[Document]:
     """What the report replaces: wherever an earlier one was really sent, the newest of them, of whatever SOP Class."""
     shown = [job.predecessors["sr"]] if "sr" in job.predecessors else []
-    return list({document.sop_instance_uid: document for document in job.held.values()}.values()) or shown
+    return (
+        list({document.sop_instance_uid: document for document in job.held.values()}.values())
+        or shown
+    )

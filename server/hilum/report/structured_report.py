@@ -1,6 +1,9 @@
-"""The result as a Comprehensive 3D SR document (PS3.3 A.35.13), as IHE AI Results asks for; the same result gives the same bytes.
+"""The result as a Comprehensive 3D SR document (PS3.3 A.35.13), as IHE AI Results asks for.
 
-This is the reference, the only place that knows the standard, and highdicom takes 0.2 s for it. `template` is compiled from it.
+The same result gives the same bytes.
+
+This is the reference, the only place that knows the standard, and highdicom takes 0.2 s for it.
+`template` is compiled from it.
 """
 
 from __future__ import annotations
@@ -14,7 +17,14 @@ from hilum.domain import Document, Release, Result
 from hilum.report.content import content_tree
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.header import utc_offset
-from hilum.report.maker import PRODUCT, algorithm_equipment, local, name_implementation, settle_times, short
+from hilum.report.maker import (
+    PRODUCT,
+    algorithm_equipment,
+    local,
+    name_implementation,
+    settle_times,
+    short,
+)
 from hilum.report.wording import series_description
 
 
@@ -64,7 +74,10 @@ def _shown(heat_map: HeatMap | None, result: Result) -> Iterator[Dataset]:
         return
     named = Dataset()
     named.SOPClassUID, named.SOPInstanceUID = heat_map.sop_class_uid, heat_map.sop_instance_uid
-    named.SeriesInstanceUID, named.StudyInstanceUID = heat_map.series_instance_uid, result.study_instance_uid
+    named.SeriesInstanceUID, named.StudyInstanceUID = (
+        heat_map.series_instance_uid,
+        result.study_instance_uid,
+    )
     yield named
 
 

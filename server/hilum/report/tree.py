@@ -1,4 +1,7 @@
-"""A structured report as people read it: an indented tree of at most 80 columns, drawn from the stored bytes alone."""
+"""A structured report as people read it.
+
+An indented tree of at most 80 columns, drawn from the stored bytes alone.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +28,19 @@ _FLAGS: Final = ("PreliminaryFlag", "CompletionFlag", "VerificationFlag")
 
 
 def sr_text(content: bytes) -> str:
-    """Text of an encoded SR document, lines of at most 80 columns. Raises pydicom's InvalidDicomError for other bytes."""
+    """Text of an encoded SR document, lines of at most 80 columns.
+
+    Raises pydicom's InvalidDicomError for other bytes.
+    """
     with quietly():
         return _draw(dcmread(BytesIO(content)))
 
 
 def _draw(report: Dataset) -> str:
-    lines = [_line(_name(report) or "SR document"), " · ".join(str(report.get(flag, "-")) for flag in _FLAGS)]
+    lines = [
+        _line(_name(report) or "SR document"),
+        " · ".join(str(report.get(flag, "-")) for flag in _FLAGS),
+    ]
     for label, keyword in _HEADER:
         lines += _wrap(f"{label}: {report.get(keyword) or '-'}", "", "")
     for before in report.get("PredecessorDocumentsSequence", []):
@@ -53,9 +62,18 @@ def _label(item: Dataset) -> str:
 
 
 def _wrap(text: str, first: str, rest: str) -> list[str]:
-    """`text` behind `first`; further lines begin with the branches that run past them. A very deep tree is wider than 80."""
+    """`text` behind `first`; further lines begin with the branches that run past them.
+
+    A very deep tree is wider than 80.
+    """
     width = max(_COLUMNS, len(rest) + 24)
-    return textwrap.wrap(_printable(text), width, initial_indent=first, subsequent_indent=rest + "  ", break_on_hyphens=False) or [first]
+    return textwrap.wrap(
+        _printable(text),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest + "  ",
+        break_on_hyphens=False,
+    ) or [first]
 
 
 def _line(text: str) -> str:
@@ -91,7 +109,9 @@ def _number(item: Dataset) -> str:
         return "(no value)"
     unit = measured[0].get("MeasurementUnitsCodeSequence")
     code = str(unit[0].get("CodeValue", "")) if unit else ""
-    shown = {"%": " %", "1": ""}.get(code, f" ({_meaning(measured[0], 'MeasurementUnitsCodeSequence')})")
+    shown = {"%": " %", "1": ""}.get(
+        code, f" ({_meaning(measured[0], 'MeasurementUnitsCodeSequence')})"
+    )
     return f"{measured[0].get('NumericValue', '')}{shown}"
 
 

@@ -29,7 +29,9 @@ def series_description(result: Result) -> str:
     is_analysed = result.outcome is not Outcome.NOT_ANALYSED
     words = [] if result.is_trained else ["untrained"]
     words += ["unverified"]
-    words += ["uncalibrated"] if is_analysed and not result.is_calibrated else []  # else there is no number
+    words += (
+        ["uncalibrated"] if is_analysed and not result.is_calibrated else []
+    )  # else there is no number
     first, *others = words if is_analysed else ["not analysed", *words]
     after = f" ({', '.join(others)})" if others else ""
     return _with_release(f"AI CXR {first}, ", result.release, _LIST_COLUMN) + after
@@ -45,7 +47,10 @@ def heat_map_description(result: Result) -> str:
     words = [] if result.is_calibrated else ["uncalibrated"]
     words += [] if result.is_trained else ["untrained"]
     after = f" ({', '.join(words)})" if words else ""
-    return _with_release("AI heat map, not for diagnosis, ", result.release, _LONG_STRING - len(after)) + after
+    return (
+        _with_release("AI heat map, not for diagnosis, ", result.release, _LONG_STRING - len(after))
+        + after
+    )
 
 
 def _with_release(before: str, release: str, most: int) -> str:
@@ -57,9 +62,14 @@ def _with_release(before: str, release: str, most: int) -> str:
     return f"{before}{release[: room - 1 - end]}~{release[-end:]}"
 
 
-def caveats(result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None) -> list[str]:
+def caveats(
+    result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None
+) -> list[str]:
     """What a reader must know before reading a number, one sentence or two each."""
-    said = [context.disclaimer, "Preliminary and unverified: no physician has confirmed this report."]
+    said = [
+        context.disclaimer,
+        "Preliminary and unverified: no physician has confirmed this report.",
+    ]
     if result.findings and not result.is_calibrated:
         said.append("Uncalibrated: a score is the output of the model, not a probability.")
     if not result.is_trained:
@@ -72,7 +82,9 @@ def caveats(result: Result, release: Release, context: ReportContext, heat_map: 
     if heat_map is not None and heat_map.left_out:
         said.append(f"No heat map: {heat_map.left_out}")
     if result.has_several_orders:
-        said.append("The images name different Accession Numbers; this report has that of the image that gives it the patient.")
+        said.append(
+            "The images name different Accession Numbers; this report has that of the image that gives it the patient."
+        )
     return [*said, *_not_in_findings(result, release)]
 
 
@@ -116,7 +128,11 @@ def _named(image: SourceImage) -> str:
 def _not_in_findings(result: Result, release: Release) -> Iterator[str]:
     """Images that were analysed and that no finding rests on, because the aggregation takes others."""
     analysed = [image.sop_instance_uid for image in result.source_images if image.is_used]
-    left = set(analysed).difference(*(finding.source_sop_instance_uids for finding in result.findings))
+    left = set(analysed).difference(
+        *(finding.source_sop_instance_uids for finding in result.findings)
+    )
     if result.findings and left:
-        images = f"{len(left)} of {len(analysed)} analysed images {'is' if len(left) == 1 else 'are'}"
+        images = (
+            f"{len(left)} of {len(analysed)} analysed images {'is' if len(left) == 1 else 'are'}"
+        )
         yield f"{images} not in the findings ({release.aggregation}): they rest on the others alone."

@@ -61,7 +61,13 @@ class AccessTokens:
         """The secret of a new token, to be shown once. Raises NameTaken."""
         secret, now = new_secret(), self._clock()
         ends = None if days is None else now + days * _DAY_SECONDS
-        row = {"name": name, "scope": scope.value, "digest": digest_of(secret), "created_at": now, "expires_at": ends}
+        row = {
+            "name": name,
+            "scope": scope.value,
+            "digest": digest_of(secret),
+            "created_at": now,
+            "expires_at": ends,
+        }
         try:
             with self._engine.begin() as connection:
                 connection.execute(insert(access_token).values(row))
@@ -73,7 +79,11 @@ class AccessTokens:
         """End a token now; False: there is no such valid one."""
         now = self._clock()
         lives = or_(access_token.c.expires_at.is_(None), access_token.c.expires_at > now)
-        ended = update(access_token).where(access_token.c.name == name, access_token.c.revoked_at.is_(None), lives).values(revoked_at=now)
+        ended = (
+            update(access_token)
+            .where(access_token.c.name == name, access_token.c.revoked_at.is_(None), lives)
+            .values(revoked_at=now)
+        )
         with self._engine.begin() as connection:
             return connection.execute(ended).rowcount > 0
 
@@ -82,9 +92,15 @@ class AccessTokens:
         now = self._clock()
         if token.last_used_at is not None and now - token.last_used_at < _USE_SECONDS:
             return
-        unnoted = or_(access_token.c.last_used_at.is_(None), access_token.c.last_used_at <= now - _USE_SECONDS)
+        unnoted = or_(
+            access_token.c.last_used_at.is_(None), access_token.c.last_used_at <= now - _USE_SECONDS
+        )
         with self._engine.begin() as connection:
-            connection.execute(update(access_token).where(access_token.c.name == token.name, unnoted).values(last_used_at=now))
+            connection.execute(
+                update(access_token)
+                .where(access_token.c.name == token.name, unnoted)
+                .values(last_used_at=now)
+            )
 
 
 def find(connection: Connection, *, digest: str = "", name: str = "") -> AccessToken | None:
@@ -96,7 +112,10 @@ def find(connection: Connection, *, digest: str = "", name: str = "") -> AccessT
 
 def all_tokens(connection: Connection) -> list[AccessToken]:
     """Every token, also those that have ended, by name."""
-    return [_token(row) for row in connection.execute(select(access_token).order_by(access_token.c.name)).mappings()]
+    return [
+        _token(row)
+        for row in connection.execute(select(access_token).order_by(access_token.c.name)).mappings()
+    ]
 
 
 def _token(row: RowMapping) -> AccessToken:

@@ -31,11 +31,13 @@ _UNINDEXED = "unindexed"
 _LOCKS = "locks"
 _QUARANTINE = "quarantine"
 _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
-# Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple of 64 KiB, 4 KiB from an odd page.
+# Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple
+# of 64 KiB, 4 KiB from an odd page.
 ALIGNED_BYTES = 64 << 10
 _FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
 _PART, _COMPLETE = ".part", ".dcm"
-# Objects of the same minutes share a folder: a new one costs more than to receive an object. All folders are used in a year.
+# Objects of the same minutes share a folder: a new one costs more than to receive an object. All
+# folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
 
 
@@ -50,29 +52,41 @@ def place_of_quarantined(path: str) -> str:
 
 
 class Free(NamedTuple):
-    """What is left of a file system: bytes, and how many files more it can hold. None: it does not count them, as btrfs."""
+    """What is left of a file system: bytes, and how many files more it can hold.
+
+    None: it does not count them, as btrfs.
+    """
 
     bytes: int
     files: int | None = None
 
 
 def free_in(folder: Path | str) -> Free:
-    """What is left for us in the file system of a folder: a file needs an inode, beside its bytes. Raises OSError."""
+    """What is left for us in the file system of a folder: a file needs an inode, beside its bytes.
+
+    Raises OSError.
+    """
     found = os.statvfs(folder)
     return Free(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
 
 
 def place_of(file: Path | str) -> str:
-    """The place of a complete object, relative to the archive; it depends on the file's own name only."""
+    """The place of a complete object, relative to the archive.
+
+    It depends on the file's own name only.
+    """
     name = os.path.basename(file)  # noqa: PTH119 - see `Archive.place`
     return f"{name[:2]}/{name[2:4]}/{name}"
 
 
 class Archive:
-    """The files below `root`. `process` names the folder of objects that this process receives; readers need none.
+    """The files below `root`.
+
+    `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py. `direct_io`: what is lent (`Incoming.lend`)
+    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py.
+    `direct_io`: what is lent (`Incoming.lend`)
     may be written past the page cache.
     """
 
@@ -103,7 +117,9 @@ class Archive:
         try:
             return self._incoming(naming)
         except FileNotFoundError:
-            if not self.is_there:  # what is taken while its file system is away would be gone when that comes back
+            if (
+                not self.is_there
+            ):  # what is taken while its file system is away would be gone when that comes back
                 raise
             return self._incoming(self._make_inbox())
 
@@ -116,12 +132,16 @@ class Archive:
             self._naming = naming = naming_of(self._inbox, self._name_sync)
             return naming
 
-    # Who takes each object through these steps names it by text: to make a Path and ask it for its name costs more than a step.
+    # Who takes each object through these steps names it by text: to make a Path and ask it for its
+    # name costs more than a step.
 
     def place(self, file: Path | str) -> bool:
-        """Give an object its place as a second name, before its row is committed: a row never names a file that is not there.
+        """Give an object its place as a second name, before its row is committed.
 
-        Where the file system has no hard links, or no room, `settle` moves the file after the commit. Whether it was given one now.
+        A row never names a file that is not there.
+
+        Where the file system has no hard links, or no room, `settle` moves the file after the
+        commit. Whether it was given one now.
         """
         target = self._target(file)
         try:
@@ -133,9 +153,12 @@ class Archive:
         return True
 
     def settle(self, file: Path | str, *, is_placed: bool = False) -> None:
-        """Its row is committed: take an object out of `unindexed`. `is_placed`: `place` has said so.
+        """Its row is committed: take an object out of `unindexed`.
 
-        Nothing is synced: links and renames are atomic and in order in the file system's journal, and the scan at start repeats them.
+        `is_placed`: `place` has said so.
+
+        Nothing is synced: links and renames are atomic and in order in the file system's journal,
+        and the scan at start repeats them.
         """
         target = self._target(file)
         if is_placed or os.path.exists(target):  # noqa: PTH110 - see `place`
@@ -148,7 +171,10 @@ class Archive:
         return f"{self._root}/{place_of(file)}"
 
     def take_back(self, file: Path) -> None:
-        """Put an object that has its place among those of this process that wait for their rows. Gone meanwhile: nothing."""
+        """Put an object that has its place among those of this process that wait for their rows.
+
+        Gone meanwhile: nothing.
+        """
         if self._naming is None:
             self._make_inbox()
         with contextlib.suppress(FileNotFoundError):
@@ -157,7 +183,9 @@ class Archive:
     def placed(self) -> Iterator[Path]:
         """Everything that has its place, folder by folder."""
         for folder in sorted(self.root.glob(_FOLDERS)):
-            yield from (file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file))
+            yield from (
+                file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file)
+            )
 
     def quarantine(self, file: Path | str) -> None:
         """Move an object out of the way of everything, for a person to look at."""
@@ -170,7 +198,10 @@ class Archive:
         _unlink(file)
 
     def bring(self, path: str) -> None:
-        """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies. Idempotent; no object: nothing."""
+        """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies.
+
+        Idempotent; no object: nothing.
+        """
         target = self.root / path
         for file in self._candidates(path):
             if file == target or not file.is_file():
@@ -181,9 +212,12 @@ class Archive:
                 _move(file, target)
 
     def remove(self, path: str, held: contextlib.ExitStack | None = None) -> int:
-        """Delete the object of a row's `path`, under all its names; its size in bytes, 0: there was none. Raises OSError.
+        """Delete the object of a row's `path`, under all its names.
 
-        With `held` the names go at once and the space, which takes long, when `held` is closed. (On NFS a client that dies
+        Its size in bytes, 0: there was none. Raises OSError.
+
+        With `held` the names go at once and the space, which takes long, when `held` is closed. (On
+        NFS a client that dies
         in between leaves a file `.nfs…` that its server's administrator sweeps.)
         """
         size_bytes = 0
@@ -191,13 +225,18 @@ class Archive:
             with contextlib.suppress(FileNotFoundError):
                 size_bytes = file.stat().st_size
                 if held is not None:
-                    with contextlib.suppress(OSError):  # it may not be read, or not by one more descriptor: then its space goes now
+                    with contextlib.suppress(
+                        OSError
+                    ):  # it may not be read, or not by one more descriptor: then its space goes now
                         held.enter_context(file.open("rb"))
                 file.unlink()
         return size_bytes
 
     def sync_names(self, paths: Iterable[str]) -> None:
-        """Return when a power cut can no longer bring these objects back: deleted names are durable with their folders. Raises OSError."""
+        """Return when a power cut can no longer bring these objects back.
+
+        Deleted names are durable with their folders. Raises OSError.
+        """
         for folder in sorted({file.parent for path in paths for file in self._candidates(path)}):
             with contextlib.suppress(FileNotFoundError):
                 sync_folder(folder)
@@ -208,7 +247,10 @@ class Archive:
 
     @property
     def is_there(self) -> bool:
-        """Whether this is an archive: the empty folder of a file system that is not mounted must not pass for one."""
+        """Whether this is an archive.
+
+        The empty folder of a file system that is not mounted must not pass for one.
+        """
         return (self.root / _LOCKS).is_dir()
 
     def make(self) -> None:
@@ -222,14 +264,20 @@ class Archive:
         return any(True for place in places for _ in self.root.glob(place))
 
     def open(self, path: str) -> BinaryIO:
-        """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`. Raises FileNotFoundError."""
+        """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`.
+
+        Raises FileNotFoundError.
+        """
         for file in self._candidates(path):
             with contextlib.suppress(FileNotFoundError):
                 return file.open("rb")
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def locate(self, path: str) -> Path:
-        """Where the object of a row's `path` lies now; it may be moved at any moment, so read it by `open`. Raises FileNotFoundError."""
+        """Where the object of a row's `path` lies now.
+
+        It may be moved at any moment, so read it by `open`. Raises FileNotFoundError.
+        """
         for file in self._candidates(path):
             if file.is_file():
                 return file
@@ -264,26 +312,37 @@ class Archive:
 
     @contextlib.contextmanager
     def held(self, process: str) -> Iterator[bool]:
-        """Own a process's folder; False: a live process, here or on another host of a shared archive, owns it.
+        """Own a process's folder; False.
 
-        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at once. Raises FileNotFoundError
+        A live process, here or on another host of a shared archive, owns it.
+
+        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at
+        once. Raises FileNotFoundError
         where there is no archive.
         """
         path = self._lock(process)
         while True:
             with path.open("w") as lock:
                 is_ours = _locks(lock)
-                if not is_ours or _is_at(lock, path):  # else `forget_gone` was faster, and others would lock another file
+                if not is_ours or _is_at(
+                    lock, path
+                ):  # else `forget_gone` was faster, and others would lock another file
                     yield is_ours
                     return
 
     def forget_gone(self, before: float) -> list[str]:
-        """Processes whose empty folder and lock are deleted: none that lives, nor one of which something is younger than `before`.
+        """Processes whose empty folder and lock are deleted.
+
+        None that lives, nor one of which something is younger than `before`.
 
         `before`: seconds since the epoch. Who looks for an object looks into every folder, and hosts get new names. Raises OSError.
         """
         locks = (lock.stem for lock in (self.root / _LOCKS).glob("*.lock"))
-        return [process for process in sorted({*locks, *self.processes()}) if self._is_gone(process, before)]
+        return [
+            process
+            for process in sorted({*locks, *self.processes()})
+            if self._is_gone(process, before)
+        ]
 
     def _is_gone(self, process: str, before: float) -> bool:
         lock, folder = self._lock(process), self.root / _UNINDEXED / process
@@ -306,8 +365,16 @@ class Archive:
         return [folder.name for folder in self._folders(None)]
 
     def sweep(self, process: str | None = None) -> int:
-        """Delete what was never acknowledged. Only while nobody receives into these folders. Raises OSError."""
-        parts = [file for folder in self._folders(process) for file in _files_of(folder) if file.suffix == _PART]
+        """Delete what was never acknowledged.
+
+        Only while nobody receives into these folders. Raises OSError.
+        """
+        parts = [
+            file
+            for folder in self._folders(process)
+            for file in _files_of(folder)
+            if file.suffix == _PART
+        ]
         for file in parts:
             file.unlink()
         return len(parts)
@@ -319,15 +386,22 @@ class Archive:
         return sorted(unindexed.iterdir()) if unindexed.is_dir() else []
 
     def free(self) -> Free:
-        """What is left for us in the archive's file system, or in that where it will be. Raises OSError."""
+        """What is left for us in the archive's file system, or in that where it will be.
+
+        Raises OSError.
+        """
         try:
             return free_in(self._root)
         except FileNotFoundError:
-            return free_in(next(folder for folder in self.root.absolute().parents if folder.exists()))
+            return free_in(
+                next(folder for folder in self.root.absolute().parents if folder.exists())
+            )
 
 
 class Incoming:
-    """One object being received. Left without `commit`, as by an exception, it leaves nothing behind.
+    """One object being received.
+
+    Left without `commit`, as by an exception, it leaves nothing behind.
 
     `file`: what it will be called.
     """
@@ -344,7 +418,10 @@ class Incoming:
         self.modified_at = 0.0
 
     def write(self, *pieces: bytes | memoryview) -> None:
-        """Take all bytes of the pieces, or raise OSError. The end may lie in memory until more comes, or `commit`."""
+        """Take all bytes of the pieces, or raise OSError.
+
+        The end may lie in memory until more comes, or `commit`.
+        """
         ready: Pieces = (self._end, *pieces) if self._end else pieces
         come = sum(map(len, ready))
         if not self._writes_at_once(come):
@@ -357,7 +434,10 @@ class Incoming:
         self._write_out()
 
     def _writes_at_once(self, come: int) -> bool:
-        """What comes as a whole, as a rule; and the beginning, where what follows may go past the page cache."""
+        """What comes as a whole, as a rule.
+
+        And the beginning, where what follows may go past the page cache.
+        """
         is_first = self.size_bytes == 0 and not self._end
         return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
 
@@ -367,7 +447,11 @@ class Incoming:
 
     def receive_back(self, outlet: Outlet) -> None:
         """What was lent, whatever went wrong with it."""
-        self.size_bytes, self._end, self._written_out = outlet.size_bytes, outlet.end, outlet.written_out
+        self.size_bytes, self._end, self._written_out = (
+            outlet.size_bytes,
+            outlet.end,
+            outlet.written_out,
+        )
 
     def _write_all(self, pieces: Pieces) -> None:
         for begin in range(0, len(pieces), _MAXIMUM_PIECES):
@@ -382,7 +466,9 @@ class Incoming:
         self.size_bytes += count
 
     def _write_out(self) -> None:
-        if (least := self._writing.write_out_bytes) and (count := self.size_bytes - self._written_out) >= least:
+        if (least := self._writing.write_out_bytes) and (
+            count := self.size_bytes - self._written_out
+        ) >= least:
             start_write_out(self._fd, self._written_out, count)
             self._written_out = self.size_bytes
 
@@ -392,7 +478,10 @@ class Incoming:
         return Path(self.file)
 
     def make_durable(self) -> None:
-        """Make the object durable under its final name, `file`; only then may it be acknowledged. Raises OSError."""
+        """Make the object durable under its final name, `file`; only then may it be acknowledged.
+
+        Raises OSError.
+        """
         self._write_all([self._end] if self._end else [])
         self._naming.before(self._fd)
         found = os.fstat(self._fd)
@@ -426,7 +515,8 @@ class Incoming:
 def new_name(now: float) -> str:
     """32 hexadecimal digits, of which the first four say where it will lie, see `place_of`.
 
-    The next fourteen are microseconds: who finds objects after a crash takes them in the order in which they came, because of two under
+    The next fourteen are microseconds: who finds objects after a crash takes them in the order in
+    which they came, because of two under
     one SOP Instance UID the first pixels and the last header hold.
     """
     # No secret, but unlike any other's: Python seeds it with what the system has, in each process.

@@ -11,7 +11,8 @@ from hilum.domain import Instance, Lane
 class Compared:
     """With which file an arrival's own was compared: the `path` of the row, empty: there was none.
 
-    The arrival's digests say the outcome. `sha256`: of its data set, `former_sha256`: of that file's;
+    The arrival's digests say the outcome. `sha256`: of its data set, `former_sha256`: of that
+    file's;
     None: nobody needs them. `is_damaged`: that file is not what its row says.
     """
 
@@ -23,10 +24,13 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A durable file that has no row yet, and what shall happen with it. The instance's `path` is where the file will lie.
+    """A durable file that has no row yet, and what shall happen with it.
+
+    The instance's `path` is where the file will lie.
 
     `releases`: as the settings name them; a rollout may have others read the image. `is_left_behind`: by a process that died; what has
-    its row already may be newer. `may_correct`: whether its sender may give a known image another header; None: one of its own.
+    its row already may be newer. `may_correct`: whether its sender may give a known image another
+    header; None: one of its own.
     `compared`: None where nobody has compared files.
     """
 

@@ -1,6 +1,9 @@
-"""Which release reads an image while releases are replaced: that of the study's first image, for ever.
+"""Which release reads an image while releases are replaced.
 
-Written in the transaction that records the image, so that a verb on a rollout is before it or after it, and never in between.
+That of the study's first image, for ever.
+
+Written in the transaction that records the image, so that a verb on a rollout is before it or after
+it, and never in between.
 """
 
 from __future__ import annotations
@@ -16,9 +19,12 @@ from hilum.store.rollout_rules import Chosen, choose
 from hilum.store.schema import assignment, reading, rollout
 
 # Statements are built once (see `queues`).
-# Shared: no verb on a rollout is decided beside a transaction whose images it would not see (PostgreSQL), nor this beside such a verb.
+# Shared: no verb on a rollout is decided beside a transaction whose images it would not see
+# (PostgreSQL), nor this beside such a verb.
 _ROLLOUTS = Prepared(select(rollout).with_for_update(read=True))
-_KNOWN = select(assignment).where(assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of"))
+_KNOWN = select(assignment).where(
+    assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of")
+)
 _NEW = insert(assignment)
 _READ_BY = (
     select(reading.c.release)
@@ -30,7 +36,10 @@ _READ_BY = (
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """Releases that read an image: those whose results are reported, and for each shadow the one that it is compared with."""
+    """Releases that read an image.
+
+    Those whose results are reported, and for each shadow the one that it is compared with.
+    """
 
     reported: tuple[str, ...]
     shadows: dict[str, str] = field(default_factory=dict)
@@ -38,11 +47,16 @@ class Readers:
 
 @dataclass(frozen=True, slots=True)
 class Assigning:
-    """The rollouts as they stand in this transaction, by alias. Where there are none, it costs nothing more."""
+    """The rollouts as they stand in this transaction, by alias.
+
+    Where there are none, it costs nothing more.
+    """
 
     rollouts: dict[str, Rollout]
 
-    def readers(self, connection: Connection, study_uid: str, configured: Iterable[str], now: float) -> Readers:
+    def readers(
+        self, connection: Connection, study_uid: str, configured: Iterable[str], now: float
+    ) -> Readers:
         """Who reads an image of this study, whose route names the releases `configured`."""
         if not self.rollouts:
             return Readers(tuple(configured))
@@ -50,7 +64,9 @@ class Assigning:
         shadows = {item.shadow: item.release for item in chosen if item.shadow is not None}
         return Readers(tuple(dict.fromkeys(item.release for item in chosen)), shadows)
 
-    def _chosen(self, connection: Connection, study_uid: str, configured: str, now: float) -> Chosen:
+    def _chosen(
+        self, connection: Connection, study_uid: str, configured: str, now: float
+    ) -> Chosen:
         found = self.rollouts.get(alias_of(configured))
         if found is None:
             return Chosen(configured)
@@ -58,13 +74,21 @@ class Assigning:
         if (row := connection.execute(_KNOWN, key).first()) is not None:
             return Chosen(row.release, row.shadow if _goes_on(found, row) else None)
         chosen = _began_with(connection, study_uid, found) or _new(found, configured, study_uid)
-        values = {"study_instance_uid": study_uid, "alias": found.alias, "release": chosen.release, "shadow": chosen.shadow}
+        values = {
+            "study_instance_uid": study_uid,
+            "alias": found.alias,
+            "release": chosen.release,
+            "shadow": chosen.shadow,
+        }
         connection.execute(_NEW, {**values, "assigned_at": now})
         return chosen
 
 
 def read(connection: Connection) -> Assigning:
-    """One small read, for a whole batch of arrivals; verbs on rollouts wait until the transaction ends."""
+    """One small read, for a whole batch of arrivals.
+
+    Verbs on rollouts wait until the transaction ends.
+    """
     return Assigning({row.alias: rollout_of(row) for row in _ROLLOUTS.all(connection)})
 
 
@@ -92,10 +116,15 @@ def _new(found: Rollout, configured: str, study_uid: str) -> Chosen:
 
 
 def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chosen | None:
-    """The release that has read earlier images of the study, from before there was a rollout; not one that has read the archive since."""
+    """The release that has read earlier images of the study, from before there was a rollout.
+
+    Not one that has read the archive since.
+    """
     ours = {found.configured, *found.releases}
     names = connection.execute(_READ_BY, {"uid": study_uid}).scalars()
-    return next((Chosen(name) for name in names if name in ours or alias_of(name) == found.alias), None)
+    return next(
+        (Chosen(name) for name in names if name in ours or alias_of(name) == found.alias), None
+    )
 
 
 def _goes_on(found: Rollout, row: Row) -> bool:

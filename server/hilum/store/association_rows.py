@@ -14,16 +14,23 @@ _GROWING: Final = ("ended_at", "count", "refused", "own_documents", "advice")
 
 
 def write(
-    connection: Connection, records: Sequence[AssociationRecord], counted: Sequence[tuple[int | None, AssociationRecord]]
+    connection: Connection,
+    records: Sequence[AssociationRecord],
+    counted: Sequence[tuple[int | None, AssociationRecord]],
 ) -> list[int]:
-    """Insert the records. Of `counted` insert those without an id, and update the others; their ids."""
+    """Insert the records.
+
+    Of `counted` insert those without an id, and update the others; their ids.
+    """
     if records:
         connection.execute(insert(association), [_values(record) for record in records])
     grown = [(row_id, record) for row_id, record in counted if row_id is not None]
     if grown:
         grow = update(association).where(association.c.id == bindparam("row_id"))
         values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in _GROWING}
-        connection.execute(grow.values(values), [_growth(row_id, record) for row_id, record in grown])
+        connection.execute(
+            grow.values(values), [_growth(row_id, record) for row_id, record in grown]
+        )
     begun = iter(_begin(connection, [record for row_id, record in counted if row_id is None]))
     return [next(begun) if row_id is None else row_id for row_id, _ in counted]
 

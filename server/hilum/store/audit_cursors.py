@@ -35,7 +35,11 @@ class AuditCursors:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         # Not synced: after a power cut a row may come twice.
-        self._engine, self._reader, self._clock = open_engine(url, is_synced=False), open_reader(url), clock
+        self._engine, self._reader, self._clock = (
+            open_engine(url, is_synced=False),
+            open_reader(url),
+            clock,
+        )
 
     def close(self) -> None:
         """Give the connections back."""
@@ -59,8 +63,16 @@ class AuditCursors:
         None: another process does, or nobody has set it up.
         """
         now, cursor = self._clock(), audit_cursor.c
-        is_free = or_(cursor.owner.is_(None), cursor.owner == owner, ~cursor.owned_until.between(now, now + seconds + SKEW_SECONDS))
-        ours = update(audit_cursor).where(cursor.name == name, is_free).values(owner=owner, owned_until=now + seconds)
+        is_free = or_(
+            cursor.owner.is_(None),
+            cursor.owner == owner,
+            ~cursor.owned_until.between(now, now + seconds + SKEW_SECONDS),
+        )
+        ours = (
+            update(audit_cursor)
+            .where(cursor.name == name, is_free)
+            .values(owner=owner, owned_until=now + seconds)
+        )
         with self._engine.begin() as connection:
             return connection.execute(ours.returning(cursor.last_id)).scalar_one_or_none()
 
@@ -68,19 +80,29 @@ class AuditCursors:
         """Whether there is a row that it has not come to. Takes no write lock."""
         last = select(audit_cursor.c.last_id).where(audit_cursor.c.name == name).scalar_subquery()
         with self._reader.connect() as connection:
-            return connection.execute(select(audit.c.id).where(audit.c.id > last).limit(1)).first() is not None
+            return (
+                connection.execute(select(audit.c.id).where(audit.c.id > last).limit(1)).first()
+                is not None
+            )
 
     def after(self, last_id: int, limit: int = 200) -> list[Item]:
         """The next rows, oldest first."""
         with self._reader.connect() as connection:
-            rows = connection.execute(audit_rows().where(audit.c.id > last_id).order_by(audit.c.id).limit(limit))
+            rows = connection.execute(
+                audit_rows().where(audit.c.id > last_id).order_by(audit.c.id).limit(limit)
+            )
             return [row._asdict() for row in rows]
 
     def move(self, name: str, owner: str, last_id: int) -> bool:
         """All up to this row are where they belong. False: another process reads for it by now."""
         ours = and_(audit_cursor.c.name == name, audit_cursor.c.owner == owner)
         with self._engine.begin() as connection:
-            return connection.execute(update(audit_cursor).where(ours).values(last_id=last_id)).rowcount == 1
+            return (
+                connection.execute(
+                    update(audit_cursor).where(ours).values(last_id=last_id)
+                ).rowcount
+                == 1
+            )
 
     def waiting(self, name: str) -> Waiting | None:
         """What it has not come to; None: nobody has set it up."""
@@ -88,17 +110,24 @@ class AuditCursors:
         with self._reader.connect() as connection:
             if (last_id := connection.execute(last).scalar_one_or_none()) is None:
                 return None
-            counted = select(func.count(), func.coalesce(func.min(audit.c.at), 0.0)).where(audit.c.id > last_id)
+            counted = select(func.count(), func.coalesce(func.min(audit.c.at), 0.0)).where(
+                audit.c.id > last_id
+            )
             return Waiting(*connection.execute(counted).one())
 
     def give_back(self, name: str, owner: str) -> None:
         """Another process may read for it at once."""
         ours = and_(audit_cursor.c.name == name, audit_cursor.c.owner == owner)
         with self._engine.begin() as connection:
-            connection.execute(update(audit_cursor).where(ours).values(owner=None, owned_until=None))
+            connection.execute(
+                update(audit_cursor).where(ours).values(owner=None, owned_until=None)
+            )
 
 
 def _add(connection: Connection, name: str) -> None:
-    if connection.execute(select(audit_cursor.c.name).where(audit_cursor.c.name == name)).first() is None:
+    if (
+        connection.execute(select(audit_cursor.c.name).where(audit_cursor.c.name == name)).first()
+        is None
+    ):
         end = connection.execute(select(func.coalesce(func.max(audit.c.id), 0))).scalar_one()
         connection.execute(insert(audit_cursor).values(name=name, last_id=end))

@@ -70,9 +70,19 @@ class Deed:
         """The row of a verb that takes several transactions, before the first of them."""
         _insert(connection, replace(self, count=0), Outcome.BEGUN, at)
 
-    def of_study(self, connection: Connection, at: float, uid: str, thing: Thing, name: str, detail: str) -> None:
+    def of_study(
+        self, connection: Connection, at: float, uid: str, thing: Thing, name: str, detail: str
+    ) -> None:
         """A row of its own for one of the studies of a verb that names none, so that the study shows it."""
-        own = replace(self, study_instance_uid=uid, thing=thing, name=name, count=1, detail=detail, key=uuid.uuid4().hex)
+        own = replace(
+            self,
+            study_instance_uid=uid,
+            thing=thing,
+            name=name,
+            count=1,
+            detail=detail,
+            key=uuid.uuid4().hex,
+        )
         _insert(connection, own, Outcome.DONE, at)
 
     def write(self, connection: Connection, at: float, count: int = 1) -> None:
@@ -104,7 +114,13 @@ class AuditLog:
     row that could not be written, and why.
     """
 
-    def __init__(self, url: str, clock: Callable[[], float] = time.time, look_seconds: float = 0.0, lost: Lost | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        clock: Callable[[], float] = time.time,
+        look_seconds: float = 0.0,
+        lost: Lost | None = None,
+    ) -> None:
         self._engine, self._reader, self._clock = open_engine(url), open_reader(url), clock
         self._lost = lost or _log_lost
         self.looks = Looks(self._end_looks, look_seconds, clock)
@@ -147,7 +163,14 @@ class AuditLog:
             for deed in deeds:
                 self._lost(_values(deed, Outcome.DONE, self._clock()), words_of(error))
 
-    def note(self, verb: Verb, actor: Actor, outcome: Outcome = Outcome.DONE, thing: Thing | None = None, name: str | None = None) -> None:
+    def note(
+        self,
+        verb: Verb,
+        actor: Actor,
+        outcome: Outcome = Outcome.DONE,
+        thing: Thing | None = None,
+        name: str | None = None,
+    ) -> None:
         """One row at once, of what is no verb of the ledger: a login, a server that starts."""
         self.end(Deed(verb, actor, thing=thing, name=name), outcome)
 
@@ -160,15 +183,24 @@ class AuditLog:
             with self._engine.begin() as connection:
                 return digest_of(salt(connection), text)
 
-    def list(self, chosen: AuditFilter, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+    def list(
+        self, chosen: AuditFilter, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None]:
         """One page, newest first, and the cursor of the next. Raises BadCursor."""
         with self._reader.connect() as connection:
-            query = audit_rows().where(*_conditions(connection, chosen)).order_by(audit.c.id.desc()).limit(limit + 1)
+            query = (
+                audit_rows()
+                .where(*_conditions(connection, chosen))
+                .order_by(audit.c.id.desc())
+                .limit(limit + 1)
+            )
             if cursor is not None:
                 query = query.where(audit.c.id < cursors.decode(_LISTING, cursor)[1])
             rows = [row._asdict() for row in connection.execute(query)]
         page = rows[:limit]
-        return page, cursors.encode(_LISTING, page[-1]["at"], page[-1]["id"]) if len(rows) > limit else None
+        return page, cursors.encode(_LISTING, page[-1]["at"], page[-1]["id"]) if len(
+            rows
+        ) > limit else None
 
     def all(self, chosen: AuditFilter) -> Iterator[Item]:
         """Every row, newest first, some hundred at a time."""
@@ -188,7 +220,9 @@ class Looks:
     ledger does not take within a second follows later.
     """
 
-    def __init__(self, write: Callable[[Sequence[Deed]], None], seconds: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, write: Callable[[Sequence[Deed]], None], seconds: float, clock: Callable[[], float]
+    ) -> None:
         self._write, self._seconds, self._clock = write, seconds, clock
         self._lock = threading.Lock()
         self._seen: dict[tuple[object, ...], tuple[float, Deed]] = {}
@@ -291,19 +325,28 @@ def _values(deed: Deed, outcome: Outcome, at: float) -> Item:
 
 def _row(connection: Connection, said: Item) -> Item:
     """With rows in place of UIDs, and a digest in place of one that the ledger does not know."""
-    uid, values = said["study_instance_uid"], {name: value for name, value in said.items() if name != "study_instance_uid"}
+    uid, values = (
+        said["study_instance_uid"],
+        {name: value for name, value in said.items() if name != "study_instance_uid"},
+    )
     study_id = _row_of(connection, study.c.id, study.c.study_instance_uid, uid)
     if uid and study_id is None:
         values |= _unknown_study(values, digest_of(salt(connection), uid))
     image_id = None
     if values["thing"] == Thing.IMAGE:
         image_id = _row_of(connection, instance.c.id, instance.c.sop_instance_uid, values["name"])
-        values["name"] = digest_of(salt(connection), str(values["name"])) if image_id is None else None
+        values["name"] = (
+            digest_of(salt(connection), str(values["name"])) if image_id is None else None
+        )
     return {**values, "study_id": study_id, "image_id": image_id}
 
 
-def _row_of(connection: Connection, row: Column[int], column: Column[str], uid: str | None) -> int | None:
-    return connection.execute(select(row).where(column == uid)).scalar_one_or_none() if uid else None
+def _row_of(
+    connection: Connection, row: Column[int], column: Column[str], uid: str | None
+) -> int | None:
+    return (
+        connection.execute(select(row).where(column == uid)).scalar_one_or_none() if uid else None
+    )
 
 
 def _unknown_study(values: Item, digest: str) -> Item:
@@ -316,7 +359,9 @@ def audit_rows() -> Select[Any]:
     """Rows with the UIDs that studies and images have now."""
     kept = [column for column in audit.c if column.name not in ("study_id", "image_id", "name")]
     named = func.coalesce(instance.c.sop_instance_uid, audit.c.name).label("name")
-    joined = audit.outerjoin(study, study.c.id == audit.c.study_id).outerjoin(instance, instance.c.id == audit.c.image_id)
+    joined = audit.outerjoin(study, study.c.id == audit.c.study_id).outerjoin(
+        instance, instance.c.id == audit.c.image_id
+    )
     return select(*kept, study.c.study_instance_uid, named).select_from(joined)
 
 
@@ -336,7 +381,9 @@ def _conditions(connection: Connection, chosen: AuditFilter) -> list[ColumnEleme
     if chosen.verb is not None:
         found.append(audit.c.verb == chosen.verb)
     if not chosen.has_looks:
-        found.append(audit.c.verb.not_in([verb for verb, meaning in MEANINGS.items() if meaning.is_look]))
+        found.append(
+            audit.c.verb.not_in([verb for verb, meaning in MEANINGS.items() if meaning.is_look])
+        )
     if chosen.study_instance_uid is not None:
         found.append(_of_study(connection, chosen.study_instance_uid))
     return found
@@ -344,11 +391,18 @@ def _conditions(connection: Connection, chosen: AuditFilter) -> list[ColumnEleme
 
 def _of_study(connection: Connection, uid: str) -> ColumnElement[bool]:
     """By its row; of an erased one by what stands for its UID, which the salt tells."""
-    ids = list(connection.execute(select(study.c.id).where(study.c.study_instance_uid == uid)).scalars())
+    ids = list(
+        connection.execute(select(study.c.id).where(study.c.study_instance_uid == uid)).scalars()
+    )
     if (key := known_salt(connection)) is None:
         return audit.c.study_id.in_(ids)
-    erased = connection.execute(select(study.c.id, study.c.study_instance_uid).where(study.c.state == StudyState.ERASED))
+    erased = connection.execute(
+        select(study.c.id, study.c.study_instance_uid).where(study.c.state == StudyState.ERASED)
+    )
     ids += [row.id for row in erased if Tombstones(key, row.id).of(uid) == row.study_instance_uid]
     digest = digest_of(key, uid)
-    by_digest = or_(and_(audit.c.thing == Thing.STUDY, audit.c.name == digest), audit.c.detail.like(f"study {digest}%"))
+    by_digest = or_(
+        and_(audit.c.thing == Thing.STUDY, audit.c.name == digest),
+        audit.c.detail.like(f"study {digest}%"),
+    )
     return or_(audit.c.study_id.in_(ids), by_digest)

@@ -1,7 +1,11 @@
-"""Studies in the order in which they changed, for those who follow them: themselves, their results, or the deliveries of these.
+"""Studies in the order in which they changed, for those who follow them.
 
-Every row of the three tables stands in this order once, at the place of its last change. A study that has several rows on a page is on it
-once. Who keeps the place of the last page and asks again meets every study that has changed since. docs/decisions/changes-by-transaction.md
+Themselves, their results, or the deliveries of these.
+
+Every row of the three tables stands in this order once, at the place of its last change. A study
+that has several rows on a page is on it
+once. Who keeps the place of the last page and asks again meets every study that has changed since.
+docs/decisions/changes-by-transaction.md
 """
 
 from __future__ import annotations
@@ -30,7 +34,9 @@ from hilum.store.changes import EndOfChanges
 from hilum.store.schema import delivery, document, result, study
 from hilum.store.study_views import Item, items_of
 
-_ROWS_OF_A_STUDY = 4  # the study, its result, and deliveries to two destinations: a page of studies is looked for among so many rows
+# the study, its result, and deliveries to two destinations: a page of studies is looked for among
+# so many rows
+_ROWS_OF_A_STUDY = 4
 _CHANGE: Final[BindParameter[int]] = bindparam("change", type_=BigInteger)
 _LIMIT: Final[BindParameter[int]] = bindparam("limit", type_=Integer)
 _TABLES: Final = (study, result, delivery)  # in the order in which rows of one number stand
@@ -43,7 +49,9 @@ def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[I
     """
     after = (0, 0, 0) if cursor is None else cursors.decode_place(cursor)
     change, rank, row_id = after
-    rows = connection.execute(page_query(rank), {"change": change, "row": row_id, "limit": _ROWS_OF_A_STUDY * limit}).all()
+    rows = connection.execute(
+        page_query(rank), {"change": change, "row": row_id, "limit": _ROWS_OF_A_STUDY * limit}
+    ).all()
     studies = _studies_of(connection, rows)
     chosen: dict[int, None] = {}
     for row in rows:
@@ -58,14 +66,22 @@ def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[I
 
 @cache
 def page_query(last_rank: int) -> Select[Any]:
-    """Rows after the place (`change`, `last_rank`, `row`), `limit` of them: from the beginning of a range of each table's index.
+    """Rows after the place (`change`, `last_rank`, `row`), `limit` of them.
+
+    From the beginning of a range of each table's index.
 
     Built once (see `queues`).
     """
     last = _TABLES[last_rank]
-    ranges = [_range(last_rank, last.c.change == _CHANGE, last.c.id > bindparam("row"))]  # SQLite walks all of one change else
+    ranges = [
+        _range(last_rank, last.c.change == _CHANGE, last.c.id > bindparam("row"))
+    ]  # SQLite walks all of one change else
     for rank, table in enumerate(_TABLES):
-        ranges.append(_range(rank, table.c.change > _CHANGE if rank <= last_rank else table.c.change >= _CHANGE))
+        ranges.append(
+            _range(
+                rank, table.c.change > _CHANGE if rank <= last_rank else table.c.change >= _CHANGE
+            )
+        )
     found = union_all(*(select(each.subquery()) for each in ranges)).subquery()
     return select(found).order_by(found.c.change, found.c.rank, found.c.id).limit(_LIMIT)
 
@@ -73,7 +89,9 @@ def page_query(last_rank: int) -> Select[Any]:
 def _range(rank: int, *chosen: ColumnElement[bool]) -> Select[Any]:
     table = _TABLES[rank]
     place: Label[int] = literal_column(str(rank), Integer).label("rank")
-    query = select(table.c.change, place, table.c.id).where(*chosen, table.c.change < EndOfChanges())
+    query = select(table.c.change, place, table.c.id).where(
+        *chosen, table.c.change < EndOfChanges()
+    )
     return query.order_by(table.c.change, table.c.id).limit(_LIMIT)
 
 
@@ -91,13 +109,23 @@ def _studies_of(connection: Connection, rows: Iterable[Row[Any]]) -> Mapping[tup
 
 def _of_results(ids: Sequence[int]) -> Select[Any]:
     joined = result.join(study, study.c.study_instance_uid == result.c.study_instance_uid)
-    return select(result.c.id, study.c.id.label("study")).select_from(joined).where(result.c.id.in_(ids))
+    return (
+        select(result.c.id, study.c.id.label("study"))
+        .select_from(joined)
+        .where(result.c.id.in_(ids))
+    )
 
 
 def _of_deliveries(ids: Sequence[int]) -> Select[Any]:
-    joined = delivery.join(document, document.c.id == delivery.c.document_id).join(result, result.c.id == document.c.result_id)
+    joined = delivery.join(document, document.c.id == delivery.c.document_id).join(
+        result, result.c.id == document.c.result_id
+    )
     with_study = joined.join(study, study.c.study_instance_uid == result.c.study_instance_uid)
-    return select(delivery.c.id, study.c.id.label("study")).select_from(with_study).where(delivery.c.id.in_(ids))
+    return (
+        select(delivery.c.id, study.c.id.label("study"))
+        .select_from(with_study)
+        .where(delivery.c.id.in_(ids))
+    )
 
 
 def _items(connection: Connection, ids: Sequence[int]) -> list[Item]:

@@ -1,8 +1,11 @@
 """The number that a change of a study, a result or a delivery gets, so that others can follow them.
 
-The numbers of a transaction are above those of all that ended before it began. SQLite has one writer at a time: one more than the highest,
-or the time, if that is more. PostgreSQL: the transaction's own number and `changes_base`; whoever reads goes as far as all transactions
-below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was restored gives no number twice, or above
+The numbers of a transaction are above those of all that ended before it began. SQLite has one
+writer at a time: one more than the highest,
+or the time, if that is more. PostgreSQL: the transaction's own number and `changes_base`; whoever
+reads goes as far as all transactions
+below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was
+restored gives no number twice, or above
 all that there are, if the time is wrong.
 docs/decisions/changes-by-transaction.md
 """
@@ -18,9 +21,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 _TABLES = ("study", "result", "delivery")
 _BASE = "(SELECT CAST(value AS bigint) FROM installation WHERE key = 'changes_base')"
-_HIGHEST = ", ".join(f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)" for name in _TABLES)  # noqa: S608 - our names
+_HIGHEST = ", ".join(
+    f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)"
+    for name in _TABLES
+)  # noqa: S608 - our names
 # Another cluster, or this one at an earlier point: its transactions have other numbers.
-_IDENTITY = text("SELECT system_identifier || '.' || timeline_id FROM pg_control_system(), pg_control_checkpoint()")
+_IDENTITY = text(
+    "SELECT system_identifier || '.' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
+)
 _MAY_BE_ASKED = text(
     "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE')"
     " AND has_function_privilege(to_regprocedure('pg_control_checkpoint()'), 'EXECUTE'), false)"
@@ -69,7 +77,9 @@ def _end_in_sqlite(_element: EndOfChanges, _compiler: Any, **_options: Any) -> s
 
 @compiles(EndOfChanges, "postgresql")
 def _end_in_postgresql(_element: EndOfChanges, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401
-    return f"(SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) + {_BASE})"
+    return (
+        f"(SELECT CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint) + {_BASE})"
+    )
 
 
 def begin(connection: Connection) -> None:
@@ -86,13 +96,19 @@ def begin(connection: Connection) -> None:
 
 
 def identity(connection: Connection) -> str:
-    """Of the cluster and its timeline. Any user may ask for it, unless an administrator has taken that away; no reason not to start."""
+    """Of the cluster and its timeline.
+
+    Any user may ask for it, unless an administrator has taken that away; no reason not to start.
+    """
     may_be_asked = connection.execute(_MAY_BE_ASKED).scalar_one()
     return str(connection.execute(_IDENTITY).scalar_one()) if may_be_asked else _NOT_TO_BE_ASKED
 
 
 def _is_known(connection: Connection, found: str) -> bool:
-    """Of one that is not told: whether the next number is above all that there are. An earlier point of the same cluster is not seen so."""
+    """Of one that is not told: whether the next number is above all that there are.
+
+    An earlier point of the same cluster is not seen so.
+    """
     known = connection.execute(_KNOWN).scalar_one_or_none()
     if found != _NOT_TO_BE_ASKED or known is None:
         return bool(known == found)

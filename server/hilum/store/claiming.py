@@ -1,7 +1,9 @@
 """`claim`, `retry`: fenced leases on the rows of a stage's table.
 
-A lease is a random token in the row. Whoever advances the row must name it, so a worker that was declared dead and comes back
-cannot overwrite what its successor did. Attempts are counted when a row is claimed, before the work can crash the worker.
+A lease is a random token in the row. Whoever advances the row must name it, so a worker that was
+declared dead and comes back
+cannot overwrite what its successor did. Attempts are counted when a row is claimed, before the work
+can crash the worker.
 """
 
 from __future__ import annotations
@@ -20,7 +22,10 @@ from hilum.store.schema import reading
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who claims how much of which queue, and until when; `destination` where the queue is one destination's."""
+    """Who claims how much of which queue, and until when.
+
+    `destination` where the queue is one destination's.
+    """
 
     stage: str
     limit: int
@@ -37,11 +42,20 @@ class Claim:
     @property
     def parameters(self) -> dict[str, object]:
         """For the statements that choose rows."""
-        return {"now": self.now, "limit": self.limit, **({} if self.destination is None else {"destination": self.destination})}
+        return {
+            "now": self.now,
+            "limit": self.limit,
+            **({} if self.destination is None else {"destination": self.destination}),
+        }
 
 
-def seconds_to_next(connection: Connection, stage: str, now: float, destination: str | None) -> float | None:
-    """Until a row may be claimed, because it is due or because its lease ends; 0: one may be claimed now; None: there is none."""
+def seconds_to_next(
+    connection: Connection, stage: str, now: float, destination: str | None
+) -> float | None:
+    """Until a row may be claimed, because it is due or because its lease ends.
+
+    0: one may be claimed now; None: there is none.
+    """
     look = statements(stage, is_one_destination=destination is not None).look
     found = look.one(connection, {"destination": destination} if destination is not None else {})
     first = min((moment for moment in found if moment is not None), default=None)
@@ -60,15 +74,23 @@ def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
     return [*taken, *take(connection, claim, siblings)]
 
 
-def _siblings(connection: Connection, taken: Sequence[tuple[Row, Lease]], now: float) -> Sequence[Row]:
-    """The other due readings of the images that were claimed, beyond the limit: an image is decoded once for all releases.
+def _siblings(
+    connection: Connection, taken: Sequence[tuple[Row, Lease]], now: float
+) -> Sequence[Row]:
+    """The other due readings of the images that were claimed, beyond the limit.
 
-    Not those of shadows: they would take the place of images that somebody waits for. What is taken is not due any more.
+    An image is decoded once for all releases.
+
+    Not those of shadows: they would take the place of images that somebody waits for. What is taken
+    is not due any more.
     """
-    return _SIBLINGS.all(connection, {"instances": list({row.instance_id for row, _ in taken}), "now": now})
+    return _SIBLINGS.all(
+        connection, {"instances": list({row.instance_id for row, _ in taken}), "now": now}
+    )
 
 
-# The state is no parameter: SQLite plans a statement anew whenever a parameter is bound that a partial index depends on, 40 µs.
+# The state is no parameter: SQLite plans a statement anew whenever a parameter is bound that a
+# partial index depends on, 40 µs.
 _SIBLINGS = Prepared(
     select(reading)
     .where(
@@ -88,23 +110,46 @@ def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tupl
     taken = [(row, _lease(row, claim.now)) for row in rows]
     if taken:
         common = {"until": claim.until, "owner": claim.owner}
-        claim.statements.take.write_each(connection, [{**common, **_columns(lease)} for _, lease in taken])
+        claim.statements.take.write_each(
+            connection, [{**common, **_columns(lease)} for _, lease in taken]
+        )
     return taken
 
 
 def _lease(row: Row, now: float) -> Lease:
     has_lapsed = row.state == WorkState.LEASED
-    return Lease(row.id, secrets.token_hex(16), row.attempts + 1, row.lapses + has_lapsed, now - row.due_at, has_lapsed)
+    return Lease(
+        row.id,
+        secrets.token_hex(16),
+        row.attempts + 1,
+        row.lapses + has_lapsed,
+        now - row.due_at,
+        has_lapsed,
+    )
 
 
 def _columns(lease: Lease) -> dict[str, object]:
-    return {"row": lease.row_id, "token": lease.token, "tries": lease.attempts, "lapsed": lease.lapses}
+    return {
+        "row": lease.row_id,
+        "token": lease.token,
+        "tries": lease.attempts,
+        "lapsed": lease.lapses,
+    }
 
 
-def fail_hopeless(connection: Connection, queue: Queue, now: float, maximum_lapses: int) -> list[int]:
-    """End the lapsed rows that have used up their lapses; their ids, so that what hangs on them can follow."""
+def fail_hopeless(
+    connection: Connection, queue: Queue, now: float, maximum_lapses: int
+) -> list[int]:
+    """End the lapsed rows that have used up their lapses.
+
+    Their ids, so that what hangs on them can follow.
+    """
     table = queue.table
-    hopeless = and_(table.c.state == WorkState.LEASED, table.c.leased_until < now, table.c.lapses >= maximum_lapses - 1)
+    hopeless = and_(
+        table.c.state == WorkState.LEASED,
+        table.c.leased_until < now,
+        table.c.lapses >= maximum_lapses - 1,
+    )
     values = {
         "state": queue.failed,
         "reason": Reason.WORKER_CRASHED,
@@ -114,11 +159,27 @@ def fail_hopeless(connection: Connection, queue: Queue, now: float, maximum_laps
         "leased_until": None,
         "finished_at": now,
     }
-    return list(connection.execute(update(table).where(hopeless).values(values).returning(table.c.id)).scalars())
+    return list(
+        connection.execute(
+            update(table).where(hopeless).values(values).returning(table.c.id)
+        ).scalars()
+    )
 
 
-def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, due_at: float, *, counts: bool, lapses: int = 0) -> bool:
-    """Due again at `due_at`; False: the lease is lost. With `counts` False the try is taken back. `lapses`: as many more."""
+def give_back(
+    connection: Connection,
+    queue: Queue,
+    lease: Lease,
+    detail: str,
+    due_at: float,
+    *,
+    counts: bool,
+    lapses: int = 0,
+) -> bool:
+    """Due again at `due_at`; False: the lease is lost.
+
+    With `counts` False the try is taken back. `lapses`: as many more.
+    """
     table = queue.table
     values = {
         "state": WorkState.DUE,
@@ -133,8 +194,20 @@ def give_back(connection: Connection, queue: Queue, lease: Lease, detail: str, d
     return connection.execute(update(table).where(held).values(values)).rowcount == 1
 
 
-def expire(connection: Connection, table: Table, owner: str, now: float, *, is_clean: bool, counts: bool = False) -> int:
-    """End all leases of a process. Clean (it stopped as asked): due at once and, but for `counts`, not counted. Not clean: lapsed now."""
+def expire(
+    connection: Connection,
+    table: Table,
+    owner: str,
+    now: float,
+    *,
+    is_clean: bool,
+    counts: bool = False,
+) -> int:
+    """End all leases of a process.
+
+    Clean (it stopped as asked): due at once and, but for `counts`, not counted. Not clean: lapsed
+    now.
+    """
     held = and_(table.c.state == WorkState.LEASED, table.c.claimed_by == owner)
     tries = table.c.attempts if counts else table.c.attempts - 1
     clean = {"state": WorkState.DUE, "lease_token": None, "leased_until": None, "attempts": tries}

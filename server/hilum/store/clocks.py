@@ -14,7 +14,9 @@ _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 def ahead_seconds(engine: Engine, clock: Callable[[], float]) -> float:
-    """How far `clock` is ahead of the database's, negative behind; 0: they agree as far as can be told, or it is SQLite.
+    """How far `clock` is ahead of the database's, negative behind.
+
+    0: they agree as far as can be told, or it is SQLite.
 
     What the question's way may have taken counts for nothing.
     """

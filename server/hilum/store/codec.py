@@ -1,4 +1,7 @@
-"""Rows to domain types and back. The JSON of a result is its findings and source images, each an object of its fields (`json_text`)."""
+"""Rows to domain types and back.
+
+The JSON of a result is its findings and source images, each an object of its fields (`json_text`).
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,10 @@ def instance_of(row: Row) -> Instance:
 
 
 def instance_values(instance: Instance) -> dict[str, Any]:
-    """Columns of an instance row, as an object that arrives fills them: whether it was rejected is not in the object."""
+    """Columns of an instance row, as an object that arrives fills them.
+
+    Whether it was rejected is not in the object.
+    """
     return dict(zip(_ARRIVING, _arriving(instance), strict=True))
 
 
@@ -95,11 +101,19 @@ def study_of(row: Row) -> Study:
 
 
 def _is_finite(result: Result) -> bool:
-    """Whether all that a model says, and what it is compared with, is a number: what is not makes the sum none."""
+    """Whether all that a model says, and what it is compared with, is a number.
+
+    What is not makes the sum none.
+    """
     by_name = [item.member_scores for item in result.findings]
     for image in result.source_images:
         by_name += (image.scores, image.logits, *image.member_scores.values())
-    of_findings = sum([item.logit + item.score + (item.probability or 0.0) + (item.operating_point or 0.0) for item in result.findings])
+    of_findings = sum(
+        [
+            item.logit + item.score + (item.probability or 0.0) + (item.operating_point or 0.0)
+            for item in result.findings
+        ]
+    )
     return math.isfinite(of_findings + sum([sum(said.values()) for said in by_name]))
 
 
@@ -149,12 +163,16 @@ def result_of(row: Row) -> Result:
         supersedes_id=row.supersedes_id,
         id=row.id,
         is_shadow=row.state == ResultState.SHADOW,
-        has_several_orders=content.get("has_several_orders", False),  # a row of an earlier version does not say
+        has_several_orders=content.get(
+            "has_several_orders", False
+        ),  # a row of an earlier version does not say
     )
 
 
 def _source_image_of(item: dict[str, Any]) -> SourceImage:
-    return SourceImage(**{**item, "flags": tuple(item.get("flags", ()))})  # a row of an earlier version has none
+    return SourceImage(
+        **{**item, "flags": tuple(item.get("flags", ()))}
+    )  # a row of an earlier version has none
 
 
 def _finding_of(item: dict[str, Any]) -> Finding:

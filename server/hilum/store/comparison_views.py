@@ -13,7 +13,11 @@ from hilum.store.schema import comparison
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """Of one pair of releases. `said`: for each study, [score, shadow's, decision, shadow's] by finding; `states`: how many are where."""
+    """Of one pair of releases.
+
+    `said`: for each study, [score, shadow's, decision, shadow's] by finding; `states`: how many are
+    where.
+    """
 
     said: list[Mapping[str, tuple[float, float, str, str]]]
     states: Mapping[str, int]
@@ -22,10 +26,20 @@ class Comparisons:
 def compared(connection: Connection, release: str, shadow: str, limit: int) -> Comparisons:
     """The studies that were compared last, at most `limit`, and how many comparisons are in which state."""
     of_pair = and_(comparison.c.release == release, comparison.c.shadow == shadow)
-    counts = select(comparison.c.state, func.count().label("studies")).where(of_pair).group_by(comparison.c.state)
-    latest = select(comparison.c.content).where(of_pair, comparison.c.state == ComparisonState.COMPARED)
-    rows = connection.execute(latest.order_by(comparison.c.finished_at.desc()).limit(limit)).scalars()
-    return Comparisons([row for row in rows if row], {row.state: row.studies for row in connection.execute(counts)})
+    counts = (
+        select(comparison.c.state, func.count().label("studies"))
+        .where(of_pair)
+        .group_by(comparison.c.state)
+    )
+    latest = select(comparison.c.content).where(
+        of_pair, comparison.c.state == ComparisonState.COMPARED
+    )
+    rows = connection.execute(
+        latest.order_by(comparison.c.finished_at.desc()).limit(limit)
+    ).scalars()
+    return Comparisons(
+        [row for row in rows if row], {row.state: row.studies for row in connection.execute(counts)}
+    )
 
 
 def last_pair(connection: Connection, releases: Collection[str]) -> tuple[str, str] | None:
@@ -35,11 +49,19 @@ def last_pair(connection: Connection, releases: Collection[str]) -> tuple[str, s
 
 
 def last_read_along(connection: Connection, releases: Collection[str]) -> tuple[str, str] | None:
-    """The same, the release reported being any: one that the settings name alone may have read an archive along."""
+    """The same, the release reported being any.
+
+    One that the settings name alone may have read an archive along.
+    """
     return _newest(connection, comparison.c.shadow.in_(releases))
 
 
 def _newest(connection: Connection, chosen: ColumnElement[bool]) -> tuple[str, str] | None:
-    query = select(comparison.c.release, comparison.c.shadow).where(chosen).order_by(comparison.c.id.desc()).limit(1)
+    query = (
+        select(comparison.c.release, comparison.c.shadow)
+        .where(chosen)
+        .order_by(comparison.c.id.desc())
+        .limit(1)
+    )
     row = connection.execute(query).first()
     return None if row is None else (row.release, row.shadow)

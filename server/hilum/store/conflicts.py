@@ -2,8 +2,10 @@
 
 What a person decides becomes rows, then moves of files.
 
-The rows are committed first and name where the files will lie; readers find a file at either place (`Archive.open`). Until the files
-are there the conflict's row says so (`is_settled`), and whoever comes next moves them: after a crash the scan at start.
+The rows are committed first and name where the files will lie; readers find a file at either place
+(`Archive.open`). Until the files
+are there the conflict's row says so (`is_settled`), and whoever comes next moves them: after a
+crash the scan at start.
 """
 
 from __future__ import annotations
@@ -42,19 +44,32 @@ class CannotResolve(Exception):
 
 
 def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
-    """Rows of conflicts, each with the Study Instance UID of the image that is in use; None where there is none any more."""
+    """Rows of conflicts, each with the Study Instance UID of the image that is in use.
+
+    None where there is none any more.
+    """
     columns = (instance.c.sop_instance_uid, instance.c.study_instance_uid)
-    named = select(*columns).where(instance.c.sop_instance_uid.in_({item["sop_instance_uid"] for item in found}))
+    named = select(*columns).where(
+        instance.c.sop_instance_uid.in_({item["sop_instance_uid"] for item in found})
+    )
     studies = {row.sop_instance_uid: row.study_instance_uid for row in connection.execute(named)}
     return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
 
 
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:
     """A conflict's row, locked."""
-    return connection.execute(select(conflict).where(conflict.c.id == conflict_id).with_for_update()).first()
+    return connection.execute(
+        select(conflict).where(conflict.c.id == conflict_id).with_for_update()
+    ).first()
 
 
-def resolve(connection: Connection, found: Row[Any], state: ConflictState, quarantined: FileInQuarantine, now: float) -> None:
+def resolve(
+    connection: Connection,
+    found: Row[Any],
+    state: ConflictState,
+    quarantined: FileInQuarantine,
+    now: float,
+) -> None:
     """Write a decision. Idempotent. Raises CannotResolve."""
     if found.state == state:
         return
@@ -62,7 +77,11 @@ def resolve(connection: Connection, found: Row[Any], state: ConflictState, quara
         raise CannotResolve(f"The conflict is {found.state} already; nothing is left to decide.")
     if state is ConflictState.REPLACED:
         _replace(connection, found, quarantined.instance, now)
-    values: dict[str, Any] = {"state": state, "resolved_at": now, "is_settled": state is ConflictState.KEPT}
+    values: dict[str, Any] = {
+        "state": state,
+        "resolved_at": now,
+        "is_settled": state is ConflictState.KEPT,
+    }
     if state is ConflictState.DISCARDED:
         values["sha256"] = quarantined.sha256
     connection.execute(update(conflict).where(conflict.c.id == found.id).values(values))
@@ -70,7 +89,11 @@ def resolve(connection: Connection, found: Row[Any], state: ConflictState, quara
 
 def unsettled(connection: Connection) -> list[int]:
     """Row ids of decisions whose files are not where they belong, or are not known to be."""
-    return list(connection.execute(select(conflict.c.id).where(conflict.c.is_settled.is_(False)).order_by(conflict.c.id)).scalars())
+    return list(
+        connection.execute(
+            select(conflict.c.id).where(conflict.c.is_settled.is_(False)).order_by(conflict.c.id)
+        ).scalars()
+    )
 
 
 def settled(connection: Connection, conflict_id: int) -> None:
@@ -78,13 +101,26 @@ def settled(connection: Connection, conflict_id: int) -> None:
     connection.execute(update(conflict).where(conflict.c.id == conflict_id).values(is_settled=True))
 
 
-def _replace(connection: Connection, found: Row[Any], quarantined: Instance | None, now: float) -> None:
-    if quarantined is None or (quarantined.sop_instance_uid, quarantined.digest) != (found.sop_instance_uid, found.digest):
-        raise CannotResolve("The file in quarantine is not the one that was put there; look at it before you decide.")
-    query = select(instance).where(instance.c.sop_instance_uid == found.sop_instance_uid).with_for_update()
+def _replace(
+    connection: Connection, found: Row[Any], quarantined: Instance | None, now: float
+) -> None:
+    if quarantined is None or (quarantined.sop_instance_uid, quarantined.digest) != (
+        found.sop_instance_uid,
+        found.digest,
+    ):
+        raise CannotResolve(
+            "The file in quarantine is not the one that was put there; look at it before you decide."
+        )
+    query = (
+        select(instance)
+        .where(instance.c.sop_instance_uid == found.sop_instance_uid)
+        .with_for_update()
+    )
     former = connection.execute(query).first()
     if former is None:
-        raise CannotResolve("There is no image with this SOP Instance UID any more; send the file again instead.")
+        raise CannotResolve(
+            "There is no image with this SOP Instance UID any more; send the file again instead."
+        )
     if former.pixels_removed_at is None:
         _keep_former(connection, former, now, found.kind)
     values = codec.instance_values(
@@ -103,7 +139,10 @@ def _replace(connection: Connection, found: Row[Any], quarantined: Instance | No
 
 
 def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
-    """The image stays its first sender's where only its header changes; other pixels are another one's."""
+    """The image stays its first sender's where only its header changes.
+
+    Other pixels are another one's.
+    """
     if kind != ConflictKind.HEADER and quarantined.pixel_digest != former.pixel_digest:
         return quarantined
     names = ("calling_ae_title", "called_ae_title", "peer_address")
@@ -111,7 +150,10 @@ def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) 
 
 
 def _keep_former(connection: Connection, former: Row[Any], now: float, kind: ConflictKind) -> None:
-    """The bytes that were authoritative become the conflict's counterpart in quarantine: kept out, and nothing is lost."""
+    """The bytes that were authoritative become the conflict's counterpart in quarantine.
+
+    Kept out, and nothing is lost.
+    """
     values = {
         "path": quarantine_path(former.path),
         "size_bytes": former.size_bytes,
@@ -122,17 +164,37 @@ def _keep_former(connection: Connection, former: Row[Any], now: float, kind: Con
         "resolved_at": now,
         "is_settled": False,
     }
-    same = and_(conflict.c.sop_instance_uid == former.sop_instance_uid, conflict.c.digest == former.digest)
+    same = and_(
+        conflict.c.sop_instance_uid == former.sop_instance_uid, conflict.c.digest == former.digest
+    )
     if connection.execute(update(conflict).where(same).values(values)).rowcount == 0:
         key = {"sop_instance_uid": former.sop_instance_uid, "digest": former.digest}
         connection.execute(insert(conflict).values({**values, **key}))
 
 
 def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
-    """Its readings are of other pixels. The releases that read the image read it again, unless it was rejected."""
-    emptied = dict.fromkeys(("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"), null())
-    again = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, "reason": None, "detail": None, "finished_at": None}
-    values: dict[str, Any] = {"study_instance_uid": study_uid, "lease_token": None, "leased_until": None}
+    """Its readings are of other pixels.
+
+    The releases that read the image read it again, unless it was rejected.
+    """
+    emptied = dict.fromkeys(
+        ("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"),
+        null(),
+    )
+    again = {
+        "state": ReadingState.DUE,
+        "due_at": now,
+        "attempts": 0,
+        "lapses": 0,
+        "reason": None,
+        "detail": None,
+        "finished_at": None,
+    }
+    values: dict[str, Any] = {
+        "study_instance_uid": study_uid,
+        "lease_token": None,
+        "leased_until": None,
+    }
     if not former.is_removed:
         values |= {**emptied, **again}
     connection.execute(update(reading).where(reading.c.instance_id == former.id).values(values))
@@ -140,9 +202,18 @@ def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: f
 
 def _open_study(connection: Connection, new: Instance, now: float) -> None:
     """The file may be of another study than the one that it was in conflict with, and that study new."""
-    if connection.execute(select(study.c.id).where(study.c.study_instance_uid == new.study_instance_uid)).first() is not None:
+    if (
+        connection.execute(
+            select(study.c.id).where(study.c.study_instance_uid == new.study_instance_uid)
+        ).first()
+        is not None
+    ):
         return
-    of_image = select(reading.c.lane).where(reading.c.study_instance_uid == new.study_instance_uid).limit(1)
+    of_image = (
+        select(reading.c.lane)
+        .where(reading.c.study_instance_uid == new.study_instance_uid)
+        .limit(1)
+    )
     lane = connection.execute(of_image).scalar_one_or_none()
     connection.execute(insert(study).values(study_values(new, 1 if lane is None else lane, now)))
 

@@ -28,7 +28,11 @@ def encode(listing: str, moment: float, row_id: int) -> str:
 def decode(listing: str, cursor: str) -> tuple[float, int]:
     """(moment, row id) of a cursor that `encode` made for this listing. Raises BadCursor."""
     moment, row_id = _decode(listing, cursor, 2)
-    if not isinstance(moment, float) or not math.isfinite(moment) or not _is_number(row_id, MAXIMUM_ROW_ID):
+    if (
+        not isinstance(moment, float)
+        or not math.isfinite(moment)
+        or not _is_number(row_id, MAXIMUM_ROW_ID)
+    ):
         raise _not_ours()
     return moment, row_id
 
@@ -41,7 +45,10 @@ def encode_place(place: Place) -> str:
 def decode_place(cursor: str) -> Place:
     """What `encode_place` was given. Raises BadCursor."""
     change, rank, row_id = _decode(_CHANGES, cursor, 3)
-    if not all(_is_number(value, most) for value, most in zip((change, rank, row_id), _MAXIMUM_PLACE, strict=True)):
+    if not all(
+        _is_number(value, most)
+        for value, most in zip((change, rank, row_id), _MAXIMUM_PLACE, strict=True)
+    ):
         raise _not_ours()
     return change, rank, row_id
 
@@ -53,7 +60,9 @@ def _encode(*values: str | float) -> str:
 
 def _decode(listing: str, cursor: str, size: int) -> list[Any]:
     try:
-        found = json.loads(base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True))
+        found = json.loads(
+            base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        )
     except (binascii.Error, ValueError, RecursionError) as error:
         raise _not_ours() from error
     if not isinstance(found, list) or len(found) != size + 1 or found[0] != listing:

@@ -1,4 +1,7 @@
-"""What a person decides about single images: a conflict is kept out, put in or thrown away; an image is rejected."""
+"""What a person decides about single images.
+
+A conflict is kept out, put in or thrown away; an image is rejected.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,12 @@ class Decisions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._engine, self._doorbell = open_engine(url), doorbell_for(url)
-        self._archive, self._describe, self._sha256_of, self._clock = archive, describe, sha256_of, clock
+        self._archive, self._describe, self._sha256_of, self._clock = (
+            archive,
+            describe,
+            sha256_of,
+            clock,
+        )
 
     def close(self) -> None:
         """Give the connections back."""
@@ -47,11 +55,17 @@ class Decisions:
         self._doorbell.close()
 
     def keep(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
-        """The file stays in quarantine, kept out of everything; nobody has to look at it again. None: no such conflict."""
+        """The file stays in quarantine, kept out of everything; nobody has to look at it again.
+
+        None: no such conflict.
+        """
         return self._resolve(conflict_id, ConflictState.KEPT, deed)
 
     def replace(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
-        """The quarantined bytes become the image, which is read and reported again; the former bytes take their place in quarantine."""
+        """The quarantined bytes become the image, which is read and reported again.
+
+        The former bytes take their place in quarantine.
+        """
         return self._resolve(conflict_id, ConflictState.REPLACED, deed)
 
     def discard(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
@@ -59,17 +73,30 @@ class Decisions:
         return self._resolve(conflict_id, ConflictState.DISCARDED, deed)
 
     def reject(self, sop_instance_uid: str, deed: Deed | None = None) -> Item | None:
-        """The image takes no part in results any more; None: no such image. Its study is assembled again without it."""
+        """The image takes no part in results any more; None: no such image.
+
+        Its study is assembled again without it.
+        """
         with self._engine.begin() as connection:
-            query = select(instance.c.study_instance_uid).where(instance.c.sop_instance_uid == sop_instance_uid)
+            query = select(instance.c.study_instance_uid).where(
+                instance.c.sop_instance_uid == sop_instance_uid
+            )
             study_uid = connection.execute(query).scalar_one_or_none()
             if study_uid is None:
                 return None
             who = deed.actor.name[:80] if deed else ""
-            by_hand = Rejection(sop_instance_uid, study_uid, RemovalReason.BY_HAND, holds_for_all=True, rejected_by=who)
+            by_hand = Rejection(
+                sop_instance_uid,
+                study_uid,
+                RemovalReason.BY_HAND,
+                holds_for_all=True,
+                rejected_by=who,
+            )
             rejecting.reject(connection, [by_hand], self._clock())
             names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
-            found = select(*(instance.c[name] for name in names)).where(instance.c.sop_instance_uid == sop_instance_uid)
+            found = select(*(instance.c[name] for name in names)).where(
+                instance.c.sop_instance_uid == sop_instance_uid
+            )
             answer = connection.execute(found).one()._asdict()
             if deed is not None:
                 deed.study_instance_uid = study_uid
@@ -79,12 +106,16 @@ class Decisions:
         return answer
 
     def settle(self) -> int:
-        """Move the files of decisions that are committed to where they belong; how many. Raises OSError."""
+        """Move the files of decisions that are committed to where they belong; how many.
+
+        Raises OSError.
+        """
         with self._engine.begin() as connection:
             waiting = conflicts.unsettled(connection)
         for conflict_id in waiting:
             with self._engine.begin() as connection:
-                # Locked: the next decision on this conflict waits until the file lies where this one wants it.
+                # Locked: the next decision on this conflict waits until the file lies where this
+                # one wants it.
                 row = conflicts.find(connection, conflict_id)
                 if row is not None and not row.is_settled:
                     self._move(row.path, ConflictState(row.state))
@@ -100,7 +131,9 @@ class Decisions:
                 return None
             conflicts.resolve(connection, found, state, quarantined, self._clock())
             if deed is not None:
-                (named,) = conflicts.with_studies(connection, [{"sop_instance_uid": found.sop_instance_uid}])
+                (named,) = conflicts.with_studies(
+                    connection, [{"sop_instance_uid": found.sop_instance_uid}]
+                )
                 deed.study_instance_uid = named["study_instance_uid"]
                 deed.write(connection, self._clock())
             self._doorbell.ring_with(connection, _BELLS)
@@ -115,7 +148,11 @@ class Decisions:
         with self._engine.begin() as connection:
             found = conflicts.find(connection, conflict_id)
             seed = digest_seed.read(connection)
-        if found is None or found.state not in (ConflictState.HELD, ConflictState.KEPT) or state is ConflictState.KEPT:
+        if (
+            found is None
+            or found.state not in (ConflictState.HELD, ConflictState.KEPT)
+            or state is ConflictState.KEPT
+        ):
             return FileInQuarantine()
         try:
             file = self._archive.locate(found.path)
@@ -125,11 +162,15 @@ class Decisions:
         except FileNotFoundError:
             if state is ConflictState.DISCARDED:
                 return FileInQuarantine()
-            raise CannotResolve("The file is not in quarantine any more; send it again, then decide.") from None
+            raise CannotResolve(
+                "The file is not in quarantine any more; send it again, then decide."
+            ) from None
 
     def _move(self, path: str, state: ConflictState) -> None:
         """To where a decision wants the file."""
         if state is ConflictState.DISCARDED:
             self._archive.remove(path)
         else:
-            self._archive.bring(place_of_quarantined(path) if state is ConflictState.REPLACED else path)
+            self._archive.bring(
+                place_of_quarantined(path) if state is ConflictState.REPLACED else path
+            )

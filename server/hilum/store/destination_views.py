@@ -1,4 +1,7 @@
-"""Destinations as people ask for them: paused or not, and how many deliveries wait, are in work, or need a person."""
+"""Destinations as people ask for them.
+
+Paused or not, and how many deliveries wait, are in work, or need a person.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,9 @@ def states(connection: Connection, configured: Mapping[str, Destination], now: f
     """One item for each destination that is configured or has open deliveries, by name."""
     found = {name: _empty(name, is_configured=True) for name in configured}
     for row in connection.execute(select(destination)):
-        found.setdefault(row.name, _empty(row.name, is_configured=False)).update(is_paused=row.is_paused, owner=row.owner)
+        found.setdefault(row.name, _empty(row.name, is_configured=False)).update(
+            is_paused=row.is_paused, owner=row.owner
+        )
     for queue in queue_views.queues(connection, now):
         if (name := queue["destination"]) is not None:
             item = found.setdefault(name, _empty(name, is_configured=False))
@@ -33,7 +38,9 @@ def states(connection: Connection, configured: Mapping[str, Destination], now: f
             item = found.setdefault(name, _empty(name, is_configured=False))
             item["dead"][stuck["reason"] or "unknown"] = stuck["items"]
     for kept in withheld_views.withheld(connection, configured):
-        item = found.setdefault(kept["destination"], _empty(kept["destination"], is_configured=False))
+        item = found.setdefault(
+            kept["destination"], _empty(kept["destination"], is_configured=False)
+        )
         item["withheld"][kept["reason"]] = kept["items"]
         item["releasable"] += kept["releasable"]
     for failing in queue_views.failing(connection, now):
@@ -51,23 +58,44 @@ def _add_last(connection: Connection, found: Mapping[str, Item]) -> None:
 
 
 def _last_deliveries(connection: Connection) -> Iterator[tuple[str, float]]:
-    """When each destination took its last document. Looks at the newest deliveries alone: of others nobody asks any more."""
+    """When each destination took its last document.
+
+    Looks at the newest deliveries alone: of others nobody asks any more.
+    """
     newest = select(func.max(delivery.c.id)).scalar_subquery()
-    query = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).group_by(delivery.c.destination)
-    for row in connection.execute(query.where(delivery.c.id > newest - _NEWEST, delivery.c.state == DeliveryState.DELIVERED)):
+    query = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).group_by(
+        delivery.c.destination
+    )
+    for row in connection.execute(
+        query.where(delivery.c.id > newest - _NEWEST, delivery.c.state == DeliveryState.DELIVERED)
+    ):
         yield row.destination, row.at
 
 
 def _last_dead(connection: Connection) -> Iterator[tuple[str, Item]]:
     """Of each destination the document that was given up last, and what its last try met."""
-    last = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).where(_STUCK).group_by(delivery.c.destination)
+    last = (
+        select(delivery.c.destination, func.max(delivery.c.finished_at).label("at"))
+        .where(_STUCK)
+        .group_by(delivery.c.destination)
+    )
     for row in connection.execute(last).all():
         query = select(delivery.c.reason, delivery.c.detail, delivery.c.finished_at.label("at"))
         is_last = (delivery.c.destination == row.destination, delivery.c.finished_at == row.at)
-        yield row.destination, connection.execute(query.where(_STUCK, *is_last).limit(1)).one()._asdict()
+        yield (
+            row.destination,
+            connection.execute(query.where(_STUCK, *is_last).limit(1)).one()._asdict(),
+        )
 
 
 def _empty(name: str, *, is_configured: bool) -> Item:
     counts = dict.fromkeys(_COUNTS, 0)
     said: Item = {"dead": {}, "withheld": {}, "releasable": 0, **dict.fromkeys(_LAST)}
-    return {"name": name, "is_configured": is_configured, "is_paused": False, "owner": None, **counts, **said}
+    return {
+        "name": name,
+        "is_configured": is_configured,
+        "is_paused": False,
+        "owner": None,
+        **counts,
+        **said,
+    }

@@ -1,7 +1,9 @@
 """The secret seed of an installation's digests, and how a digest says that it was made with it.
 
-xxh3-128 without a seed is public: somebody can make two pictures that have the same digest. The seed lies in the ledger, so that all
-hosts of an installation have the same one, and a backup has it beside the digests. Rows of before it have digests without: they are
+xxh3-128 without a seed is public: somebody can make two pictures that have the same digest. The
+seed lies in the ledger, so that all
+hosts of an installation have the same one, and a backup has it beside the digests. Rows of before
+it have digests without: they are
 known by their form, and are never rewritten, because results are named after them.
 """
 
@@ -23,14 +25,22 @@ _BITS: Final = 64
 
 def mint(connection: Connection) -> None:
     """Draw it, once in the life of a ledger."""
-    if connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).first() is None:
+    if (
+        connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).first()
+        is None
+    ):
         drawn = secrets.randbelow((1 << _BITS) - 1) + 1  # 0 would be none
         connection.execute(insert(installation).values(key=_KEY, value=f"{drawn:016x}"))
 
 
 def read(connection: Connection) -> int:
     """The installation's seed. Raises NoResultFound in a ledger of before it."""
-    return int(connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).scalar_one(), 16)
+    return int(
+        connection.execute(
+            select(installation.c.value).where(installation.c.key == _KEY)
+        ).scalar_one(),
+        16,
+    )
 
 
 def written(digits: str, seed: int) -> str:

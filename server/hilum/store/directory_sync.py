@@ -13,7 +13,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SharedSync:
-    """One directory sync for all who wait. Who comes while a sync runs needs the next: the running one may have missed the rename."""
+    """One directory sync for all who wait.
+
+    Who comes while a sync runs needs the next: the running one may have missed the rename.
+    """
 
     def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
         self._folder = folder
@@ -23,9 +26,12 @@ class SharedSync:
         self._turn = threading.Lock()
 
     def wait(self) -> None:
-        """Return when a sync that began after this call has ended. Raises its OSError, also to those who would have ridden on it.
+        """Return when a sync that began after this call has ended.
 
-        The kernel says such an error once: another sync would succeed, and the name need not be on the disk.
+        Raises its OSError, also to those who would have ridden on it.
+
+        The kernel says such an error once: another sync would succeed, and the name need not be on
+        the disk.
         """
         mine = self._begun + 1
         with self._turn:
@@ -45,11 +51,16 @@ class SharedSync:
 
 
 def make_durable_folder(folder: Path) -> None:
-    """Create a folder and sync every level: an acknowledged object must not vanish with its folder."""
+    """Create a folder and sync every level.
+
+    An acknowledged object must not vanish with its folder.
+    """
     missing = [level for level in (folder, *folder.parents) if not level.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for level in missing:
-        with contextlib.suppress(PermissionError):  # a parent that we may not open is not ours to create in either
+        with contextlib.suppress(
+            PermissionError
+        ):  # a parent that we may not open is not ours to create in either
             sync_folder(level.parent)
 
 
@@ -63,7 +74,10 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> None:
-    """All of the file system that holds it is durable (syncfs(2)): one wait for any number of files. Raises OSError."""
+    """All of the file system that holds it is durable (syncfs(2)).
+
+    One wait for any number of files. Raises OSError.
+    """
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         if _libc.syncfs(fd):

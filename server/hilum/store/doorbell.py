@@ -1,7 +1,9 @@
 """Doorbells: a stage wakes at once when there is work, and looks by itself only now and then.
 
-A ring says no more than "look": the rows are the truth, so a lost ring costs one poll period and never an item.
-SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY (`hilum.store.notify_doorbell`).
+A ring says no more than "look": the rows are the truth, so a lost ring costs one poll period and
+never an item.
+SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY
+(`hilum.store.notify_doorbell`).
 """
 
 from __future__ import annotations
@@ -23,7 +25,10 @@ from hilum.store.database import libpq_arguments
 
 
 class Bell(Protocol):
-    """One stage's bell in one process. `descriptor`: an event loop can watch it, and then `wait(0)`; None: only a thread can wait."""
+    """One stage's bell in one process.
+
+    `descriptor`: an event loop can watch it, and then `wait(0)`; None: only a thread can wait.
+    """
 
     @property
     def descriptor(self) -> int | None:
@@ -67,7 +72,8 @@ class _Folder:
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
-        # Paths of UNIX sockets end at 107 bytes, state folders may be deeper: address them through the open folder.
+        # Paths of UNIX sockets end at 107 bytes, state folders may be deeper: address them through
+        # the open folder.
         self.fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         weakref.finalize(self, os.close, self.fd).atexit = False
 
@@ -78,7 +84,10 @@ class _Folder:
 class _SocketDoorbell:
     def __init__(self, folder: Path) -> None:
         self._opened: tuple[_Folder, socket.socket] | None
-        self._opened = _Folder(folder), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+        self._opened = (
+            _Folder(folder),
+            socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK),
+        )
 
     def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
         """Nothing: sockets are rung after the commit, or a listener would look too early."""

@@ -1,8 +1,11 @@
 """The epoch of a ledger: it keeps the UIDs of documents apart from those that the same installation minted before a restore.
 
-A ledger that was restored makes reports again that its former self has sent meanwhile, with other bytes. In an epoch of its
-own it mints other SOP Instance UIDs for them. An epoch is drawn where the ledger has none, as `hilum backup` leaves its copy,
-or has one of another place: another file (SQLite), other tables, another timeline or cluster (PostgreSQL).
+A ledger that was restored makes reports again that its former self has sent meanwhile, with other
+bytes. In an epoch of its
+own it mints other SOP Instance UIDs for them. An epoch is drawn where the ledger has none, as
+`hilum backup` leaves its copy,
+or has one of another place: another file (SQLite), other tables, another timeline or cluster
+(PostgreSQL).
 """
 
 from __future__ import annotations
@@ -26,7 +29,10 @@ _LOCK: Final = text("LOCK TABLE installation IN SHARE ROW EXCLUSIVE MODE")
 
 
 def begin(connection: Connection, url: str) -> str:
-    """Return the epoch, drawn now where the ledger has none of this place. In a transaction that may write. Idempotent."""
+    """Return the epoch, drawn now where the ledger has none of this place.
+
+    In a transaction that may write. Idempotent.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(_LOCK)  # another process may draw one; SQLite has one writer at a time
     place = _place(connection, url)
@@ -45,7 +51,9 @@ def current(connection: Connection, url: str) -> str | None:
 
 
 def _of_place(connection: Connection, place: str) -> str | None:
-    value = connection.execute(select(installation.c.value).where(installation.c.key == KEY)).scalar_one_or_none()
+    value = connection.execute(
+        select(installation.c.value).where(installation.c.key == KEY)
+    ).scalar_one_or_none()
     drawn, _, at = (value or "").partition(" ")
     return drawn if drawn and at == place else None
 
@@ -58,15 +66,24 @@ def _place(connection: Connection, url: str) -> str:
 
 
 def _mint_again(connection: Connection, epoch: str) -> None:
-    """Change the UIDs of results without documents: the ledger's former self may have made and sent those.
+    """Change the UIDs of results without documents.
+
+    The ledger's former self may have made and sent those.
 
     Their leases end, so that nobody stores a document under a former UID.
     """
     has_document = select(document.c.id).where(document.c.result_id == result.c.id).exists()
     is_open = result.c.state.in_((ResultState.DUE, ResultState.LEASED))
-    for row in connection.execute(select(result.c.id, result.c.identifiers).where(is_open, ~has_document)).all():
+    for row in connection.execute(
+        select(result.c.id, result.c.identifiers).where(is_open, ~has_document)
+    ).all():
         minted = {kind: _again(kind, uid, epoch) for kind, uid in row.identifiers.items()}
-        values = {"identifiers": minted, "state": ResultState.DUE, "lease_token": None, "leased_until": None}
+        values = {
+            "identifiers": minted,
+            "state": ResultState.DUE,
+            "lease_token": None,
+            "leased_until": None,
+        }
         connection.execute(update(result).where(result.c.id == row.id).values(values))
 
 

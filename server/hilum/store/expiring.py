@@ -1,6 +1,9 @@
-"""Files that no row names any more: written down with the change of their row, deleted after its commit, forgotten after that.
+"""Files that no row names any more.
 
-A crash in between leaves a row here, never a file that nobody knows and never a row whose file is gone too early.
+Written down with the change of their row, deleted after its commit, forgotten after that.
+
+A crash in between leaves a row here, never a file that nobody knows and never a row whose file is
+gone too early.
 """
 
 from __future__ import annotations
@@ -21,7 +24,10 @@ _TOGETHER = 50  # files of one transaction: others wait for the ledger meanwhile
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A file that was deleted; `cause` is superseded, age, pressure or erased. `problem`: why it is still there."""
+    """A file that was deleted; `cause` is superseded, age, pressure or erased.
+
+    `problem`: why it is still there.
+    """
 
     path: str
     cause: str
@@ -29,9 +35,13 @@ class Removed:
     problem: str | None = None
 
 
-def expire(connection: Connection, path: str, cause: str, due_at: float, instance_id: int | None) -> None:
+def expire(
+    connection: Connection, path: str, cause: str, due_at: float, instance_id: int | None
+) -> None:
     """The file may be deleted from `due_at` on; `instance_id` is the image that it belonged to."""
-    connection.execute(insert(expired_file).values(path=path, cause=cause, due_at=due_at, instance_id=instance_id))
+    connection.execute(
+        insert(expired_file).values(path=path, cause=cause, due_at=due_at, instance_id=instance_id)
+    )
 
 
 def keep(connection: Connection, path: str) -> None:
@@ -41,15 +51,25 @@ def keep(connection: Connection, path: str) -> None:
 
 def hasten(connection: Connection, instance_id: int, now: float) -> None:
     """Whatever was left of this image may be deleted now."""
-    connection.execute(update(expired_file).where(expired_file.c.instance_id == instance_id).values(due_at=now, cause="erased"))
+    connection.execute(
+        update(expired_file)
+        .where(expired_file.c.instance_id == instance_id)
+        .values(due_at=now, cause="erased")
+    )
 
 
-def remove_due(engine: Engine, archive: Archive, now: float, sync: Callable[[], None]) -> list[Removed]:
-    """Delete files whose time has come, some at a time, and forget them. One that cannot be deleted is tried again in an hour.
+def remove_due(
+    engine: Engine, archive: Archive, now: float, sync: Callable[[], None]
+) -> list[Removed]:
+    """Delete files whose time has come, some at a time, and forget them.
+
+    One that cannot be deleted is tried again in an hour.
 
     `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in a transaction, space
-    comes back after it, so that nobody waits for the ledger while the file system works. When this returns, nothing brings a file back:
-    who asked for an erasure is told so. Raises OSError when that cannot be said; then the files are still written down, for the next time.
+    comes back after it, so that nobody waits for the ledger while the file system works. When this
+    returns, nothing brings a file back:
+    who asked for an erasure is told so. Raises OSError when that cannot be said; then the files are
+    still written down, for the next time.
     """
     with ExitStack() as held, engine.begin() as connection:
         removed = _remove_due(connection, archive, now, sync, held)
@@ -61,9 +81,16 @@ def remove_due(engine: Engine, archive: Archive, now: float, sync: Callable[[], 
     return list(removed.values())
 
 
-def _remove_due(connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack) -> dict[int, Removed]:
+def _remove_due(
+    connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack
+) -> dict[int, Removed]:
     """By row."""
-    query = select(expired_file).where(expired_file.c.due_at <= now).order_by(expired_file.c.due_at, expired_file.c.id).limit(_TOGETHER)
+    query = (
+        select(expired_file)
+        .where(expired_file.c.due_at <= now)
+        .order_by(expired_file.c.due_at, expired_file.c.id)
+        .limit(_TOGETHER)
+    )
     if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
         return {}
     sync()
@@ -71,14 +98,24 @@ def _remove_due(connection: Connection, archive: Archive, now: float, sync: Call
     removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
     stuck = [number for number, item in removed.items() if item.problem is not None]
     connection.execute(delete(expired_file).where(expired_file.c.id.in_(named)))
-    connection.execute(update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS))
+    connection.execute(
+        update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS)
+    )
     return removed
 
 
 def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:
     """Those whose image has this very file again: its pixels were sent once more."""
-    same = and_(instance.c.id == expired_file.c.instance_id, instance.c.path == expired_file.c.path, instance.c.pixels_removed_at.is_(None))
-    query = select(expired_file.c.id).join(instance, same).where(expired_file.c.id.in_([row.id for row in rows]))
+    same = and_(
+        instance.c.id == expired_file.c.instance_id,
+        instance.c.path == expired_file.c.path,
+        instance.c.pixels_removed_at.is_(None),
+    )
+    query = (
+        select(expired_file.c.id)
+        .join(instance, same)
+        .where(expired_file.c.id.in_([row.id for row in rows]))
+    )
     return set(connection.execute(query).scalars())
 
 

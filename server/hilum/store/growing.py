@@ -25,10 +25,14 @@ _KNOWN = Prepared(
 _MORE = Prepared(
     update(study)
     .where(study.c.id == bindparam("row"))
-    .values(revision=study.c.revision + bindparam("images"), open_readings=study.c.open_readings + bindparam("more"))
+    .values(
+        revision=study.c.revision + bindparam("images"),
+        open_readings=study.c.open_readings + bindparam("more"),
+    )
 )
 _NEW = Prepared(insert(study))
-# Who has one of them locked reads it already. They come before studies in the order of locks, so nobody waits for one here (PostgreSQL).
+# Who has one of them locked reads it already. They come before studies in the order of locks, so
+# nobody waits for one here (PostgreSQL).
 _LOWER_READINGS = (
     select(reading.c.id)
     .where(
@@ -58,12 +62,16 @@ class Growth:
 def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
     """By Study Instance UID. Clearing the lease fences out an assembler that saw a study without these images."""
     known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
-    if more := [_more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known]:
+    if more := [
+        _more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known
+    ]:
         _MORE.write_each(connection, more)
     for uid, growth in grown.items():
         if uid in known and _may_wait_for_lower(known[uid], _lane_of(growth), now):
             _lift_readings(connection, uid, _lane_of(growth))
-    if new := [_new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known]:
+    if new := [
+        _new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known
+    ]:
         _NEW.write_each(connection, new)
 
 
@@ -72,22 +80,39 @@ def _lane_of(growth: Growth) -> int:
 
 
 def _may_wait_for_lower(row: Row, wanted: int, now: float) -> bool:
-    """Whether the study, as it was, may wait for readings of a lower lane: it began in one, or an archive is read again (`reanalysing`).
+    """Whether the study, as it was, may wait for readings of a lower lane.
 
-    The second lets it wait behind its quiet period, as live images do only in a backlog: else this costs nothing.
+    It began in one, or an archive is read again (`reanalysing`).
+
+    The second lets it wait behind its quiet period, as live images do only in a backlog: else this
+    costs nothing.
     """
-    return wanted < Lane.REANALYSIS and row.open_readings > 0 and (wanted < row.lane or row.quiet_until <= now)
+    return (
+        wanted < Lane.REANALYSIS
+        and row.open_readings > 0
+        and (wanted < row.lane or row.quiet_until <= now)
+    )
 
 
 def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
-    """What the study waits for is read with the image that came: its report would wait for the whole archive."""
-    if lower := connection.execute(_LOWER_READINGS, {"uid": study_uid, "wanted": wanted}).scalars().all():
+    """What the study waits for is read with the image that came.
+
+    Its report would wait for the whole archive.
+    """
+    if (
+        lower := connection.execute(_LOWER_READINGS, {"uid": study_uid, "wanted": wanted})
+        .scalars()
+        .all()
+    ):
         connection.execute(_LIFT, [{"row": row_id, "wanted": wanted} for row_id in lower])
 
 
 def _more_values(growth: Growth, row: Row, now: float) -> dict[str, Any]:
-    # One that was opened without a quiet period, and waits for an archive to be read, has not been collecting.
-    is_collecting = row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
+    # One that was opened without a quiet period, and waits for an archive to be read, has not been
+    # collecting.
+    is_collecting = (
+        row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
+    )
     since = row.collecting_since if is_collecting else now
     return {
         **_open_values(growth, since, now),
@@ -95,7 +120,9 @@ def _more_values(growth: Growth, row: Row, now: float) -> dict[str, Any]:
         "images": len(growth.arrivals),
         "more": growth.new_readings,
         "lane": min(row.lane, _lane_of(growth)),
-        "last_received_at": max(row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)),
+        "last_received_at": max(
+            row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)
+        ),
     }
 
 

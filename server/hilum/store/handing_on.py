@@ -1,7 +1,11 @@
-"""What an advance leaves due goes on at once: leased in the same transaction to a loop that has a place for it, and as a job.
+"""What an advance leaves due goes on at once.
 
-A claim would look for the row, lease it, and read again what this process has in its hands. The row is what a claim would have made
-of it: whoever advances it must name its token, its try is counted, and it lapses if its worker dies.
+Leased in the same transaction to a loop that has a place for it, and as a job.
+
+A claim would look for the row, lease it, and read again what this process has in its hands. The row
+is what a claim would have made
+of it: whoever advances it must name its token, its try is counted, and it lapses if its worker
+dies.
 """
 
 from __future__ import annotations
@@ -17,7 +21,10 @@ Columns = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Heir:
-    """A loop of the next stage in this process: how many items it takes, and for how long it leases them."""
+    """A loop of the next stage in this process.
+
+    How many items it takes, and for how long it leases them.
+    """
 
     owner: str
     places: int
@@ -36,7 +43,10 @@ class HandingOn:
         self._before: Job | None = None
 
     def follow(self, job: Job | None) -> None:
-        """What is inserted from now on follows from this job; None: it is not known, and all is left due."""
+        """What is inserted from now on follows from this job.
+
+        None: it is not known, and all is left due.
+        """
         self._before = job
 
     def begin_result(self, new: Result) -> Columns:
@@ -52,7 +62,11 @@ class HandingOn:
             return self._left_due()
         self._places[name] -= 1
         heir = self._heirs[name]
-        lease = {"lease_token": secrets.token_hex(16), "leased_until": self.now + heir.lease_seconds, "claimed_by": heir.owner}
+        lease = {
+            "lease_token": secrets.token_hex(16),
+            "leased_until": self.now + heir.lease_seconds,
+            "claimed_by": heir.owner,
+        }
         return {"state": WorkState.LEASED, "attempts": 1, **lease}
 
     def _left_due(self) -> Columns:
@@ -63,7 +77,11 @@ class HandingOn:
         """Its row is there; if it is leased, its job is."""
         if (lease := _lease(row_id, begun)) is not None:
             assert isinstance(self._before, StudyJob)
-            self.jobs.append(ReportJob(lease, replace(new, id=row_id), self._before.study, self._before.instances, {}))
+            self.jobs.append(
+                ReportJob(
+                    lease, replace(new, id=row_id), self._before.study, self._before.instances, {}
+                )
+            )
 
     def add_delivery(self, stored: Document, name: str, row_id: int, begun: Columns) -> None:
         """Its row is there; if it is leased, its job is."""

@@ -1,4 +1,7 @@
-"""Stored headers, newest image first, in bounded memory: what the ledger has no column for stands in them."""
+"""Stored headers, newest image first, in bounded memory.
+
+What the ledger has no column for stands in them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,9 @@ from sqlalchemy import Connection, Row, Select, func, select
 
 from hilum.store.schema import instance
 
-_BEGINNING_BYTES: Final = 64 << 10  # holds nearly every header; some hundred of them are in memory at once
+_BEGINNING_BYTES: Final = (
+    64 << 10
+)  # holds nearly every header; some hundred of them are in memory at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +30,13 @@ class StoredHeader:
     received_at: float
 
 
-def before(connection: Connection, row_id: int | None, since: float | None, limit: int) -> list[StoredHeader]:
-    """Of images before this row id (None: the newest), received at `since` (seconds since the epoch) or later. None of erased images."""
+def before(
+    connection: Connection, row_id: int | None, since: float | None, limit: int
+) -> list[StoredHeader]:
+    """Of images before this row id (None.
+
+    The newest), received at `since` (seconds since the epoch) or later. None of erased images.
+    """
     query = _headers()
     if row_id is not None:
         query = query.where(instance.c.id < row_id)
@@ -37,7 +47,12 @@ def before(connection: Connection, row_id: int | None, since: float | None, limi
 
 def of_study(connection: Connection, study_instance_uid: str, row_id: int) -> list[StoredHeader]:
     """Of images of one study, from this row id on."""
-    return _read(connection, _headers().where(instance.c.study_instance_uid == study_instance_uid, instance.c.id >= row_id))
+    return _read(
+        connection,
+        _headers().where(
+            instance.c.study_instance_uid == study_instance_uid, instance.c.id >= row_id
+        ),
+    )
 
 
 def newest(connection: Connection, study_instance_uids: Sequence[str]) -> list[StoredHeader]:
@@ -50,7 +65,12 @@ def newest(connection: Connection, study_instance_uids: Sequence[str]) -> list[S
 def _headers() -> Select[Any]:
     size = func.length(instance.c.header)
     beginning = func.substr(instance.c.header, 1, _BEGINNING_BYTES).label("beginning")
-    columns = (instance.c.id, instance.c.study_instance_uid, instance.c.transfer_syntax_uid, instance.c.received_at)
+    columns = (
+        instance.c.id,
+        instance.c.study_instance_uid,
+        instance.c.transfer_syntax_uid,
+        instance.c.received_at,
+    )
     return select(*columns, beginning, (size <= _BEGINNING_BYTES).label("is_whole")).where(size > 0)
 
 
@@ -60,9 +80,13 @@ def _read(connection: Connection, query: Select[Any]) -> list[StoredHeader]:
 
 def _stored(row: Row[Any]) -> StoredHeader:
     uid, syntax = row.study_instance_uid, row.transfer_syntax_uid
-    return StoredHeader(row.id, uid, syntax, bytes(row.beginning), bool(row.is_whole), row.received_at)
+    return StoredHeader(
+        row.id, uid, syntax, bytes(row.beginning), bool(row.is_whole), row.received_at
+    )
 
 
 def whole(connection: Connection, row_id: int) -> bytes:
     """The header of an image, as long as it may be; empty: it was erased meanwhile."""
-    return bytes(connection.execute(select(instance.c.header).where(instance.c.id == row_id)).scalar() or b"")
+    return bytes(
+        connection.execute(select(instance.c.header).where(instance.c.id == row_id)).scalar() or b""
+    )

@@ -1,7 +1,10 @@
-"""How much may leave the archive within an hour: a bound for settings, clocks and bugs that are wrong.
+"""How much may leave the archive within an hour.
+
+A bound for settings, clocks and bugs that are wrong.
 
 By age: a share of the images that are there. Under pressure: as many bytes as were missing when the
-hour began, and as have come since. More would mean that deleting frees no space, as where snapshots or
+hour began, and as have come since. More would mean that deleting frees no space, as where snapshots
+or
 hard links of a backup hold it.
 """
 
@@ -66,7 +69,9 @@ def with_share(connection: Connection, hour: Hour, share: float, at_least: int) 
     """The hour, with how many images may leave by age: looked at once."""
     if hour.may_leave is not None:
         return hour
-    count = connection.execute(select(func.count()).select_from(instance).where(instance.c.pixels_removed_at.is_(None))).scalar_one()
+    count = connection.execute(
+        select(func.count()).select_from(instance).where(instance.c.pixels_removed_at.is_(None))
+    ).scalar_one()
     return replace(hour, may_leave=max(at_least, int(share * (count + hour.images))))
 
 
@@ -77,6 +82,8 @@ def with_missing(hour: Hour, missing_bytes: int) -> Hour:
 
 def pressure_left(connection: Connection, hour: Hour) -> int:
     """Bytes that may still leave under pressure."""
-    came = select(func.sum(instance.c.size_bytes)).where(instance.c.pixels_removed_at.is_(None), instance.c.received_at >= hour.began)
+    came = select(func.sum(instance.c.size_bytes)).where(
+        instance.c.pixels_removed_at.is_(None), instance.c.received_at >= hour.began
+    )
     received = connection.execute(came).scalar() or 0
     return (hour.missing_bytes or 0) + received + _SLACK_BYTES - hour.pressed_bytes

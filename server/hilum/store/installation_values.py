@@ -13,7 +13,9 @@ from hilum.store.schema import installation
 
 def read(connection: Connection, key: str) -> dict[str, Any] | None:
     """None: nobody has written it yet."""
-    value = connection.execute(select(installation.c.value).where(installation.c.key == key)).scalar_one_or_none()
+    value = connection.execute(
+        select(installation.c.value).where(installation.c.key == key)
+    ).scalar_one_or_none()
     found: dict[str, Any] | None = None if value is None else json.loads(value)
     return found
 
@@ -21,5 +23,7 @@ def read(connection: Connection, key: str) -> dict[str, Any] | None:
 def write(connection: Connection, key: str, value: Mapping[str, Any]) -> None:
     """Over what is there."""
     text = json.dumps(value)
-    if not connection.execute(update(installation).where(installation.c.key == key).values(value=text)).rowcount:
+    if not connection.execute(
+        update(installation).where(installation.c.key == key).values(value=text)
+    ).rowcount:
         connection.execute(insert(installation).values(key=key, value=text))

@@ -1,4 +1,7 @@
-"""A claimed row becomes a job: everything its stage needs to decide, read in the claiming transaction."""
+"""A claimed row becomes a job.
+
+Everything its stage needs to decide, read in the claiming transaction.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from sqlalchemy import Connection, bindparam, select
 
-from hilum.domain import SR_KINDS, DeliveryJob, DeliveryState, Document, Instance, Job, Lane, Lease, ReadingJob, ReportJob, StudyJob
+from hilum.domain import (
+    SR_KINDS,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    Instance,
+    Job,
+    Lane,
+    Lease,
+    ReadingJob,
+    ReportJob,
+    StudyJob,
+)
 from hilum.store import codec
 from hilum.store.advancing import NEVER_SENT
 from hilum.store.commitments import commitment_job
@@ -16,20 +31,31 @@ from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import delivery, document, instance, reading, result, study
 
 # Built once (see `queues`).
-_NAMED_INSTANCES = Prepared(select(instance).where(instance.c.id.in_(bindparam("rows", expanding=True))), "rows")
+_NAMED_INSTANCES = Prepared(
+    select(instance).where(instance.c.id.in_(bindparam("rows", expanding=True))), "rows"
+)
 _INSTANCES = Prepared(
-    select(instance).where(instance.c.study_instance_uid.in_(bindparam("uids", expanding=True))).order_by(instance.c.id), "uids"
+    select(instance)
+    .where(instance.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(instance.c.id),
+    "uids",
 )
 # Without class activation maps: nobody assembles with them, and they are the most of a reading.
 _READINGS = Prepared(
     select(*(column for column in reading.c if column is not reading.c.cam))
-    .where(reading.c.study_instance_uid.in_(bindparam("uids", expanding=True)), reading.c.is_shadow.is_(False))
+    .where(
+        reading.c.study_instance_uid.in_(bindparam("uids", expanding=True)),
+        reading.c.is_shadow.is_(False),
+    )
     .order_by(reading.c.id),
     "uids",
 )
 _CURRENT_RESULTS = Prepared(
     select(result)
-    .where(result.c.study_instance_uid.in_(bindparam("uids", expanding=True)), result.c.is_current.is_(True))
+    .where(
+        result.c.study_instance_uid.in_(bindparam("uids", expanding=True)),
+        result.c.is_current.is_(True),
+    )
     .order_by(result.c.id),
     "uids",
 )
@@ -46,7 +72,10 @@ _TO_DELIVER = Prepared(
         result.c.content["is_trained"].as_boolean().label("is_trained"),
         result.c.identifiers,
         result.c.is_current,
-        *(study.c[name] for name in ("last_received_at", "quiet_until", "calling_ae_title", "peer_address")),
+        *(
+            study.c[name]
+            for name in ("last_received_at", "quiet_until", "calling_ae_title", "peer_address")
+        ),
     )
     .join(result, result.c.id == document.c.result_id)
     .join(study, study.c.study_instance_uid == result.c.study_instance_uid)
@@ -55,14 +84,19 @@ _TO_DELIVER = Prepared(
 
 
 def jobs_of(connection: Connection, stage: str, claimed: Sequence[tuple[Row, Lease]]) -> list[Job]:
-    """Of rows that were claimed together, in their order. What a wave needs is asked for once, where waves come."""
+    """Of rows that were claimed together, in their order.
+
+    What a wave needs is asked for once, where waves come.
+    """
     if stage in _JOBS:
         return [_JOBS[stage](connection, row, lease) for row, lease in claimed]
     return list(_WAVES[stage](connection, claimed)) if claimed else []
 
 
 def _reading_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
-    found = _NAMED_INSTANCES.all(connection, {"rows": list({row.instance_id for row, _ in claimed})})
+    found = _NAMED_INSTANCES.all(
+        connection, {"rows": list({row.instance_id for row, _ in claimed})}
+    )
     images = {row.id: codec.instance_of(row) for row in found}
     for row, lease in claimed:
         yield ReadingJob(lease, row.release, Lane(row.lane), images[row.instance_id])
@@ -70,7 +104,10 @@ def _reading_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) 
 
 def _study_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
     uids = {"uids": [row.study_instance_uid for row, _ in claimed]}
-    images, readings, current = (_by_study(query.all(connection, uids)) for query in (_INSTANCES, _READINGS, _CURRENT_RESULTS))
+    images, readings, current = (
+        _by_study(query.all(connection, uids))
+        for query in (_INSTANCES, _READINGS, _CURRENT_RESULTS)
+    )
     for row, lease in claimed:
         uid = row.study_instance_uid
         names = {item.id: item.sop_instance_uid for item in images[uid]}
@@ -78,7 +115,11 @@ def _study_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) ->
             lease=lease,
             study=codec.study_of(row),
             instances=tuple(map(codec.instance_of, images[uid])),
-            readings=tuple(codec.reading_of(item, names[item.instance_id]) for item in readings[uid] if item.instance_id in names),
+            readings=tuple(
+                codec.reading_of(item, names[item.instance_id])
+                for item in readings[uid]
+                if item.instance_id in names
+            ),
             current_results=tuple(map(codec.result_of, current[uid])),
             spent_digests=_spent(connection, uid) if current[uid] else {},
         )
@@ -144,26 +185,38 @@ _JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
     """All images of a study; whether a rejected one counts is not for the store to say."""
-    return tuple(codec.instance_of(row) for row in _INSTANCES.all(connection, {"uids": [study_uid]}))
+    return tuple(
+        codec.instance_of(row) for row in _INSTANCES.all(connection, {"uids": [study_uid]})
+    )
 
 
 def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:
-    """For each kind, the newest earlier document that somebody may hold: one that was never sent needs no successor."""
+    """For each kind, the newest earlier document that somebody may hold.
+
+    One that was never sent needs no successor.
+    """
     found: dict[str, Document] = {}
     for ancestor in _ancestors(connection, result_id):
-        for row in connection.execute(select(document).where(document.c.result_id == ancestor)).all():
+        for row in connection.execute(
+            select(document).where(document.c.result_id == ancestor)
+        ).all():
             if row.kind not in found and _may_be_held(connection, row.id):
                 found[row.kind] = codec.document_of(row)
     return found
 
 
 def _held(connection: Connection, result_id: int | None) -> dict[str, Document]:
-    """For each destination the newest earlier structured report that it may hold: what was really sent there, of whatever class."""
+    """For each destination the newest earlier structured report that it may hold.
+
+    What was really sent there, of whatever class.
+    """
     found: dict[str, Document] = {}
     for ancestor in _ancestors(connection, result_id):
         joined = document.join(delivery, delivery.c.document_id == document.c.id)
         query = select(document, delivery.c.destination).select_from(joined)
-        wanted = query.where(document.c.result_id == ancestor, document.c.kind.in_(SR_KINDS)).order_by(document.c.id.desc())
+        wanted = query.where(
+            document.c.result_id == ancestor, document.c.kind.in_(SR_KINDS)
+        ).order_by(document.c.id.desc())
         for row in connection.execute(wanted).all():
             if row.destination not in found and _may_be_held(connection, row.id, row.destination):
                 found[row.destination] = codec.document_of(row)
@@ -176,22 +229,32 @@ def _pictured(connection: Connection, result_id: int | None) -> frozenset[str]:
     for ancestor in _ancestors(connection, result_id):
         joined = document.join(delivery, delivery.c.document_id == document.c.id)
         query = select(document.c.id, delivery.c.destination).select_from(joined)
-        rows = connection.execute(query.where(document.c.result_id == ancestor, document.c.kind == "heatmap")).all()
-        found.update(row.destination for row in rows if row.destination not in found and _may_be_held(connection, row.id, row.destination))
+        rows = connection.execute(
+            query.where(document.c.result_id == ancestor, document.c.kind == "heatmap")
+        ).all()
+        found.update(
+            row.destination
+            for row in rows
+            if row.destination not in found and _may_be_held(connection, row.id, row.destination)
+        )
     return frozenset(found)
 
 
 def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:
     while result_id is not None:
         yield result_id
-        result_id = connection.execute(select(result.c.supersedes_id).where(result.c.id == result_id)).scalar_one()
+        result_id = connection.execute(
+            select(result.c.supersedes_id).where(result.c.id == result_id)
+        ).scalar_one()
 
 
 def _may_be_held(connection: Connection, document_id: int, name: str | None = None) -> bool:
     """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST. `name`: there alone."""
     columns = (delivery.c.state, delivery.c.attempts, delivery.c.reason, delivery.c.delivered_at)
     query = select(*columns).where(delivery.c.document_id == document_id)
-    rows = connection.execute(query if name is None else query.where(delivery.c.destination == name)).all()
+    rows = connection.execute(
+        query if name is None else query.where(delivery.c.destination == name)
+    ).all()
     return not rows or any(
         row.state in (DeliveryState.DELIVERED, DeliveryState.LEASED)
         or row.delivered_at is not None

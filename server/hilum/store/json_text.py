@@ -1,4 +1,6 @@
-"""JSON of the ledger's columns as text: orjson's where that says the same as the standard library's, for a tenth of its time.
+"""JSON of the ledger's columns as text.
+
+Orjson's where that says the same as the standard library's, for a tenth of its time.
 
 docs/decisions/json-of-the-ledger.md
 """
@@ -14,21 +16,37 @@ import orjson
 
 
 class Finite(dict[str, Any]):
-    """An object all of whose numbers are finite, as its maker has looked: what is null in it means None."""
+    """An object all of whose numbers are finite, as its maker has looked.
+
+    What is null in it means None.
+    """
 
 
 def encoded(value: object) -> str:
-    """Numbers to the last bit; a dataclass as the object of its fields. Raises TypeError for what is no JSON."""
+    """Numbers to the last bit; a dataclass as the object of its fields.
+
+    Raises TypeError for what is no JSON.
+    """
     try:
         text = orjson.dumps(value, default=_plain)
     except TypeError:
-        return json.dumps(value, default=_plain)  # keys that are no text, integers above 64 bits, half of a surrogate pair
-    # A null may be NaN, as which the standard library writes it: SQLite keeps it, PostgreSQL refuses it.
-    return text.decode() if type(value) is Finite or b"null" not in text else json.dumps(value, default=_plain)
+        return json.dumps(
+            value, default=_plain
+        )  # keys that are no text, integers above 64 bits, half of a surrogate pair
+    # A null may be NaN, as which the standard library writes it: SQLite keeps it, PostgreSQL
+    # refuses it.
+    return (
+        text.decode()
+        if type(value) is Finite or b"null" not in text
+        else json.dumps(value, default=_plain)
+    )
 
 
 def decoded(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
-    """What `encoded` has written, or an earlier version with the standard library. Integers above 64 bits come as floats."""
+    """What `encoded` has written, or an earlier version with the standard library.
+
+    Integers above 64 bits come as floats.
+    """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:

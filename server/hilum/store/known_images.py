@@ -11,10 +11,12 @@ from hilum.domain import ConflictState
 from hilum.store.schema import conflict, former_header, instance
 
 _NAMES = ("sop_instance_uid", "path", "digest", "pixel_digest", "pixels_removed_at")
-_KNOWN = select(*(instance.c[name] for name in _NAMES)).where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
-_ASIDE = select(*(conflict.c[name] for name in ("sop_instance_uid", "path", "digest", "sha256", "state"))).where(
-    conflict.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
+_KNOWN = select(*(instance.c[name] for name in _NAMES)).where(
+    instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
 )
+_ASIDE = select(
+    *(conflict.c[name] for name in ("sop_instance_uid", "path", "digest", "sha256", "state"))
+).where(conflict.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
 
 
 _FORMER = (
@@ -50,16 +52,24 @@ class KnownImage:
     put_aside: tuple[PutAside, ...] = ()
 
 
-def known_images(connection: Connection, sop_instance_uids: Sequence[str]) -> Mapping[str, KnownImage]:
+def known_images(
+    connection: Connection, sop_instance_uids: Sequence[str]
+) -> Mapping[str, KnownImage]:
     """By SOP Instance UID, those of these that have a row."""
     rows = connection.execute(_KNOWN, {"uids": list(sop_instance_uids)}).all()
     aside = dict[str, tuple[PutAside, ...]]()
-    for row in connection.execute(_ASIDE, {"uids": [row.sop_instance_uid for row in rows]}) if rows else ():
+    for row in (
+        connection.execute(_ASIDE, {"uids": [row.sop_instance_uid for row in rows]}) if rows else ()
+    ):
         found = PutAside(row.path, row.digest, row.sha256, ConflictState(row.state))
         aside[row.sop_instance_uid] = (*aside.get(row.sop_instance_uid, ()), found)
     return {
         row.sop_instance_uid: KnownImage(
-            row.path, row.digest, row.pixel_digest, row.pixels_removed_at is None, aside.get(row.sop_instance_uid, ())
+            row.path,
+            row.digest,
+            row.pixel_digest,
+            row.pixels_removed_at is None,
+            aside.get(row.sop_instance_uid, ()),
         )
         for row in rows
     }
@@ -89,7 +99,12 @@ def known_data_sets(connection: Connection, sop_instance_uid: str) -> list[Known
     former = connection.execute(_FORMER, {"uid": sop_instance_uid})
     replaced = [KnownDataSet(row.digest, None, row.sha256, is_replaced=True) for row in former]
     aside = [
-        KnownDataSet(item.digest, None if item.is_discarded else item.path, item.sha256, item.state is ConflictState.HELD)
+        KnownDataSet(
+            item.digest,
+            None if item.is_discarded else item.path,
+            item.sha256,
+            item.state is ConflictState.HELD,
+        )
         for item in image.put_aside
         if item.state is not ConflictState.REPLACED
     ]

@@ -1,7 +1,8 @@
 """The moment by which rows and files grow old: one clock alone deletes nothing.
 
 The ledger holds the latest moment that was believed. Within a process time goes on as the machine's
-own counter says, which nobody sets. A clock is believed that is ahead of that by a few hours at most.
+own counter says, which nobody sets. A clock is believed that is ahead of that by a few hours at
+most.
 One that is further ahead moves nothing, be it a firmware that forgot the date, or a server that was
 off for a week: the known time goes on from where it was, as fast as the counter, until a person
 confirms the clock. A clock that is behind deletes later, which harms nobody.
@@ -24,7 +25,9 @@ from hilum.store.schema import instance, process
 
 PLAUSIBLE_SECONDS: Final = 6 * 3600.0
 """So far a clock may be ahead: less than any sensible retention, more than an upgrade takes."""
-_UPGRADE_SECONDS: Final = 7 * 86400.0  # between the newest row of an earlier version and this one's first start
+_UPGRADE_SECONDS: Final = (
+    7 * 86400.0
+)  # between the newest row of an earlier version and this one's first start
 _KEY: Final = "known_time"
 
 
@@ -47,7 +50,10 @@ class Believed:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the clock was set back, or a wrong one was confirmed: nothing is guarded until they meet."""
+        """Whether the clock was set back, or a wrong one was confirmed.
+
+        Nothing is guarded until they meet.
+        """
         return self.ahead_seconds < -PLAUSIBLE_SECONDS
 
 
@@ -59,7 +65,10 @@ def counter() -> float:
 def mint(connection: Connection, clock: float) -> None:
     """Begin with the clock, or with the newest row of an earlier version where that is far behind."""
     if installation_values.read(connection, _KEY) is None:
-        newest = max((_newest(connection, column) for column in (instance.c.received_at, process.c.beat_at)), default=0.0)
+        newest = max(
+            (_newest(connection, column) for column in (instance.c.received_at, process.c.beat_at)),
+            default=0.0,
+        )
         is_plausible = not newest or clock <= newest + _UPGRADE_SECONDS
         _write(connection, Believed(max(clock, newest) if is_plausible else newest, clock))
 
@@ -83,7 +92,10 @@ class WrongDay(Exception):
 
 
 def confirm(url: str, today: str, clock: Callable[[], float] = time.time) -> Believed:
-    """The known time is the clock's, if that shows the day that a person says (UTC). Raises WrongDay."""
+    """The known time is the clock's, if that shows the day that a person says (UTC).
+
+    Raises WrongDay.
+    """
     engine = open_engine(url)
     try:
         now = moment_of(engine, clock)
@@ -97,7 +109,9 @@ def confirm(url: str, today: str, clock: Callable[[], float] = time.time) -> Bel
 
 
 def _write(connection: Connection, believed: Believed) -> None:
-    installation_values.write(connection, _KEY, {"moment": believed.moment, "clock": believed.clock})
+    installation_values.write(
+        connection, _KEY, {"moment": believed.moment, "clock": believed.clock}
+    )
 
 
 class KnownTime:
@@ -106,18 +120,25 @@ class KnownTime:
     On PostgreSQL the clock is the database's.
     """
 
-    def __init__(self, engine: Engine, clock: Callable[[], float], elapsed: Callable[[], float] = counter) -> None:
+    def __init__(
+        self, engine: Engine, clock: Callable[[], float], elapsed: Callable[[], float] = counter
+    ) -> None:
         self._engine, self._clock, self._elapsed = engine, clock, elapsed
         self._written: float | None = None
         self._anchor = (0.0, 0.0)  # a moment that was believed, and how far the counter was
         self._seen = (0.0, 0.0)  # the moment of the last look, and how far it was then
 
     def look(self) -> Believed:
-        """Move the known time to where it is plausible, and write it down. Raises SQLAlchemyError."""
+        """Move the known time to where it is plausible, and write it down.
+
+        Raises SQLAlchemyError.
+        """
         now, elapsed = moment_of(self._engine, self._clock), self._elapsed()
         with self._engine.begin() as connection:
             found = read(connection) or Believed(now, now)
-            if found.moment != self._written:  # at the start, or somebody else has looked, or confirmed
+            if (
+                found.moment != self._written
+            ):  # at the start, or somebody else has looked, or confirmed
                 self._anchor = (found.moment, elapsed)
             plausible = self._anchor[0] + elapsed - self._anchor[1]
             moment = now if now <= plausible + PLAUSIBLE_SECONDS else plausible

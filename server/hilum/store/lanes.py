@@ -12,22 +12,35 @@ from hilum.store.schema import destination
 
 _WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
 _ROW, _LOCKED = Prepared(_WANTED), Prepared(_WANTED.with_for_update())
-# Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it and find it. SQLAlchemy's own words
-# for it are each dialect's.
-_NEW = Prepared(text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING"))
-_OWN = Prepared(update(destination).where(destination.c.name == bindparam("wanted")))  # sets the columns that its parameters name
+# Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it
+# and find it. SQLAlchemy's own words for it are each dialect's.
+_NEW = Prepared(
+    text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
+)
+_OWN = Prepared(
+    update(destination).where(destination.c.name == bindparam("wanted"))
+)  # sets the columns that its parameters name
 
 
 def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:
     """Whether this dispatcher owns the lane until then, and nobody paused it."""
     row = _ROW.first(connection, {"wanted": name})
-    return row is not None and not row.is_paused and row.owner == owner and (row.owned_until or 0.0) >= until
+    return (
+        row is not None
+        and not row.is_paused
+        and row.owner == owner
+        and (row.owned_until or 0.0) >= until
+    )
 
 
-def held_by(connection: Connection, heirs: Mapping[str | None, Heir], now: float) -> dict[str | None, Heir]:
+def held_by(
+    connection: Connection, heirs: Mapping[str | None, Heir], now: float
+) -> dict[str | None, Heir]:
     """Of these, who may go on: those without a lane, and those that own theirs for half of a lease at least."""
     return {
-        name: heir for name, heir in heirs.items() if name is None or is_held(connection, name, heir.owner, now + heir.lease_seconds / 2)
+        name: heir
+        for name, heir in heirs.items()
+        if name is None or is_held(connection, name, heir.owner, now + heir.lease_seconds / 2)
     }
 
 
@@ -41,7 +54,10 @@ def take(connection: Connection, name: str, owner: str, now: float, seconds: flo
 
 
 def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
-    """Nobody takes it, or goes on with it, until it is resumed; also one that nobody has used yet."""
+    """Nobody takes it, or goes on with it, until it is resumed.
+
+    Also one that nobody has used yet.
+    """
     _NEW.write(connection, {"wanted": name})
     _OWN.write(connection, {"wanted": name, "is_paused": is_paused})
 

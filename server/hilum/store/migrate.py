@@ -1,4 +1,7 @@
-"""The ledger's migrations. Only the supervisor runs them; every other process checks the revision (`hilum.store.revision`)."""
+"""The ledger's migrations.
+
+Only the supervisor runs them; every other process checks the revision (`hilum.store.revision`).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ _MIGRATIONS = Path(__file__).parent / "migrations"
 def migrate(url: str, location: Path = _MIGRATIONS) -> str:
     """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision.
 
-    All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is not looked through. Raises
+    All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is
+    not looked through. Raises
     ConfigurationError, also for a ledger of a newer version.
     """
     is_due = require_not_newer(url) != (expected := expected_revision(location))
@@ -54,14 +58,20 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
 
 
 def _restore_order_of_changes(connection: Connection) -> None:
-    """A dump that was restored into another cluster (PostgreSQL) is at our revision, too. Waits for nobody where it is the same one."""
+    """A dump that was restored into another cluster (PostgreSQL) is at our revision, too.
+
+    Waits for nobody where it is the same one.
+    """
     if connection.dialect.name == "postgresql":
         with connection.begin():
             changes.begin(connection)
 
 
 def _wait_for_others(connection: Connection) -> None:
-    """One host migrates, and the next finds it done. SQLite's transaction is the only one that writes anyhow."""
+    """One host migrates, and the next finds it done.
+
+    SQLite's transaction is the only one that writes anyhow.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
 
@@ -69,12 +79,20 @@ def _wait_for_others(connection: Connection) -> None:
 def _leave_references_unchecked(connection: Connection) -> None:
     """SQLite changes a table by making it anew, and refuses to drop the old one while other rows refer to it: so check at the end."""
     if connection.dialect.name == "sqlite":
-        connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")  # no effect inside a transaction; none has begun
+        connection.connection.cursor().execute(
+            "PRAGMA foreign_keys = OFF"
+        )  # no effect inside a transaction; none has begun
 
 
 def _require_references(connection: Connection) -> None:
-    if connection.dialect.name == "sqlite" and (broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()):
-        raise ConfigurationError([f"ledger: the migration would leave {len(broken)} rows without what they refer to. Please report this."])
+    if connection.dialect.name == "sqlite" and (
+        broken := connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+    ):
+        raise ConfigurationError(
+            [
+                f"ledger: the migration would leave {len(broken)} rows without what they refer to. Please report this."
+            ]
+        )
 
 
 def expected_revision(location: Path = _MIGRATIONS) -> str:
@@ -92,6 +110,14 @@ def _config(location: Path = _MIGRATIONS) -> Config:
 
 def _mint_identity(connection: Connection) -> None:
     """The namespace of all our UIDs: a second installation must never mint the same ones."""
-    if connection.execute(select(installation.c.value).where(installation.c.key == "namespace")).first() is None:
-        rows = [{"key": "namespace", "value": str(uuid.uuid4())}, {"key": "created_at", "value": str(time.time())}]
+    if (
+        connection.execute(
+            select(installation.c.value).where(installation.c.key == "namespace")
+        ).first()
+        is None
+    ):
+        rows = [
+            {"key": "namespace", "value": str(uuid.uuid4())},
+            {"key": "created_at", "value": str(time.time())},
+        ]
         connection.execute(insert(installation), rows)

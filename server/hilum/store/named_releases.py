@@ -1,4 +1,7 @@
-"""Which releases the settings of running servers name: each supervisor says it with its heartbeat, for those whose settings differ."""
+"""Which releases the settings of running servers name.
+
+Each supervisor says it with its heartbeat, for those whose settings differ.
+"""
 
 from __future__ import annotations
 
@@ -23,5 +26,10 @@ def in_words(releases: Collection[str]) -> str:
 
 def is_named(connection: Connection, release: str, since: float) -> bool:
     """Whether a server that was heard of since then (seconds since the epoch) names this release in its settings."""
-    running = select(process.c.detail).where(process.c.role == SUPERVISOR, process.c.beat_at >= since)
-    return any(release in (said or "").removeprefix(_BEGINNING).split(", ") for said in connection.execute(running).scalars())
+    running = select(process.c.detail).where(
+        process.c.role == SUPERVISOR, process.c.beat_at >= since
+    )
+    return any(
+        release in (said or "").removeprefix(_BEGINNING).split(", ")
+        for said in connection.execute(running).scalars()
+    )

@@ -1,4 +1,7 @@
-"""Images that have no row yet: theirs and those of their readings, in a few statements for a whole batch."""
+"""Images that have no row yet.
+
+Theirs and those of their readings, in a few statements for a whole batch.
+"""
 
 from __future__ import annotations
 
@@ -17,19 +20,33 @@ from hilum.store.prepared import Prepared
 from hilum.store.schema import instance, reading
 
 # Statements are built once (see `queues`).
-_KNOWN = Prepared(select(instance.c.sop_instance_uid).where(instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))), "uids")
+_KNOWN = Prepared(
+    select(instance.c.sop_instance_uid).where(
+        instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
+    ),
+    "uids",
+)
 # Each may have a header of 16 MiB, and PostgreSQL takes messages of less than 1 GiB.
-_NEW_INSTANCES = insert(instance).returning(instance.c.id, instance.c.sop_instance_uid).execution_options(insertmanyvalues_page_size=60)
+_NEW_INSTANCES = (
+    insert(instance)
+    .returning(instance.c.id, instance.c.sop_instance_uid)
+    .execution_options(insertmanyvalues_page_size=60)
+)
 _NEW_INSTANCE = Prepared(_NEW_INSTANCES)
 _FEW = 16
-_NEXT_IDS = Prepared(select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count"))))
+_NEXT_IDS = Prepared(
+    select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
+)
 _NEW_READINGS = Prepared(insert(reading))
 _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
 
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """Images whose rows are written. What is to follow: `readings`, and comparisons with `shadows`, by study, to the release reported.
+    """Images whose rows are written.
+
+    What is to follow: `readings`, and comparisons with `shadows`, by study, to the release
+    reported.
 
     `waited_for`: readings for which the image's study waits, by the arrival's position.
     """
@@ -50,7 +67,10 @@ def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arriv
 
 
 def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> Newcomers:
-    """At least one, by position; each of another image, none of which has a row. Raises IntegrityError when somebody else is faster."""
+    """At least one, by position; each of another image, none of which has a row.
+
+    Raises IntegrityError when somebody else is faster.
+    """
     ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
     readers, came = _readers(connection, list(new.values()), now), Newcomers()
     for position, arrival in new.items():
@@ -68,21 +88,35 @@ def insert_readings(connection: Connection, came: Newcomers) -> None:
         _NEW_READINGS.write_each(connection, came.readings)
 
 
-def _insert_instances(connection: Connection, new: Sequence[Instance]) -> tuple[dict[str, int], dict[str, RemovalReason]]:
-    """Row ids by SOP Instance UID, in the order of arrival; those of them that are out of results from the beginning."""
+def _insert_instances(
+    connection: Connection, new: Sequence[Instance]
+) -> tuple[dict[str, int], dict[str, RemovalReason]]:
+    """Row ids by SOP Instance UID, in the order of arrival.
+
+    Those of them that are out of results from the beginning.
+    """
     removals = rejecting.removals_of(connection, new)
     values = [_instance_values(item, removals) for item in new]
     if connection.dialect.name == "postgresql":
         values = _in_one_order(connection, values)
         is_at_once = len(values) > 1
     else:
-        is_at_once = len(values) > _FEW  # no statement has far to go, and one for several rows is put together anew each time
-    found = connection.execute(_NEW_INSTANCES, values) if is_at_once else [_NEW_INSTANCE.one(connection, item) for item in values]
+        is_at_once = (
+            len(values) > _FEW
+        )  # no statement has far to go, and one for several rows is put together anew each time
+    found = (
+        connection.execute(_NEW_INSTANCES, values)
+        if is_at_once
+        else [_NEW_INSTANCE.one(connection, item) for item in values]
+    )
     return {row.sop_instance_uid: row.id for row in found}, removals
 
 
 def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By SOP Instance UID: who inserts an image waits for who inserts the same one. Their ids tell the order of arrival all the same."""
+    """By SOP Instance UID: who inserts an image waits for who inserts the same one.
+
+    Their ids tell the order of arrival all the same.
+    """
     ids = _NEXT_IDS.all(connection, {"count": len(values)})
     numbered = [{**item, "id": number} for item, (number,) in zip(values, ids, strict=True)]
     return sorted(numbered, key=itemgetter("sop_instance_uid"))
@@ -90,20 +124,31 @@ def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> l
 
 def _instance_values(new: Instance, removals: dict[str, RemovalReason]) -> dict[str, Any]:
     removal = removals.get(new.sop_instance_uid)
-    return {**codec.instance_values(new), "is_removed": removal is not None, "removal_reason": removal}
+    return {
+        **codec.instance_values(new),
+        "is_removed": removal is not None,
+        "removal_reason": removal,
+    }
 
 
 def _key(arrival: Arrival) -> _Key:
     return arrival.instance.study_instance_uid, arrival.releases
 
 
-def _readers(connection: Connection, arrivals: Sequence[Arrival], now: float) -> dict[_Key, Readers]:
+def _readers(
+    connection: Connection, arrivals: Sequence[Arrival], now: float
+) -> dict[_Key, Readers]:
     assigned = assigning.read(connection)
-    # In one order, as studies are (see `growing`): an assignment is inserted, which waits for who inserts the same one.
-    return {key: assigned.readers(connection, *key, now) for key in sorted(set(map(_key, arrivals)))}
+    # In one order, as studies are (see `growing`): an assignment is inserted, which waits for who
+    # inserts the same one.
+    return {
+        key: assigned.readers(connection, *key, now) for key in sorted(set(map(_key, arrivals)))
+    }
 
 
-def _readings(arrival: Arrival, instance_id: int, readers: Readers, now: float, *, is_removed: bool) -> Iterator[dict[str, Any]]:
+def _readings(
+    arrival: Arrival, instance_id: int, readers: Readers, now: float, *, is_removed: bool
+) -> Iterator[dict[str, Any]]:
     common = {
         "instance_id": instance_id,
         "study_instance_uid": arrival.instance.study_instance_uid,

@@ -48,7 +48,9 @@ class _NotifyBell:
         self._arguments, self._channel = arguments, f"hilum_{stage}"
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        weakref.finalize(self, os.close, self._wake).atexit = False  # not in `close`: another thread may wait for it
+        weakref.finalize(
+            self, os.close, self._wake
+        ).atexit = False  # not in `close`: another thread may wait for it
         with contextlib.suppress(*_AWAY):
             self._connect()
 
@@ -71,9 +73,13 @@ class _NotifyBell:
         try:
             connection = self._connect()
             readable, _, _ = select.select([connection.fileno(), self._wake], [], [], seconds)
-            return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (self._wake in readable)
+            return bool(readable) and any(True for _ in connection.notifies(timeout=0)) | (
+                self._wake in readable
+            )
         except _AWAY:
-            self._connection = None  # the server restarted, or is a standby; the next poll finds the work, the next wait listens again
+            # the server restarted, or is a standby; the next poll finds the work, the next wait
+            # listens again
+            self._connection = None
             select.select([self._wake], [], [], seconds)
             return False
 

@@ -1,6 +1,9 @@
-"""Objects in their places that no row names: of images that came after the backup whose ledger was restored beside a newer archive.
+"""Objects in their places that no row names.
 
-Bounded memory, however many rows: what they name is read once, into a file of this process alone. Of the archive only names are read.
+Of images that came after the backup whose ledger was restored beside a newer archive.
+
+Bounded memory, however many rows: what they name is read once, into a file of this process alone.
+Of the archive only names are read.
 """
 
 from __future__ import annotations
@@ -21,25 +24,38 @@ _NAMED = (instance, expired_file, conflict)
 
 
 def orphans(url: str, archive: Archive) -> list[Path]:
-    """Objects without a row, in the order in which they came; not those in quarantine, which are for a person.
+    """Objects without a row, in the order in which they came.
+
+    Not those in quarantine, which are for a person.
 
     One that gets its row meanwhile may be among them: recorded again, it is known.
     """
-    with contextlib.closing(sqlite3.connect("")) as known:  # on the disk, where SQLite has its temporary files, and deleted with it
+    with contextlib.closing(
+        sqlite3.connect("")
+    ) as known:  # on the disk, where SQLite has its temporary files, and deleted with it
         known.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
         reader = open_reader(url)
         try:
             for paths in _named(reader):
-                known.executemany("INSERT OR IGNORE INTO named VALUES (?)", ((path,) for path in paths))
+                known.executemany(
+                    "INSERT OR IGNORE INTO named VALUES (?)", ((path,) for path in paths)
+                )
         finally:
             reader.dispose()
         arriving = {file.name for file in archive.unindexed()}
-        found = [file for file in archive.placed() if file.name not in arriving and not _is_in(known, place_of(file))]
+        found = [
+            file
+            for file in archive.placed()
+            if file.name not in arriving and not _is_in(known, place_of(file))
+        ]
     return sorted(found, key=lambda file: file.name[4:])
 
 
 def _named(reader: Engine) -> Iterator[Iterable[str]]:
-    """All places that rows name, some thousand at a time. Those of images whose pixels have left, too: a crash may have left a file."""
+    """All places that rows name, some thousand at a time.
+
+    Those of images whose pixels have left, too: a crash may have left a file.
+    """
     for table in _NAMED:
         last = 0
         query = select(table.c.id, table.c.path).order_by(table.c.id).limit(_ROWS)

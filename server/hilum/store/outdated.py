@@ -11,7 +11,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, and_, delete, func, insert, select, true
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+)
 
 from hilum.domain import CommitmentState
 from hilum.store.schema import association, audit, audit_cursor, commitment, installation, process
@@ -40,19 +51,31 @@ def _move_horizon(connection: Connection, before: float) -> None:
 
 
 # What the log and the collector have not been handed yet stays.
-_HANDED_ON = audit.c.id <= select(func.coalesce(func.min(audit_cursor.c.last_id), 0)).scalar_subquery()
+_HANDED_ON = (
+    audit.c.id <= select(func.coalesce(func.min(audit_cursor.c.last_id), 0)).scalar_subquery()
+)
 DIARIES: Final[Mapping[str, Diary]] = {
     "associations": Diary(association, association.c.id, association.c.started_at, true()),
-    "commitments": Diary(commitment, commitment.c.id, commitment.c.requested_at, commitment.c.state.in_(_ENDED)),
+    "commitments": Diary(
+        commitment, commitment.c.id, commitment.c.requested_at, commitment.c.state.in_(_ENDED)
+    ),
     "audit": Diary(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
     "processes": Diary(process, process.c.name, process.c.beat_at, true()),
 }
 
 
 def forget(connection: Connection, name: str, before: float) -> int:
-    """Delete the oldest rows from before that moment, at most one batch; how many. Who is at one keeps it."""
+    """Delete the oldest rows from before that moment, at most one batch; how many.
+
+    Who is at one keeps it.
+    """
     diary = DIARIES[name]
-    old = select(diary.key).where(and_(diary.moment < before, diary.has_ended)).order_by(diary.moment).limit(_LIMIT)
+    old = (
+        select(diary.key)
+        .where(and_(diary.moment < before, diary.has_ended))
+        .order_by(diary.moment)
+        .limit(_LIMIT)
+    )
     rows = connection.execute(old.with_for_update(skip_locked=True)).scalars().all()
     if rows:
         diary.allow(connection, before)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class Writing:
     """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
 
-    After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large parts may go to the disk past the page
+    After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large
+    parts may go to the disk past the page
     cache (O_DIRECT of open(2)), as far as file system and offset allow.
     """
 
@@ -20,7 +21,9 @@ class Writing:
 
 @dataclass(slots=True)
 class Outlet:
-    """The file has `size_bytes`, of which the disk was asked to begin with `written_out`; `end` comes next.
+    """The file has `size_bytes`, of which the disk was asked to begin with `written_out`.
+
+    `end` comes next.
 
     What is behind the last multiple of `writing.aligned_bytes` is the new `end`.
     """

@@ -1,4 +1,7 @@
-"""What the pages for people ask beyond REST: the front page as one snapshot, and where the pixels of an image lie."""
+"""What the pages for people ask beyond REST.
+
+The front page as one snapshot, and where the pixels of an image lie.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,8 @@ def front(
 ) -> Item:
     """One page of studies with the findings of their current results, the queues and what readiness rests on.
 
-    And what is withheld from destinations that are `configured`, with the rollouts that may end or begin it. A fixed number of
+    And what is withheld from destinations that are `configured`, with the rollouts that may end or
+    begin it. A fixed number of
     queries, however many rows. Raises BadCursor.
     """
     studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
@@ -47,9 +51,15 @@ def rollouts(connection: Connection) -> list[Item]:
 
 
 def lines(connection: Connection, study_instance_uids: Sequence[str]) -> list[Item]:
-    """These studies with the findings of their current results, in this order; none that is not there."""
+    """These studies with the findings of their current results, in this order.
+
+    None that is not there.
+    """
     found = study_views.named(connection, study_instance_uids)
-    return _complete(connection, sorted(found, key=lambda item: study_instance_uids.index(item["study_instance_uid"])))
+    return _complete(
+        connection,
+        sorted(found, key=lambda item: study_instance_uids.index(item["study_instance_uid"])),
+    )
 
 
 def _complete(connection: Connection, studies: list[Item]) -> list[Item]:
@@ -60,7 +70,10 @@ def _complete(connection: Connection, studies: list[Item]) -> list[Item]:
 
 def destinations(connection: Connection) -> list[Item]:
     """Destinations that have been used: who serves them, whether a person paused them."""
-    return [row._asdict() for row in connection.execute(select(destination).order_by(destination.c.name))]
+    return [
+        row._asdict()
+        for row in connection.execute(select(destination).order_by(destination.c.name))
+    ]
 
 
 def processes(connection: Connection, now: float) -> list[Item]:
@@ -69,28 +82,49 @@ def processes(connection: Connection, now: float) -> list[Item]:
     return [{**row._asdict(), "age_seconds": max(0.0, now - row.beat_at)} for row in rows]
 
 
-def stored_image(connection: Connection, study_instance_uid: str, sop_instance_uid: str) -> Item | None:
+def stored_image(
+    connection: Connection, study_instance_uid: str, sop_instance_uid: str
+) -> Item | None:
     """Where the pixels of an image of this study lie, whether they are still there, and their digest; None: no such image."""
-    columns = (instance.c.path, instance.c.digest, instance.c.is_removed, instance.c.pixels_removed_at)
-    query = select(*columns).where(instance.c.sop_instance_uid == sop_instance_uid, instance.c.study_instance_uid == study_instance_uid)
+    columns = (
+        instance.c.path,
+        instance.c.digest,
+        instance.c.is_removed,
+        instance.c.pixels_removed_at,
+    )
+    query = select(*columns).where(
+        instance.c.sop_instance_uid == sop_instance_uid,
+        instance.c.study_instance_uid == study_instance_uid,
+    )
     row = connection.execute(query).first()
     return None if row is None else row._asdict()
 
 
 def _add_findings(connection: Connection, studies: list[Item]) -> None:
-    """Only what a line shows leaves the database: the whole content of a result is ten times as much."""
+    """Only what a line shows leaves the database.
+
+    The whole content of a result is ten times as much.
+    """
     current = {item["id"]: item for study in studies for item in study["results"]}
     content = result.c.content
-    is_trained, is_calibrated = (content[name].as_boolean().label(name) for name in ("is_trained", "is_calibrated"))
+    is_trained, is_calibrated = (
+        content[name].as_boolean().label(name) for name in ("is_trained", "is_calibrated")
+    )
     columns = (result.c.id, content["findings"].label("findings"), is_trained, is_calibrated)
     for row in connection.execute(select(*columns).where(result.c.id.in_(current))):
-        current[row.id].update(findings=row.findings or [], is_trained=row.is_trained, is_calibrated=row.is_calibrated)
+        current[row.id].update(
+            findings=row.findings or [], is_trained=row.is_trained, is_calibrated=row.is_calibrated
+        )
 
 
 def _add_failed_readings(connection: Connection, studies: list[Item]) -> None:
     """How many readings of each study need a person."""
     of, uids = reading.c.study_instance_uid, [item["study_instance_uid"] for item in studies]
-    failed = select(of, func.count().label("readings")).where(of.in_(uids), reading.c.state == ReadingState.FAILED).group_by(of)
+    failed = (
+        select(of, func.count().label("readings"))
+        .where(of.in_(uids), reading.c.state == ReadingState.FAILED)
+        .group_by(of)
+    )
     counts = {row.study_instance_uid: row.readings for row in connection.execute(failed)}
     for item in studies:
         item["failed_readings"] = counts.get(item["study_instance_uid"], 0)

@@ -1,6 +1,9 @@
-"""Statements in SQLAlchemy's words that run without it: compiled once for each database, then the driver's own cursor.
+"""Statements in SQLAlchemy's words that run without it.
 
-SQLAlchemy's part of a statement that is compiled already (the key of its cache, a context, a result and its rows) takes ten times
+Compiled once for each database, then the driver's own cursor.
+
+SQLAlchemy's part of a statement that is compiled already (the key of its cache, a context, a result
+and its rows) takes ten times
 what SQLite does for it. docs/decisions/prepared-statements.md
 """
 
@@ -24,17 +27,24 @@ _NONE: Final[Parameters] = {}
 
 
 class Row(Protocol):
-    """What a statement has found: a tuple whose columns are attributes, too, as SQLAlchemy's rows are."""
+    """What a statement has found.
+
+    A tuple whose columns are attributes, too, as SQLAlchemy's rows are.
+    """
 
     def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401, D105 - a column
     def __iter__(self) -> Iterator[Any]: ...  # noqa: D105 - its columns
 
 
 class Prepared:
-    """One statement with `bindparam`s. Runs in the transaction of a connection, which SQLAlchemy has begun and ends.
+    """One statement with `bindparam`s.
 
-    As with SQLAlchemy an UPDATE or INSERT sets the columns that its parameters name, and a list may stand for an expanding parameter.
-    Types are converted by SQLAlchemy's own converters, errors are SQLAlchemy's. No column may have a default that Python computes.
+    Runs in the transaction of a connection, which SQLAlchemy has begun and ends.
+
+    As with SQLAlchemy an UPDATE or INSERT sets the columns that its parameters name, and a list may
+    stand for an expanding parameter.
+    Types are converted by SQLAlchemy's own converters, errors are SQLAlchemy's. No column may have
+    a default that Python computes.
     """
 
     __slots__ = ("_forms", "_lists", "statement")
@@ -67,9 +77,17 @@ class Prepared:
         return cursor.rowcount
 
     def write_each(self, connection: Connection, several: Sequence[Parameters]) -> int:
-        """Once for each, at least one, all of which name the same parameters; how many rows it changed in all."""
+        """Once for each, at least one, all of which name the same parameters.
+
+        How many rows it changed in all.
+        """
         form, _ = self._form(connection, several[0])
-        cursor, _ = run(connection, form.sql, [form.bound(connection, parameters) for parameters in several], is_many=True)
+        cursor, _ = run(
+            connection,
+            form.sql,
+            [form.bound(connection, parameters) for parameters in several],
+            is_many=True,
+        )
         return cursor.rowcount
 
     def _form(self, connection: Connection, parameters: Parameters) -> tuple[_Form, Parameters]:
@@ -88,8 +106,13 @@ class Prepared:
 
 
 def _filled(items: Sequence[object]) -> Sequence[object]:
-    """As long as the next power of two, by repeating the last item, which changes nothing in an IN: few forms serve all lengths."""
-    missing = (1 << (len(items) - 1).bit_length()) - len(items) if 0 < len(items) <= _LARGEST_LIST else 0
+    """As long as the next power of two, by repeating the last item, which changes nothing in an IN.
+
+    Few forms serve all lengths.
+    """
+    missing = (
+        (1 << (len(items) - 1).bit_length()) - len(items) if 0 < len(items) <= _LARGEST_LIST else 0
+    )
     return [*items, *[items[-1]] * missing] if missing else items
 
 
@@ -98,19 +121,41 @@ class _Form:
 
     __slots__ = ("_columns", "_converters", "_fixed", "_lists", "_make", "_pick", "sql")
 
-    def __init__(self, statement: Select[Any] | UpdateBase | TextClause, dialect: Dialect, parameters: Parameters) -> None:
+    def __init__(
+        self,
+        statement: Select[Any] | UpdateBase | TextClause,
+        dialect: Dialect,
+        parameters: Parameters,
+    ) -> None:
         # For several: then an INSERT returns nothing but what it was told to.
-        compiled = statement.compile(dialect=dialect, column_keys=list(parameters), for_executemany=True)
+        compiled = statement.compile(
+            dialect=dialect, column_keys=list(parameters), for_executemany=True
+        )
         assert isinstance(compiled, SQLCompiler)
-        assert not [*compiled.insert_prefetch, *compiled.update_prefetch], "nobody here would compute it"
+        assert not [*compiled.insert_prefetch, *compiled.update_prefetch], (
+            "nobody here would compute it"
+        )
         expanded = compiled.construct_expanded_state(dict(parameters))
         self.sql = expanded.statement
-        self._lists = [(name, names) for name, names in expanded.parameter_expansion.items() if name in parameters]
+        self._lists = [
+            (name, names)
+            for name, names in expanded.parameter_expansion.items()
+            if name in parameters
+        ]
         given = {*parameters, *(name for _, names in self._lists for name in names)}
-        self._fixed = {name: value for name, value in expanded.parameters.items() if name not in given}
-        converters = {name: bind.type.dialect_impl(dialect).bind_processor(dialect) for bind, name in compiled.bind_names.items()}
+        self._fixed = {
+            name: value for name, value in expanded.parameters.items() if name not in given
+        }
+        converters = {
+            name: bind.type.dialect_impl(dialect).bind_processor(dialect)
+            for bind, name in compiled.bind_names.items()
+        }
         converters = {**converters, **expanded.processors}
-        self._converters = [(name, convert) for name in expanded.parameters if (convert := converters.get(name)) is not None]
+        self._converters = [
+            (name, convert)
+            for name in expanded.parameters
+            if (convert := converters.get(name)) is not None
+        ]
         self._pick = _picker(expanded.positiontup)
         columns = () if isinstance(statement, TextClause) else statement.exported_columns.items()
         self._columns = [(name, column.type) for name, column in columns]
@@ -136,11 +181,16 @@ class _Form:
         return list(map(make, found))
 
     def _maker(self, dialect: Dialect, cursor: DBAPICursor) -> Callable[[Iterable[Any]], Row]:
-        """From the driver's row to ours. Some converters depend on what the driver says of its columns."""
+        """From the driver's row to ours.
+
+        Some converters depend on what the driver says of its columns.
+        """
         said = cursor.description or ()
         types = zip([kind.dialect_impl(dialect) for _, kind in self._columns], said, strict=True)
         processors = [kind.result_processor(dialect, column[1]) for kind, column in types]
-        converters = [(place, convert) for place, convert in enumerate(processors) if convert is not None]
+        converters = [
+            (place, convert) for place, convert in enumerate(processors) if convert is not None
+        ]
         as_it_is = _row_of([str(name) for name, _ in self._columns])
 
         def converted(found: Iterable[Any]) -> Row:

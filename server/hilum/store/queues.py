@@ -1,6 +1,7 @@
 """The tables that are stages' queues, and the statements that every claim needs.
 
-Statements are built once, here: building one anew costs several times what running it does, and a study takes dozens.
+Statements are built once, here: building one anew costs several times what running it does, and a
+study takes dozens.
 """
 
 from __future__ import annotations
@@ -10,10 +11,30 @@ from enum import StrEnum
 from functools import cache
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, Table, Update, and_, bindparam, literal_column, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    Table,
+    Update,
+    and_,
+    bindparam,
+    literal_column,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from hilum.domain import CommitmentState, ComparisonState, DeliveryState, Lane, ReadingState, ResultState, StudyState, WorkState
+from hilum.domain import (
+    CommitmentState,
+    ComparisonState,
+    DeliveryState,
+    Lane,
+    ReadingState,
+    ResultState,
+    StudyState,
+    WorkState,
+)
 from hilum.store.prepared import Prepared
 from hilum.store.schema import commitment, comparison, delivery, reading, result, study
 
@@ -31,9 +52,13 @@ class Queue:
 
 
 QUEUES: dict[str, Queue] = {
-    "analyse": Queue(reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
+    "analyse": Queue(
+        reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)
+    ),
     # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
-    "assemble": Queue(study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")),
+    "assemble": Queue(
+        study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")
+    ),
     "compare": Queue(comparison, ComparisonState.FAILED, (ComparisonState.FAILED,)),
     "report": Queue(result, ResultState.FAILED, (ResultState.FAILED,)),
     "deliver": Queue(delivery, DeliveryState.DEAD, (DeliveryState.DEAD, DeliveryState.WITHHELD)),
@@ -43,7 +68,10 @@ QUEUES: dict[str, Queue] = {
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Of one queue. Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set of them a row.
+    """Of one queue.
+
+    Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set
+    of them a row.
 
     `look` yields when the first due row of each lane is due, and last when the first lease ends.
     """
@@ -59,7 +87,11 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
     """The statements of a stage's queue."""
     queue = QUEUES[stage]
     own = [delivery.c.destination == bindparam("destination")] if is_one_destination else []
-    is_due = [in_state(queue.table, WorkState.DUE), *own, *([] if queue.extra is None else [queue.extra])]
+    is_due = [
+        in_state(queue.table, WorkState.DUE),
+        *own,
+        *([] if queue.extra is None else [queue.extra]),
+    ]
     is_leased = [in_state(queue.table, WorkState.LEASED), *own]
     return Statements(
         look=Prepared(_look(queue.table, is_due, is_leased)),
@@ -70,7 +102,10 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
 
 
 def in_state(table: NamedFromClause[Any], state: StrEnum) -> ColumnElement[bool]:
-    """Written into the statement's text: a partial index serves only conditions that the planner can see."""
+    """Written into the statement's text.
+
+    A partial index serves only conditions that the planner can see.
+    """
     is_it: ColumnElement[bool] = table.c.state == literal_column(f"'{state.value}'")
     return and_(is_stuck(table), is_it) if state.value in _STUCK else is_it
 
@@ -80,21 +115,37 @@ def is_stuck(table: NamedFromClause[Any]) -> ColumnElement[bool]:
     return text(f"{table.name}.state IN ('failed', 'dead')")  # type: ignore[return-value]  # a clause that stands for a condition
 
 
-def _look(table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]) -> Select[Any]:
+def _look(
+    table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]
+) -> Select[Any]:
     """One statement that looks into the indexes: each lane is a range of its own there."""
     earliest = select(table.c.due_at).where(*is_due).order_by(table.c.due_at).limit(1)
-    lanes = [earliest.where(table.c.lane == literal_column(str(lane.value))).scalar_subquery() for lane in Lane]
-    first_end = select(table.c.leased_until).where(*is_leased).order_by(table.c.leased_until).limit(1)
+    lanes = [
+        earliest.where(table.c.lane == literal_column(str(lane.value))).scalar_subquery()
+        for lane in Lane
+    ]
+    first_end = (
+        select(table.c.leased_until).where(*is_leased).order_by(table.c.leased_until).limit(1)
+    )
     return select(*lanes, first_end.scalar_subquery())
 
 
 def _lapsed(table: Table, is_leased: list[ColumnElement[bool]]) -> Select[Any]:
-    query = select(table).where(*is_leased, table.c.leased_until < bindparam("now")).order_by(table.c.leased_until).limit(1)
+    query = (
+        select(table)
+        .where(*is_leased, table.c.leased_until < bindparam("now"))
+        .order_by(table.c.leased_until)
+        .limit(1)
+    )
     return query.with_for_update(skip_locked=True)
 
 
 def _due(table: Table, is_due: list[ColumnElement[bool]]) -> Select[Any]:
-    query = select(table).where(*is_due, table.c.due_at <= bindparam("now")).order_by(table.c.lane, table.c.due_at, table.c.id)
+    query = (
+        select(table)
+        .where(*is_due, table.c.due_at <= bindparam("now"))
+        .order_by(table.c.lane, table.c.due_at, table.c.id)
+    )
     return query.limit(bindparam("limit")).with_for_update(skip_locked=True)
 
 

@@ -1,6 +1,7 @@
 """`reanalyse`: a release reads studies that were closed before it was there, of an archive of them some at a time: others write in between.
 
-What is chosen is read first, without the lock that writers wait for, by ranges of rows: no transaction goes through the whole archive.
+What is chosen is read first, without the lock that writers wait for, by ranges of rows: no
+transaction goes through the whole archive.
 A part is whole or not there: whoever repeats it after a crash gets the rest.
 """
 
@@ -10,7 +11,21 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import ColumnElement, Connection, Exists, and_, case, delete, func, insert, not_, or_, select, true, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Exists,
+    and_,
+    case,
+    delete,
+    func,
+    insert,
+    not_,
+    or_,
+    select,
+    true,
+    update,
+)
 
 from hilum.domain import ComparisonState, Lane, ReadingState, StudyState, alias_of
 from hilum.store import comparing
@@ -25,7 +40,9 @@ _RANGE = 5_000  # rows of studies that one look goes through
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Which release shall read what. `since`, `until`: of a study's last image, seconds since the epoch, the second excluded.
+    """Which release shall read what.
+
+    `since`, `until`: of a study's last image, seconds since the epoch, the second excluded.
 
     AE Titles: those of its first image.
     `is_shadow`: nothing is reported, and each study is compared with what was; of several releases with one of `peers`, those that
@@ -44,7 +61,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Studies that are read anew and their images; what was left out: `open_studies`, `incomparable` ones, images `without_pixels`."""
+    """Studies that are read anew and their images.
+
+    What was left out: `open_studies`, `incomparable` ones, images `without_pixels`.
+    """
 
     studies: int = 0
     images: int = 0
@@ -70,7 +90,11 @@ class Reanalysis:
     """On the ledger at an SQLAlchemy URL."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._engine, self._reader, self._clock = open_engine(url, is_synced=False), open_reader(url), clock
+        self._engine, self._reader, self._clock = (
+            open_engine(url, is_synced=False),
+            open_reader(url),
+            clock,
+        )
         self._sync, self._doorbell = sync_of(url), doorbell_for(url)
 
     def close(self) -> None:
@@ -82,10 +106,15 @@ class Reanalysis:
     def last_row(self) -> int:
         """Of studies: where `look` ends."""
         with self._reader.connect() as connection:
-            return int(connection.execute(select(func.coalesce(func.max(study.c.id), 0))).scalar_one())
+            return int(
+                connection.execute(select(func.coalesce(func.max(study.c.id), 0))).scalar_one()
+            )
 
     def look(self, order: Order, last_row: int) -> Iterator[Looked]:
-        """Range by range what there is to be read, oldest study first; those named are one range."""
+        """Range by range what there is to be read, oldest study first.
+
+        Those named are one range.
+        """
         size = last_row if order.study_uids else _RANGE
         for start in range(0, last_row, max(size, 1)):
             with self._reader.connect() as connection:
@@ -93,7 +122,10 @@ class Reanalysis:
             yield looked
 
     def begin(self, order: Order, ids: Sequence[int]) -> Iterator[Count]:
-        """Have these studies read; of each part how many studies and images. Once it has ended, it survives a power cut."""
+        """Have these studies read; of each part how many studies and images.
+
+        Once it has ended, it survives a power cut.
+        """
         for start in range(0, len(ids), _TOGETHER):
             with begin_part(self._engine) as connection:
                 done = _begin(connection, order, ids[start : start + _TOGETHER], self._clock())
@@ -105,14 +137,18 @@ class Reanalysis:
 
 def _by(order: Order) -> Exists:
     """Whether the release has read an image, or is to, as the order wants it."""
-    any_of = select(reading.c.id).where(reading.c.instance_id == instance.c.id, reading.c.release == order.release)
+    any_of = select(reading.c.id).where(
+        reading.c.instance_id == instance.c.id, reading.c.release == order.release
+    )
     return (any_of if order.is_shadow else any_of.where(reading.c.is_shadow.is_(False))).exists()
 
 
 def _is_readable(order: Order) -> ColumnElement[bool]:
     """Its pixels are there, or a shadow, which shall be reported now, has read them."""
     has_pixels = instance.c.pixels_removed_at.is_(None)
-    along = select(reading.c.id).where(reading.c.instance_id == instance.c.id, reading.c.release == order.release)
+    along = select(reading.c.id).where(
+        reading.c.instance_id == instance.c.id, reading.c.release == order.release
+    )
     return has_pixels if order.is_shadow else or_(has_pixels, along.exists())
 
 
@@ -121,7 +157,11 @@ def _is_comparable(order: Order) -> ColumnElement[bool]:
     if not order.is_shadow:
         return true()
     of_study = result.c.study_instance_uid == study.c.study_instance_uid
-    return select(result.c.id).where(of_study, result.c.is_current.is_(True), result.c.release != order.release).exists()
+    return (
+        select(result.c.id)
+        .where(of_study, result.c.is_current.is_(True), result.c.release != order.release)
+        .exists()
+    )
 
 
 def _chosen(order: Order) -> ColumnElement[bool]:
@@ -144,7 +184,13 @@ def _look(connection: Connection, order: Order, after: int, until: int) -> Looke
     images, readable = func.count().label("images"), func.sum(is_readable).label("readable")
     unread = and_(instance.c.is_removed.is_(False), not_(_by(order)))
     query = (
-        select(study.c.id, study.c.state, case((_is_comparable(order), 1), else_=0).label("is_comparable"), images, readable)
+        select(
+            study.c.id,
+            study.c.state,
+            case((_is_comparable(order), 1), else_=0).label("is_comparable"),
+            images,
+            readable,
+        )
         .join(instance, instance.c.study_instance_uid == study.c.study_instance_uid)
         .where(study.c.id > after, study.c.id <= until, _chosen(order), unread)
         .group_by(study.c.id)
@@ -166,13 +212,19 @@ def _look(connection: Connection, order: Order, after: int, until: int) -> Looke
 
 def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float) -> Count:
     """Those of one part that are still as they were found. Locked in the order of `recording`."""
-    uids = connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(ids))).scalars().all()
+    uids = (
+        connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(ids)))
+        .scalars()
+        .all()
+    )
     _hold_images(connection, uids)
     unread = and_(instance.c.is_removed.is_(False), not_(_by(order)), _is_readable(order))
     query = (
         select(instance.c.id, instance.c.study_instance_uid)
         .join(study, study.c.study_instance_uid == instance.c.study_instance_uid)
-        .where(study.c.id.in_(ids), study.c.state == StudyState.CLOSED, _is_comparable(order), unread)
+        .where(
+            study.c.id.in_(ids), study.c.state == StudyState.CLOSED, _is_comparable(order), unread
+        )
         .order_by(instance.c.id)
     )
     images = {row.id: row.study_instance_uid for row in connection.execute(query)}
@@ -180,7 +232,9 @@ def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float)
     if not theirs:
         return Count()
     known = set[int]() if order.is_shadow else _read_along(connection, order.release, theirs)
-    if new := [_reading(order, number, uid, now) for number, uid in images.items() if number not in known]:
+    if new := [
+        _reading(order, number, uid, now) for number, uid in images.items() if number not in known
+    ]:
         connection.execute(insert(reading), new)
     if order.is_shadow:
         for uid, reported in _compared_with(connection, order, theirs).items():
@@ -194,7 +248,11 @@ def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float)
 def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
     """Nobody else has them read by this release, or takes them out of results, until this ends (PostgreSQL)."""
     if connection.dialect.name == "postgresql":
-        theirs = select(instance.c.id).where(instance.c.study_instance_uid.in_(uids)).order_by(instance.c.sop_instance_uid)
+        theirs = (
+            select(instance.c.id)
+            .where(instance.c.study_instance_uid.in_(uids))
+            .order_by(instance.c.sop_instance_uid)
+        )
         connection.execute(theirs.with_for_update()).all()
 
 
@@ -215,22 +273,50 @@ def _read_along(connection: Connection, name: str, uids: Sequence[str]) -> set[i
     """What a release has read along is to be reported, as it is; of which images."""
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
     connection.execute(update(assignment).where(ours).values(shadow=None))
-    along = and_(reading.c.study_instance_uid.in_(uids), reading.c.release == name, reading.c.is_shadow.is_(True))
-    connection.execute(select(reading.c.id).where(along).order_by(reading.c.id).with_for_update()).all()
-    held = connection.execute(update(reading).where(along).values(is_shadow=False).returning(reading.c.instance_id)).scalars().all()
+    along = and_(
+        reading.c.study_instance_uid.in_(uids),
+        reading.c.release == name,
+        reading.c.is_shadow.is_(True),
+    )
+    connection.execute(
+        select(reading.c.id).where(along).order_by(reading.c.id).with_for_update()
+    ).all()
+    held = (
+        connection.execute(
+            update(reading).where(along).values(is_shadow=False).returning(reading.c.instance_id)
+        )
+        .scalars()
+        .all()
+    )
     return set(held)
 
 
 def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) -> None:
-    """It reads along no longer; comparisons that were made stay. After the studies, in the order of `recording`."""
+    """It reads along no longer; comparisons that were made stay.
+
+    After the studies, in the order of `recording`.
+    """
     of_shadow = and_(comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name)
-    connection.execute(delete(comparison).where(of_shadow, comparison.c.state != ComparisonState.COMPARED))
+    connection.execute(
+        delete(comparison).where(of_shadow, comparison.c.state != ComparisonState.COMPARED)
+    )
 
 
 def _compared_with(connection: Connection, order: Order, uids: Sequence[str]) -> dict[str, str]:
-    """For each study, in the order of locks, who has spoken for it: what is rolled out with ours, else of its alias, else the newest."""
-    of_others = and_(result.c.study_instance_uid.in_(uids), result.c.is_current.is_(True), result.c.release != order.release)
-    query = select(result.c.study_instance_uid, result.c.release).where(of_others).order_by(result.c.study_instance_uid, result.c.id)
+    """For each study, in the order of locks, who has spoken for it.
+
+    What is rolled out with ours, else of its alias, else the newest.
+    """
+    of_others = and_(
+        result.c.study_instance_uid.in_(uids),
+        result.c.is_current.is_(True),
+        result.c.release != order.release,
+    )
+    query = (
+        select(result.c.study_instance_uid, result.c.release)
+        .where(of_others)
+        .order_by(result.c.study_instance_uid, result.c.id)
+    )
     found: dict[str, str] = {}
     for uid, name in connection.execute(query):
         if uid not in found or _nearness(order, name) >= _nearness(order, found[uid]):

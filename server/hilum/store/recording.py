@@ -1,4 +1,7 @@
-"""`record`: arrivals become rows, in one transaction. Idempotent: recording a file twice changes nothing."""
+"""`record`: arrivals become rows, in one transaction.
+
+Idempotent: recording a file twice changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -19,19 +22,41 @@ from hilum.store.newcomers import Newcomers
 from hilum.store.schema import conflict, former_header, instance, reading
 
 _SUPERSEDED_SECONDS = 3600.0
-_SAID = ("lease_token", "leased_until", "reason", "detail", "finished_at", "logits", "member_logits", "cam", "view", "timings")
-# An image stays its first sender's, which so may correct and reject it whoever has corrected it meanwhile.
+_SAID = (
+    "lease_token",
+    "leased_until",
+    "reason",
+    "detail",
+    "finished_at",
+    "logits",
+    "member_logits",
+    "cam",
+    "view",
+    "timings",
+)
+# An image stays its first sender's, which so may correct and reject it whoever has corrected it
+# meanwhile.
 _LASTING = ("sop_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
-_KNOWN_INSTANCE = select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
+_KNOWN_INSTANCE = (
+    select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
+)
 _FORMER_HEADER = select(former_header.c.sha256).where(
-    former_header.c.instance_id == bindparam("instance_id"), former_header.c.digest == bindparam("digest")
+    former_header.c.instance_id == bindparam("instance_id"),
+    former_header.c.digest == bindparam("digest"),
 )
 _LOCKED_READINGS = (
-    select(reading.c.id).where(reading.c.instance_id.in_(bindparam("images", expanding=True))).order_by(reading.c.id).with_for_update()
+    select(reading.c.id)
+    .where(reading.c.instance_id.in_(bindparam("images", expanding=True)))
+    .order_by(reading.c.id)
+    .with_for_update()
 )
-_HAS_ENDED = reading.c.state.in_((ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED))
-_MISSED_PIXELS = and_(reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == Reason.INSTANCE_MISSING)
+_HAS_ENDED = reading.c.state.in_(
+    (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
+)
+_MISSED_PIXELS = and_(
+    reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == Reason.INSTANCE_MISSING
+)
 
 
 class ImageChanged(Exception):
@@ -56,7 +81,10 @@ class RecordOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What became of the arrival of an image that has a row. `before`: that row as it was, where readings may follow from the arrival."""
+    """What became of the arrival of an image that has a row.
+
+    `before`: that row as it was, where readings may follow from the arrival.
+    """
 
     outcome: RecordOutcome
     before: Row[Any] | None = None
@@ -64,19 +92,29 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Readings that were opened again: so many for which the study waits, and those of `shadows`. `grows`: its quiet period begins anew."""
+    """Readings that were opened again: so many for which the study waits, and those of `shadows`.
+
+    `grows`: its quiet period begins anew.
+    """
 
     waited_for: int = 0
     shadows: tuple[str, ...] = ()
     grows: bool = True
 
 
-def record(connection: Connection, arrivals: Sequence[Arrival], now: float, *, is_compared: bool = False) -> list[RecordOutcome]:
-    """Rows for all arrivals; what became of each, in their order. Those of unknown images are written together.
+def record(
+    connection: Connection, arrivals: Sequence[Arrival], now: float, *, is_compared: bool = False
+) -> list[RecordOutcome]:
+    """Rows for all arrivals; what became of each, in their order.
 
-    Everything is locked in one order, or two that record the same images would wait for each other (PostgreSQL): known images by
-    SOP Instance UID, and new ones likewise; readings by their rows; studies; comparisons. Raises IntegrityError when somebody else
-    is faster with an image, and ImageChanged where a file was compared with another one than that of its row, or was not and `is_compared`.
+    Those of unknown images are written together.
+
+    Everything is locked in one order, or two that record the same images would wait for each other
+    (PostgreSQL): known images by
+    SOP Instance UID, and new ones likewise; readings by their rows; studies; comparisons. Raises
+    IntegrityError when somebody else
+    is faster with an image, and ImageChanged where a file was compared with another one than that
+    of its row, or was not and `is_compared`.
     """
     new = newcomers.find(connection, arrivals)
     if new:
@@ -92,28 +130,53 @@ def record(connection: Connection, arrivals: Sequence[Arrival], now: float, *, i
     if grown := _grown(arrivals, {**came.waited_for, **more}):
         grow(connection, grown, now)
     newcomers.insert_readings(connection, came)
-    _compare_again(connection, came, [(arrivals[position], item.shadows) for position, item in opened.items()], now)
-    return [RecordOutcome.NEW if position in new else known[position].outcome for position in range(len(arrivals))]
+    _compare_again(
+        connection,
+        came,
+        [(arrivals[position], item.shadows) for position, item in opened.items()],
+        now,
+    )
+    return [
+        RecordOutcome.NEW if position in new else known[position].outcome
+        for position in range(len(arrivals))
+    ]
 
 
 def _others(arrivals: Sequence[Arrival], new: Mapping[int, Arrival]) -> tuple[list[int], list[int]]:
-    """Positions of arrivals that are not `new`, by SOP Instance UID: of images that have a row, then of those that get it in this batch."""
+    """Positions of arrivals that are not `new`, by SOP Instance UID.
+
+    Of images that have a row, then of those that get it in this batch.
+    """
     uids = [arrival.instance.sop_instance_uid for arrival in arrivals]
-    others = sorted((position for position in range(len(arrivals)) if position not in new), key=uids.__getitem__)
+    others = sorted(
+        (position for position in range(len(arrivals)) if position not in new), key=uids.__getitem__
+    )
     made = {uids[position] for position in new}
-    return [position for position in others if uids[position] not in made], [position for position in others if uids[position] in made]
+    return [position for position in others if uids[position] not in made], [
+        position for position in others if uids[position] in made
+    ]
 
 
 def _grown(arrivals: Sequence[Arrival], readings: Mapping[int, int]) -> dict[str, Growth]:
-    """By Study Instance UID; `readings`: how many more the study waits for, by positions of the arrivals that it grows by."""
+    """By Study Instance UID; `readings`.
+
+    How many more the study waits for, by positions of the arrivals that it grows by.
+    """
     grown: dict[str, Growth] = {}
     for position in sorted(readings):
         arrival = arrivals[position]
-        grown.setdefault(arrival.instance.study_instance_uid, Growth()).add(arrival, readings[position])
+        grown.setdefault(arrival.instance.study_instance_uid, Growth()).add(
+            arrival, readings[position]
+        )
     return grown
 
 
-def _compare_again(connection: Connection, came: Newcomers, opened: Iterable[tuple[Arrival, tuple[str, ...]]], now: float) -> None:
+def _compare_again(
+    connection: Connection,
+    came: Newcomers,
+    opened: Iterable[tuple[Arrival, tuple[str, ...]]],
+    now: float,
+) -> None:
     again: dict[str, set[str]] = {}
     for arrival, shadows in opened:
         if shadows:
@@ -141,17 +204,27 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
     return _record_conflict(connection, new, ConflictKind.PIXELS)
 
 
-def _record_header(connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float) -> _Known:
+def _record_header(
+    connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float
+) -> _Known:
     """The same pixels with another header, which is a correction from those alone that may correct the image."""
     new = arrival.instance
     if not _may_correct(known, arrival):
-        former = connection.execute(_FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}).first()
+        former = connection.execute(
+            _FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}
+        ).first()
         was_in_use = former is not None and former.sha256 == compared.sha256
-        return _Known(RecordOutcome.DUPLICATE) if was_in_use else _record_conflict(connection, new, ConflictKind.HEADER)
+        return (
+            _Known(RecordOutcome.DUPLICATE)
+            if was_in_use
+            else _record_conflict(connection, new, ConflictKind.HEADER)
+        )
     if _is_kept_out(connection, new, compared.sha256):
         return _Known(RecordOutcome.DUPLICATE)
     if arrival.is_left_behind and new.received_at < known.received_at:
-        _remember(connection, known.id, new.digest, compared.sha256)  # the last header holds, and this one came before it
+        _remember(
+            connection, known.id, new.digest, compared.sha256
+        )  # the last header holds, and this one came before it
         return _Known(RecordOutcome.DUPLICATE)
     _revise_header(connection, known, new, compared.former_sha256, now)
     return _Known(RecordOutcome.HEADER_REVISION, known)
@@ -163,12 +236,23 @@ def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
 
 
 def _is_kept_out(connection: Connection, new: Instance, sha256: str | None) -> bool:
-    """Whether a person has decided against these very bytes. If nobody has yet, the sender that may correct decides.
+    """Whether a person has decided against these very bytes.
+
+    If nobody has yet, the sender that may correct decides.
 
     Their file in quarantine is deleted then, as after `discard`.
     """
-    if (state := connection.execute(select(conflict.c.state).where(_same_conflict(new))).scalar_one_or_none()) == ConflictState.HELD:
-        values = {"state": ConflictState.DISCARDED, "sha256": sha256, "resolved_at": new.received_at, "is_settled": False}
+    if (
+        state := connection.execute(
+            select(conflict.c.state).where(_same_conflict(new))
+        ).scalar_one_or_none()
+    ) == ConflictState.HELD:
+        values = {
+            "state": ConflictState.DISCARDED,
+            "sha256": sha256,
+            "resolved_at": new.received_at,
+            "is_settled": False,
+        }
         connection.execute(update(conflict).where(_same_conflict(new)).values(values))
     return state in (ConflictState.KEPT, ConflictState.DISCARDED)
 
@@ -179,12 +263,22 @@ def _record_conflict(connection: Connection, new: Instance, kind: ConflictKind) 
 
 
 def _is_other_header(known: Row[Any], new: Instance) -> bool:
-    """Same pixels in the same study. Another study under the same SOP Instance UID is a conflict, never a silent move."""
-    return bool(known.pixel_digest == new.pixel_digest and known.study_instance_uid == new.study_instance_uid)
+    """Same pixels in the same study.
+
+    Another study under the same SOP Instance UID is a conflict, never a silent move.
+    """
+    return bool(
+        known.pixel_digest == new.pixel_digest
+        and known.study_instance_uid == new.study_instance_uid
+    )
 
 
-def _revise_header(connection: Connection, known: Row[Any], new: Instance, former_sha256: str | None, now: float) -> None:
-    values = codec.instance_values(dataclasses.replace(new, header_revision=known.header_revision + 1))
+def _revise_header(
+    connection: Connection, known: Row[Any], new: Instance, former_sha256: str | None, now: float
+) -> None:
+    values = codec.instance_values(
+        dataclasses.replace(new, header_revision=known.header_revision + 1)
+    )
     for name in _LASTING:
         del values[name]
     connection.execute(update(instance).where(instance.c.id == known.id).values(values))
@@ -201,15 +295,30 @@ def _remember(connection: Connection, instance_id: int, digest: str, sha256: str
         connection.execute(insert(former_header), {**former, "sha256": sha256})
 
 
-def _read_again(connection: Connection, known: Mapping[int, _Known], now: float) -> dict[int, _Opened]:
-    """By position. A corrected header may change what the pixels mean (Photometric Interpretation, view, age); pixels came back."""
-    again = {position: (item.outcome, item.before) for position, item in known.items() if item.before is not None}
+def _read_again(
+    connection: Connection, known: Mapping[int, _Known], now: float
+) -> dict[int, _Opened]:
+    """By position.
+
+    A corrected header may change what the pixels mean (Photometric Interpretation, view, age);
+    pixels came back.
+    """
+    again = {
+        position: (item.outcome, item.before)
+        for position, item in known.items()
+        if item.before is not None
+    }
     if images := [row.id for _, row in again.values() if not row.is_removed]:
         connection.execute(_LOCKED_READINGS, {"images": images}).all()
-    return {position: _opened(connection, outcome, row, now) for position, (outcome, row) in again.items()}
+    return {
+        position: _opened(connection, outcome, row, now)
+        for position, (outcome, row) in again.items()
+    }
 
 
-def _opened(connection: Connection, outcome: RecordOutcome, before: Row[Any], now: float) -> _Opened:
+def _opened(
+    connection: Connection, outcome: RecordOutcome, before: Row[Any], now: float
+) -> _Opened:
     is_restored = outcome is RecordOutcome.RESTORED
     if before.is_removed:
         return _Opened(grows=not is_restored)
@@ -217,11 +326,22 @@ def _opened(connection: Connection, outcome: RecordOutcome, before: Row[Any], no
     return dataclasses.replace(found, grows=not is_restored or found.waited_for > 0)
 
 
-def _open_readings(connection: Connection, known: Row[Any], now: float, chosen: ColumnElement[bool]) -> _Opened:
+def _open_readings(
+    connection: Connection, known: Row[Any], now: float, chosen: ColumnElement[bool]
+) -> _Opened:
     of_instance = reading.c.instance_id == known.id
-    due = {"state": ReadingState.DUE, "due_at": now, "attempts": 0, "lapses": 0, **dict.fromkeys(_SAID)}
-    # One in progress read the old header, or looks for a file that has left: without its lease it cannot write.
-    connection.execute(update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due))
+    due = {
+        "state": ReadingState.DUE,
+        "due_at": now,
+        "attempts": 0,
+        "lapses": 0,
+        **dict.fromkeys(_SAID),
+    }
+    # One in progress read the old header, or looks for a file that has left: without its lease it
+    # cannot write.
+    connection.execute(
+        update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due)
+    )
     again = update(reading).where(of_instance, chosen).values(due)
     opened = connection.execute(again.returning(reading.c.release, reading.c.is_shadow)).all()
     shadows = tuple(row.release for row in opened if row.is_shadow)
@@ -229,7 +349,9 @@ def _open_readings(connection: Connection, known: Row[Any], now: float, chosen: 
 
 
 def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:
-    """Retention had removed the pixels and the sender sends them again: they are kept as long as those of a new image.
+    """Retention had removed the pixels and the sender sends them again.
+
+    They are kept as long as those of a new image.
 
     What was to be read meanwhile, and found no pixels, is read now (`_read_again`).
     """
@@ -240,18 +362,28 @@ def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> N
 
 
 def _same_conflict(new: Instance) -> ColumnElement[bool]:
-    return and_(conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest)
+    return and_(
+        conflict.c.sop_instance_uid == new.sop_instance_uid, conflict.c.digest == new.digest
+    )
 
 
 def _keep_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> bool:
-    """Whether this file is the one that the conflict's row names; the same bytes sent once more are not.
+    """Whether this file is the one that the conflict's row names.
+
+    The same bytes sent once more are not.
 
     What a person has discarded, or kept out, stays so however often it is sent.
     """
     held = dataclasses.replace(new, path=quarantine_path(new.path))
-    if (row := connection.execute(select(conflict.c.path, conflict.c.state).where(_same_conflict(new))).first()) is not None:
+    if (
+        row := connection.execute(
+            select(conflict.c.path, conflict.c.state).where(_same_conflict(new))
+        ).first()
+    ) is not None:
         return bool(row.path == held.path and row.state != ConflictState.DISCARDED)
     names = ("sop_instance_uid", "path", "size_bytes", "digest", "received_at", "calling_ae_title")
     values = {"state": ConflictState.HELD, "kind": kind}
-    connection.execute(insert(conflict).values({**{name: getattr(held, name) for name in names}, **values}))
+    connection.execute(
+        insert(conflict).values({**{name: getattr(held, name) for name in names}, **values})
+    )
     return True

@@ -15,8 +15,19 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
 
     Clearing the lease fences out an assembler that saw the study as it was.
     """
-    is_open = case((and_(reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)), reading.c.is_shadow.is_(False)), 1), else_=0)
-    counted = select(func.coalesce(func.sum(is_open), 0)).where(reading.c.study_instance_uid == study.c.study_instance_uid)
+    is_open = case(
+        (
+            and_(
+                reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+                reading.c.is_shadow.is_(False),
+            ),
+            1,
+        ),
+        else_=0,
+    )
+    counted = select(func.coalesce(func.sum(is_open), 0)).where(
+        reading.c.study_instance_uid == study.c.study_instance_uid
+    )
     values = {
         "state": StudyState.DUE,
         "revision": study.c.revision + 1,
@@ -36,8 +47,13 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
 
 
 def moments(now: float) -> dict[str, ColumnElement[float]]:
-    """Columns of a study that is due again: now, or, where its quiet period runs, when that ends."""
-    is_collecting = and_(study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now)
+    """Columns of a study that is due again.
+
+    Now, or, where its quiet period runs, when that ends.
+    """
+    is_collecting = and_(
+        study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now
+    )
     until = case((is_collecting, study.c.quiet_until), else_=now)
     since = case((is_collecting, study.c.collecting_since), else_=now)
     return {"quiet_until": until, "due_at": until, "collecting_since": since}
@@ -46,6 +62,9 @@ def moments(now: float) -> dict[str, ColumnElement[float]]:
 def lock(connection: Connection, chosen: ColumnElement[bool]) -> None:
     """These studies, before their open readings are counted.
 
-    On PostgreSQL a statement that waits for a row counts what was there before it waited: a reading that ended meanwhile would stay open.
+    On PostgreSQL a statement that waits for a row counts what was there before it waited: a reading
+    that ended meanwhile would stay open.
     """
-    connection.execute(select(study.c.id).where(chosen).order_by(study.c.study_instance_uid).with_for_update()).all()
+    connection.execute(
+        select(study.c.id).where(chosen).order_by(study.c.study_instance_uid).with_for_update()
+    ).all()

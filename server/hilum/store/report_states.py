@@ -12,9 +12,14 @@ _OPEN = (DeliveryState.DUE, DeliveryState.LEASED)
 def report_state(study: str, results: Collection[str], deliveries: Collection[str]) -> ReportState:
     """From the state of the study, and those of its current results and of their deliveries.
 
-    A delivery that was cancelled has a successor (another SOP Class, a newer result) or nobody waits for it: it says nothing.
+    A delivery that was cancelled has a successor (another SOP Class, a newer result) or nobody
+    waits for it: it says nothing.
     """
-    if study == StudyState.FAILED or ResultState.FAILED in results or DeliveryState.DEAD in deliveries:
+    if (
+        study == StudyState.FAILED
+        or ResultState.FAILED in results
+        or DeliveryState.DEAD in deliveries
+    ):
         return ReportState.FAILED
     has_open_result = any(state in (ResultState.DUE, ResultState.LEASED) for state in results)
     if study == StudyState.ERASED:
@@ -23,4 +28,8 @@ def report_state(study: str, results: Collection[str], deliveries: Collection[st
         return ReportState.OPEN
     if DeliveryState.WITHHELD in deliveries:
         return ReportState.WITHHELD
-    return ReportState.DELIVERED if DeliveryState.DELIVERED in deliveries else ReportState.NOT_DELIVERED
+    return (
+        ReportState.DELIVERED
+        if DeliveryState.DELIVERED in deliveries
+        else ReportState.NOT_DELIVERED
+    )

@@ -1,4 +1,7 @@
-"""`resend`: a person wants a destination to get once more what it has accepted: the stored bytes, under the same UID."""
+"""`resend`: a person wants a destination to get once more what it has accepted.
+
+The stored bytes, under the same UID.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,9 @@ from hilum.store.schema import delivery, document, result, study
 from hilum.withholding import advice_of, cause_of
 
 Item = dict[str, Any]
-_LADDER: Final = "class_ladder"  # the same report has gone in another SOP Class, and goes in that one again
+_LADDER: Final = (
+    "class_ladder"  # the same report has gone in another SOP Class, and goes in that one again
+)
 _COLUMNS: Final = (
     delivery.c.id,
     delivery.c.destination,
@@ -45,20 +50,33 @@ def resend(
     destinations: Mapping[str, Destination],
     now: float,
 ) -> Resent | None:
-    """What was delivered of the current results of a study becomes due again; None: there is no such study, or no such document in it.
+    """What was delivered of the current results of a study becomes due again.
+
+    None: there is no such study, or no such document in it.
 
     `sop_instance_uid`: of one document alone. The rows are locked first, so that who asks twice at once sends once.
     """
-    if connection.execute(select(study.c.id).where(study.c.study_instance_uid == study_uid)).first() is None:
+    if (
+        connection.execute(
+            select(study.c.id).where(study.c.study_instance_uid == study_uid)
+        ).first()
+        is None
+    ):
         return None
     rows = _rows(connection, study_uid, sop_instance_uid)
     if sop_instance_uid is not None and not rows:
         return None
     found = Resent()
     for row in rows:
-        if destination_name not in (None, row.destination) or (sop_instance_uid is None and row.reason == _LADDER):
+        if destination_name not in (None, row.destination) or (
+            sop_instance_uid is None and row.reason == _LADDER
+        ):
             continue
-        said = {"destination": row.destination, "document": row.kind, "sop_instance_uid": row.sop_instance_uid}
+        said = {
+            "destination": row.destination,
+            "document": row.kind,
+            "sop_instance_uid": row.sop_instance_uid,
+        }
         why = _why_not(row, destinations)
         if why is None:
             _make_due(connection, row.id, now)
@@ -68,10 +86,23 @@ def resend(
     return found
 
 
-def _rows(connection: Connection, study_uid: str, sop_instance_uid: str | None) -> Sequence[Row[Any]]:
-    """Of one document that a newer result has replaced, too: it is asked for by name, and the answer says so."""
-    wanted = result.c.is_current.is_(True) if sop_instance_uid is None else document.c.sop_instance_uid == sop_instance_uid
-    query = select(*_COLUMNS).select_from(WITH_STUDY).where(result.c.study_instance_uid == study_uid, wanted)
+def _rows(
+    connection: Connection, study_uid: str, sop_instance_uid: str | None
+) -> Sequence[Row[Any]]:
+    """Of one document that a newer result has replaced, too.
+
+    It is asked for by name, and the answer says so.
+    """
+    wanted = (
+        result.c.is_current.is_(True)
+        if sop_instance_uid is None
+        else document.c.sop_instance_uid == sop_instance_uid
+    )
+    query = (
+        select(*_COLUMNS)
+        .select_from(WITH_STUDY)
+        .where(result.c.study_instance_uid == study_uid, wanted)
+    )
     return connection.execute(query.order_by(delivery.c.id).with_for_update(of=delivery)).all()
 
 
@@ -86,7 +117,11 @@ def _why_not(row: Row[Any], destinations: Mapping[str, Destination]) -> str | No
     if row.state != DeliveryState.DELIVERED:
         return _not_delivered(row)
     cause = cause_of(destination, subject_of(row))
-    return None if cause is None else f"it would be withheld now ({cause.reason}): {cause.advice.format(name=row.destination)}"
+    return (
+        None
+        if cause is None
+        else f"it would be withheld now ({cause.reason}): {cause.advice.format(name=row.destination)}"
+    )
 
 
 def _not_delivered(row: Row[Any]) -> str:

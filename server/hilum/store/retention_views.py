@@ -44,5 +44,7 @@ def state(connection: Connection, now: float) -> RetentionState:
 def promised(connection: Connection) -> Promised:
     """What storage commitment has ever promised and is there."""
     is_there = (instance.c.committed_at.is_not(None), instance.c.pixels_removed_at.is_(None))
-    images, size_bytes = connection.execute(select(func.count(), func.sum(instance.c.size_bytes)).where(*is_there)).one()
+    images, size_bytes = connection.execute(
+        select(func.count(), func.sum(instance.c.size_bytes)).where(*is_there)
+    ).one()
     return Promised(images, size_bytes or 0)

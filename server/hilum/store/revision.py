@@ -1,4 +1,7 @@
-"""Which revision a ledger has: every process looks before it works with it, so this loads nothing of Alembic (0.1 s of CPU each)."""
+"""Which revision a ledger has.
+
+Every process looks before it works with it, so this loads nothing of Alembic (0.1 s of CPU each).
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,18 @@ ADVICE_IF_NEWER = "Start that version again, or restore the backup that was made
 
 
 def current_revision(url: str) -> str | None:
-    """The revision of the ledger at `url`; None: an empty database. Raises ConfigurationError for one that does not open."""
+    """The revision of the ledger at `url`; None: an empty database.
+
+    Raises ConfigurationError for one that does not open.
+    """
     engine = open_engine(url, read_only=True)
     try:
         with engine.connect() as connection:
             if not inspect(connection).has_table("alembic_version"):
                 return None
-            found: str | None = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+            found: str | None = connection.execute(
+                text("SELECT version_num FROM alembic_version")
+            ).scalar()
             return found
     except OperationalError as error:
         raise unusable(error, "Check ledger.url.") from error
@@ -40,9 +48,16 @@ def require_readable(url: str) -> None:
 
 
 def require_not_newer(url: str) -> str | None:
-    """The ledger's revision, of this version or of an earlier one; None: an empty database. Raises ConfigurationError."""
+    """The ledger's revision, of this version or of an earlier one; None: an empty database.
+
+    Raises ConfigurationError.
+    """
     if is_newer(found := current_revision(url)):
-        raise ConfigurationError([f"ledger: revision {found} is of a newer version of Hilum than this one. {ADVICE_IF_NEWER}"])
+        raise ConfigurationError(
+            [
+                f"ledger: revision {found} is of a newer version of Hilum than this one. {ADVICE_IF_NEWER}"
+            ]
+        )
     return found
 
 
@@ -53,9 +68,13 @@ def is_newer(revision: str | None) -> bool:
 
 def _to_be_migrated(found: str | None) -> ConfigurationError:
     advice = "Run `hilum migrate`; `hilum serve` (role all) does it too."
-    return ConfigurationError([f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"])
+    return ConfigurationError(
+        [f"ledger: revision {found or 'none'}, but this version needs {REVISION}. {advice}"]
+    )
 
 
 def unusable(error: OperationalError, advice: str) -> ConfigurationError:
     """What the database says, in its first line, and what to do."""
-    return ConfigurationError([f"ledger: cannot open the database: {str(error.orig).strip().splitlines()[0]}. {advice}"])
+    return ConfigurationError(
+        [f"ledger: cannot open the database: {str(error.orig).strip().splitlines()[0]}. {advice}"]
+    )

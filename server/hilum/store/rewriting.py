@@ -1,4 +1,7 @@
-"""A database keeps bytes of rows that were changed or deleted: in free space of its pages, and in its log. Rewriting ends that."""
+"""A database keeps bytes of rows that were changed or deleted.
+
+In free space of its pages, and in its log. Rewriting ends that.
+"""
 
 from __future__ import annotations
 
@@ -30,12 +33,19 @@ _PATIENCE_SECONDS = 30.0
 
 
 def rewrite(url: str) -> bool:
-    """Rewrite the ledger from its rows alone. False: others used it all the time, or the disk has not as much room again.
+    """Rewrite the ledger from its rows alone.
 
-    SQLite: VACUUM, then a checkpoint that empties the write-ahead log. PostgreSQL: VACUUM FULL of the tables with patient data; its
+    False: others used it all the time, or the disk has not as much room again.
+
+    SQLite: VACUUM, then a checkpoint that empties the write-ahead log. PostgreSQL: VACUUM FULL of
+    the tables with patient data; its
     own write-ahead log and the backups are the administrator's.
     """
-    return _rewrite_sqlite(url) if make_url(url).get_backend_name() == "sqlite" else _rewrite_postgresql(url)
+    return (
+        _rewrite_sqlite(url)
+        if make_url(url).get_backend_name() == "sqlite"
+        else _rewrite_postgresql(url)
+    )
 
 
 def _rewrite_sqlite(url: str) -> bool:

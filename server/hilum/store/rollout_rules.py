@@ -1,4 +1,7 @@
-"""The life of a rollout, pure: what each verb makes of it, and which release a new study gets. `docs/rollouts.md` draws the states."""
+"""The life of a rollout, pure: what each verb makes of it, and which release a new study gets.
+
+`docs/rollouts.md` draws the states.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,19 @@ TRANSITIONS: Final[Mapping[RolloutState, tuple[tuple[RolloutState, str], ...]]] 
         *_BACK,
     ),
     RolloutState.REFUSED: ((RolloutState.LOADING, "start"), *_BACK),
-    RolloutState.RUNNING: ((RolloutState.RUNNING, "promote, to a canary"), (RolloutState.SWITCHED, "promote"), *_BACK),
-    RolloutState.SWITCHED: ((RolloutState.LOADING, "start"), (RolloutState.DONE, "stop, or rollback")),
-    RolloutState.DONE: ((RolloutState.LOADING, "start"), (RolloutState.CLOSED, "the settings name another release; from any state")),
+    RolloutState.RUNNING: (
+        (RolloutState.RUNNING, "promote, to a canary"),
+        (RolloutState.SWITCHED, "promote"),
+        *_BACK,
+    ),
+    RolloutState.SWITCHED: (
+        (RolloutState.LOADING, "start"),
+        (RolloutState.DONE, "stop, or rollback"),
+    ),
+    RolloutState.DONE: (
+        (RolloutState.LOADING, "start"),
+        (RolloutState.CLOSED, "the settings name another release; from any state"),
+    ),
     RolloutState.CLOSED: ((RolloutState.LOADING, "start"),),
 }
 
@@ -54,7 +67,9 @@ class Order:
         if (self.mode is RolloutMode.CANARY) != (self.fraction is not None):
             raise CannotRollOut("a fraction belongs to a canary, and a canary needs one")
         if self.fraction is not None and not 0 < self.fraction < 1:
-            raise CannotRollOut("the fraction of a canary lies between 0 and 1; leave it out to switch")
+            raise CannotRollOut(
+                "the fraction of a canary lies between 0 and 1; leave it out to switch"
+            )
 
 
 def choose(rollout: Rollout, study_uid: str) -> Chosen:
@@ -68,8 +83,14 @@ def choose(rollout: Rollout, study_uid: str) -> Chosen:
 
 
 def share(alias: str, study_uid: str) -> float:
-    """In [0, 1), uniform over studies and the same for ever: a larger fraction keeps the studies of a smaller one."""
-    return int.from_bytes(hashlib.sha256(f"{alias}\x1f{study_uid}".encode()).digest()[:8], "big") / 2.0**64
+    """In [0, 1), uniform over studies and the same for ever.
+
+    A larger fraction keeps the studies of a smaller one.
+    """
+    return (
+        int.from_bytes(hashlib.sha256(f"{alias}\x1f{study_uid}".encode()).digest()[:8], "big")
+        / 2.0**64
+    )
 
 
 def begun(alias: str, configured: str, now: float, who: str) -> Rollout:
@@ -80,10 +101,14 @@ def begun(alias: str, configured: str, now: float, who: str) -> Rollout:
 def started(rollout: Rollout, candidate: str, order: Order) -> Rollout:
     """The candidate is to be loaded; traffic goes on as before."""
     if rollout.state in _BUSY:
-        raise CannotRollOut(f"{rollout.candidate} is being rolled out already: promote it, roll it back or stop first")
+        raise CannotRollOut(
+            f"{rollout.candidate} is being rolled out already: promote it, roll it back or stop first"
+        )
     if candidate == rollout.serving:
         raise CannotRollOut(f"{candidate} reads new studies already")
-    previous = None if candidate == rollout.previous else rollout.previous  # what comes again is no way back any more
+    previous = (
+        None if candidate == rollout.previous else rollout.previous
+    )  # what comes again is no way back any more
     return replace(_with(rollout, RolloutState.LOADING, candidate, order), previous=previous)
 
 
@@ -91,7 +116,11 @@ def passed(rollout: Rollout) -> Rollout:
     """The candidate has been loaded and gave the known answers."""
     if rollout.state is not RolloutState.LOADING:
         raise CannotRollOut("nothing is being loaded")
-    return _switched(rollout) if rollout.mode is RolloutMode.SWITCH else replace(rollout, state=RolloutState.RUNNING, problem=None)
+    return (
+        _switched(rollout)
+        if rollout.mode is RolloutMode.SWITCH
+        else replace(rollout, state=RolloutState.RUNNING, problem=None)
+    )
 
 
 def refused(rollout: Rollout, problem: str) -> Rollout:
@@ -106,8 +135,14 @@ def promoted(rollout: Rollout, order: Order) -> Rollout:
     if rollout.state is not RolloutState.RUNNING:
         raise CannotRollOut(f"no candidate is running (state {rollout.state}): start one first")
     if order.mode is RolloutMode.SHADOW:
-        raise CannotRollOut("a candidate that runs already is not promoted to a shadow: stop it, then start it as one")
-    return _switched(rollout) if order.mode is RolloutMode.SWITCH else _with(rollout, RolloutState.RUNNING, rollout.candidate, order)
+        raise CannotRollOut(
+            "a candidate that runs already is not promoted to a shadow: stop it, then start it as one"
+        )
+    return (
+        _switched(rollout)
+        if order.mode is RolloutMode.SWITCH
+        else _with(rollout, RolloutState.RUNNING, rollout.candidate, order)
+    )
 
 
 def rolled_back(rollout: Rollout) -> Rollout:
@@ -115,8 +150,12 @@ def rolled_back(rollout: Rollout) -> Rollout:
     if rollout.candidate is not None:
         return _with(rollout, _settled(rollout.previous), None, None)
     if rollout.previous is None:
-        raise CannotRollOut(f"there is no way back: {rollout.serving} serves, and no earlier release is kept loaded. Start one instead")
-    return replace(rollout, state=RolloutState.DONE, serving=rollout.previous, previous=None, problem=None)
+        raise CannotRollOut(
+            f"there is no way back: {rollout.serving} serves, and no earlier release is kept loaded. Start one instead"
+        )
+    return replace(
+        rollout, state=RolloutState.DONE, serving=rollout.previous, previous=None, problem=None
+    )
 
 
 def stopped(rollout: Rollout) -> Rollout:
@@ -141,6 +180,10 @@ def _settled(previous: str | None) -> RolloutState:
     return RolloutState.DONE if previous is None else RolloutState.SWITCHED
 
 
-def _with(rollout: Rollout, state: RolloutState, candidate: str | None, order: Order | None) -> Rollout:
+def _with(
+    rollout: Rollout, state: RolloutState, candidate: str | None, order: Order | None
+) -> Rollout:
     mode, fraction = (order.mode, order.fraction) if order is not None else (None, None)
-    return replace(rollout, state=state, candidate=candidate, mode=mode, fraction=fraction, problem=None)
+    return replace(
+        rollout, state=state, candidate=candidate, mode=mode, fraction=fraction, problem=None
+    )

@@ -33,7 +33,10 @@ _SETTINGS = "settings"
 
 
 class Rollouts:
-    """Of the ledger at an SQLAlchemy URL. Thread-safe. What is decided holds for the next image that is recorded."""
+    """Of the ledger at an SQLAlchemy URL. Thread-safe.
+
+    What is decided holds for the next image that is recorded.
+    """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self._engine, self._reader, self._clock = open_engine(url), open_reader(url), clock
@@ -46,7 +49,10 @@ class Rollouts:
     def all(self) -> list[Rollout]:
         """Every alias that was ever changed, by name."""
         with self._reader.connect() as connection:
-            return [rollout_of(row) for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+            return [
+                rollout_of(row)
+                for row in connection.execute(select(rollout).order_by(rollout.c.alias))
+            ]
 
     def find(self, alias: str) -> Rollout | None:
         """One alias; None: it has never been changed."""
@@ -58,10 +64,15 @@ class Rollouts:
             return kept_manifests.find(connection, release)
 
     def begin(self, manifests: Iterable[KeptManifest], active: Collection[str]) -> list[str]:
-        """A server starts: what the settings name is what the manifests say now. Which of these have been something else before."""
+        """A server starts: what the settings name is what the manifests say now.
+
+        Which of these have been something else before.
+        """
         known = self.all()
         rolled_out = {name for item in known for name in item.releases}
-        unproved = {item.candidate for item in known if item.state is RolloutState.LOADING} - set(active)  # of an earlier revision
+        unproved = {item.candidate for item in known if item.state is RolloutState.LOADING} - set(
+            active
+        )  # of an earlier revision
         wanted = [
             dataclasses.replace(item, is_proved=item.is_proved and item.release not in unproved)
             for item in manifests
@@ -76,11 +87,25 @@ class Rollouts:
         with self._engine.begin() as connection:
             return kept_manifests.begin(connection, wanted, active, self._clock())
 
-    def start(self, configured: str, candidate: KeptManifest, order: Order, who: str, deed: Deed | None = None) -> Rollout:
-        """Have a candidate loaded, then let it do what `order` says. `configured`: what the settings name. Raises CannotRollOut."""
+    def start(
+        self,
+        configured: str,
+        candidate: KeptManifest,
+        order: Order,
+        who: str,
+        deed: Deed | None = None,
+    ) -> Rollout:
+        """Have a candidate loaded, then let it do what `order` says.
+
+        `configured`: what the settings name. Raises CannotRollOut.
+        """
 
         def change(known: Rollout) -> Rollout:
-            fresh = known if known.configured == configured else rules.begun(known.alias, configured, self._clock(), who)
+            fresh = (
+                known
+                if known.configured == configured
+                else rules.begun(known.alias, configured, self._clock(), who)
+            )
             return rules.started(fresh, candidate.release, order)
 
         def propose(connection: Connection, *_: Rollout) -> str:
@@ -92,12 +117,19 @@ class Rollouts:
 
     def promote(self, alias: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
         """One step further. Raises CannotRollOut, as all verbs here."""
-        return self._write(alias, "promote", who, lambda known: rules.promoted(known, order), deed=deed)
+        return self._write(
+            alias, "promote", who, lambda known: rules.promoted(known, order), deed=deed
+        )
 
-    def roll_back(self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None) -> Rollout:
-        """One step back, for studies that come from now on. `is_pending`: also for those that the release left has said nothing about.
+    def roll_back(
+        self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None
+    ) -> Rollout:
+        """One step back, for studies that come from now on.
 
-        If they are many, most are given back before, some at a time, so that others can write. After a crash on the way the same
+        `is_pending`: also for those that the release left has said nothing about.
+
+        If they are many, most are given back before, some at a time, so that others can write.
+        After a crash on the way the same
         order finishes it.
         """
         count = self._take_back(alias) if is_pending else 0
@@ -124,18 +156,32 @@ class Rollouts:
     def confirm(self, alias: str, candidate: str, who: str, digest: str) -> Rollout:
         """An analyser has loaded the candidate, whose manifest has this digest, and it gave the known answers."""
         follow = functools.partial(_prove, candidate, digest)
-        return self._write(alias, "confirm", who, lambda known: rules.passed(_about(known, candidate)), follow=follow)
+        return self._write(
+            alias,
+            "confirm",
+            who,
+            lambda known: rules.passed(_about(known, candidate)),
+            follow=follow,
+        )
 
     def refuse(self, alias: str, candidate: str, problem: str, who: str) -> Rollout:
         """It could not be loaded, or gave wrong answers."""
-        return self._write(alias, "refuse", who, lambda known: rules.refused(_about(known, candidate), problem))
+        return self._write(
+            alias, "refuse", who, lambda known: rules.refused(_about(known, candidate), problem)
+        )
 
     def close_stale(self, active: Collection[str]) -> list[Rollout]:
         """End rollouts that were made against other settings than these releases; which ones."""
         stale = [
-            item for item in self.all() if item.state is not RolloutState.CLOSED and _of_alias(item.alias, active) != [item.configured]
+            item
+            for item in self.all()
+            if item.state is not RolloutState.CLOSED
+            and _of_alias(item.alias, active) != [item.configured]
         ]
-        return [self._close(item, ", ".join(_of_alias(item.alias, active)) or "no release of this name") for item in stale]
+        return [
+            self._close(item, ", ".join(_of_alias(item.alias, active)) or "no release of this name")
+            for item in stale
+        ]
 
     def is_assigned(self, study_uid: str, release: str) -> bool:
         """Whether this release was chosen to read this study, or to read it along."""
@@ -147,11 +193,18 @@ class Rollouts:
     def is_named(self, release: str) -> bool:
         """Whether the settings of a server that runs, on whichever host, name this release."""
         with self._reader.connect() as connection:
-            return named_releases.is_named(connection, release, self._clock() - named_releases.RUNNING_SECONDS)
+            return named_releases.is_named(
+                connection, release, self._clock() - named_releases.RUNNING_SECONDS
+            )
 
     def has_open_readings(self, release: str) -> bool:
         """Whether an image still waits for this release, or is being read by it."""
-        waiting = [select(reading.c.id).where(in_state(reading, state), reading.c.release == release).exists() for state in WorkState]
+        waiting = [
+            select(reading.c.id)
+            .where(in_state(reading, state), reading.c.release == release)
+            .exists()
+            for state in WorkState
+        ]
         with self._reader.connect() as connection:
             return bool(connection.execute(select(or_(*waiting))).scalar_one())
 
@@ -171,24 +224,39 @@ class Rollouts:
     ) -> Rollout:
         try:
             return self._write_once(alias, verb, who, change, begun, follow, deed)
-        except IntegrityError:  # two began with this alias at once: what there was no row of, nobody could lock
+        except (
+            IntegrityError
+        ):  # two began with this alias at once: what there was no row of, nobody could lock
             return self._write_once(alias, verb, who, change, begun, follow, deed)
 
     def _write_once(
-        self, alias: str, verb: str, who: str, change: Change, begun: Rollout | None, follow: Follow | None, deed: Deed | None
+        self,
+        alias: str,
+        verb: str,
+        who: str,
+        change: Change,
+        begun: Rollout | None,
+        follow: Follow | None,
+        deed: Deed | None,
     ) -> Rollout:
         with self._engine.begin() as connection:
-            row = connection.execute(select(rollout).where(rollout.c.alias == alias).with_for_update()).first()
+            row = connection.execute(
+                select(rollout).where(rollout.c.alias == alias).with_for_update()
+            ).first()
             known = begun if row is None else rollout_of(row)
             if known is None:
-                raise CannotRollOut(f"{alias} has never been rolled out; `hilum rollout start` begins")
+                raise CannotRollOut(
+                    f"{alias} has never been rolled out; `hilum rollout start` begins"
+                )
             after = _stamped(change(known), self._clock(), who)
             _store(connection, after, is_new=row is None)
             said = "" if follow is None else follow(connection, known, after)
             event = _event(after, verb, said)
             connection.execute(insert(rollout_event).values(event))
             if deed is not None:
-                deed.detail = " ".join(filter(None, (after.candidate or after.serving, event["detail"])))
+                deed.detail = " ".join(
+                    filter(None, (after.candidate or after.serving, event["detail"]))
+                )
                 deed.write(connection, self._clock())
             return after
 
@@ -226,11 +294,20 @@ def _stamped(item: Rollout, now: float, who: str) -> Rollout:
 
 def _store(connection: Connection, item: Rollout, *, is_new: bool) -> None:
     values = {name: getattr(item, name) for name in _COLUMNS}
-    connection.execute(insert(rollout).values(values) if is_new else update(rollout).where(rollout.c.alias == item.alias).values(values))
+    connection.execute(
+        insert(rollout).values(values)
+        if is_new
+        else update(rollout).where(rollout.c.alias == item.alias).values(values)
+    )
 
 
 def _event(item: Rollout, verb: str, said: str) -> Item:
-    details = [item.mode, f"{item.fraction:g}" if item.fraction is not None else None, item.problem, said]
+    details = [
+        item.mode,
+        f"{item.fraction:g}" if item.fraction is not None else None,
+        item.problem,
+        said,
+    ]
     return {
         "alias": item.alias,
         "verb": verb,

@@ -1,6 +1,9 @@
-"""The header of an image as its row keeps it: what is large and read by nobody stays in the file, and leaves with it.
+"""The header of an image as its row keeps it.
 
-A header before Pixel Data has 3 KB mostly, and megabytes where overlay planes, icons or private data lie in it. With the pixels what is
+What is large and read by nobody stays in the file, and leaves with it.
+
+A header before Pixel Data has 3 KB mostly, and megabytes where overlay planes, icons or private
+data lie in it. With the pixels what is
 beyond a patient's and an order's identity leaves the row, too.
 """
 
@@ -21,9 +24,14 @@ MAXIMUM_BYTES: Final = 64 << 10
 _WHOLE_BYTES: Final = 8 << 10  # so much is kept as it is
 _LONGEST_BYTES: Final = 16 << 10  # of an element in a longer one
 _LONGEST_IDENTIFYING_BYTES: Final = 2 << 10
-_OVERLAYS, _OVERLAY_DATA, _CURVES = 0x6000, 0x3000, 0x5000  # PS3.5 7.6: repeating groups, of which the lowest byte counts
+_OVERLAYS, _OVERLAY_DATA, _CURVES = (
+    0x6000,
+    0x3000,
+    0x5000,
+)  # PS3.5 7.6: repeating groups, of which the lowest byte counts
 _ICON_IMAGE_SEQUENCE: Final = 0x00880200
-# What finds a patient, an order and a study, what a report must have of them (type 2), and what it says of an image.
+# What finds a patient, an order and a study, what a report must have of them (type 2), and what it
+# says of an image.
 IDENTIFYING: Final = frozenset(
     (
         0x00080005,  # Specific Character Set
@@ -58,7 +66,10 @@ _Part = tuple[int, int, int]
 
 
 def kept(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
-    """Of an image whose pixels are there: at most `MAXIMUM_BYTES`, without bulk; the largest elements leave first."""
+    """Of an image whose pixels are there.
+
+    At most `MAXIMUM_BYTES`, without bulk; the largest elements leave first.
+    """
     if len(header) <= _WHOLE_BYTES:
         return bytes(header)
     parts = [part for part in _parts(header, transfer_syntax_uid) if not _is_bulk(*part)]
@@ -72,14 +83,28 @@ def identifying(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
 
 
 def shorten_some(connection: Connection) -> int:
-    """Shorten headers of some rows that an earlier version has written; how many rows were looked at. 0: there are no more.
+    """Shorten headers of some rows that an earlier version has written.
+
+    How many rows were looked at. 0: there are no more.
 
     How far it has come is written down: each row is looked at once.
     """
-    last = connection.execute(select(installation.c.value).where(installation.c.key == _SHORTENED)).scalar_one_or_none()
-    columns = (instance.c.id, instance.c.digest, instance.c.transfer_syntax_uid, instance.c.pixels_removed_at)
+    last = connection.execute(
+        select(installation.c.value).where(installation.c.key == _SHORTENED)
+    ).scalar_one_or_none()
+    columns = (
+        instance.c.id,
+        instance.c.digest,
+        instance.c.transfer_syntax_uid,
+        instance.c.pixels_removed_at,
+    )
     after = instance.c.id > (0 if last is None else json.loads(last))
-    query = select(*columns, func.length(instance.c.header).label("size")).where(after).order_by(instance.c.id).limit(_AT_ONCE)
+    query = (
+        select(*columns, func.length(instance.c.header).label("size"))
+        .where(after)
+        .order_by(instance.c.id)
+        .limit(_AT_ONCE)
+    )
     rows = connection.execute(query).all()
     for row in rows:
         _shorten(connection, row)
@@ -92,11 +117,17 @@ def _shorten(connection: Connection, row: Any) -> None:  # noqa: ANN401 - SQLAlc
     if row.size <= (_WHOLE_BYTES if row.pixels_removed_at is None else 0):
         return
     has_pixels = row.pixels_removed_at is None
-    header = connection.execute(select(instance.c.header).where(instance.c.id == row.id)).scalar_one()
+    header = connection.execute(
+        select(instance.c.header).where(instance.c.id == row.id)
+    ).scalar_one()
     shortened = (kept if has_pixels else identifying)(header, row.transfer_syntax_uid)
     if len(shortened) < len(header):
         # Unless it was sent again meanwhile.
-        same = and_(instance.c.id == row.id, instance.c.digest == row.digest, instance.c.pixels_removed_at.is_(None) == has_pixels)
+        same = and_(
+            instance.c.id == row.id,
+            instance.c.digest == row.digest,
+            instance.c.pixels_removed_at.is_(None) == has_pixels,
+        )
         connection.execute(update(instance).where(same).values(header=shortened))
 
 
@@ -104,14 +135,23 @@ def _remember(connection: Connection, value: str, *, is_first: bool) -> None:
     if is_first:
         connection.execute(insert(installation).values(key=_SHORTENED, value=value))
     else:
-        connection.execute(update(installation).where(installation.c.key == _SHORTENED).values(value=value))
+        connection.execute(
+            update(installation).where(installation.c.key == _SHORTENED).values(value=value)
+        )
 
 
 def _parts(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[_Part]:
-    """Tag, beginning and end of the elements; of a header that no walk comes through, those before."""
+    """Tag, beginning and end of the elements.
+
+    Of a header that no walk comes through, those before.
+    """
     is_implicit = transfer_syntax_uid == ImplicitVRLittleEndian
     try:
-        yield from top_level(header, is_implicit=is_implicit, order=">" if transfer_syntax_uid == ExplicitVRBigEndian else "<")
+        yield from top_level(
+            header,
+            is_implicit=is_implicit,
+            order=">" if transfer_syntax_uid == ExplicitVRBigEndian else "<",
+        )
     except TooComplex:  # of an earlier version, which refused none
         return
 
@@ -122,11 +162,16 @@ def _is_bulk(tag: int, start: int, end: int) -> bool:
     is_overlay = repeating == _OVERLAYS and number == _OVERLAY_DATA
     is_private = group % 2 == 1
     is_long = end - start > _LONGEST_BYTES and tag not in IDENTIFYING
-    return is_overlay or is_private or is_long or repeating == _CURVES or tag == _ICON_IMAGE_SEQUENCE
+    return (
+        is_overlay or is_private or is_long or repeating == _CURVES or tag == _ICON_IMAGE_SEQUENCE
+    )
 
 
 def _within(parts: list[_Part], limit: int) -> list[_Part]:
-    """Those that fit, in their order: what identifies comes before all others, and of these the small before the large."""
+    """Those that fit, in their order.
+
+    What identifies comes before all others, and of these the small before the large.
+    """
     chosen: set[_Part] = set()
     for part in sorted(parts, key=lambda part: (part[0] not in IDENTIFYING, _size(part))):
         limit -= _size(part)

@@ -25,7 +25,9 @@ def salt(connection: Connection) -> bytes:
 
 def known_salt(connection: Connection) -> bytes | None:
     """None: nothing has needed it."""
-    known = connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).scalar_one_or_none()
+    known = connection.execute(
+        select(installation.c.value).where(installation.c.key == _KEY)
+    ).scalar_one_or_none()
     return None if known is None else bytes.fromhex(known)
 
 
@@ -35,7 +37,9 @@ def digest_of(key: bytes, text: str) -> str:
 
 
 class Tombstones:
-    """UIDs that stand for those of one erased study: nobody without the salt can tell which they were.
+    """UIDs that stand for those of one erased study.
+
+    Nobody without the salt can tell which they were.
 
     The study's row number goes in, because a study that is sent again may be erased again.
     """
@@ -45,4 +49,6 @@ class Tombstones:
 
     def of(self, uid: str) -> str:
         """PS3.5 B.2: 2.25 and 128 bits."""
-        return f"2.25.{int.from_bytes(hashlib.sha256(self._key + uid.encode()).digest()[:16], 'big')}"
+        return (
+            f"2.25.{int.from_bytes(hashlib.sha256(self._key + uid.encode()).digest()[:16], 'big')}"
+        )

@@ -1,6 +1,7 @@
 """The ledger's tables (SQLAlchemy Core), the same on SQLite and PostgreSQL. Changes go through `migrations/`.
 
-Every table that is a stage's queue carries the lease columns. Times are seconds since the epoch, UTC.
+Every table that is a stage's queue carries the lease columns. Times are seconds since the epoch,
+UTC.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ metadata = MetaData(
 
 
 def _lease_columns() -> tuple[Column[object], ...]:
-    """State, order and fenced lease of one row of work. `attempts` counts claims, `lapses` leases that ran out."""
+    """State, order and fenced lease of one row of work.
+
+    `attempts` counts claims, `lapses` leases that ran out.
+    """
     return (
         Column("state", String(16), nullable=False),
         Column("lane", Integer, nullable=False),
@@ -55,27 +59,37 @@ def _lease_columns() -> tuple[Column[object], ...]:
 
 
 def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, ...]:
-    """Partial indexes over open and stuck rows only: a ledger of ten million finished rows claims and counts as fast as an empty one."""
+    """Partial indexes over open and stuck rows only.
+
+    A ledger of ten million finished rows claims and counts as fast as an empty one.
+    """
     due, leased = text(f"state = 'due'{condition}"), text("state = 'leased'")
     stuck = text("state IN ('failed', 'dead')")
     return (
-        Index(f"ix_{name}_due", *extra, "lane", "due_at", "id", sqlite_where=due, postgresql_where=due),
+        Index(
+            f"ix_{name}_due", *extra, "lane", "due_at", "id", sqlite_where=due, postgresql_where=due
+        ),
         Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
         Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),
     )
 
 
 def _change_column() -> Column[int]:
-    """Every statement that changes a row moves it to the end of the order of changes. Null: not since its insertion, or this order.
+    """Every statement that changes a row moves it to the end of the order of changes.
 
-    A result or a delivery that is inserted needs no number: the row that it follows from changes in the same transaction.
+    Null: not since its insertion, or this order.
+
+    A result or a delivery that is inserted needs no number: the row that it follows from changes in
+    the same transaction.
     """
     return Column("change", BigInteger, onupdate=NextChange())
 
 
 def _change_index(name: str) -> Index:
     has_changed = text("change IS NOT NULL")
-    return Index(f"ix_{name}_change", "change", "id", sqlite_where=has_changed, postgresql_where=has_changed)
+    return Index(
+        f"ix_{name}_change", "change", "id", sqlite_where=has_changed, postgresql_where=has_changed
+    )
 
 
 installation = Table(
@@ -122,7 +136,8 @@ instance = Table(
     Column("peer_address", String(64), nullable=False, server_default=""),
     Column("header", LargeBinary, nullable=False),
     Column("header_revision", Integer, nullable=False, server_default="1"),
-    # Rejected by a note (IHE IOCM) or by a person: it takes no part in results. That its pixels left the archive is another matter.
+    # Rejected by a note (IHE IOCM) or by a person: it takes no part in results. That its pixels
+    # left the archive is another matter.
     Column("is_removed", Boolean, nullable=False, server_default=text("false")),
     Column("removal_reason", String(40)),
     Column("pixels_removed_at", Float),
@@ -143,8 +158,9 @@ instance = Table(
     ),
 )
 
-# Files that no row names any more, and since when they may be deleted. They are written down in the transaction that takes
-# their row's path away, so that a crash before the deletion leaves no file behind.
+# Files that no row names any more, and since when they may be deleted. They are written down in the
+# transaction that takes their row's path away, so that a crash before the deletion leaves no file
+# behind.
 expired_file = Table(
     "expired_file",
     metadata,
@@ -155,7 +171,8 @@ expired_file = Table(
     Column("due_at", Float, nullable=False, index=True),
 )
 
-# Headers that a corrected one has replaced: whoever takes the files of a folder once more knows the old ones again.
+# Headers that a corrected one has replaced: whoever takes the files of a folder once more knows the
+# old ones again.
 former_header = Table(
     "former_header",
     metadata,
@@ -165,7 +182,8 @@ former_header = Table(
     Column("sha256", String(64)),
 )
 
-# Images that take no part in results, also such as have not come yet: a note may be faster than the row of its image.
+# Images that take no part in results, also such as have not come yet: a note may be faster than the
+# row of its image.
 rejection = Table(
     "rejection",
     metadata,
@@ -178,10 +196,15 @@ rejection = Table(
     # Who rejected it by hand.
     Column("rejected_by", String(80), nullable=False, server_default=""),
     Column("received_at", Float, nullable=False),
-    # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or the first one would take it
-    # from the image's own.
+    # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or
+    # the first one would take it from the image's own.
     Column("holds_for_all", Boolean, nullable=False, server_default=text("false")),
-    UniqueConstraint("sop_instance_uid", "study_instance_uid", "calling_ae_title", name="uq_rejection_image_calling_ae_title"),
+    UniqueConstraint(
+        "sop_instance_uid",
+        "study_instance_uid",
+        "calling_ae_title",
+        name="uq_rejection_image_calling_ae_title",
+    ),
 )
 
 conflict = Table(
@@ -199,7 +222,8 @@ conflict = Table(
     Column("resolved_at", Float),
     # Of the data set, once a person has it deleted; null: by an earlier version, or it is there.
     Column("sha256", String(64)),
-    # False between the commit of a person's decision and the moves of the files that follow from it.
+    # False between the commit of a person's decision and the moves of the files that follow from
+    # it.
     Column("is_settled", Boolean, nullable=False, server_default=text("true")),
     UniqueConstraint("sop_instance_uid", "digest"),
 )
@@ -221,7 +245,14 @@ study = Table(
     *_lease_columns(),
     *_lease_indexes("study", condition=" AND open_readings = 0"),
     # As that of results, but each study has its place. 0: before there was this order.
-    Column("change", BigInteger, nullable=False, server_default="0", default=NextChange(), onupdate=NextChange()),
+    Column(
+        "change",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        default=NextChange(),
+        onupdate=NextChange(),
+    ),
     Index("ix_study_change", "change", "id"),
 )
 
@@ -318,7 +349,8 @@ destination = Table(
     Column("owned_until", Float),
 )
 
-# One row an alias: a release of the settings that another one shall replace, or has replaced, without a restart.
+# One row an alias: a release of the settings that another one shall replace, or has replaced,
+# without a restart.
 rollout = Table(
     "rollout",
     metadata,
@@ -336,7 +368,8 @@ rollout = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# What a release is that reads, or shall: every process takes it from here, whatever becomes of the file (docs/rollouts.md).
+# What a release is that reads, or shall: every process takes it from here, whatever becomes of the
+# file (docs/rollouts.md).
 release_manifest = Table(
     "release_manifest",
     metadata,
@@ -362,7 +395,8 @@ rollout_event = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# Which release speaks for a study, from its first image to its last, whatever is switched meanwhile; and which one reads along.
+# Which release speaks for a study, from its first image to its last, whatever is switched
+# meanwhile; and which one reads along.
 assignment = Table(
     "assignment",
     metadata,
@@ -375,7 +409,8 @@ assignment = Table(
     UniqueConstraint("study_instance_uid", "alias"),
 )
 
-# A study that a shadow reads along: its own queue, so that nothing of it can touch what is reported.
+# A study that a shadow reads along: its own queue, so that nothing of it can touch what is
+# reported.
 comparison = Table(
     "comparison",
     metadata,
@@ -391,8 +426,9 @@ comparison = Table(
     *_lease_indexes("comparison"),
 )
 
-# Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the report is answered; `digest` is theirs.
-# Of an open request also what stands for an instance that was erased meanwhile.
+# Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the
+# report is answered; `digest` is theirs. Of an open request also what stands for an instance that
+# was erased meanwhile.
 commitment = Table(
     "commitment",
     metadata,
@@ -477,4 +513,6 @@ process = Table(
     Column("detail", Text),
 )
 
-WORK_TABLES = {table.name: table for table in (reading, study, comparison, result, delivery, commitment)}
+WORK_TABLES = {
+    table.name: table for table in (reading, study, comparison, result, delivery, commitment)
+}

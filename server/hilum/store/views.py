@@ -1,4 +1,6 @@
-"""What people and monitors ask the ledger: read-only, each answer one snapshot, no answer longer than it was asked for.
+"""What people and monitors ask the ledger.
+
+Read-only, each answer one snapshot, no answer longer than it was asked for.
 
 Answers are plain dictionaries of JSON values; times are seconds since the epoch, as in the rows.
 """
@@ -53,7 +55,10 @@ _UNDEFINED_TABLE = "42P01"  # PostgreSQL's SQLSTATE: there is a database, but no
 
 
 class LedgerViews:
-    """The ledger at an SQLAlchemy URL, read-only. Thread-safe. Every method raises Retry while the ledger does not answer."""
+    """The ledger at an SQLAlchemy URL, read-only.
+
+    Thread-safe. Every method raises Retry while the ledger does not answer.
+    """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self._file = _file_of(url)
@@ -94,8 +99,13 @@ class LedgerViews:
         with self._snapshot() as connection:
             return access_tokens.all_tokens(connection)
 
-    def list_studies(self, chosen: StudyFilter, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
-        """One page of studies and the cursor of the next, by last image received. Raises BadCursor."""
+    def list_studies(
+        self, chosen: StudyFilter, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None]:
+        """One page of studies and the cursor of the next, by last image received.
+
+        Raises BadCursor.
+        """
         with self._snapshot() as connection:
             return study_views.page(connection, chosen, limit, cursor)
 
@@ -105,7 +115,10 @@ class LedgerViews:
             return change_views.page(connection, limit, cursor)
 
     def study(self, study_instance_uid: str) -> Item | None:
-        """Everything about one study, or None: images with readings, all results with documents and deliveries, times."""
+        """Everything about one study, or None.
+
+        Images with readings, all results with documents and deliveries, times.
+        """
         with self._snapshot() as connection:
             return study_detail.detail(connection, study_instance_uid)
 
@@ -119,8 +132,13 @@ class LedgerViews:
         with self._snapshot() as connection:
             return study_detail.study_of(connection, sop_instance_uid)
 
-    def headers_before(self, row_id: int | None, since: float | None = None, limit: int = 500) -> list[StoredHeader]:
-        """So many headers of images before this one (None: the newest), newest first: see `header_views.before`."""
+    def headers_before(
+        self, row_id: int | None, since: float | None = None, limit: int = 500
+    ) -> list[StoredHeader]:
+        """So many headers of images before this one (None.
+
+        The newest), newest first: see `header_views.before`.
+        """
         with self._snapshot() as connection:
             return header_views.before(connection, row_id, since, limit)
 
@@ -151,28 +169,45 @@ class LedgerViews:
         with self._snapshot() as connection:
             return study_detail.document_bytes(connection, key)
 
-    def associations(self, *, outcome: str | None = None, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
+    def associations(
+        self, *, outcome: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None]:
         """One page of associations, newest first, and the cursor of the next. Raises BadCursor."""
         condition = true() if outcome is None else association.c.outcome == outcome
         with self._snapshot() as connection:
             return _page(connection, association, "started_at", condition, limit, cursor)
 
     def rejections_without_effect(self) -> list[Item]:
-        """What rejection notes name that stays in results: images of other senders, by the note's arrival."""
+        """What rejection notes name that stays in results.
+
+        Images of other senders, by the note's arrival.
+        """
         with self._snapshot() as connection:
             return rejecting.without_effect(connection)
 
-    def conflicts(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
-        """One page of objects in quarantine, newest first, and the cursor of the next. Raises BadCursor."""
+    def conflicts(
+        self, *, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None]:
+        """One page of objects in quarantine, newest first, and the cursor of the next.
+
+        Raises BadCursor.
+        """
         with self._snapshot() as connection:
             found, following = _page(connection, conflict, "received_at", true(), limit, cursor)
             return conflicts.with_studies(connection, found), following
 
-    def commitments(self, *, state: str | None = None, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str | None]:
-        """One page of requests for storage commitment, newest first, and the cursor of the next. Raises BadCursor."""
+    def commitments(
+        self, *, state: str | None = None, limit: int = 50, cursor: str | None = None
+    ) -> tuple[list[Item], str | None]:
+        """One page of requests for storage commitment, newest first, and the cursor of the next.
+
+        Raises BadCursor.
+        """
         condition = true() if state is None else _in_state(CommitmentState(state))
         with self._snapshot() as connection:
-            found, following = _page(connection, commitment, "requested_at", condition, limit, cursor)
+            found, following = _page(
+                connection, commitment, "requested_at", condition, limit, cursor
+            )
             return [commitments.described(item) for item in found], following
 
     def queues(self) -> list[Item]:
@@ -185,20 +220,33 @@ class LedgerViews:
         with self._snapshot() as connection:
             return destination_views.states(connection, configured, self._clock())
 
-    def withheld(self, destinations: Mapping[str, Destination], study_uid: str | None = None) -> list[Item]:
-        """Withheld deliveries by destination and reason, and how many `requeue` would release: see `withheld_views.withheld`."""
+    def withheld(
+        self, destinations: Mapping[str, Destination], study_uid: str | None = None
+    ) -> list[Item]:
+        """Withheld deliveries by destination and reason, and how many `requeue` would release.
+
+        See `withheld_views.withheld`.
+        """
         with self._snapshot() as connection:
             return withheld_views.withheld(connection, destinations, study_uid)
 
     def digests(self, sop_instance_uids: Sequence[str]) -> dict[str, str]:
         """SOP Instance UID to the digest of the data set, of those of these objects whose pixels lie in the archive."""
-        chosen = and_(instance.c.sop_instance_uid.in_(sop_instance_uids), instance.c.pixels_removed_at.is_(None))
+        chosen = and_(
+            instance.c.sop_instance_uid.in_(sop_instance_uids),
+            instance.c.pixels_removed_at.is_(None),
+        )
         with self._snapshot() as connection:
-            found = connection.execute(select(instance.c.sop_instance_uid, instance.c.digest).where(chosen))
+            found = connection.execute(
+                select(instance.c.sop_instance_uid, instance.c.digest).where(chosen)
+            )
             return {row.sop_instance_uid: row.digest for row in found}
 
     def known_data_sets(self, sop_instance_uid: str) -> list[KnownDataSet]:
-        """Data sets of an image that need not come again: what it is, what a corrected header has replaced, what was put aside."""
+        """Data sets of an image that need not come again.
+
+        What it is, what a corrected header has replaced, what was put aside.
+        """
         with self._snapshot() as connection:
             return known_images.known_data_sets(connection, sop_instance_uid)
 
@@ -233,14 +281,28 @@ class LedgerViews:
             return page_views.processes(connection, self._clock())
 
     def front(
-        self, chosen: StudyFilter, *, limit: int, cursor: str | None, failing_before: float, configured: Mapping[str, Destination]
+        self,
+        chosen: StudyFilter,
+        *,
+        limit: int,
+        cursor: str | None,
+        failing_before: float,
+        configured: Mapping[str, Destination],
     ) -> Item:
-        """Everything that the front page shows, as one state of the ledger: see `page_views.front`. Raises BadCursor."""
+        """Everything that the front page shows, as one state of the ledger: see `page_views.front`.
+
+        Raises BadCursor.
+        """
         with self._snapshot() as connection:
-            return page_views.front(connection, chosen, limit, cursor, self._clock(), failing_before, configured)
+            return page_views.front(
+                connection, chosen, limit, cursor, self._clock(), failing_before, configured
+            )
 
     def lines(self, study_instance_uids: Sequence[str]) -> list[Item]:
-        """These studies as the front page lists them, in the order in which they are named; none that is not there."""
+        """These studies as the front page lists them, in the order in which they are named.
+
+        None that is not there.
+        """
         with self._snapshot() as connection:
             return page_views.lines(connection, study_instance_uids)
 
@@ -256,7 +318,12 @@ class LedgerViews:
 
     def rollout_events(self, alias: str, limit: int = 50) -> list[Item]:
         """What was done with an alias, newest first."""
-        query = select(rollout_event).where(rollout_event.c.alias == alias).order_by(rollout_event.c.id.desc()).limit(limit)
+        query = (
+            select(rollout_event)
+            .where(rollout_event.c.alias == alias)
+            .order_by(rollout_event.c.id.desc())
+            .limit(limit)
+        )
         with self._snapshot() as connection:
             return [row._asdict() for row in connection.execute(query)]
 
@@ -288,29 +355,50 @@ class LedgerViews:
     def totals(self) -> dict[str, int]:
         """Studies and instances recorded since the installation.
 
-        Highest row numbers, not counts: counting ten million rows at each scrape would cost a second.
+        Highest row numbers, not counts: counting ten million rows at each scrape would cost a
+        second.
         """
         with self._snapshot() as connection:
-            highest = select(*(select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery() for table in (study, instance)))
+            highest = select(
+                *(
+                    select(func.coalesce(func.max(table.c.id), 0)).scalar_subquery()
+                    for table in (study, instance)
+                )
+            )
             studies, instances = connection.execute(highest).one()
             return {"studies": studies, "instances": instances}
 
 
 def _page(
-    connection: Connection, table: Table, moment: str, condition: ColumnElement[bool], limit: int, after: str | None
+    connection: Connection,
+    table: Table,
+    moment: str,
+    condition: ColumnElement[bool],
+    limit: int,
+    after: str | None,
 ) -> tuple[list[Item], str | None]:
-    """Rows of a table that only grows, newest first. The order is that of the row ids, so nothing is missed or repeated."""
+    """Rows of a table that only grows, newest first.
+
+    The order is that of the row ids, so nothing is missed or repeated.
+    """
     query = select(table).where(condition).order_by(table.c.id.desc()).limit(limit + 1)
     if after is not None:
         _, row_id = cursors.decode(table.name, after)
         query = query.where(table.c.id < row_id)
     rows = [row._asdict() for row in connection.execute(query)]
-    following = cursors.encode(table.name, float(rows[limit - 1][moment]), rows[limit - 1]["id"]) if len(rows) > limit else None
+    following = (
+        cursors.encode(table.name, float(rows[limit - 1][moment]), rows[limit - 1]["id"])
+        if len(rows) > limit
+        else None
+    )
     return rows[:limit], following
 
 
 def _in_state(state: CommitmentState) -> ColumnElement[bool]:
-    """Of few rows their ids, by the partial indexes: without, SQLite rather walks the table in its order, to the end if there are none."""
+    """Of few rows their ids, by the partial indexes.
+
+    Without, SQLite rather walks the table in its order, to the end if there are none.
+    """
     if state is CommitmentState.REPORTED:
         return commitment.c.state == state
     few = commitment.alias("few")
@@ -318,8 +406,13 @@ def _in_state(state: CommitmentState) -> ColumnElement[bool]:
 
 
 def _trouble(error: DBAPIError) -> str | None:
-    """What is wrong with the ledger, without the database's words; None: the query itself is wrong."""
-    if getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(error.orig):
+    """What is wrong with the ledger, without the database's words.
+
+    None: the query itself is wrong.
+    """
+    if getattr(error.orig, "sqlstate", None) == _UNDEFINED_TABLE or "no such table" in str(
+        error.orig
+    ):
         return "the ledger has no tables yet"
     if isinstance(error, OperationalError | InterfaceError):
         return "the ledger does not answer"
@@ -328,5 +421,9 @@ def _trouble(error: DBAPIError) -> str | None:
 
 def _file_of(url: str) -> Path | None:
     parsed = make_url(url)
-    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (None, "", ":memory:")
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in (
+        None,
+        "",
+        ":memory:",
+    )
     return Path(str(parsed.database)) if is_file else None

@@ -6,7 +6,8 @@ import ctypes
 import os
 from typing import Final
 
-# sync_file_range(2). Its manual warns that it promises nothing about metadata and the disk's cache: what does is the sync that follows.
+# sync_file_range(2). Its manual warns that it promises nothing about metadata and the disk's cache:
+# what does is the sync that follows.
 _WAIT_BEFORE, _START, _WAIT_AFTER = 1, 2, 4
 _function = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
 if _function is not None:
@@ -17,13 +18,19 @@ CAN_WAIT: Final = _function is not None
 
 
 def start_write_out(fd: int, offset: int, count: int) -> None:
-    """Ask the kernel to begin writing these bytes. A hint: what it answers is not looked at, a sync says whether it went well."""
+    """Ask the kernel to begin writing these bytes.
+
+    A hint: what it answers is not looked at, a sync says whether it went well.
+    """
     if _function is not None:
         _function(fd, offset, count, _START)
 
 
 def await_write_out(fd: int) -> None:
-    """Return when the disk has taken all bytes of the file, perhaps into its cache. Raises OSError, which no later sync repeats."""
+    """Return when the disk has taken all bytes of the file, perhaps into its cache.
+
+    Raises OSError, which no later sync repeats.
+    """
     if _function is None:
         raise NotImplementedError("sync_file_range is a Linux call")
     if _function(fd, 0, 0, _WAIT_BEFORE | _START | _WAIT_AFTER):

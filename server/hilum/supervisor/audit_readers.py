@@ -27,7 +27,19 @@ Take = Callable[[Sequence[Row]], None]
 _LOOK_SECONDS: Final = 2.0
 _STOP_SECONDS: Final = 5.0
 _OWNED_SECONDS: Final = 60.0  # more than one batch takes, with all its time limits
-_SAID: Final = ("actor", "channel", "address", "verb", "study_instance_uid", "thing", "name", "count", "outcome", "detail", "deed")
+_SAID: Final = (
+    "actor",
+    "channel",
+    "address",
+    "verb",
+    "study_instance_uid",
+    "thing",
+    "name",
+    "count",
+    "outcome",
+    "detail",
+    "deed",
+)
 _log = telemetry.logger("supervisor")
 
 
@@ -43,7 +55,13 @@ class AuditReader:
     `turn` passes on all new rows, or fails and waits longer each time.
     """
 
-    def __init__(self, cursors: AuditCursors, name: str, take: Take, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        cursors: AuditCursors,
+        name: str,
+        take: Take,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._cursors, self.name, self._take, self._clock = cursors, name, take, clock
         self._owner = process_name("supervisor", os.getpid())
         self._failures, self._not_before = 0, 0.0
@@ -73,7 +91,12 @@ class AuditReader:
         self._not_before = self._clock() + pause_after(self._failures)
         if self._failures == 1:
             problem = str(error) if isinstance(error, NotDelivered) else type(error).__name__
-            _log.warning("audit_not_handed_on", to=self.name, problem=problem, advice="the rows wait in the ledger; it is tried again")
+            _log.warning(
+                "audit_not_handed_on",
+                to=self.name,
+                problem=problem,
+                advice="the rows wait in the ledger; it is tried again",
+            )
 
     def close(self) -> None:
         """Run `turn` once more; then another process may read.
@@ -105,7 +128,9 @@ class AuditReaders:
         for reader in self._readers:
             thread = self._threads.get(reader.name)
             if thread is None or not thread.is_alive():
-                self._threads[reader.name] = threading.Thread(target=self._run, args=[reader], name=f"audit-{reader.name}", daemon=True)
+                self._threads[reader.name] = threading.Thread(
+                    target=self._run, args=[reader], name=f"audit-{reader.name}", daemon=True
+                )
                 self._threads[reader.name].start()
 
     def _run(self, reader: AuditReader) -> None:
@@ -123,5 +148,10 @@ class AuditReaders:
             try:
                 reader.close()
             except SQLAlchemyError as error:
-                _log.warning("audit_not_handed_on", to=reader.name, problem=type(error).__name__, advice="at the next start")
+                _log.warning(
+                    "audit_not_handed_on",
+                    to=reader.name,
+                    problem=type(error).__name__,
+                    advice="at the next start",
+                )
         self._cursors.close()

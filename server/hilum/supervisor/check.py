@@ -45,7 +45,11 @@ def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
             raise
         yield Check(name, ok=False, detail=DAMAGED, advice=RESTORE)
     except OSError as error:
-        advice = f"{AS_SERVER}, or let this user look there." if isinstance(error, PermissionError) else "See what is wrong there."
+        advice = (
+            f"{AS_SERVER}, or let this user look there."
+            if isinstance(error, PermissionError)
+            else "See what is wrong there."
+        )
         yield Check(
             name,
             ok=False,

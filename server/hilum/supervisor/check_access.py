@@ -27,28 +27,50 @@ _OURS: Final = re.compile("locks|unindexed|quarantine|[0-9a-f]{2}")
 
 def access(settings: Settings) -> Iterator[Check]:
     """Check that other accounts cannot read the ledger's files, the archive and watch lists."""
-    kept = [*ledger_files(settings.ledger_url), settings.archive_dir, settings.site.state_dir / LISTS_FOLDER]
+    kept = [
+        *ledger_files(settings.ledger_url),
+        settings.archive_dir,
+        settings.site.state_dir / LISTS_FOLDER,
+    ]
     open_to_others = [path for path in kept if path.exists() and _is_open(path.resolve())]
     if open_to_others:
         named = " ".join(shlex.quote(str(path)) for path in open_to_others)
         advice = f"They hold patient data: chmod o= {named}"
-        yield Check("access", ok=False, detail=f"every account of this machine may read {named}", advice=advice)
+        yield Check(
+            "access",
+            ok=False,
+            detail=f"every account of this machine may read {named}",
+            advice=advice,
+        )
     else:
         yield Check("access", ok=True, detail="ledger and archive are closed to other accounts")
 
 
 def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
     """Check that no other account can read the keys, and the settings file if it holds secrets."""
-    kept = [Path(path) for path, name in settings.own_paths.items() if name.endswith(("key_file", "token_file"))]
+    kept = [
+        Path(path)
+        for path, name in settings.own_paths.items()
+        if name.endswith(("key_file", "token_file"))
+    ]
     if file is not None and secrets_in(file):
         kept.insert(0, file)
     open_to_others = [path for path in kept if path.exists() and _is_readable(path.resolve())]
     if open_to_others:
         named = " ".join(shlex.quote(str(path)) for path in open_to_others)
         advice = f"They hold secrets: chmod go= {named}; or chown root:hilum and chmod 0640, where hilum is the group of the server alone"
-        yield Check("secrets", ok=False, detail=f"other accounts of this machine may read {named}", advice=advice)
+        yield Check(
+            "secrets",
+            ok=False,
+            detail=f"other accounts of this machine may read {named}",
+            advice=advice,
+        )
     else:
-        yield Check("secrets", ok=True, detail=f"{len(kept)} files with keys or secrets, closed to other accounts")
+        yield Check(
+            "secrets",
+            ok=True,
+            detail=f"{len(kept)} files with keys or secrets, closed to other accounts",
+        )
 
 
 def _is_readable(path: Path) -> bool:
@@ -58,7 +80,9 @@ def _is_readable(path: Path) -> bool:
     """
     status = path.stat()
     is_open_to_group = bool(status.st_mode & stat.S_IRWXG) and status.st_uid != 0
-    enters_as_group = all(folder.stat().st_mode & (stat.S_IXOTH | stat.S_IXGRP) for folder in path.parents)
+    enters_as_group = all(
+        folder.stat().st_mode & (stat.S_IXOTH | stat.S_IXGRP) for folder in path.parents
+    )
     return _is_open(path) or (is_open_to_group and enters_as_group)
 
 
@@ -76,11 +100,18 @@ def usable(settings: Settings) -> Iterator[Check]:
 
     A command of another user, such as root, may have left files there.
     """
-    files, archive = [path for path in ledger_files(settings.ledger_url) if path.exists()], settings.archive_dir
+    files, archive = (
+        [path for path in ledger_files(settings.ledger_url) if path.exists()],
+        settings.archive_dir,
+    )
     reference = _of_server(files, settings)
     owner = reference.stat().st_uid if reference.exists() else os.geteuid()
     looked_at = itertools.chain(((file, os.R_OK | os.W_OK) for file in files), _kept(archive))
-    others = [path for path, wanted in itertools.islice(looked_at, _LOOKED_AT) if not _is_usable(path, wanted, owner)]
+    others = [
+        path
+        for path, wanted in itertools.islice(looked_at, _LOOKED_AT)
+        if not _is_usable(path, wanted, owner)
+    ]
     if not others:
         yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
         return
@@ -89,8 +120,16 @@ def usable(settings: Settings) -> Iterator[Check]:
     if os.geteuid() == 0:
         whose, advice = "were left by root to a server that is another user", mend
     else:
-        whose, advice = "are not this user's to read and write", f"{AS_SERVER}; if it says the same, then as root: {mend}"
-    yield Check("files", ok=False, detail=f"{len(others)} files or folders {whose}, such as {others[0]}", advice=advice)
+        whose, advice = (
+            "are not this user's to read and write",
+            f"{AS_SERVER}; if it says the same, then as root: {mend}",
+        )
+    yield Check(
+        "files",
+        ok=False,
+        detail=f"{len(others)} files or folders {whose}, such as {others[0]}",
+        advice=advice,
+    )
 
 
 def _of_server(files: list[Path], settings: Settings) -> Path:
@@ -102,7 +141,11 @@ def _of_server(files: list[Path], settings: Settings) -> Path:
     if not files:
         return state
     others = {path.stat().st_uid for path in (state, locks) if path.exists()}
-    return state if files[0].stat().st_uid == 0 and len(others) == 1 and locks.exists() and 0 not in others else files[0]
+    return (
+        state
+        if files[0].stat().st_uid == 0 and len(others) == 1 and locks.exists() and 0 not in others
+        else files[0]
+    )
 
 
 def _is_usable(path: Path, wanted: int, owner: int) -> bool:
@@ -145,7 +188,9 @@ def _newest_first(folder: Path) -> list[Path]:
     A folder that cannot be read is reported by its own check.
     """
     try:
-        return [Path(entry.path) for entry in sorted(os.scandir(folder), key=_changed_at, reverse=True)]
+        return [
+            Path(entry.path) for entry in sorted(os.scandir(folder), key=_changed_at, reverse=True)
+        ]
     except OSError:
         return []
 

@@ -27,9 +27,18 @@ def api_tls(settings: Settings) -> Iterator[Check]:
         yield certificate("api TLS", api.tls_certificate_file, "api.tls_certificate_file")
     elif api.is_public and not api.proxies:
         advice = "Set api.tls_certificate_file and tls_key_file, or put a proxy with TLS in front and name it in api.proxies."
-        yield Check("api TLS", ok=False, detail=f"{api.host} is reached without TLS: tokens cross the network in clear", advice=advice)
+        yield Check(
+            "api TLS",
+            ok=False,
+            detail=f"{api.host} is reached without TLS: tokens cross the network in clear",
+            advice=advice,
+        )
     else:
-        yield Check("api TLS", ok=True, detail="a proxy ends it" if api.proxies else "none: only this machine is served")
+        yield Check(
+            "api TLS",
+            ok=True,
+            detail="a proxy ends it" if api.proxies else "none: only this machine is served",
+        )
 
 
 def api_tokens(settings: Settings) -> Iterator[Check]:
@@ -38,21 +47,41 @@ def api_tokens(settings: Settings) -> Iterator[Check]:
     file = local_token_file(settings)
     if file.exists() and file.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
         advice = f"Delete it and restart: rm {file}"
-        yield Check("local token", ok=False, detail=f"others may read {file}, which opens everything", advice=advice)
+        yield Check(
+            "local token",
+            ok=False,
+            detail=f"others may read {file}, which opens everything",
+            advice=advice,
+        )
 
 
 def _of_settings(api: Api) -> Check:
     named = "named tokens end and can be revoked: hilum token create"
     if 0 < len(api.token) < _GUESSABLE:
-        return Check("api.token", ok=False, detail=f"it has less than {_GUESSABLE} characters and may be guessed", advice=f"{named}.")
-    return Check("api.token", ok=True, detail=f"it opens everything; {named}" if api.token else "none, named tokens only")
+        return Check(
+            "api.token",
+            ok=False,
+            detail=f"it has less than {_GUESSABLE} characters and may be guessed",
+            advice=f"{named}.",
+        )
+    return Check(
+        "api.token",
+        ok=True,
+        detail=f"it opens everything; {named}" if api.token else "none, named tokens only",
+    )
 
 
 def named_tokens(settings: Settings) -> Iterator[Check]:
     """Check the tokens in the ledger; a token that ends soon is named."""
     now = time.time()
-    valid = [token for token in LedgerViews(settings.ledger_url).access_tokens() if token.is_valid(now)]
-    ending = [token.name for token in valid if token.expires_at is not None and token.expires_at - now < _SOON_SECONDS]
+    valid = [
+        token for token in LedgerViews(settings.ledger_url).access_tokens() if token.is_valid(now)
+    ]
+    ending = [
+        token.name
+        for token in valid
+        if token.expires_at is not None and token.expires_at - now < _SOON_SECONDS
+    ]
     soon = f"; of these end within two weeks: {', '.join(ending)}" if ending else ""
     yield Check("tokens", ok=True, detail=f"{_count(valid)} valid{soon}")
 

@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 from hilum.settings import Settings
 from hilum.store.archive import Archive
-from hilum.store.matching import NOT_MOUNTED, is_begun, newest_missing, require_archive, require_ledger
+from hilum.store.matching import (
+    NOT_MOUNTED,
+    is_begun,
+    newest_missing,
+    require_archive,
+    require_ledger,
+)
 from hilum.store.revision import REVISION, current_revision
 from hilum.supervisor.check import Check
 
@@ -21,7 +27,11 @@ def archive_checks(settings: Settings) -> Iterator[Check]:
     if is_begun(url) and current_revision(url) == REVISION:
         require_archive(url, archive)
         if archive.is_there and (count := newest_missing(url, archive)):
-            detail = f"{archive.root} has none of the newest images of the ledger ({count} looked for)"
+            detail = (
+                f"{archive.root} has none of the newest images of the ledger ({count} looked for)"
+            )
             yield Check("archive", ok=False, detail=detail, advice=NOT_MOUNTED)
             return
-    yield Check("archive", ok=True, detail=f"{archive.root}{'' if archive.is_there else ' (will be made)'}")
+    yield Check(
+        "archive", ok=True, detail=f"{archive.root}{'' if archive.is_there else ' (will be made)'}"
+    )

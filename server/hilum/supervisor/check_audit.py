@@ -22,7 +22,9 @@ def collector_files(settings: Settings) -> Iterator[Check]:
     if settings.audit.syslog.host:
         Collector(settings.audit.syslog, Source())
         plain = settings.audit.syslog.protocol != "tls"
-        advice = 'Names and addresses cross the network in clear: set protocol = "tls".' if plain else ""
+        advice = (
+            'Names and addresses cross the network in clear: set protocol = "tls".' if plain else ""
+        )
         detail = f"{settings.audit.syslog.host}:{settings.audit.syslog.port} by {settings.audit.syslog.protocol}"
         yield Check(_NAME, ok=True, detail=f"{detail}{'; ' + advice if advice else ''}")
 

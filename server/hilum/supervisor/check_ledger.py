@@ -35,9 +35,17 @@ def ledger_file(settings: Settings) -> Iterator[Check]:
             for table in inspect(connection).get_table_names():
                 connection.exec_driver_sql(f'SELECT * FROM "{table}" LIMIT 1').first()  # noqa: S608 - a name of our own schema
             is_whole = size_bytes <= _WHOLE_BYTES
-            found = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one() if is_whole else "ok"
+            found = (
+                connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if is_whole
+                else "ok"
+            )
     finally:
         reader.dispose()
-    said = "every page can be read" if is_whole else "too large to read all of it here: `PRAGMA quick_check` of sqlite3 does"
+    said = (
+        "every page can be read"
+        if is_whole
+        else "too large to read all of it here: `PRAGMA quick_check` of sqlite3 does"
+    )
     detail = f"{size_bytes / 1e9:.1f} GB, {said}" if found == "ok" else DAMAGED
     yield Check("ledger file", ok=found == "ok", detail=detail, advice=RESTORE)

@@ -31,8 +31,14 @@ def peers(settings: Settings) -> Iterator[Check]:
     Return them in settings order.
     """
     looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
-        *((f"destination {name}", partial(_destination, name, item)) for name, item in settings.destinations.items()),
-        *((f"commitment {title}", partial(_asker, title, item)) for title, item in settings.commitment.items()),
+        *(
+            (f"destination {name}", partial(_destination, name, item))
+            for name, item in settings.destinations.items()
+        ),
+        *(
+            (f"commitment {title}", partial(_asker, title, item))
+            for title, item in settings.commitment.items()
+        ),
     ]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
         found = threads.map(lambda look: list(unless_refused(look[0], look[1]())), looks)
@@ -41,7 +47,11 @@ def peers(settings: Settings) -> Iterator[Check]:
 
 def _destination(name: str, destination: Destination) -> Iterator[Check]:
     title = f"destination {name}"
-    yield _receiver(title, name, destination) if destination.kind == "dicom" else _unasked(title, name, destination)
+    yield (
+        _receiver(title, name, destination)
+        if destination.kind == "dicom"
+        else _unasked(title, name, destination)
+    )
     yield from _tls(title, f"destinations.{name}", destination)
 
 
@@ -59,13 +69,19 @@ def _receiver(title: str, name: str, destination: Destination) -> Check:
     where = f"{destination.ae_title}@{destination.host}:{destination.port}"
     if not accepts(destination.host, destination.port):
         return Check(
-            title, ok=False, detail=where, advice="Nothing answers there: check host, port and firewall; results wait until it does."
+            title,
+            ok=False,
+            detail=where,
+            advice="Nothing answers there: check host, port and firewall; results wait until it does.",
         )
     seconds = min(destination.timeout_seconds, _ANSWER_SECONDS)
     found = probe(name, destination.model_copy(update={"timeout_seconds": seconds}))
     detail = found.detail if found.detail.startswith(where) else f"{where}: {found.detail}"
     return Check(
-        title, found.is_ok, detail, f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until then."
+        title,
+        found.is_ok,
+        detail,
+        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until then.",
     )
 
 
@@ -91,8 +107,17 @@ def certificate(title: str, file: Path, setting: str) -> Check:
     """Check when one of our certificates expires. Raises OSError."""
     moment = expires_at(file)
     if moment <= time.time():
-        return Check(title, ok=False, detail=f"our certificate expired on {_day(moment)}", advice=f"Others refuse it: renew {setting}.")
-    return Check(title, ok=True, detail=f"our certificate holds until {_day(moment)}{_warning(moment, setting)}")
+        return Check(
+            title,
+            ok=False,
+            detail=f"our certificate expired on {_day(moment)}",
+            advice=f"Others refuse it: renew {setting}.",
+        )
+    return Check(
+        title,
+        ok=True,
+        detail=f"our certificate holds until {_day(moment)}{_warning(moment, setting)}",
+    )
 
 
 def authority(title: str, file: Path, setting: str) -> Check:
@@ -104,10 +129,21 @@ def authority(title: str, file: Path, setting: str) -> Check:
     holding = [moment for moment in ends if moment > time.time()]
     if not holding:
         advice = f"Nobody whose certificate it has signed is believed: put the authority's new one into {setting}."
-        return Check(title, ok=False, detail=f"the authority's certificate expired on {_day(max(ends))}", advice=advice)
-    gone = f"; {len(ends) - len(holding)} of {len(ends)} in {file} expired" if len(holding) < len(ends) else ""
+        return Check(
+            title,
+            ok=False,
+            detail=f"the authority's certificate expired on {_day(max(ends))}",
+            advice=advice,
+        )
+    gone = (
+        f"; {len(ends) - len(holding)} of {len(ends)} in {file} expired"
+        if len(holding) < len(ends)
+        else ""
+    )
     return Check(
-        title, ok=True, detail=f"the authority's certificate holds until {_day(min(holding))}{_warning(min(holding), setting)}{gone}"
+        title,
+        ok=True,
+        detail=f"the authority's certificate holds until {_day(min(holding))}{_warning(min(holding), setting)}{gone}",
     )
 
 
@@ -119,7 +155,12 @@ def revocations(title: str, file: Path, setting: str) -> Check:
     first = min(crls_expire_at(file))
     if first <= time.time():
         advice = f"Nobody whose authority it is of gets in by TLS: put the authority's new list into {setting}, which takes no restart."
-        return Check(title, ok=False, detail=f"a list of revoked certificates expired on {_day(first)}", advice=advice)
+        return Check(
+            title,
+            ok=False,
+            detail=f"a list of revoked certificates expired on {_day(first)}",
+            advice=advice,
+        )
     ends = "for ever" if math.isinf(first) else f"until {_day(first)}"
     return Check(title, ok=True, detail=f"the list of revoked certificates holds {ends}")
 

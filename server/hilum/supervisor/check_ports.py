@@ -46,8 +46,13 @@ class Port:
     def _other(self, ports: Sequence[Port]) -> int:
         """Return the next free port that any user may bind and that no other setting uses."""
         begin, given = max(self.number, _LOWEST - 1), {port.number for port in ports}
-        nearby = [_LOWEST + (begin + step - _LOWEST) % (65536 - _LOWEST) for step in range(1, _TRIED + 1)]
-        return next((number for number in nearby if number not in given and _is_free(self, number)), nearby[0])
+        nearby = [
+            _LOWEST + (begin + step - _LOWEST) % (65536 - _LOWEST) for step in range(1, _TRIED + 1)
+        ]
+        return next(
+            (number for number in nearby if number not in given and _is_free(self, number)),
+            nearby[0],
+        )
 
 
 def api_port(settings: Settings) -> Port:
@@ -72,24 +77,37 @@ def _ports(settings: Settings) -> list[Port]:
 def port_checks(settings: Settings) -> list[Check]:
     """Check for every port whether the server can listen there, or does."""
     ports = _ports(settings)
-    clashes = {port.title: said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))}
+    clashes = {
+        port.title: said
+        for number, port in enumerate(ports)
+        if (said := _clash(port, ports[:number], ports))
+    }
     return [
-        Check(port.title, ok=False, detail=clashes[port.title]) if port.title in clashes else port_check(settings, port) for port in ports
+        Check(port.title, ok=False, detail=clashes[port.title])
+        if port.title in clashes
+        else port_check(settings, port)
+        for port in ports
     ]
 
 
 def require_distinct(ports: Sequence[Port]) -> None:
     """Raise ConfigurationError where the settings give one number to two ports of one server."""
-    if problems := [said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))]:
+    if problems := [
+        said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))
+    ]:
         raise ConfigurationError(problems)
 
 
 def _clash(port: Port, others: Sequence[Port], ports: Sequence[Port]) -> str | None:
     for other in others:
-        share_address = port.host == other.host or not {port.host, other.host}.isdisjoint(_WILDCARDS)
+        share_address = port.host == other.host or not {port.host, other.host}.isdisjoint(
+            _WILDCARDS
+        )
         if port.number == other.number and share_address:
             where = f"{port.section}: cannot listen on {port.host} port {port.number}"
-            return f"{where}: {other.section}.{other.name} has the same number; {port.advice(ports)}."
+            return (
+                f"{where}: {other.section}.{other.name} has the same number; {port.advice(ports)}."
+            )
     return None
 
 
@@ -105,7 +123,10 @@ def port_check(settings: Settings, port: Port) -> Check:
         if owner.is_this_server:
             return Check(port.title, ok=True, detail=f"{where} is in use by {owner.words}")
         return Check(
-            port.title, ok=False, detail=f"{where} is taken by {owner.words}", advice=f"Stop it, or {port.advice(_ports(settings))}."
+            port.title,
+            ok=False,
+            detail=f"{where} is taken by {owner.words}",
+            advice=f"Stop it, or {port.advice(_ports(settings))}.",
         )
     return Check(port.title, ok=True, detail=f"{where} is free, so no server runs there now")
 
@@ -122,7 +143,9 @@ def bind_port(settings: Settings, port: Port) -> socket.socket:
         if owner is None:
             raise
         problem = f"{port.section}: cannot listen on {port.host} port {port.number}: it is taken by {owner.words}"
-        raise ConfigurationError([f"{problem}; {_way_out(owner, port.advice(_ports(settings)))}."]) from error
+        raise ConfigurationError(
+            [f"{problem}; {_way_out(owner, port.advice(_ports(settings)))}."]
+        ) from error
 
 
 def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner | None:
@@ -131,7 +154,11 @@ def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner |
     None: no program answers, or the address is not of this machine.
     """
     cause, host = error.__cause__, _WILDCARDS.get(port.host, port.host)
-    if isinstance(cause, OSError) and cause.errno in {errno.EADDRINUSE, errno.EACCES} and accepts(host, port.number):
+    if (
+        isinstance(cause, OSError)
+        and cause.errno in {errno.EADDRINUSE, errno.EACCES}
+        and accepts(host, port.number)
+    ):
         from hilum.supervisor.port_owner import owner_of  # noqa: PLC0415 - pynetdicom, which a supervisor does not need
 
         return owner_of(settings, host, port.number, port.protocol)

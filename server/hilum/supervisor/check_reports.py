@@ -22,16 +22,29 @@ def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
         releases = load_releases(settings)
     except ConfigurationError:
         return  # reported by the check of the releases
-    found = refusals(settings, in_place(settings, releases, _rollouts(settings) if has_ledger else []))
+    found = refusals(
+        settings, in_place(settings, releases, _rollouts(settings) if has_ledger else [])
+    )
     for name, destination in settings.destinations.items():
-        title, of = f"reports to {name}", [refusal for refusal in found if refusal.destination == name]
+        title, of = (
+            f"reports to {name}",
+            [refusal for refusal in found if refusal.destination == name],
+        )
         problem = next((refusal for refusal in of if refusal.is_all), None)
         if problem is not None:
-            yield Check(title, ok=False, detail=f"{name} {problem.words}", advice=_sentence(problem.advice))
+            yield Check(
+                title, ok=False, detail=f"{name} {problem.words}", advice=_sentence(problem.advice)
+            )
         else:
             lacks = "; ".join(f"{refusal.words}: {refusal.advice}" for refusal in of)
-            said = f"{name} {lacks}" if lacks else "it gets those of every release that reads for it"
-            test = ", of untrained weights too: ONLY for a test PACS (accept_untrained)" if destination.accept_untrained else ""
+            said = (
+                f"{name} {lacks}" if lacks else "it gets those of every release that reads for it"
+            )
+            test = (
+                ", of untrained weights too: ONLY for a test PACS (accept_untrained)"
+                if destination.accept_untrained
+                else ""
+            )
             yield Check(title, ok=True, detail=f"{said}{test}")
 
 
@@ -51,7 +64,12 @@ def withheld(settings: Settings) -> Iterator[Check]:
         if item["releasable"]:
             command = f"hilum requeue deliver --destination {name} --reason {reason}"
             detail = f"{item['releasable']} withheld from {name} ({reason}) can be released now"
-            yield Check(f"withheld from {name}", ok=False, detail=detail, advice=f"Restart the server, then run `{command}`.")
+            yield Check(
+                f"withheld from {name}",
+                ok=False,
+                detail=detail,
+                advice=f"Restart the server, then run `{command}`.",
+            )
         elif name in settings.destinations:
             detail = f"{item['items']} withheld from {name} ({reason}): {item['advice']}; then restart the server and requeue them"
             yield Check(f"withheld from {name}", ok=True, detail=detail)

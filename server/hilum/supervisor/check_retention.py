@@ -46,11 +46,17 @@ def _known_time(believed: Believed | None) -> Check:
         return Check(name, ok=True, detail="nothing was deleted by age yet")
     days = abs(believed.ahead_seconds) / _DAY_SECONDS
     if believed.is_ahead:
-        return Check(name, ok=False, detail=f"the clock is {days:.1f} days ahead of it", advice=CLOCK_AHEAD)
+        return Check(
+            name, ok=False, detail=f"the clock is {days:.1f} days ahead of it", advice=CLOCK_AHEAD
+        )
     if believed.is_behind:
-        return Check(name, ok=False, detail=f"the clock is {days:.1f} days behind it", advice=CLOCK_BEHIND)
+        return Check(
+            name, ok=False, detail=f"the clock is {days:.1f} days behind it", advice=CLOCK_BEHIND
+        )
     ago = time.time() - believed.clock
-    return Check(name, ok=True, detail=f"agrees with the clock; looked at {max(0.0, ago) / 60:.0f} min ago")
+    return Check(
+        name, ok=True, detail=f"agrees with the clock; looked at {max(0.0, ago) / 60:.0f} min ago"
+    )
 
 
 def _hour(found: RetentionState) -> Check:
@@ -74,6 +80,10 @@ def _promises(settings: Settings, promised: Promised) -> Check:
         return Check(name, ok=True, detail=f"offered, and nothing is deleted; {kept}")
     if days:
         longer = ", longer than retention.days" if days > settings.retention.days > 0 else ""
-        return Check(name, ok=True, detail=f"offered; what is promised stays for {days:g} days at least{longer}; {kept}")
+        return Check(
+            name,
+            ok=True,
+            detail=f"offered; what is promised stays for {days:g} days at least{longer}; {kept}",
+        )
     detail = f"offered without an end (retention.committed_days = 0), while other images leave; {kept}, and never leave"
     return Check(name, ok=not promised.images, detail=detail, advice=_CHOOSE)

@@ -46,10 +46,15 @@ def _access(settings: Settings) -> Check:
     own, found = settings.triton, ", ".join(settings.triton.addresses)
     advice = "Set triton.tls and ca_file, with certificate_file and key_file or a token: docs/operations.md, A Triton of yours."
     if own.tls and (own.certificate_file or own.token or own.token_file):
-        return Check("triton access", ok=True, detail=f"{found}: encrypted, and we show a {_shown(settings)}")
+        return Check(
+            "triton access", ok=True, detail=f"{found}: encrypted, and we show a {_shown(settings)}"
+        )
     if own.tls:
         return Check(
-            "triton access", ok=False, detail=f"{found}: encrypted, but without a certificate or token of ours; {_RUNS_CODE}", advice=advice
+            "triton access",
+            ok=False,
+            detail=f"{found}: encrypted, but without a certificate or token of ours; {_RUNS_CODE}",
+            advice=advice,
         )
     if all(is_loopback(address.rpartition(":")[0]) for address in own.addresses):
         detail = f"{found}: open to every account of this machine; {_RUNS_CODE}"
@@ -79,27 +84,52 @@ def _embedded(settings: Settings) -> Iterator[Check]:
     if problems or wheel is None:
         return
     yield Check("triton", ok=True, detail="embedded tritonserver can start")
-    server = EmbeddedTriton(settings.built_dir, settings.site.state_dir, (), traces_to=settings.tracing.endpoint)
+    server = EmbeddedTriton(
+        settings.built_dir, settings.site.state_dir, (), traces_to=settings.tracing.endpoint
+    )
     yield _sandbox(settings, server.sandbox(wheel, server.usual_folder))
     yield _regions(settings)
-    out_of_reach = "there is no HTTP port, its socket is open to this user only, and the sandbox is around it"
-    yield Check("triton flaws", ok=True, detail=f"{_NAME} has published ones ({FLAWS}); out of reach: {out_of_reach}")
+    out_of_reach = (
+        "there is no HTTP port, its socket is open to this user only, and the sandbox is around it"
+    )
+    yield Check(
+        "triton flaws",
+        ok=True,
+        detail=f"{_NAME} has published ones ({FLAWS}); out of reach: {out_of_reach}",
+    )
     if command.is_ready(server.usual_folder):
-        yield from unless_refused("triton models", _models(settings, [command.url(server.usual_folder)]))
+        yield from unless_refused(
+            "triton models", _models(settings, [command.url(server.usual_folder)])
+        )
 
 
 def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
     """Check the limits of the sandbox, and name those that this kernel does not offer."""
     version, port = landlock.version(), sandbox.collector_port
-    bounded = f"connects to port {port} only" if landlock.limits_network(version) else "may connect ANYWHERE (needs Linux 6.7: Landlock)"
+    bounded = (
+        f"connects to port {port} only"
+        if landlock.limits_network(version)
+        else "may connect ANYWHERE (needs Linux 6.7: Landlock)"
+    )
     detail = f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for this user only"
     if not version:
         unseen = "this kernel has no Landlock (Linux 5.13, `landlock` in lsm=)"
-        return Check("triton sandbox", ok=True, detail=f"{detail}; NOT hidden from it: all that this user may read, as {unseen}")
+        return Check(
+            "triton sandbox",
+            ok=True,
+            detail=f"{detail}; NOT hidden from it: all that this user may read, as {unseen}",
+        )
     ours = [settings.archive_dir, *ledger_files(settings.ledger_url)]
     if seen := sandbox.seen(ours):
-        advice = "It lies among the programs that Triton has to read: move site.state_dir out of there."
-        return Check("triton sandbox", ok=False, detail=f"{detail}; it may read {', '.join(map(str, seen))}", advice=advice)
+        advice = (
+            "It lies among the programs that Triton has to read: move site.state_dir out of there."
+        )
+        return Check(
+            "triton sandbox",
+            ok=False,
+            detail=f"{detail}; it may read {', '.join(map(str, seen))}",
+            advice=advice,
+        )
     detail = f"{detail}; it reads programs and models, neither ledger nor archive"
     if sandbox.removable(ours):
         detail += "; BUT it may remove files below /tmp, where they lie: for more than a trial move site.state_dir"
@@ -113,7 +143,11 @@ def _regions(settings: Settings) -> Check:
     """
     opened = leftovers.open_to_others(leftovers.prefix(settings.site.state_dir))
     advice = "Images lie in them: restart the server; if they are open again, set triton.url."
-    detail = f"{len(opened)} regions are open to other accounts, such as {opened[0]}" if opened else "no region is open to other accounts"
+    detail = (
+        f"{len(opened)} regions are open to other accounts, such as {opened[0]}"
+        if opened
+        else "no region is open to other accounts"
+    )
     return Check("shared memory", not opened, detail, advice)
 
 
@@ -124,8 +158,14 @@ def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
     ours = triton_names(settings, load_catalogue(settings.manifests_dir, ()))
     for address, models in served(settings, addresses).items():
         if models is None:
-            raise ConfigurationError([f"Triton at {address} does not answer by gRPC: do TLS and authentication of both sides match?"])
+            raise ConfigurationError(
+                [
+                    f"Triton at {address} does not answer by gRPC: do TLS and authentication of both sides match?"
+                ]
+            )
         foreign = [name for name in models if name not in ours]
         advice = "Others can load models there, and so run code: close it, or name the models in triton.other_models."
-        detail = f"{address}: {len(models)} loaded" + (f", not ours: {', '.join(foreign)}" if foreign else ", all ours")
+        detail = f"{address}: {len(models)} loaded" + (
+            f", not ours: {', '.join(foreign)}" if foreign else ", all ours"
+        )
         yield Check("triton models", not foreign, detail, advice)

@@ -90,7 +90,11 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         advice = f"{AS_SERVER}, make it writable for this user, or set site.state_dir."
         yield Check("state folder", ok=False, detail=f"{folder} is not writable", advice=advice)
         return
-    yield Check("state folder", ok=True, detail=f"{folder.resolve()}{'' if folder.exists() else ' (will be made)'}")
+    yield Check(
+        "state folder",
+        ok=True,
+        detail=f"{folder.resolve()}{'' if folder.exists() else ' (will be made)'}",
+    )
     yield _disk(settings, free_in(existing))
     if settings.receive.direct_io:
         yield _direct_io(settings, existing)
@@ -102,15 +106,28 @@ def _disk(settings: Settings, left: Free) -> Check:
     syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
     detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
     if free <= reserve:
-        return Check("disk", ok=False, detail=detail, advice="C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.")
+        return Check(
+            "disk",
+            ok=False,
+            detail=detail,
+            advice="C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.",
+        )
     if free < reject:
         detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
         return Check(
-            "disk", ok=False, detail=detail, advice="Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
+            "disk",
+            ok=False,
+            detail=detail,
+            advice="Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes).",
         )
     if left.files is not None and left.files < files:
         detail = f"{left.files} inodes free; below {files} new associations are rejected"
-        return Check("disk", ok=False, detail=detail, advice="Delete files in this file system, or lower receive.reserve_files.")
+        return Check(
+            "disk",
+            ok=False,
+            detail=detail,
+            advice="Delete files in this file system, or lower receive.reserve_files.",
+        )
     return Check("disk", ok=True, detail=detail)
 
 
@@ -123,14 +140,24 @@ def _direct_io(settings: Settings, existing: Path) -> Check:
     try:
         is_taken = takes_direct_io(archive)
     except OSError as error:
-        return Check("direct I/O", ok=False, detail=f"{archive}: {error.strerror}", advice="Make it a folder that this user may write to.")
+        return Check(
+            "direct I/O",
+            ok=False,
+            detail=f"{archive}: {error.strerror}",
+            advice="Make it a folder that this user may write to.",
+        )
     without = {
         f"large objects are received {receiving.loaded()[1]}": receiving.loaded()[0] is None,
         f"the file system of {archive} has no such writes": not is_taken,
     }
     found = [why for why, is_so in without.items() if is_so]
     advice = "Large objects go through the page cache as without receive.direct_io: change that, or leave the setting out."
-    return Check("direct I/O", not found, "; ".join(found) or "large objects go past the page cache, but for those over TLS", advice)
+    return Check(
+        "direct I/O",
+        not found,
+        "; ".join(found) or "large objects go past the page cache, but for those over TLS",
+        advice,
+    )
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:
@@ -145,7 +172,12 @@ def _is_new(url: str) -> bool:
 def _revision(url: str) -> Check:
     found = current_revision(url)
     if is_newer(found):
-        return Check("ledger", ok=False, detail=f"revision {found} is of a newer version of Hilum than this one", advice=ADVICE_IF_NEWER)
+        return Check(
+            "ledger",
+            ok=False,
+            detail=f"revision {found} is of a newer version of Hilum than this one",
+            advice=ADVICE_IF_NEWER,
+        )
     advice = f"This version needs {REVISION}: back up, then `hilum serve` migrates."
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
@@ -160,17 +192,23 @@ def _who_may_send(receive: Receive) -> Check:
     found = [name for name, value in bounds.items() if value]
     if found or receive.host in LOOPBACK:
         return Check("senders", ok=True, detail=f"bounded by {', '.join(found) or 'receive.host'}")
-    detail = (
-        "ANYBODY who reaches the port may send under any AE Title, also under that of another sender, and so reject or correct its images"
+    detail = "ANYBODY who reaches the port may send under any AE Title, also under that of another sender, and so reject or correct its images"
+    return Check(
+        "senders",
+        ok=True,
+        detail=f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain = false",
     )
-    return Check("senders", ok=True, detail=f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain = false")
 
 
 def _certificates(receive: Receive) -> Iterator[Check]:
     assert receive.tls_certificate_file is not None, "settings refuse tls_port without it"
     ServerTls(receive)
     found = certificate("receive TLS", receive.tls_certificate_file, "receive.tls_certificate_file")
-    senders = "must show a certificate" if receive.tls_client_ca_file else "need no certificate (receive.tls_client_ca_file)"
+    senders = (
+        "must show a certificate"
+        if receive.tls_client_ca_file
+        else "need no certificate (receive.tls_client_ca_file)"
+    )
     detail = f"certificate and key belong together; senders {senders}; {found.detail}"
     yield Check(found.name, found.ok, detail, found.advice)
     if receive.tls_client_ca_file is not None:
@@ -196,7 +234,9 @@ def _sender(title: str, sender: Sender) -> Check:
     Its references are checked with the settings and the releases.
     """
     own = [name for name, value in sender if value not in (None, ())]
-    return Check(f"sender {title}", ok=True, detail=f"its own: {', '.join(own)}" if own else "as all others")
+    return Check(
+        f"sender {title}", ok=True, detail=f"its own: {', '.join(own)}" if own else "as all others"
+    )
 
 
 def _releases(settings: Settings) -> Iterator[Check]:
@@ -208,7 +248,11 @@ def _releases(settings: Settings) -> Iterator[Check]:
     for name, release in releases.items():
         built = is_built(release, settings.built_dir)
         trained = "trained" if release.is_trained else "UNTRAINED weights: its numbers mean nothing"
-        slow = speed_advice(release, tree_of(release, settings.built_dir)) if built and not settings.triton.addresses else None
+        slow = (
+            speed_advice(release, tree_of(release, settings.built_dir))
+            if built and not settings.triton.addresses
+            else None
+        )
         detail = "; ".join(filter(None, (f"{'built' if built else 'not built'}, {trained}", slow)))
         yield Check(f"release {name}", built, detail, f"Run `hilum models build {name}`.")
 
@@ -216,7 +260,10 @@ def _releases(settings: Settings) -> Iterator[Check]:
 def _rollouts(settings: Settings) -> Iterator[Check]:
     """Check each alias: the release that reads new studies, and the one that is to follow."""
     url = settings.ledger_url
-    with contextlib.closing(Rollouts(url)) as rollouts, contextlib.closing(LedgerViews(url)) as views:
+    with (
+        contextlib.closing(Rollouts(url)) as rollouts,
+        contextlib.closing(LedgerViews(url)) as views,
+    ):
         verbs = RolloutVerbs(settings, rollouts, views)
         try:
             found = verbs.list()
@@ -229,11 +276,25 @@ def _rollouts(settings: Settings) -> Iterator[Check]:
 def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
     alias, (_, _, words) = item["alias"], in_words(item).partition(": ")
     if item["state"] == RolloutState.REFUSED:
-        return Check(f"rollout {alias}", ok=False, detail=words, advice=f"Mend it and start again, or `hilum rollout stop {alias}`.")
-    problem = None if item["changed_at"] is None or item["state"] == RolloutState.CLOSED else _not_loadable(verbs, item)
+        return Check(
+            f"rollout {alias}",
+            ok=False,
+            detail=words,
+            advice=f"Mend it and start again, or `hilum rollout stop {alias}`.",
+        )
+    problem = (
+        None
+        if item["changed_at"] is None or item["state"] == RolloutState.CLOSED
+        else _not_loadable(verbs, item)
+    )
     if problem is None:
         return Check(f"rollout {alias}", ok=True, detail=words + _edited(verbs, item["configured"]))
-    return Check(f"rollout {alias}", ok=False, detail=f"{words}; {problem}", advice="Put it back, or roll out another release.")
+    return Check(
+        f"rollout {alias}",
+        ok=False,
+        detail=f"{words}; {problem}",
+        advice="Put it back, or roll out another release.",
+    )
 
 
 def _edited(verbs: RolloutVerbs, configured: str) -> str:

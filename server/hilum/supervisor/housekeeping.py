@@ -51,9 +51,16 @@ def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
     """Return the rules of deletion by age."""
     promised_before = promises_end(settings, now)
     if settings.days:
-        yield Rule(_EVERY_LANE - {Lane.REANALYSIS}, now - settings.days * _DAY_SECONDS, "age", promised_before)
+        yield Rule(
+            _EVERY_LANE - {Lane.REANALYSIS},
+            now - settings.days * _DAY_SECONDS,
+            "age",
+            promised_before,
+        )
     if settings.reanalysis_days:
-        yield Rule({Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age", promised_before)
+        yield Rule(
+            {Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age", promised_before
+        )
 
 
 def promises_end(settings: RetentionSettings, now: float) -> float | None:
@@ -76,7 +83,11 @@ def hourly_share(settings: RetentionSettings) -> Share:
 
 def outdated(settings: RetentionSettings, now: float) -> Iterator[tuple[str, float]]:
     """Return the kinds of history rows that may be deleted, and before which moment."""
-    kept = {"associations": settings.association_days, "commitments": settings.commitment_days, "audit": settings.audit_days}
+    kept = {
+        "associations": settings.association_days,
+        "commitments": settings.commitment_days,
+        "audit": settings.audit_days,
+    }
     for name, days in kept.items():
         if days:
             yield name, now - days * _DAY_SECONDS
@@ -90,7 +101,12 @@ class Housekeeper:
     So a full disk does not follow from a bug.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, elapsed: Callable[[], float] = counter) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        elapsed: Callable[[], float] = counter,
+    ) -> None:
         """Keep the settings and open the ledger.
 
         `elapsed`: seconds of a clock that cannot be set.
@@ -99,7 +115,9 @@ class Housekeeper:
         self._archive = Archive(settings.archive_dir)
         self._engine = open_engine(settings.ledger_url, is_synced=False)
         self._time = KnownTime(self._engine, clock, elapsed)
-        self._retention = Retention(settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings))
+        self._retention = Retention(
+            settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings)
+        )
         self._said: frozenset[str] = frozenset()  # why fewer images leave than the settings allow
         self._owner = process_name("supervisor", os.getpid())
         # By lanes. The next turn continues where a turn has ended.
@@ -127,14 +145,24 @@ class Housekeeper:
             try:
                 self.turn()
             except (SQLAlchemyError, OSError) as error:
-                _log.warning("housekeeping_failed", problem=type(error).__name__, advice="tried again at the next turn")
+                _log.warning(
+                    "housekeeping_failed",
+                    problem=type(error).__name__,
+                    advice="tried again at the next turn",
+                )
 
     def turn(self) -> None:
         """Delete all that may be deleted now, batch after batch."""
         if not self._archive.is_there:
-            _log.warning("archive_not_there", folder=str(self._archive.root), advice="mount it; nothing is removed meanwhile")
+            _log.warning(
+                "archive_not_there",
+                folder=str(self._archive.root),
+                advice="mount it; nothing is removed meanwhile",
+            )
             return
-        if not self._retention.hold(self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)):
+        if not self._retention.hold(
+            self._owner, max(_OWNED_SECONDS, 2 * self._settings.check_seconds)
+        ):
             return
         problems = dict(_problems_of_clock(self._time.look()))
         for rule in rules(self._settings, self._time.now()):
@@ -165,7 +193,11 @@ class Housekeeper:
             rule = Rule(_EVERY_LANE, math.inf, "pressure", promised_before)
             freed = self._retention.release(rule, bytes_wanted=missing)
             if not freed:
-                return {"missing_bytes": missing, "freed_bytes": self._retention.hour.pressed_bytes, "advice": _NOTHING_MORE}
+                return {
+                    "missing_bytes": missing,
+                    "freed_bytes": self._retention.hour.pressed_bytes,
+                    "advice": _NOTHING_MORE,
+                }
             missing -= freed
             self._remove_files()
         return {}
@@ -211,9 +243,18 @@ class Housekeeper:
 def _problems_of_clock(believed: Believed) -> Iterator[tuple[str, dict[str, Any]]]:
     """Return the name of each log event about the clock, and its fields."""
     if believed.is_ahead:
-        yield "clock_not_believed", {"ahead_days": round(believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_AHEAD}
+        yield (
+            "clock_not_believed",
+            {"ahead_days": round(believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_AHEAD},
+        )
     if believed.is_behind:
-        yield "clock_behind", {"behind_days": round(-believed.ahead_seconds / _DAY_SECONDS, 2), "advice": CLOCK_BEHIND}
+        yield (
+            "clock_behind",
+            {
+                "behind_days": round(-believed.ahead_seconds / _DAY_SECONDS, 2),
+                "advice": CLOCK_BEHIND,
+            },
+        )
 
 
 def _spent(hour: Hour) -> dict[str, Any]:
@@ -223,7 +264,12 @@ def _spent(hour: Hour) -> dict[str, Any]:
 def _account(removed: list[Removed]) -> None:
     for item in removed:
         if item.problem is not None:
-            _log.error("file_not_removed", file=item.path, problem=item.problem, advice="check permissions; tried again in an hour")
+            _log.error(
+                "file_not_removed",
+                file=item.path,
+                problem=item.problem,
+                advice="check permissions; tried again in an hour",
+            )
             continue
         telemetry.FILES_REMOVED.labels(item.cause).inc()
         telemetry.REMOVED_BYTES.labels(item.cause).inc(item.size_bytes)

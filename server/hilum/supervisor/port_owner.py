@@ -51,19 +51,27 @@ def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
     if settings.site.state_dir.resolve() in states:
         return Owner(is_this_server=True, words="the running server of this state folder")
     if states:
-        return Owner(is_this_server=False, words=f"another Hilum, with the state folder {', '.join(map(str, sorted(states)))}")
+        return Owner(
+            is_this_server=False,
+            words=f"another Hilum, with the state folder {', '.join(map(str, sorted(states)))}",
+        )
     stranger = PROBES[protocol](host, port)
     is_unclear = stranger in {_REJECTS, _SILENT_IN_TLS} and not holders and is_held(settings)
     if stranger is None or is_unclear:
         return _unseen_hilum(settings)
     names = sorted({f"{_name(pid)} (process {pid})" for pid in holders})
-    return Owner(is_this_server=False, words=f"{', '.join(names)}: {stranger}" if names else stranger)
+    return Owner(
+        is_this_server=False, words=f"{', '.join(names)}: {stranger}" if names else stranger
+    )
 
 
 def _unseen_hilum(settings: Settings) -> Owner:
     """Return a Hilum whose processes are hidden from this user, or behind a proxy of containers."""
     if is_held(settings):
-        return Owner(is_this_server=True, words="a Hilum, as it seems by the running server of this state folder")
+        return Owner(
+            is_this_server=True,
+            words="a Hilum, as it seems by the running server of this state folder",
+        )
     return Owner(is_this_server=False, words="another Hilum: no server runs with this state folder")
 
 
@@ -106,7 +114,9 @@ def _open_files(pid: int) -> set[str]:
 
 def _states(pid: int) -> Iterator[Path]:
     """Return the state folders whose supervisor this process is."""
-    yield from (Path(found["state"]) for file in _open_files(pid) if (found := _LOCK.fullmatch(file)))
+    yield from (
+        Path(found["state"]) for file in _open_files(pid) if (found := _LOCK.fullmatch(file))
+    )
 
 
 def _name(pid: int) -> str:
@@ -118,7 +128,9 @@ def _name(pid: int) -> str:
 
 def _ask_dicom(host: str, port: int) -> str | None:
     """Probe by an association (PS3.8 9.3): its acceptance names the implementation."""
-    return _by_association(host, port, lambda plain: plain, "a program that does not answer in DICOM")
+    return _by_association(
+        host, port, lambda plain: plain, "a program that does not answer in DICOM"
+    )
 
 
 def _ask_dicom_tls(host: str, port: int) -> str | None:
@@ -132,11 +144,15 @@ def _unverified() -> ssl.SSLContext:
     return context
 
 
-def _by_association(host: str, port: int, secured: Callable[[socket.socket], socket.socket], silent: str) -> str | None:
+def _by_association(
+    host: str, port: int, secured: Callable[[socket.socket], socket.socket], silent: str
+) -> str | None:
     try:
         with socket.create_connection((host, port), _SECONDS) as plain, secured(plain) as connected:
             wire = Connection(connected, _SECONDS)
-            wire.send([negotiation.request(_CALLING, "ANY-SCP", [(Verification, ImplicitVRLittleEndian)])])
+            wire.send(
+                [negotiation.request(_CALLING, "ANY-SCP", [(Verification, ImplicitVRLittleEndian)])]
+            )
             kind, whole = wire.receive()
     except (OSError, ConnectionLost):
         return silent
@@ -144,7 +160,11 @@ def _by_association(host: str, port: int, secured: Callable[[socket.socket], soc
         return _REJECTS
     if kind != pdu.ASSOCIATE_AC:
         return silent
-    return None if IMPLEMENTATION_CLASS_UID.encode() in whole else f"a DICOM server that is no Hilum{_version_name(whole)}"
+    return (
+        None
+        if IMPLEMENTATION_CLASS_UID.encode() in whole
+        else f"a DICOM server that is no Hilum{_version_name(whole)}"
+    )
 
 
 def _version_name(accepted: bytes) -> str:
@@ -160,7 +180,9 @@ def _ask_http(host: str, port: int) -> str | None:
 
 def _ask_https(host: str, port: int) -> str | None:
     """Probe by the health endpoint through TLS; the name in the certificate does not matter."""
-    return _by_health(http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_unverified()))
+    return _by_health(
+        http.client.HTTPSConnection(host, port, timeout=_SECONDS, context=_unverified())
+    )
 
 
 def _by_health(connection: http.client.HTTPConnection) -> str | None:

@@ -12,6 +12,4 @@ CLOCK_BEHIND: Final = (
     "the clock was set back, or the known time comes of a clock that was wrong. Set the clock (NTP), then say which day it is: "
     "hilum retention confirm-clock YYYY-MM-DD"
 )
-HOUR_SPENT: Final = (
-    "the rest waits for the next hour. Look whether retention.days is meant so; to delete faster, raise retention.hourly_share"
-)
+HOUR_SPENT: Final = "the rest waits for the next hour. Look whether retention.days is meant so; to delete faster, raise retention.hourly_share"

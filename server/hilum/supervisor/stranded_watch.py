@@ -24,9 +24,13 @@ _log = telemetry.logger("supervisor")
 
 def longest_waits(settings: Settings) -> Mapping[str, float]:
     """Return the largest number of seconds, by stage, until a row is due."""
-    own = [item.quiet_seconds for item in settings.routes.values()] + [item.quiet_seconds for item in settings.senders.values()]
+    own = [item.quiet_seconds for item in settings.routes.values()] + [
+        item.quiet_seconds for item in settings.senders.values()
+    ]
     quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
-    pause = _JITTER * max(settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds)
+    pause = _JITTER * max(
+        settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds
+    )
     short = dict.fromkeys(("analyse", "report", "deliver"), pause)
     return {
         **short,
@@ -42,7 +46,12 @@ class StrandedWatch:
     The first `look`, at the start, finds rows left by an earlier run.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._waits, self._clock, self._steady = longest_waits(settings), clock, steady
         self._ahead, self._is_owed, self._is_behind = math.inf, True, False
 
@@ -62,15 +71,29 @@ class StrandedWatch:
             if lag > SKEW_SECONDS:
                 self._say_behind(lag)
                 return
-            freed = {stage: count for stage, longest in self._waits.items() if (count := ledger.free_stranded(stage, longest))}
+            freed = {
+                stage: count
+                for stage, longest in self._waits.items()
+                if (count := ledger.free_stranded(stage, longest))
+            }
         except AWAY as error:
-            _log.warning("clock_not_looked_at", error=words_of(error), advice="tried again at the next beat")
+            _log.warning(
+                "clock_not_looked_at", error=words_of(error), advice="tried again at the next beat"
+            )
             return
         self._is_owed = self._is_behind = False
         if freed:
-            _log.warning("clock_set_back", **freed, advice="what waited for a later time is due; have the clock kept right (NTP)")
+            _log.warning(
+                "clock_set_back",
+                **freed,
+                advice="what waited for a later time is due; have the clock kept right (NTP)",
+            )
 
     def _say_behind(self, lag: float) -> None:
         if not self._is_behind:
-            _log.warning("clock_behind", seconds=round(lag), advice="the ledger's host shows a later time: set one of the two right (NTP)")
+            _log.warning(
+                "clock_behind",
+                seconds=round(lag),
+                advice="the ledger's host shows a later time: set one of the two right (NTP)",
+            )
         self._is_behind = True

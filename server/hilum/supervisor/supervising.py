@@ -116,7 +116,9 @@ class Supervisor:
         """
         self._require_ledger()
         forbid_core_files()
-        self._children = [Child(role, index) for role, count in self._plan() for index in range(count)]
+        self._children = [
+            Child(role, index) for role, count in self._plan() for index in range(count)
+        ]
         if self._runs("analyser"):
             self._triton = self._embedded_triton()
         self._bind_ports()
@@ -125,7 +127,10 @@ class Supervisor:
             migrate_at_rest(self.settings, self.role)
         self._require_archive()
         if self._runs("analyser") or self._runs("dispatcher"):
-            with _needing_ledger(), contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts:
+            with (
+                _needing_ledger(),
+                contextlib.closing(Rollouts(self.settings.ledger_url)) as rollouts,
+            ):
                 keep_releases(self.settings, rollouts)
         if self._runs("listener"):
             self._housekeeper = Housekeeper(self.settings)
@@ -170,7 +175,9 @@ class Supervisor:
             # unusable files are reported here, and not by each listener
             ServerTls(receive).warn_if_expired()
         for port in dicom_ports(self.settings):
-            self._listening[_TLS if port.name == "tls_port" else "listener"] = bind_port(self.settings, port)
+            self._listening[_TLS if port.name == "tls_port" else "listener"] = bind_port(
+                self.settings, port
+            )
 
     def _plan(self) -> Sequence[tuple[str, int]]:
         """Return the processes of these roles, in the order of starting.
@@ -235,7 +242,11 @@ class Supervisor:
             try:
                 decisions.settle()
             except OSError as error:  # readers find a file in either place, so the server can start
-                log.error("not_settled", problem=error.strerror, advice="tried again with the next decision on a conflict")
+                log.error(
+                    "not_settled",
+                    problem=error.strerror,
+                    advice="tried again with the next decision on a conflict",
+                )
 
     def _embedded_triton(self) -> TritonKeeper | None:
         releases = active_releases(self.settings)
@@ -246,10 +257,18 @@ class Supervisor:
             return None
         built = self.settings.built_dir
         if missing := [name for name, release in releases.items() if not is_built(release, built)]:
-            raise ConfigurationError([f"{name} is not built in {built}: run `hilum models build {name}`." for name in missing])
+            raise ConfigurationError(
+                [
+                    f"{name} is not built in {built}: run `hilum models build {name}`."
+                    for name in missing
+                ]
+            )
         names = [release.triton_name for release in releases.values()]
         limits = self.settings.triton
-        seconds, traces_to = (limits.start_timeout_seconds, limits.exit_timeout_seconds), self.settings.tracing.endpoint
+        seconds, traces_to = (
+            (limits.start_timeout_seconds, limits.exit_timeout_seconds),
+            self.settings.tracing.endpoint,
+        )
         triton = EmbeddedTriton(built, self.settings.site.state_dir, names, *seconds, traces_to)
         triton.require_startable()
         return TritonKeeper(triton, self._waker.wake)
@@ -259,7 +278,17 @@ class Supervisor:
         is_listener = child.role == "listener"
         tls_fd = self._descriptor(_TLS) if is_listener else -1
         census_fd = self._census.descriptor if is_listener and self._census is not None else -1
-        charge = Charge(child.role, os.getpid(), self.settings.dump(), child.index, fd, tls_fd, census_fd, self._triton_url, self.role)
+        charge = Charge(
+            child.role,
+            os.getpid(),
+            self.settings.dump(),
+            child.index,
+            fd,
+            tls_fd,
+            census_fd,
+            self._triton_url,
+            self.role,
+        )
         command = [sys.executable, "-m", "hilum.wiring", child.name]
         inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
         child.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
@@ -290,7 +319,9 @@ class Supervisor:
                 self._audit_readers.look()
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + _BEAT_SECONDS
-                heard_since = min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
+                heard_since = (
+                    min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
+                )
                 stranded_watch.look(with_ledger)
                 # before that, other processes may have had no chance to write a heartbeat
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:
@@ -308,7 +339,11 @@ class Supervisor:
         the supervisor.
         """
         seconds = max(0.0, next_beat - time.monotonic())
-        return seconds if all(child.process is not None for child in self._children) else min(_WATCH_SECONDS, seconds)
+        return (
+            seconds
+            if all(child.process is not None for child in self._children)
+            else min(_WATCH_SECONDS, seconds)
+        )
 
     def _look_at(self, child: Child, ledger: Ledger) -> None:
         now = time.monotonic()
@@ -321,8 +356,16 @@ class Supervisor:
             return
         if now - child.started_at > _STEADY_SECONDS:
             child.restarts = 0
-        pause = 0.0 if child.restarts == 0 and status != _CANNOT_START else pause_after(child.restarts)
-        log.error("process_ended", name=child.name, pid=child.process.pid, status=status, restart_in_seconds=pause)
+        pause = (
+            0.0 if child.restarts == 0 and status != _CANNOT_START else pause_after(child.restarts)
+        )
+        log.error(
+            "process_ended",
+            name=child.name,
+            pid=child.process.pid,
+            status=status,
+            restart_in_seconds=pause,
+        )
         self._bury(child, ledger)
         child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
 
@@ -335,7 +378,12 @@ class Supervisor:
             self._spawn(child)
         except OSError as error:
             pause = pause_after(child.restarts)
-            log.error("process_not_started", name=child.name, problem=error.strerror, again_in_seconds=pause)
+            log.error(
+                "process_not_started",
+                name=child.name,
+                problem=error.strerror,
+                again_in_seconds=pause,
+            )
             child.restart_at, child.restarts = time.monotonic() + pause, child.restarts + 1
 
     def _bury(self, child: Child, ledger: Ledger) -> None:
@@ -351,13 +399,20 @@ class Supervisor:
                 log.info("leases_ended", name=child.name, count=freed)
             ledger.forget_processes([name])
         except AWAY as error:
-            log.warning("leases_not_ended", name=child.name, error=words_of(error), advice="they lapse by themselves")
+            log.warning(
+                "leases_not_ended",
+                name=child.name,
+                error=words_of(error),
+                advice="they lapse by themselves",
+            )
 
     def _beat(self, ledger: Ledger) -> bool:
         """Write a heartbeat and return whether the ledger has taken it."""
         try:
             named = in_words(self.settings.active_releases)
-            ledger.beat(_own_name(), SUPERVISOR, os.getpid(), started_at=0.0, is_ready=True, detail=named)
+            ledger.beat(
+                _own_name(), SUPERVISOR, os.getpid(), started_at=0.0, is_ready=True, detail=named
+            )
             self._clock_watch.look(ledger)
         except AWAY as error:
             log.warning("heartbeat_failed", error=words_of(error))
@@ -373,9 +428,13 @@ class Supervisor:
         try:
             with contextlib.closing(Ledger(self.settings.ledger_url)) as ledger:
                 for child in killed:
-                    ledger.end_leases(process_name(child.role, _process(child).pid), is_clean=True, counts=True)
+                    ledger.end_leases(
+                        process_name(child.role, _process(child).pid), is_clean=True, counts=True
+                    )
         except AWAY as error:
-            log.warning("leases_not_ended", error=words_of(error), advice="they lapse by themselves")
+            log.warning(
+                "leases_not_ended", error=words_of(error), advice="they lapse by themselves"
+            )
 
     def _drain(self) -> None:
         """Stop listeners first, so that no new object comes in; then all others; Triton last.
@@ -385,7 +444,11 @@ class Supervisor:
         log.info("stopping")
         give_up = time.monotonic() + _DRAIN_SECONDS
         for wave in (("listener", "watcher"), ("analyser", "dispatcher", "api", "health")):
-            running = [child for child in self._children if child.process is not None and child.role in wave]
+            running = [
+                child
+                for child in self._children
+                if child.process is not None and child.role in wave
+            ]
             for child in running:
                 _process(child).terminate()
             if killed := [child for child in running if not _has_finished(child, give_up)]:
@@ -410,7 +473,9 @@ def _needing_ledger() -> Iterator[None]:
         yield
     except AWAY as error:
         said = words_of(error).strip().partition("\n")[0]
-        raise ConfigurationError([f"ledger: {said}. Start again when it can be written: `hilum check` says more."]) from error
+        raise ConfigurationError(
+            [f"ledger: {said}. Start again when it can be written: `hilum check` says more."]
+        ) from error
 
 
 def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None:
@@ -427,7 +492,11 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
                 ledger.forget_processes([name])
                 log.info("leases_ended", name=name, count=freed)
     except AWAY as error:
-        log.warning("silent_processes_not_looked_for", error=words_of(error), advice="their leases lapse by themselves")
+        log.warning(
+            "silent_processes_not_looked_for",
+            error=words_of(error),
+            advice="their leases lapse by themselves",
+        )
 
 
 def _environment() -> dict[str, str]:
@@ -436,7 +505,9 @@ def _environment() -> dict[str, str]:
     The child gets its settings by standard input. They hold secrets that its own children do not
     need.
     """
-    kept = {name: value for name, value in os.environ.items() if not name.upper().startswith("HILUM_")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.upper().startswith("HILUM_")
+    }
     return {**_ENVIRONMENT, **kept}
 
 
@@ -465,7 +536,12 @@ def _has_finished(child: Child, give_up: float) -> bool:
     try:
         process.wait(max(0.1, give_up - time.monotonic()))
     except subprocess.TimeoutExpired:
-        log.error("process_killed", name=child.name, pid=process.pid, advice="it did not finish in time; what it held is tried again")
+        log.error(
+            "process_killed",
+            name=child.name,
+            pid=process.pid,
+            advice="it did not finish in time; what it held is tried again",
+        )
         process.kill()
         process.wait()
         return False

@@ -62,7 +62,11 @@ class TritonKeeper:
             self.url = self._triton.start(self._over.is_set)
         except (ConfigurationError, OSError) as error:
             if not self._over.is_set():
-                log.error("tritonserver_does_not_start", problem=str(error), again_in_seconds=_pause(failures + 1))
+                log.error(
+                    "tritonserver_does_not_start",
+                    problem=str(error),
+                    again_in_seconds=_pause(failures + 1),
+                )
             return False
         self._ready()
         return True

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-# A batch of 16 images of 224 x 224 fp16 and its outputs fit without growing; Docker's default /dev/shm holds a dozen such models.
+# A batch of 16 images of 224 x 224 fp16 and its outputs fit without growing; Docker's default
+# /dev/shm holds a dozen such models.
 _REGION_BYTES: Final = 4 << 20
 # Triton joins address and port by a colon, and gRPC takes `unix:<path>`: the file is `grpc:1`.
 ADDRESS: Final = "unix:grpc"
@@ -57,16 +58,42 @@ def arguments(
     `traces_to`: where spans are posted (OTLP over HTTP). `address`: by default a Unix socket in the
     working folder.
     """
-    yield from ("--model-repository", str(repository), "--model-control-mode", "explicit", "--disable-auto-complete-config")
+    yield from (
+        "--model-repository",
+        str(repository),
+        "--model-control-mode",
+        "explicit",
+        "--disable-auto-complete-config",
+    )
     for name in triton_names:
         yield from ("--load-model", name)
-    yield from ("--backend-directory", str(backends), "--cache-directory", str(caches), "--log-format", "ISO8601")
+    yield from (
+        "--backend-directory",
+        str(backends),
+        "--cache-directory",
+        str(caches),
+        "--log-format",
+        "ISO8601",
+    )
     # HTTP and metrics would be TCP ports. Every local account and every web page reaches those.
-    yield from ("--allow-http", "false", "--allow-metrics", "false", "--grpc-address", address, "--grpc-port", str(port))
+    yield from (
+        "--allow-http",
+        "false",
+        "--allow-metrics",
+        "false",
+        "--grpc-address",
+        address,
+        "--grpc-port",
+        str(port),
+    )
     # Without a GPU this only prints errors.
     yield from ("--pinned-memory-pool-byte-size", "0")
     yield from ("--exit-timeout-secs", str(max(1, round(exit_timeout_seconds))))
-    for setting in (f"region-prefix-name={region_prefix}", f"default-byte-size={_REGION_BYTES}", f"growth-byte-size={_REGION_BYTES}"):
+    for setting in (
+        f"region-prefix-name={region_prefix}",
+        f"default-byte-size={_REGION_BYTES}",
+        f"growth-byte-size={_REGION_BYTES}",
+    ):
         yield from ("--backend-config", f"python,shm-{setting}")
     if traces_to:
         # Rate 0: only requests that come with a `traceparent`, and of those every one.

@@ -63,7 +63,9 @@ def restrict(rules: Iterable[tuple[str, int]], ports: Iterable[int] = ()) -> boo
             with suppress(FileNotFoundError):
                 _allow_path(ruleset, path, access & files)
         for port in ports if network else ():
-            _require(_call(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0))
+            _require(
+                _call(_ADD_RULE, ruleset, _NET_PORT, struct.pack("=QQ", _CONNECT_TCP, port), 0)
+            )
         ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         _require(_call(_RESTRICT_SELF, ruleset, 0))
     finally:
@@ -72,7 +74,10 @@ def restrict(rules: Iterable[tuple[str, int]], ports: Iterable[int] = ()) -> boo
 
 
 def _made(files: int, network: int, scoped: int) -> int:
-    """A ruleset (landlock_ruleset_attr). An older kernel takes its unknown last fields if they are 0."""
+    """A ruleset (landlock_ruleset_attr).
+
+    An older kernel takes its unknown last fields if they are 0.
+    """
     attributes = struct.pack("=QQQ", files, network, scoped)
     return _require(_call(_CREATE, attributes, len(attributes), 0))
 
@@ -88,11 +93,18 @@ def _allow_path(ruleset: int, path: str, access: int) -> None:
 
 def _require(result: int) -> int:
     if result < 0:
-        raise OSError(ctypes.get_errno(), f"Landlock: {os.strerror(ctypes.get_errno() or errno.EINVAL)}")
+        raise OSError(
+            ctypes.get_errno(), f"Landlock: {os.strerror(ctypes.get_errno() or errno.EINVAL)}"
+        )
     return result
 
 
 def _call(number: int, *arguments: int | bytes | None) -> int:
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
-    return int(call(ctypes.c_long(number), *(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments)))
+    return int(
+        call(
+            ctypes.c_long(number),
+            *(ctypes.c_long(each) if isinstance(each, int) else each for each in arguments),
+        )
+    )

@@ -20,7 +20,9 @@ def main() -> None:
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it died before the request was made
         sys.exit(1)
-    sys.path.append(str(Path(__file__).parents[2]))  # run with -S: no site-packages, so that this takes no time
+    sys.path.append(
+        str(Path(__file__).parents[2])
+    )  # run with -S: no site-packages, so that this takes no time
     from hilum.triton.sandbox import Sandbox  # noqa: PLC0415 - found from here on
 
     try:

@@ -1,6 +1,9 @@
-"""What a killed tritonserver leaves behind: Python stubs that may never notice, and their regions in /dev/shm.
+"""What a killed tritonserver leaves behind.
 
-Each stub holds a whole engine in memory and each region four megabytes or more; nothing else ends or removes them.
+Python stubs that may never notice, and their regions in /dev/shm.
+
+Each stub holds a whole engine in memory and each region four megabytes or more; nothing else ends
+or removes them.
 """
 
 from __future__ import annotations
@@ -16,7 +19,9 @@ from typing import Final
 
 from hilum.triton.sandbox import SHARED_MEMORY
 
-_FOLDER: Final = Path(SHARED_MEMORY)  # where the Python backend puts its regions; Triton has no setting for it
+_FOLDER: Final = Path(
+    SHARED_MEMORY
+)  # where the Python backend puts its regions; Triton has no setting for it
 _STUB: Final = "triton_python_backend_stub"
 _SERVER: Final = "tritonserver"
 _END_SECONDS: Final = 5.0
@@ -34,7 +39,10 @@ def sweep(region_prefix: str) -> list[str]:
         with suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
     deadline = time.monotonic() + _END_SECONDS
-    while any(Path(f"/proc/{pid}/maps").exists() and _state(pid)[1] != "Z" for pid in stubs) and time.monotonic() < deadline:
+    while (
+        any(Path(f"/proc/{pid}/maps").exists() and _state(pid)[1] != "Z" for pid in stubs)
+        and time.monotonic() < deadline
+    ):
         time.sleep(0.01)
     regions = unmapped(region_prefix)
     for region in regions:
@@ -44,7 +52,11 @@ def sweep(region_prefix: str) -> list[str]:
 
 def orphans(region_prefix: str) -> list[int]:
     """Stubs of this installation whose tritonserver is gone."""
-    return [pid for pid in map(int, (path.name for path in Path("/proc").glob("[0-9]*"))) if _is_orphan(pid, region_prefix)]
+    return [
+        pid
+        for pid in map(int, (path.name for path in Path("/proc").glob("[0-9]*")))
+        if _is_orphan(pid, region_prefix)
+    ]
 
 
 def unmapped(region_prefix: str) -> list[Path]:
@@ -78,7 +90,10 @@ def _is_orphan(pid: int, region_prefix: str) -> bool:
 
 
 def _state(pid: int) -> tuple[str, str, int]:
-    """(name, state letter, parent's process id), from proc(5) stat; a process that is gone: ("", "Z", 0)."""
+    """(name, state letter, parent's process id), from proc(5) stat.
+
+    A process that is gone: ("", "Z", 0).
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except OSError:
@@ -95,5 +110,9 @@ def _mapped() -> set[str]:
             lines = maps.read_text(errors="replace").splitlines()
         except OSError:  # it ended, or belongs to somebody else
             continue
-        names.update(line[line.index(f"{_FOLDER}/") :].removesuffix(" (deleted)") for line in lines if f"{_FOLDER}/" in line)
+        names.update(
+            line[line.index(f"{_FOLDER}/") :].removesuffix(" (deleted)")
+            for line in lines
+            if f"{_FOLDER}/" in line
+        )
     return names

@@ -1,7 +1,9 @@
 """Where tritonserver comes from, and the folder from which it can run.
 
-The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. The Python stub must lie beside the backend's
-library, and site-packages may be read-only, so a small run-time folder is put together in the state folder.
+The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. The Python stub
+must lie beside the backend's
+library, and site-packages may be read-only, so a small run-time folder is put together in the state
+folder.
 """
 
 from __future__ import annotations
@@ -32,7 +34,21 @@ _GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
 _BACKEND: Final = Path("backends/python")  # below a run-time folder
 _KEPT: Final = frozenset({"LANG", "TZ", "GLIBC_TUNABLES"})
 # Of C, OpenMP and its runtimes, oneTBB, OpenVINO, ONNX Runtime and GPUs.
-_ENGINES: Final = ("LC_", "OMP_", "KMP_", "GOMP_", "TBB_", "MKL_", "OPENBLAS_", "MALLOC_", "OV_", "OPENVINO_", "ORT_", "CUDA_", "NVIDIA_")
+_ENGINES: Final = (
+    "LC_",
+    "OMP_",
+    "KMP_",
+    "GOMP_",
+    "TBB_",
+    "MKL_",
+    "OPENBLAS_",
+    "MALLOC_",
+    "OV_",
+    "OPENVINO_",
+    "ORT_",
+    "CUDA_",
+    "NVIDIA_",
+)
 _INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
 
 
@@ -50,7 +66,11 @@ class Wheel:
     @property
     def folders(self) -> tuple[str, ...]:
         """All that it holds and stands beside: the packages that the stub imports."""
-        return tuple(dict.fromkeys(str(path) for path in (self.libraries.parent, self.tritonserver.parent, self.caches)))
+        return tuple(
+            dict.fromkeys(
+                str(path) for path in (self.libraries.parent, self.tritonserver.parent, self.caches)
+            )
+        )
 
 
 def find() -> Wheel | None:
@@ -72,7 +92,10 @@ def find() -> Wheel | None:
 
 
 def preflight() -> list[str]:
-    """Every reason why the embedded server could not run here, each with what to do; empty: it can."""
+    """Every reason why the embedded server could not run here, each with what to do.
+
+    Empty: it can.
+    """
     wheel = find()
     checks = (
         _machine_problem(),
@@ -96,8 +119,19 @@ def wheel_problem(wheel: Wheel | None) -> str | None:
     """Not installed, or not whole."""
     if wheel is None:
         return f"The tritonserver of {_DISTRIBUTION} is not installed: {_INSTALL}."
-    missing = next((path for path in (wheel.tritonserver, wheel.backend / "libtriton_python.so", wheel.stub) if not path.is_file()), None)
-    return f"{_DISTRIBUTION} {wheel.version} lacks {missing}: install it again ({_INSTALL})." if missing else None
+    missing = next(
+        (
+            path
+            for path in (wheel.tritonserver, wheel.backend / "libtriton_python.so", wheel.stub)
+            if not path.is_file()
+        ),
+        None,
+    )
+    return (
+        f"{_DISTRIBUTION} {wheel.version} lacks {missing}: install it again ({_INSTALL})."
+        if missing
+        else None
+    )
 
 
 def glibc_problem(found: tuple[str, str]) -> str | None:
@@ -134,12 +168,19 @@ def numpy_problem(version: str) -> str | None:
 
 
 def prepare(wheel: Wheel, state_dir: Path) -> Path:
-    """The run-time folder of this wheel's version, made on first use; several processes may race, one wins whole.
+    """The run-time folder of this wheel's version, made on first use.
 
-    One that is not whole, as a power cut could leave it before its bytes were synced here, is made again.
+    Several processes may race, one wins whole.
+
+    One that is not whole, as a power cut could leave it before its bytes were synced here, is made
+    again.
     """
     target = state_dir / FOLDER / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
-    parts = (wheel.backend / "libtriton_python.so", wheel.backend / "triton_python_backend_utils.py", wheel.stub)
+    parts = (
+        wheel.backend / "libtriton_python.so",
+        wheel.backend / "triton_python_backend_utils.py",
+        wheel.stub,
+    )
     if _is_whole(target, parts):
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -161,7 +202,9 @@ def prepare(wheel: Wheel, state_dir: Path) -> Path:
 def _is_whole(target: Path, parts: Sequence[Path]) -> bool:
     """By the sizes of its files: reading them all at each start would take longer than making them."""
     try:
-        return all((target / _BACKEND / part.name).stat().st_size == part.stat().st_size for part in parts)
+        return all(
+            (target / _BACKEND / part.name).stat().st_size == part.stat().st_size for part in parts
+        )
     except FileNotFoundError:
         return False
 
@@ -175,13 +218,19 @@ def _rename_unless_there(made: Path, target: Path) -> None:
 
 
 def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) -> dict[str, str]:
-    """Variables for tritonserver and its stubs: our Python first in PATH, libraries, those of engines.
+    """Variables for tritonserver and its stubs.
+
+    Our Python first in PATH, libraries, those of engines.
 
     Settings and secrets are left out. `own_folder`: for temporary files, and its home.
     `has_collector`: variables of OpenTelemetry are passed on, such as headers for the collector.
     """
     prefixes = (*_ENGINES, "OTEL_") if has_collector else _ENGINES
-    kept = {name: value for name, value in os.environ.items() if name in _KEPT or name.startswith(prefixes)}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name in _KEPT or name.startswith(prefixes)
+    }
     # Not resolved: the link in the virtual environment is what leads the stub to its site-packages.
     folder = Path(sys.executable).parent
     libraries = [str(wheel.libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]

@@ -22,8 +22,27 @@ _UMASK: Final = 0o077
 _SYSTEM: Final = ("/usr", "/bin", "/lib", "/lib32", "/lib64", "/proc", "/sys")
 # Loaders, engines and name look-ups read these of /etc. Our own settings may lie there, too.
 _ETC: Final = (
-    *("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime", "OpenCL", "nvidia", "vulkan"),
-    *("group", "passwd", "nsswitch.conf", "host.conf", "hosts", "gai.conf", "resolv.conf", "ssl/certs", "ssl/openssl.cnf"),
+    *(
+        "ld.so.cache",
+        "ld.so.conf",
+        "ld.so.conf.d",
+        "alternatives",
+        "localtime",
+        "OpenCL",
+        "nvidia",
+        "vulkan",
+    ),
+    *(
+        "group",
+        "passwd",
+        "nsswitch.conf",
+        "host.conf",
+        "hosts",
+        "gai.conf",
+        "resolv.conf",
+        "ssl/certs",
+        "ssl/openssl.cnf",
+    ),
 )
 # The Python backend makes and removes an empty folder there at each start, whatever TMPDIR says.
 _TEMPORARY: Final = "/tmp"  # noqa: S108 - nothing is read or written there
@@ -60,8 +79,13 @@ class Sandbox:
         seccomp.restrict(seccomp.denials(has_collector=bool(self.collector_port)))
 
     def _rules(self) -> Iterator[tuple[str, int]]:
-        yield from ((path, landlock.READ) for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable))
-        yield from ((device, landlock.USE) for name in _DEVICES for device in glob.glob(f"/dev/{name}"))  # noqa: PTH207 - texts are wanted
+        yield from (
+            (path, landlock.READ)
+            for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
+        )
+        yield from (
+            (device, landlock.USE) for name in _DEVICES for device in glob.glob(f"/dev/{name}")
+        )  # noqa: PTH207 - texts are wanted
         yield _TEMPORARY, landlock.MAKE_FOLDERS
         yield from ((path, landlock.WRITE) for path in (SHARED_MEMORY, *self.writable))
 
@@ -91,7 +115,10 @@ def python_folders() -> tuple[str, ...]:
 
 
 def problem(library: str = seccomp.LIBRARY) -> str | None:
-    """Why there can be no sandbox here; None: there can. One without Landlock still has the filter."""
+    """Why there can be no sandbox here; None: there can.
+
+    One without Landlock still has the filter.
+    """
     if not seccomp.is_installed(library):
         return f"The embedded Triton's sandbox needs {library}: apt install libseccomp2, or set triton.url to a Triton that runs elsewhere."
     if not seccomp.is_available():

@@ -21,13 +21,34 @@ _CTL_SSB, _CTL_OPTIMIZE = 7, 8
 _BINARY_TREE: Final = 2
 # prctl(2): no filter can be set where asking for one fails.
 _PR_GET_SECCOMP: Final = 21
-_OTHERS: Final = (stat.S_IRGRP, stat.S_IWGRP, stat.S_IXGRP, stat.S_IROTH, stat.S_IWOTH, stat.S_IXOTH)
+_OTHERS: Final = (
+    stat.S_IRGRP,
+    stat.S_IWGRP,
+    stat.S_IXGRP,
+    stat.S_IROTH,
+    stat.S_IWOTH,
+    stat.S_IXOTH,
+)
 _CHANGES_MODE: Final = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
 _TYPE: Final = 0xF  # of a socket, beside SOCK_CLOEXEC and SOCK_NONBLOCK
 _NEVER: Final = (
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp"),  # other processes
-    *("io_uring_setup", "io_uring_enter", "io_uring_register"),  # sockets and files past this filter
-    *("unshare", "setns", "mount", "umount2", "move_mount", "fsopen", "open_tree", "pivot_root", "chroot"),
+    *(
+        "io_uring_setup",
+        "io_uring_enter",
+        "io_uring_register",
+    ),  # sockets and files past this filter
+    *(
+        "unshare",
+        "setns",
+        "mount",
+        "umount2",
+        "move_mount",
+        "fsopen",
+        "open_tree",
+        "pivot_root",
+        "chroot",
+    ),
     *("bpf", "perf_event_open", "userfaultfd", "open_by_handle_at"),
     *("keyctl", "add_key", "request_key"),
     *("kexec_load", "kexec_file_load", "init_module", "finit_module", "delete_module"),
@@ -37,7 +58,12 @@ _NEVER: Final = (
 class _Condition(ctypes.Structure):
     """scmp_arg_cmp: of one argument."""
 
-    _fields_ = (("arg", ctypes.c_uint), ("op", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
+    _fields_ = (
+        ("arg", ctypes.c_uint),
+        ("op", ctypes.c_int),
+        ("a", ctypes.c_uint64),
+        ("b", ctypes.c_uint64),
+    )
 
 
 class Denial(NamedTuple):
@@ -68,9 +94,12 @@ def is_installed(library: str) -> bool:
 def denials(*, has_collector: bool) -> Iterator[Denial]:
     """All calls that fail. `has_collector`: spans are posted over TCP, so it may connect."""
     yield from (Denial(call, errno.EPERM) for call in _NEVER)
-    # boost makes a region of shared memory by the umask, then sets 0644 by fchmod and ignores the result.
+    # boost makes a region of shared memory by the umask, then sets 0644 by fchmod and ignores the
+    # result.
     for call, argument in _CHANGES_MODE.items():
-        yield from (Denial(call, errno.EPERM, ((argument, _MASKED_EQ, bit, bit),)) for bit in _OTHERS)
+        yield from (
+            Denial(call, errno.EPERM, ((argument, _MASKED_EQ, bit, bit),)) for bit in _OTHERS
+        )
     yield from _with_collector() if has_collector else _without_network()
 
 
@@ -79,7 +108,9 @@ def _without_network() -> Iterator[Denial]:
     yield Denial("connect", errno.EACCES)
     yield Denial("socket", errno.EAFNOSUPPORT, ((0, _NE, socket.AF_UNIX, 0),))
     for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
-        yield Denial("socket", errno.EACCES, ((0, _EQ, socket.AF_UNIX, 0), (1, _MASKED_EQ, _TYPE, kind)))
+        yield Denial(
+            "socket", errno.EACCES, ((0, _EQ, socket.AF_UNIX, 0), (1, _MASKED_EQ, _TYPE, kind))
+        )
 
 
 def _with_collector() -> Iterator[Denial]:
@@ -113,8 +144,12 @@ def _add(library: ctypes.CDLL, context: int, denial: Denial) -> None:
     number = library.seccomp_syscall_resolve_name(denial.call.encode())
     if number < 0:  # a call that is younger than the library
         return
-    conditions = (_Condition * len(denial.conditions))(*(_Condition(*each) for each in denial.conditions))
-    added = library.seccomp_rule_add_array(context, _ERRNO | denial.error, number, len(conditions), conditions)
+    conditions = (_Condition * len(denial.conditions))(
+        *(_Condition(*each) for each in denial.conditions)
+    )
+    added = library.seccomp_rule_add_array(
+        context, _ERRNO | denial.error, number, len(conditions), conditions
+    )
     _require(added, f"libseccomp takes no rule for {denial.call}")
 
 
@@ -127,6 +162,12 @@ def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(LIBRARY)
     library.seccomp_init.argtypes, library.seccomp_init.restype = [ctypes.c_uint32], ctypes.c_void_p
     library.seccomp_attr_set.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
-    library.seccomp_rule_add_array.argtypes = [ctypes.c_void_p, ctypes.c_uint32, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p]
+    library.seccomp_rule_add_array.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_uint32,
+        ctypes.c_int,
+        ctypes.c_uint,
+        ctypes.c_void_p,
+    ]
     library.seccomp_load.argtypes = library.seccomp_release.argtypes = [ctypes.c_void_p]
     return library

@@ -80,8 +80,10 @@ class EmbeddedTriton:
     def start(self, is_over: Callable[[], bool] = lambda: False) -> str:
         """Start and wait until every model is loaded; the gRPC address, the same after a crash.
 
-        One that is killed meanwhile, as by the kernel for want of memory, is started again: that must not take the listeners along.
-        Raises ConfigurationError when it cannot run here, a release is not built, a model does not load, it takes too long, or
+        One that is killed meanwhile, as by the kernel for want of memory, is started again: that
+        must not take the listeners along.
+        Raises ConfigurationError when it cannot run here, a release is not built, a model does not
+        load, it takes too long, or
         `is_over` says that it is not wanted any more.
         """
         wheel = self.require_startable()
@@ -99,7 +101,10 @@ class EmbeddedTriton:
         raise ConfigurationError([self._why_it_ended()])
 
     def stop(self) -> int | None:
-        """SIGTERM, so that the queue is finished; SIGKILL if that takes too long. Exit status, None if it never ran."""
+        """SIGTERM, so that the queue is finished; SIGKILL if that takes too long.
+
+        Exit status, None if it never ran.
+        """
         process = self._process
         if process is None:
             return None
@@ -119,7 +124,12 @@ class EmbeddedTriton:
     def sandbox(self, wheel: runtime.Wheel, own_folder: Path) -> sandbox.Sandbox:
         """Its limits: folders that it reads and writes, and the port for spans."""
         return sandbox.Sandbox(
-            readable=(*sandbox.python_folders(), *wheel.folders, str(self._repository), str(self._state_dir / runtime.FOLDER)),
+            readable=(
+                *sandbox.python_folders(),
+                *wheel.folders,
+                str(self._repository),
+                str(self._state_dir / runtime.FOLDER),
+            ),
             writable=(str(own_folder),),
             collector_port=_port(self._traces_to),
         )
@@ -142,16 +152,25 @@ class EmbeddedTriton:
         """Stop if the sandbox did not keep others out of shared memory. No image is in it yet."""
         if opened := leftovers.open_to_others(self._region_prefix):
             self.stop()
-            raise ConfigurationError([f"tritonserver's shared memory is open to other accounts ({opened[0]}): set triton.url."])
+            raise ConfigurationError(
+                [
+                    f"tritonserver's shared memory is open to other accounts ({opened[0]}): set triton.url."
+                ]
+            )
 
     def require_startable(self) -> runtime.Wheel:
-        """What it is started from. Raises ConfigurationError when it cannot run here, or a release is not built."""
+        """What it is started from.
+
+        Raises ConfigurationError when it cannot run here, or a release is not built.
+        """
         if self._process and self._process.poll() is None:
             raise RuntimeError("tritonserver is already running")
         wheel, problems = runtime.find(), runtime.preflight()
         for name in self._names:
             if not (self._repository / name / "config.pbtxt").is_file():
-                problems.append(f"{name} is not built in {self._repository}: run `hilum models build`.")
+                problems.append(
+                    f"{name} is not built in {self._repository}: run `hilum models build`."
+                )
         if problems or wheel is None:
             raise ConfigurationError(problems)
         return wheel
@@ -159,13 +178,29 @@ class EmbeddedTriton:
     def _spawn(self, wheel: runtime.Wheel, own_folder: Path) -> None:
         folder = runtime.prepare(wheel, self._state_dir)
         limits = self.sandbox(wheel, own_folder).dump()
-        launcher = [sys.executable, "-I", "-S", str(_LAUNCHER), str(os.getpid()), limits, str(wheel.tritonserver)]
-        fixed = self._repository, self._names, folder / "backends", wheel.caches, self._region_prefix, self._exit_timeout
+        launcher = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_LAUNCHER),
+            str(os.getpid()),
+            limits,
+            str(wheel.tritonserver),
+        ]
+        fixed = (
+            self._repository,
+            self._names,
+            folder / "backends",
+            wheel.caches,
+            self._region_prefix,
+            self._exit_timeout,
+        )
         options = command.arguments(*fixed, self._traces_to)
         self._turn_log()
         with self.log_file.open("ab") as sink:
             self._log_start = sink.tell()
-            # Its own session: Ctrl-C in a terminal is for the supervisor, which stops the server last.
+            # Its own session: Ctrl-C in a terminal is for the supervisor, which stops the server
+            # last.
             self._process = subprocess.Popen(  # noqa: S603 - our own launcher and the wheel's binary, no shell
                 [*launcher, *options],
                 stdin=subprocess.DEVNULL,
@@ -175,11 +210,17 @@ class EmbeddedTriton:
                 cwd=own_folder,
                 start_new_session=True,
             )
-        # Receiving and reporting take little and are waited for; the engine takes what is left. Its stubs come later, and inherit this.
-        os.setpriority(os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE)
+        # Receiving and reporting take little and are waited for; the engine takes what is left. Its
+        # stubs come later, and inherit this.
+        os.setpriority(
+            os.PRIO_PROCESS, self._process.pid, os.getpriority(os.PRIO_PROCESS, 0) + _NICE
+        )
 
     def _is_ready_in_time(self, own_folder: Path, is_over: Callable[[], bool]) -> bool:
-        """True: every model is loaded. False: it ended by itself, or is not wanted. Too late: it is ended, and ConfigurationError."""
+        """True: every model is loaded.
+
+        False: it ended by itself, or is not wanted. Too late: it is ended, and ConfigurationError.
+        """
         deadline = time.monotonic() + self._start_timeout
         while self.poll() is None and not is_over():
             if command.is_ready(own_folder):
@@ -187,7 +228,9 @@ class EmbeddedTriton:
             if time.monotonic() > deadline:
                 self.stop()
                 limit = f"{self._start_timeout:g} s (triton.start_timeout_seconds)"
-                raise ConfigurationError([f"tritonserver was not ready within {limit}; its log: {self.log_file}"])
+                raise ConfigurationError(
+                    [f"tritonserver was not ready within {limit}; its log: {self.log_file}"]
+                )
             time.sleep(_POLL_SECONDS)
         return False
 
@@ -209,7 +252,9 @@ class EmbeddedTriton:
 
     def _why_it_ended(self) -> str:
         lines = [line for line in self._last_log() if _HARMLESS not in line]
-        errors = [line for line in lines if " E " in line[:40] or line.startswith("error:")] or lines[-5:]
+        errors = [
+            line for line in lines if " E " in line[:40] or line.startswith("error:")
+        ] or lines[-5:]
         shown = "\n  ".join(line[:400] for line in errors[:5])
         return f"tritonserver ended with status {self.poll()} before it was ready:\n  {shown}\n  The whole log: {self.log_file}"
 

@@ -39,13 +39,17 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
     run_async(stop, lambda stopping: _analyse(charge, settings, ledger, stopping))
 
 
-async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
+async def _analyse(
+    charge: Charge, settings: Settings, ledger: Ledger, stopping: asyncio.Event
+) -> None:
     rollouts = Rollouts(settings.ledger_url)
     catalogue = Catalogue(settings, rollouts.manifest)
     archive = Archive(settings.archive_dir)
     urls = _urls(charge, settings)
     memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
-    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured)
+    gateway = Endpoints(
+        urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured
+    )
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
     fleet = Fleet(settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner)
@@ -59,7 +63,14 @@ async def _analyse(charge: Charge, settings: Settings, ledger: Ledger, stopping:
         fleet.explain,
     )
     await fleet.begin(analyser)
-    loop = StageLoop(STAGES["analyse"], ledger, settings.pipeline, owner, _unless_away(gateway, analyser.handle), has_room=gateway.has_room)
+    loop = StageLoop(
+        STAGES["analyse"],
+        ledger,
+        settings.pipeline,
+        owner,
+        _unless_away(gateway, analyser.handle),
+        has_room=gateway.has_room,
+    )
     with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway, loop)):
         warn_of_slow_resizes()
         await pool.start()
@@ -72,7 +83,11 @@ def warn_of_slow_resizes() -> None:
     """Log a warning if the resize is not compiled: only its speed differs, not the tensors."""
     library, how = loaded()
     if library is None:
-        log.warning("resize_not_compiled", problem=how, advice="install a C compiler (deploy/debian-packages.sh), then Hilum again")
+        log.warning(
+            "resize_not_compiled",
+            problem=how,
+            advice="install a C compiler (deploy/debian-packages.sh), then Hilum again",
+        )
 
 
 def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
@@ -94,7 +109,9 @@ def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool,
     if loop.problem:
         return False, loop.problem
     is_ready, problem = fleet.readiness()
-    problems = dict.fromkeys(item for item in (problem, *gateway.problems(), *gateway.warnings()) if item)
+    problems = dict.fromkeys(
+        item for item in (problem, *gateway.problems(), *gateway.warnings()) if item
+    )
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 
 
@@ -133,7 +150,9 @@ def _pixels(pool: DecodePool, settings: Analyse) -> Pixels:
 
     async def check(release: Release) -> str | None:
         try:
-            return (await pool.check(SpecCheck(release.input_spec, settings.device), on_device)).problem
+            return (
+                await pool.check(SpecCheck(release.input_spec, settings.device), on_device)
+            ).problem
         except WorkerDied as error:
             return f"the decode process {error}"
 

@@ -26,13 +26,19 @@ def ask(settings: Settings, release_id: str) -> Iterator[Line]:
     """
     try:
         release = manifest.read(settings.manifests_dir / release_id / manifest.FILE_NAME).release
-        known = [read_canary(release, settings.built_dir), *read_goldens(release, settings.built_dir)]
+        known = [
+            read_canary(release, settings.built_dir),
+            *read_goldens(release, settings.built_dir),
+        ]
     except ConfigurationError as error:
         yield from (refused(release_id, problem) for problem in error.problems)
         return
     for url in settings.triton.addresses:
         problems = asyncio.run(_ask(settings, url, release, known))
-        yield from (_line(f"Triton at {url}: {case.name}", release, problem) for case, problem in zip(known, problems, strict=True))
+        yield from (
+            _line(f"Triton at {url}: {case.name}", release, problem)
+            for case, problem in zip(known, problems, strict=True)
+        )
 
 
 def served(settings: Settings, urls: Sequence[str]) -> dict[str, list[str] | None]:
@@ -44,15 +50,21 @@ def served(settings: Settings, urls: Sequence[str]) -> dict[str, list[str] | Non
 
 
 async def _served(settings: Settings, url: str) -> list[str] | None:
-    gateway = TritonGateway(url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton))
+    gateway = TritonGateway(
+        url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton)
+    )
     try:
         return await gateway.served()
     finally:
         await gateway.close()
 
 
-async def _ask(settings: Settings, url: str, release: Release, known: Sequence[Canary]) -> list[str | None]:
-    gateway = TritonGateway(url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton))
+async def _ask(
+    settings: Settings, url: str, release: Release, known: Sequence[Canary]
+) -> list[str | None]:
+    gateway = TritonGateway(
+        url, settings.analyse.deadline_seconds, credentials=credentials.read(settings.triton)
+    )
     try:
         return [await gateway.check_canary(release, case) for case in known]
     finally:

@@ -59,7 +59,9 @@ def bench(settings: Settings, release_id: str, seconds: float) -> Bench:
     canary = read_canary(release, settings.built_dir)
     with _served(settings, release) as urls:
         speeds = asyncio.run(_measured(settings, urls, release, canary, seconds))
-    return Bench(release.id, tuple(urls), settings.analyse.batches_in_flight * len(urls), tuple(speeds))
+    return Bench(
+        release.id, tuple(urls), settings.analyse.batches_in_flight * len(urls), tuple(speeds)
+    )
 
 
 @contextmanager
@@ -71,7 +73,11 @@ def _served(settings: Settings, release: Release) -> Iterator[Mapping[str, str]]
     limits = settings.triton
     with tempfile.TemporaryDirectory(prefix="hilum-bench-") as folder:
         triton = EmbeddedTriton(
-            settings.built_dir, Path(folder), [release.triton_name], limits.start_timeout_seconds, limits.exit_timeout_seconds
+            settings.built_dir,
+            Path(folder),
+            [release.triton_name],
+            limits.start_timeout_seconds,
+            limits.exit_timeout_seconds,
         )
         try:
             yield {"embedded": triton.start()}
@@ -79,22 +85,33 @@ def _served(settings: Settings, release: Release) -> Iterator[Mapping[str, str]]
             triton.stop()
 
 
-async def _measured(settings: Settings, urls: Mapping[str, str], release: Release, canary: Canary, seconds: float) -> list[Speed]:
+async def _measured(
+    settings: Settings, urls: Mapping[str, str], release: Release, canary: Canary, seconds: float
+) -> list[Speed]:
     in_flight = settings.analyse.batches_in_flight * len(urls)
     memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
-    gateway = Endpoints(urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured)
+    gateway = Endpoints(
+        urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured
+    )
     try:
         if (problem := await gateway.check_canary(release, canary)) is not None:
             raise ConfigurationError([problem])
         sizes = sorted({1, min(4, release.max_batch), release.max_batch})
-        return [await _speed(gateway, release, np.repeat(canary.image, size, axis=0), seconds / 2, in_flight) for size in sizes]
+        return [
+            await _speed(
+                gateway, release, np.repeat(canary.image, size, axis=0), seconds / 2, in_flight
+            )
+            for size in sizes
+        ]
     except Retry as error:
         raise ConfigurationError([error.detail]) from error
     finally:
         await gateway.close()
 
 
-async def _speed(gateway: Endpoints, release: Release, batch: Array, seconds: float, in_flight: int) -> Speed:
+async def _speed(
+    gateway: Endpoints, release: Release, batch: Array, seconds: float, in_flight: int
+) -> Speed:
     await gateway.infer(release, batch)  # the first of a size is slower: engines prepare for it
     alone, _ = await _loop(gateway, release, batch, seconds, 1)
     together, took = await _loop(gateway, release, batch, seconds, in_flight)
@@ -102,7 +119,9 @@ async def _speed(gateway: Endpoints, release: Release, batch: Array, seconds: fl
     return Speed(len(batch), len(together) * len(batch) / took, p50, p95)
 
 
-async def _loop(gateway: Endpoints, release: Release, batch: Array, seconds: float, in_flight: int) -> tuple[list[float], float]:
+async def _loop(
+    gateway: Endpoints, release: Release, batch: Array, seconds: float, in_flight: int
+) -> tuple[list[float], float]:
     """Return the seconds of each request, and of all."""
     found: list[float] = []
     began = time.perf_counter()

@@ -51,7 +51,10 @@ def main() -> int:
     try:
         settings = _settings_of(charge)
         require_revision(settings.ledger_url)
-        with contextlib.closing(Ledger(settings.ledger_url)) as ledger, _returning_leases(ledger, charge.role):
+        with (
+            contextlib.closing(Ledger(settings.ledger_url)) as ledger,
+            _returning_leases(ledger, charge.role),
+        ):
             run: Run = importlib.import_module(f"hilum.wiring.{_MODULES[charge.role]}").run
             _trace(settings, charge, ledger)
             # otherwise each full collection visits all objects of the imports: 0.1 s during a study

@@ -41,7 +41,9 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
     association = _associated(asker)
     try:
         context = association.accepted[0]
-        information = encoded_information(request.transaction_uid, verdict, context.transfer_syntax_uid)
+        information = encoded_information(
+            request.transaction_uid, verdict, context.transfer_syntax_uid
+        )
         command_of = functools.partial(report_command, event_type_of(verdict))
         return answered(association.event_report(context, command_of, information), verdict)
     finally:
@@ -50,7 +52,11 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
 
 def _associated(asker: Peer) -> Association:
     try:
-        return associate(asker, [(STORAGE_COMMITMENT, syntax) for syntax in _SYNTAXES], scp_of=[STORAGE_COMMITMENT])
+        return associate(
+            asker,
+            [(STORAGE_COMMITMENT, syntax) for syntax in _SYNTAXES],
+            scp_of=[STORAGE_COMMITMENT],
+        )
     except Refused as error:
         advice = "does not take Storage Commitment with us as SCP; enable it there, then requeue"
         raise Refused(error.reason, f"{asker} {advice}") from error
@@ -61,7 +67,9 @@ class CommitHandler:
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._peers = {title.strip(): peer for title, peer in settings.commitment.items()}
-        self._custody = Custody(ledger, Archive(settings.archive_dir), settings.receive.commitment_wait_seconds)
+        self._custody = Custody(
+            ledger, Archive(settings.archive_dir), settings.receive.commitment_wait_seconds
+        )
         self._backoff_seconds = settings.pipeline.backoff_seconds
         self._give_up_seconds = 3600 * settings.receive.commitment_hours
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="commitment")
@@ -85,7 +93,9 @@ class CommitHandler:
         """Return a Retry whose pause grows with the age of the request, or at last a Refused."""
         age = time.time() - job.requested_at
         if age > self._give_up_seconds:
-            return Refused("not_reported", f"tried for {age / 3600:.1f} h; the last: {error.detail}")
+            return Refused(
+                "not_reported", f"tried for {age / 3600:.1f} h; the last: {error.detail}"
+            )
         pause = min(_LONGEST_PAUSE_SECONDS, max(self._backoff_seconds, age / 2))
         return Retry(error.detail, after_seconds=pause, is_outage=True)
 

@@ -35,9 +35,17 @@ class CompareHandler:
         reported = _reported(job, now)
         decided = assemble(job.shadow, self._releases, self._namespace, now, identity_of)
         if isinstance(decided, Waiting):
-            raise Retry(f"the shadow has not read everything: {decided.reason}", after_seconds=_READINGS_SECONDS, is_outage=True)
+            raise Retry(
+                f"the shadow has not read everything: {decided.reason}",
+                after_seconds=_READINGS_SECONDS,
+                is_outage=True,
+            )
         results = [dataclasses.replace(item, is_shadow=True) for item in decided.results]
-        said = said_by_both(reported, _newest(results, job.shadow.current_results)) if results or job.shadow.current_results else {}
+        said = (
+            said_by_both(reported, _newest(results, job.shadow.current_results))
+            if results or job.shadow.current_results
+            else {}
+        )
         _count(job, said)
         return Advance(ComparisonState.COMPARED, {"content": said}, results=results)
 

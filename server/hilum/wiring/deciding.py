@@ -29,7 +29,9 @@ def _described(file: Path, seed: int) -> Instance:
     try:
         return describe(file, seed)
     except CannotUnderstand as error:
-        raise CannotResolve(f"The file in quarantine cannot be read any more: {error.comment}.") from error
+        raise CannotResolve(
+            f"The file in quarantine cannot be read any more: {error.comment}."
+        ) from error
 
 
 def sha256_of(file: Path) -> str:

@@ -64,11 +64,21 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     releases = Catalogue(settings, Rollouts(settings.ledger_url).manifest)
     owner = begin_life(ledger, "dispatcher")
 
-    def loop(stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop) -> StageLoop:
+    def loop(
+        stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop
+    ) -> StageLoop:
         return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, heirs=heirs)
 
     def lane(name: str, delivering: DeliverHandler) -> StageLoop:
-        return StageLoop(STAGES["deliver"], ledger, settings.pipeline, owner, delivering.handle, name, has_room=delivering.has_room)
+        return StageLoop(
+            STAGES["deliver"],
+            ledger,
+            settings.pipeline,
+            owner,
+            delivering.handle,
+            name,
+            has_room=delivering.has_room,
+        )
 
     loops: list[StageLoop] = []
     with (
@@ -79,7 +89,14 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         reporting = ReportHandler(settings, releases, ledger, reports)
         reporting.prepare(settings.active_releases)
         delivering = [
-            lane(name, lanes.enter_context(contextlib.closing(DeliverHandler(name, destination, reports, settings.pipeline))))
+            lane(
+                name,
+                lanes.enter_context(
+                    contextlib.closing(
+                        DeliverHandler(name, destination, reports, settings.pipeline)
+                    )
+                ),
+            )
             for name, destination in settings.destinations.items()
         ]
         # All stages from the quiet period's end to the PACS are in one process. Where it has free
@@ -89,7 +106,10 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             loop("assemble", AssembleHandler(releases, ledger).handle, report),
             loop("compare", CompareHandler(releases, ledger.namespace).handle),
             report,
-            loop("commit", lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle),
+            loop(
+                "commit",
+                lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle,
+            ),
             *delivering,
         ]
         await serve(loops, stopping)
@@ -107,9 +127,15 @@ class AssembleHandler:
         assert isinstance(job, StudyJob)
         epoch = await self._epoch_now()
         with telemetry.cpu("aggregate"):
-            decided = assemble(job, self._releases, self._namespace, time.time(), identity_of, epoch)
+            decided = assemble(
+                job, self._releases, self._namespace, time.time(), identity_of, epoch
+            )
         if isinstance(decided, Waiting):
-            raise Retry("the study is still growing", after_seconds=max(0.05, job.study.quiet_until - time.time()), is_outage=True)
+            raise Retry(
+                "the study is still growing",
+                after_seconds=max(0.05, job.study.quiet_until - time.time()),
+                is_outage=True,
+            )
         if tracing.is_on():
             _write_root(job)
         _warn_of_conflicts(decided.results)
@@ -133,19 +159,32 @@ def _warn_of_conflicts(results: Iterable[Result]) -> None:
     for result in results:
         if result.reason == Reason.PATIENT_CONFLICT:
             advice = "correct the wrong Patient ID and send that image again, or reject it"
-            log.warning("patient_conflict", study_instance_uid=result.study_instance_uid, release=result.release, advice=advice)
+            log.warning(
+                "patient_conflict",
+                study_instance_uid=result.study_instance_uid,
+                release=result.release,
+                advice=advice,
+            )
 
 
 def _write_root(job: StudyJob) -> None:
     study, is_first = job.study, not job.current_results
-    said: tracing.Attributes = {"images": len(job.instances), "calling_ae_title": study.calling_ae_title, "lane": study.lane.name.lower()}
-    tracing.study(study.study_instance_uid, study.first_received_at, time.time(), said, is_first=is_first)
+    said: tracing.Attributes = {
+        "images": len(job.instances),
+        "calling_ae_title": study.calling_ae_title,
+        "lane": study.lane.name.lower(),
+    }
+    tracing.study(
+        study.study_instance_uid, study.first_received_at, time.time(), said, is_first=is_first
+    )
 
 
 class ReportHandler:
     """report: builds the documents of a result."""
 
-    def __init__(self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool) -> None:
+    def __init__(
+        self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool
+    ) -> None:
         self._settings, self._releases = settings, releases
         self._heat_maps = HeatMaps(settings, ledger)
         context = ReportContext(
@@ -168,40 +207,64 @@ class ReportHandler:
         assert isinstance(job, ReportJob)
         release = self._releases.get(job.result.release)
         if release is None:
-            raise Refused("release_not_available", f"{job.result.release} has no manifest any more; put it back and requeue")
-        is_wanted = _has_findings(job) or any(self._wants("sr", name, job) for name in self._settings.destinations)
+            raise Refused(
+                "release_not_available",
+                f"{job.result.release} has no manifest any more; put it back and requeue",
+            )
+        is_wanted = _has_findings(job) or any(
+            self._wants("sr", name, job) for name in self._settings.destinations
+        )
         kinds = ("sr", "json") if is_wanted else ("json",)
         started = time.perf_counter()
         report = await self._build(job, release, kinds)
-        telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(time.perf_counter() - started)
+        telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(
+            time.perf_counter() - started
+        )
         left_out = report.heat_map_left_out
         values = {} if left_out is None else {"detail": f"heat map left out: {left_out}"}
-        documents = [self._address(document, job, takes_away=report.takes_heat_map_away) for document in report.documents]
+        documents = [
+            self._address(document, job, takes_away=report.takes_heat_map_away)
+            for document in report.documents
+        ]
         _say_reported(job, documents)
         return Advance(ResultState.REPORTED, values, documents=documents)
 
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
-        takers = [item for name, item in self._settings.destinations.items() if self._wants("heatmap", name, job)]
+        takers = [
+            item
+            for name, item in self._settings.destinations.items()
+            if self._wants("heatmap", name, job)
+        ]
         if not self._heat_maps.is_wanted(job, release, takers):
             return Report(await self._builder.documents(job, release, kinds), None)
         sources = await self._heat_maps.sources(job)
         return await self._builder.with_heat_map(job, release, kinds, sources)
 
-    def _address(self, document: Document, job: ReportJob, *, takes_away: bool = False) -> NewDocument:
+    def _address(
+        self, document: Document, job: ReportJob, *, takes_away: bool = False
+    ) -> NewDocument:
         """Return a document with its destinations.
 
         Results of untrained weights go only to destinations that accept them, and withheld
         documents are logged. `takes_away`: the heat map is a sheet
         that withdraws an earlier one. It goes only to destinations that have had one.
         """
-        takers = {name: item for name, item in self._settings.destinations.items() if self._wants(document.kind, name, job)}
+        takers = {
+            name: item
+            for name, item in self._settings.destinations.items()
+            if self._wants(document.kind, name, job)
+        }
         if takes_away and document.kind == "heatmap":
             takers = {name: item for name, item in takers.items() if name in job.pictured}
         subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
-        causes = {name: cause for name, item in takers.items() if (cause := cause_of(item, subject))}
+        causes = {
+            name: cause for name, item in takers.items() if (cause := cause_of(item, subject))
+        }
         _warn_of_withheld(document, job, causes)
         withheld = {name: cause.reason for name, cause in causes.items()}
-        return NewDocument(document, tuple(name for name in takers if name not in withheld), withheld)
+        return NewDocument(
+            document, tuple(name for name in takers if name not in withheld), withheld
+        )
 
     def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
         """Return whether a destination takes this document.
@@ -215,7 +278,12 @@ class ReportHandler:
         if name not in handling.destinations and not has_earlier:
             return False
         destination = self._settings.destinations[name]
-        is_silent = kind == "sr" and not _has_findings(job) and not destination.report_not_analysed and name not in job.held
+        is_silent = (
+            kind == "sr"
+            and not _has_findings(job)
+            and not destination.report_not_analysed
+            and name not in job.held
+        )
         return kind in destination.documents and not is_silent
 
 
@@ -225,9 +293,16 @@ def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:
     The number of present findings is left out, because it is information about a patient.
     """
     result = job.result
-    said = {name: getattr(result, name) for name in ("study_instance_uid", "release", "revision", "outcome", "reason")}
+    said = {
+        name: getattr(result, name)
+        for name in ("study_instance_uid", "release", "revision", "outcome", "reason")
+    }
     used = sum(image.is_used for image in result.source_images)
-    counts = {"images": len(result.source_images), "images_used": used, "findings": len(result.findings)}
+    counts = {
+        "images": len(result.source_images),
+        "images_used": used,
+        "findings": len(result.findings),
+    }
     goes_to = sorted({name for new in documents for name in new.destinations})
     log.info("study_reported", **said, **counts, destinations=", ".join(goes_to) or "none")
 
@@ -252,7 +327,9 @@ def _has_findings(job: ReportJob) -> bool:
 class DeliverHandler:
     """deliver: one destination's lane, one document at a time in the lane's own thread."""
 
-    def __init__(self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline) -> None:
+    def __init__(
+        self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline
+    ) -> None:
         self._name, self._pool = name, pool
         self._lanes = lanes_of(name, destination, settings)
         self._thread = OneThread(f"lane-{name}")
@@ -269,8 +346,12 @@ class DeliverHandler:
         # a document that is sent again is not late
         if job.document.kind in SR_KINDS and job.delivered_at is None:
             now = time.time()
-            telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(now - job.last_received_at)
-            telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(max(0.0, now - job.quiet_until))
+            telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(
+                now - job.last_received_at
+            )
+            telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(
+                max(0.0, now - job.quiet_until)
+            )
         return Advance(DeliveryState.DELIVERED)
 
     def has_room(self) -> bool:
@@ -283,9 +364,13 @@ class DeliverHandler:
 
     async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
         """Store the same report in the class that the receiver takes, as a new document."""
-        derived = await self._pool.run(derive, job.document, error.accepted, job.identifiers[error.accepted.kind])
+        derived = await self._pool.run(
+            derive, job.document, error.accepted, job.identifiers[error.accepted.kind]
+        )
         ended = {"reason": "class_ladder", "detail": error.detail}
-        return Advance(DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))])
+        return Advance(
+            DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))]
+        )
 
     def close(self) -> None:
         """Release the association after the end of the thread that used it.

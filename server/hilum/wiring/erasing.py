@@ -72,22 +72,41 @@ class ErasureReport:
     def said(self, *, is_dry_run: bool, whose: str = "patient") -> str:
         """Return the report for a person, one line a fact. `whose`: patient or study."""
         verb = "would be erased; add --yes" if is_dry_run else "erased"
-        lines = [f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"]
-        lines += [f"{count} documents were delivered to {name}: ask there for their deletion" for name, count in self.delivered.items()]
-        lines += [f"{count} documents may have reached {name}: look for them there" for name, count in self.tried.items()]
+        lines = [
+            f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"
+        ]
+        lines += [
+            f"{count} documents were delivered to {name}: ask there for their deletion"
+            for name, count in self.delivered.items()
+        ]
+        lines += [
+            f"{count} documents may have reached {name}: look for them there"
+            for name, count in self.tried.items()
+        ]
         if self.unreadable:
-            lines.append(f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose they are: look at them")
+            lines.append(
+                f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose they are: look at them"
+            )
         if self.arriving:
             lines.append(f"{self.arriving} files of this {whose} have just arrived: do it again")
         if self.files_left:
-            lines.append(f"{self.files_left} files could not be deleted; the server goes on trying, its log says why")
+            lines.append(
+                f"{self.files_left} files could not be deleted; the server goes on trying, its log says why"
+            )
         if not (is_dry_run or self.is_rewritten):
-            lines.append("the ledger was not rewritten, so its free pages may hold old bytes: do it again at a quiet hour")
+            lines.append(
+                "the ledger was not rewritten, so its free pages may hold old bytes: do it again at a quiet hour"
+            )
         return "\n".join(lines)
 
 
 def erase(
-    settings: Settings, owner: Patient | OneStudy, *, is_dry_run: bool = False, has_to_rewrite: bool = True, deed: Deed | None = None
+    settings: Settings,
+    owner: Patient | OneStudy,
+    *,
+    is_dry_run: bool = False,
+    has_to_rewrite: bool = True,
+    deed: Deed | None = None,
 ) -> ErasureReport:
     """Erase a patient's studies, or one study. Safe to repeat after any crash.
 
@@ -98,7 +117,9 @@ def erase(
     """
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
-        raise ConfigurationError([f"archive: there is none in {archive.root}; run this where the archive is mounted."])
+        raise ConfigurationError(
+            [f"archive: there is none in {archive.root}; run this where the archive is mounted."]
+        )
     silence_libraries()
     erasure = Erasure(settings.ledger_url, archive)
     try:
@@ -110,7 +131,12 @@ def erase(
         if not is_dry_run:
             report.files_left = _remove_files(erasure)
             report.is_rewritten = has_to_rewrite and erasure.rewrite()
-            _log.info("erased", studies=report.studies, images=report.images, is_complete=report.is_complete)
+            _log.info(
+                "erased",
+                studies=report.studies,
+                images=report.images,
+                is_complete=report.is_complete,
+            )
         return report
     finally:
         erasure.close()
@@ -130,7 +156,9 @@ def _begin(settings: Settings, deed: Deed, owner: Patient | OneStudy, *, is_dry_
         log.begin(deed)
 
 
-def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_dry_run: bool) -> ErasureReport:
+def _erase(
+    erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_dry_run: bool
+) -> ErasureReport:
     report = ErasureReport()
     while True:
         # In this order: a file that gets its row between the two looks has been counted as
@@ -148,12 +176,24 @@ def _erase(erasure: Erasure, archive: Archive, owner: Patient | OneStudy, *, is_
     return report
 
 
-def _erase_rows(erasure: Erasure, owner: Patient | OneStudy, report: ErasureReport, *, is_dry_run: bool) -> bool:
+def _erase_rows(
+    erasure: Erasure, owner: Patient | OneStudy, report: ErasureReport, *, is_dry_run: bool
+) -> bool:
     """Erase all rows that one search finds; return whether there were any."""
-    studies, results = ({owner.study_instance_uid}, {}) if isinstance(owner, OneStudy) else _of_patient(erasure, owner)
-    verbs = (erasure.look, erasure.look_at_results) if is_dry_run else (erasure.erase_study, erasure.erase_documents)
+    studies, results = (
+        ({owner.study_instance_uid}, {})
+        if isinstance(owner, OneStudy)
+        else _of_patient(erasure, owner)
+    )
+    verbs = (
+        (erasure.look, erasure.look_at_results)
+        if is_dry_run
+        else (erasure.erase_study, erasure.erase_documents)
+    )
     found = [verbs[0](study_uid) for study_uid in sorted(studies)]
-    found += [verbs[1](ids) for study_uid, ids in sorted(results.items()) if study_uid not in studies]
+    found += [
+        verbs[1](ids) for study_uid, ids in sorted(results.items()) if study_uid not in studies
+    ]
     for item in found:
         report.add(item)
     return any(item.studies or item.documents for item in found)
@@ -162,11 +202,17 @@ def _erase_rows(erasure: Erasure, owner: Patient | OneStudy, report: ErasureRepo
 def _of_patient(erasure: Erasure, patient: Patient) -> tuple[set[str], dict[str, set[int]]]:
     """Return the patient's studies, and by study the results that name the patient."""
     studies, results = _studies(erasure, patient), _results(erasure, patient)
-    return studies | {study_uid for study_uid in results if not erasure.has_images(study_uid)}, results
+    return studies | {
+        study_uid for study_uid in results if not erasure.has_images(study_uid)
+    }, results
 
 
 def _studies(erasure: Erasure, patient: Patient) -> set[str]:
-    return {study_uid for study_uid, syntax, header in erasure.headers() if _names(patient, header, syntax)}
+    return {
+        study_uid
+        for study_uid, syntax, header in erasure.headers()
+        if _names(patient, header, syntax)
+    }
 
 
 def _results(erasure: Erasure, patient: Patient) -> dict[str, set[int]]:
@@ -183,7 +229,9 @@ def _results(erasure: Erasure, patient: Patient) -> dict[str, set[int]]:
 
 def _is_report_of(patient: Patient, media_type: str, content: bytes) -> bool:
     try:
-        return _is_json_of(patient, content) if media_type == _JSON else is_object_of(content, patient)
+        return (
+            _is_json_of(patient, content) if media_type == _JSON else is_object_of(content, patient)
+        )
     except CannotUnderstand:
         return False  # Hilum wrote it
 
@@ -192,7 +240,9 @@ def _is_json_of(patient: Patient, content: bytes) -> bool:
     if json.dumps(patient.patient_id, ensure_ascii=False)[1:-1].encode() not in content:
         return False  # most are ruled out without being parsed
     study = json.loads(content).get("study", {})
-    patient_id, issuer = ((study.get(name) or "").strip() for name in ("patient_id", "issuer_of_patient_id"))
+    patient_id, issuer = (
+        (study.get(name) or "").strip() for name in ("patient_id", "issuer_of_patient_id")
+    )
     return patient_id == patient.patient_id and patient.issuer in (None, issuer)
 
 

@@ -36,7 +36,9 @@ class Looked(NamedTuple):
     header: bytes | None
 
 
-def find(views: LedgerViews, sought: Sought, since: float | None = None, dates: StudyDates | None = None) -> Iterator[dict[str, Any]]:
+def find(
+    views: LedgerViews, sought: Sought, since: float | None = None, dates: StudyDates | None = None
+) -> Iterator[dict[str, Any]]:
     """Return each study with a header that names it, as `LedgerViews.study` does, newest first.
 
     A study is returned as soon as it is found. `issuer` is added: the issuer of the number in that
@@ -50,7 +52,9 @@ def find(views: LedgerViews, sought: Sought, since: float | None = None, dates: 
             yield {**detail, "issuer": sought.issuer_in(header, stored.transfer_syntax_uid)}
 
 
-def look(views: LedgerViews, owner: Owner, *, since: float | None = None, before: int | None = None) -> Iterator[Looked]:
+def look(
+    views: LedgerViews, owner: Owner, *, since: float | None = None, before: int | None = None
+) -> Iterator[Looked]:
     """Return every header before this row id (None: the newest), newest first.
 
     Of each study the first header that names the owner is marked. A study that a header from
@@ -62,7 +66,9 @@ def look(views: LedgerViews, owner: Owner, *, since: float | None = None, before
         header = _naming(views, stored, owner) if uid not in found else None
         if header is not None:
             found.add(uid)
-            if before is not None and any(_naming(views, other, owner) is not None for other in views.headers_of(uid, before)):
+            if before is not None and any(
+                _naming(views, other, owner) is not None for other in views.headers_of(uid, before)
+            ):
                 header = None
         yield Looked(stored, header)
 
@@ -76,7 +82,11 @@ def _headers(views: LedgerViews, since: float | None, before: int | None) -> Ite
 def _naming(views: LedgerViews, stored: StoredHeader, owner: Owner) -> bytes | None:
     """Return the header if it names the owner."""
     try:
-        return header if owner.is_of(header := whole_header(views, stored), stored.transfer_syntax_uid) else None
+        return (
+            header
+            if owner.is_of(header := whole_header(views, stored), stored.transfer_syntax_uid)
+            else None
+        )
     except CannotUnderstand:
         return None  # it was read up to its pixels when it was stored
 

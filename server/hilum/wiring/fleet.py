@@ -62,9 +62,17 @@ class Fleet:
         who: str,
         patience_seconds: float = 30.0,
     ) -> None:
-        self._settings, self._catalogue, self._rollouts, self._who = settings, catalogue, rollouts, who
+        self._settings, self._catalogue, self._rollouts, self._who = (
+            settings,
+            catalogue,
+            rollouts,
+            who,
+        )
         self._engines = engines
-        self._prover, self._patience_seconds = Prover(engines, pixels, settings.built_dir), patience_seconds
+        self._prover, self._patience_seconds = (
+            Prover(engines, pixels, settings.built_dir),
+            patience_seconds,
+        )
         self._plan = plan_of(settings.active_releases, ())
         self._asked: set[str] = set()
         self._missed: set[str] = set()
@@ -76,7 +84,9 @@ class Fleet:
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether every required release passed its canary, and the problems."""
-        problems = [problem for name, problem in dict(self._problems).items() if self._is_needed(name)]
+        problems = [
+            problem for name, problem in dict(self._problems).items() if self._is_needed(name)
+        ]
         return not problems, "; ".join(dict.fromkeys(problems))[:500]
 
     async def explain(self, job: ReadingJob) -> NotAnalysed | Retry:
@@ -88,7 +98,10 @@ class Fleet:
         if not await self._is_chosen(job):
             return await self._not_chosen(name)
         if not await asyncio.to_thread(self._catalogue.__contains__, name):
-            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} has no manifest any more; put it back and requeue")
+            return NotAnalysed(
+                Reason.RELEASE_NOT_AVAILABLE,
+                f"{name} has no manifest any more; put it back and requeue",
+            )
         self._asked.add(name)
         return Retry(f"{name} is being loaded", after_seconds=_LOADING_SECONDS, is_outage=True)
 
@@ -102,12 +115,23 @@ class Fleet:
         if name not in self._missed:
             self._missed.add(name)
             advice = "its readings wait: give this host the same settings and restart it"
-            log.warning("settings_differ", release=name, problem="another server's settings name it, and this one's do not", advice=advice)
-        return Retry(f"{name} is in the settings of another host only", after_seconds=_BEHIND_SECONDS, is_outage=True)
+            log.warning(
+                "settings_differ",
+                release=name,
+                problem="another server's settings name it, and this one's do not",
+                advice=advice,
+            )
+        return Retry(
+            f"{name} is in the settings of another host only",
+            after_seconds=_BEHIND_SECONDS,
+            is_outage=True,
+        )
 
     async def begin(self, readers: Readers) -> None:
         """Read the rollouts for the first readings, and close those that the settings supersede."""
-        for item in await asyncio.to_thread(self._rollouts.close_stale, self._settings.active_releases):
+        for item in await asyncio.to_thread(
+            self._rollouts.close_stale, self._settings.active_releases
+        ):
             log.warning("rollout_closed", alias=item.alias, reason=item.problem)
         await self.follow(readers)
 
@@ -123,7 +147,9 @@ class Fleet:
                 if self._is_troubled():
                     await asyncio.sleep(_FOLLOW_SECONDS)
                 else:
-                    await self._watching.call(functools.partial(self._await_change, readers, check_at))
+                    await self._watching.call(
+                        functools.partial(self._await_change, readers, check_at)
+                    )
         finally:
             self._over.set()
 
@@ -132,7 +158,9 @@ class Fleet:
 
         It runs in a thread: an event loop would be woken twice for each look.
         """
-        while (seconds := until - time.monotonic()) > 0 and not self._over.wait(min(seconds, _FOLLOW_SECONDS)):
+        while (seconds := until - time.monotonic()) > 0 and not self._over.wait(
+            min(seconds, _FOLLOW_SECONDS)
+        ):
             with contextlib.suppress(Retry, *AWAY):
                 plan, wanted = self._found(list(readers.releases))
                 if plan != self._plan or not self._are_here(plan, wanted, readers):
@@ -141,7 +169,9 @@ class Fleet:
     def _are_here(self, plan: Plan, wanted: Iterable[Release], readers: Readers) -> bool:
         """Return whether all wanted releases are loaded in their current version."""
         here = set(readers.releases)
-        return (plan.all | self._asked) <= here and all(self._loaded.get(release.id) == release for release in wanted)
+        return (plan.all | self._asked) <= here and all(
+            self._loaded.get(release.id) == release for release in wanted
+        )
 
     def _is_troubled(self) -> bool:
         return bool(self._problems or self._plan.proving)
@@ -155,7 +185,9 @@ class Fleet:
         # them has no assignment.
         if job.release in {*self._plan.all, *self._asked, *self._settings.active_releases}:
             return True
-        return await self._ask(self._rollouts.is_assigned, job.instance.study_instance_uid, job.release)
+        return await self._ask(
+            self._rollouts.is_assigned, job.instance.study_instance_uid, job.release
+        )
 
     async def _ask(self, question: Callable[..., bool], *about: str) -> bool:
         try:
@@ -209,13 +241,19 @@ class Fleet:
                 await self._judge(self._plan.proving[name], name, problem)
             else:
                 self._note(name, problem)
-        await self._engines.look_for_foreign(triton_names(self._settings, {*self._catalogue, *self._loaded}))
+        await self._engines.look_for_foreign(
+            triton_names(self._settings, {*self._catalogue, *self._loaded})
+        )
 
     async def _check(self, name: str) -> str | None:
         if name not in self._loaded:
             return f"{name} has no manifest in {self._settings.manifests_dir}"
         problem = await self._prover.check(self._loaded[name])
-        edited = None if problem is None else await asyncio.to_thread(self._catalogue.edited, self._loaded[name])
+        edited = (
+            None
+            if problem is None
+            else await asyncio.to_thread(self._catalogue.edited, self._loaded[name])
+        )
         return "; ".join(filter(None, (problem, edited))) or None
 
     async def _judge(self, alias: str, name: str, problem: str | None) -> None:
@@ -225,8 +263,12 @@ class Fleet:
         """
         try:
             if problem is None:
-                done = await asyncio.to_thread(self._rollouts.confirm, alias, name, self._who, self._loaded[name].digest)
-                log.info("rollout_candidate_passed", alias=alias, release=name, state=done.state.value)
+                done = await asyncio.to_thread(
+                    self._rollouts.confirm, alias, name, self._who, self._loaded[name].digest
+                )
+                log.info(
+                    "rollout_candidate_passed", alias=alias, release=name, state=done.state.value
+                )
                 self._note(name, None)
             elif self._is_hopeless(name):
                 await asyncio.to_thread(self._rollouts.refuse, alias, name, problem, self._who)

@@ -29,7 +29,21 @@ def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> Plan:
     """Return the plan for the releases of the settings and the rollouts (pure)."""
     standing = [item for item in rollouts if item.state is not RolloutState.CLOSED]
     serving = {item.configured: item.serving for item in standing}
-    canaries = {item.candidate for item in standing if item.state is RolloutState.RUNNING and item.mode is RolloutMode.CANARY}
-    required = frozenset(name for name in (*(serving.get(name, name) for name in active), *canaries) if name is not None)
-    proving = {item.candidate: item.alias for item in standing if item.state is RolloutState.LOADING and item.candidate is not None}
-    return Plan(required, frozenset(name for item in standing for name in item.releases) - required, proving)
+    canaries = {
+        item.candidate
+        for item in standing
+        if item.state is RolloutState.RUNNING and item.mode is RolloutMode.CANARY
+    }
+    required = frozenset(
+        name
+        for name in (*(serving.get(name, name) for name in active), *canaries)
+        if name is not None
+    )
+    proving = {
+        item.candidate: item.alias
+        for item in standing
+        if item.state is RolloutState.LOADING and item.candidate is not None
+    }
+    return Plan(
+        required, frozenset(name for item in standing for name in item.releases) - required, proving
+    )

@@ -14,9 +14,7 @@ from hilum.store.ledger import Ledger
 from hilum.wiring.charge import process_name
 
 _HEARTBEAT_SECONDS = 3.0
-_NAMESAKE_ADVICE = (
-    "another host of this ledger has our host's name and takes our leases for its own; give each its own name and restart both"
-)
+_NAMESAKE_ADVICE = "another host of this ledger has our host's name and takes our leases for its own; give each its own name and restart both"
 log = telemetry.logger("wiring")
 
 
@@ -30,7 +28,9 @@ def begin_life(ledger: Ledger, role: str) -> str:
     try:
         ledger.end_leases(name, is_clean=False)
     except AWAY as error:
-        log.warning("leases_not_ended", name=name, error=words_of(error), advice="they lapse by themselves")
+        log.warning(
+            "leases_not_ended", name=name, error=words_of(error), advice="they lapse by themselves"
+        )
     return name
 
 
@@ -40,7 +40,12 @@ class Heartbeat:
     The readiness probe reads it there.
     """
 
-    def __init__(self, ledger: Ledger, role: str, readiness: Callable[[], tuple[bool, str]] = lambda: (True, "")) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        role: str,
+        readiness: Callable[[], tuple[bool, str]] = lambda: (True, ""),
+    ) -> None:
         self._ledger, self._role, self._readiness = ledger, role, readiness
         self._name, self._started_at = process_name(role, os.getpid()), time.time()
         self._stop = threading.Event()
@@ -63,7 +68,12 @@ class Heartbeat:
             is_ready, detail = self._readiness()
             try:
                 is_ours = self._ledger.beat(
-                    self._name, self._role, os.getpid(), started_at=self._started_at, is_ready=is_ready, detail=detail
+                    self._name,
+                    self._role,
+                    os.getpid(),
+                    started_at=self._started_at,
+                    is_ready=is_ready,
+                    detail=detail,
                 )
                 if has_beaten and not is_ours:
                     log.error("name_taken", name=self._name, advice=_NAMESAKE_ADVICE)

@@ -28,10 +28,14 @@ class HeatMaps:
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._settings, self._ledger = settings, ledger
         self._archive = Archive(settings.archive_dir)
-        asking = [name for name, item in settings.destinations.items() if "heatmap" in item.documents]
+        asking = [
+            name for name, item in settings.destinations.items() if "heatmap" in item.documents
+        ]
         if settings.report.intended_use == "triage" and asking:
             log.warning(
-                "heat_maps_suppressed", destinations=", ".join(asking), advice='report.intended_use is "triage"; see docs/settings.md'
+                "heat_maps_suppressed",
+                destinations=", ".join(asking),
+                advice='report.intended_use is "triage"; see docs/settings.md',
             )
 
     def is_wanted(self, job: ReportJob, release: Release, takers: Iterable[Destination]) -> bool:
@@ -43,7 +47,9 @@ class HeatMaps:
         is another class of device.
         """
         can_be_drawn = release.has_cam and job.result.outcome is not Outcome.NOT_ANALYSED
-        if self._settings.report.intended_use == "triage" or not (can_be_drawn or "heatmap" in job.predecessors):
+        if self._settings.report.intended_use == "triage" or not (
+            can_be_drawn or "heatmap" in job.predecessors
+        ):
             return False
         subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
         return any(cause_of(destination, subject) is None for destination in takers)
@@ -60,7 +66,11 @@ class HeatMaps:
     def _gather(self, job: ReportJob) -> HeatMapSources:
         maps = self._ledger.activation_maps(job.result.study_instance_uid, job.result.release)
         used = {image.sop_instance_uid for image in job.result.source_images if image.is_used}
-        paths = {item.sop_instance_uid: item.path for item in job.instances if item.sop_instance_uid in used}
+        paths = {
+            item.sop_instance_uid: item.path
+            for item in job.instances
+            if item.sop_instance_uid in used
+        }
         pictures = {uid: self._picture(path, maps, uid) for uid, path in paths.items()}
         return HeatMapSources(pictures, self._settings.analyse.maximum_pixels)
 

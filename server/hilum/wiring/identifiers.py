@@ -52,7 +52,10 @@ class LedgerIdentifiers:
 
         Raises Retry.
         """
-        found = ((stored.study_instance_uid, self._read(stored)) for stored in self.views.newest_headers(study_instance_uids))
+        found = (
+            (stored.study_instance_uid, self._read(stored))
+            for stored in self.views.newest_headers(study_instance_uids)
+        )
         return {uid: said for uid, said in found if said is not None}
 
     def _find(self, query: StudyQuery, before: int | None, limit: int) -> FoundStudies:
@@ -60,7 +63,9 @@ class LedgerIdentifiers:
         until = self.clock() + self.seconds
         for stored, header in look(self.views, _owner_of(query), before=before):
             if header is not None:
-                found[stored.study_instance_uid] = read_identifiers(header, stored.transfer_syntax_uid)
+                found[stored.study_instance_uid] = read_identifiers(
+                    header, stored.transfer_syntax_uid
+                )
             if len(found) == limit or self.clock() >= until:
                 return FoundStudies(found, stored.row_id, stored.received_at)
         return FoundStudies(found)

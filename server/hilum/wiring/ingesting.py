@@ -52,7 +52,9 @@ class SaidWaits:
     A disk that is full over a weekend is checked every five seconds.
     """
 
-    def __init__(self, waiting: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, waiting: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._waiting, self._clock = waiting, clock
         self._lock = threading.Lock()
         self._said_at: dict[str, float] = {}
@@ -112,14 +114,21 @@ def ingest(
     walk = Walk(paths, settings.own_paths, heard)
     if problems := walk.problems():
         raise ConfigurationError(problems)
-    with taking(settings, origin, waiting, stop, outcomes) as (intake, archive), ThreadPoolExecutor(jobs, "ingest") as threads:
+    with (
+        taking(settings, origin, waiting, stop, outcomes) as (intake, archive),
+        ThreadPoolExecutor(jobs, "ingest") as threads,
+    ):
         try:
-            for taken in _each(replace(intake, open_file=walk.open), walk.files(), threads, jobs * _AHEAD):
+            for taken in _each(
+                replace(intake, open_file=walk.open), walk.files(), threads, jobs * _AHEAD
+            ):
                 heard(taken)
         finally:
             stop.set()  # after Ctrl-C a thread must not wait for a full disk
     if left := sum(1 for _ in archive.unindexed(archive.process)):
-        raise Retry(f"{left} files are durable in the archive and wait for their rows: look at the ledger, then start this again")
+        raise Retry(
+            f"{left} files are durable in the archive and wait for their rows: look at the ledger, then start this again"
+        )
     return _as_recorded(fates, outcomes)
 
 
@@ -164,15 +173,31 @@ def taking(
     ):
         watermarks = Watermarks(settings.receive, archive, views)
         known = KeptObjects(views, archive, ledger.digest_seed)
-        yield FolderIntake(reception, known, origin.calling_ae_title, origin.called_ae_title, pause, watermarks.rejection), archive
+        yield (
+            FolderIntake(
+                reception,
+                known,
+                origin.calling_ae_title,
+                origin.called_ae_title,
+                pause,
+                watermarks.rejection,
+            ),
+            archive,
+        )
 
 
-def _each(intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecutor, ahead: int) -> Iterator[TakenFile]:
+def _each(
+    intake: FolderIntake, paths: Iterator[Path], threads: ThreadPoolExecutor, ahead: int
+) -> Iterator[TakenFile]:
     """Return files in the order in which they are done; only a few are in progress at once."""
-    running: set[Future[TakenFile]] = {threads.submit(intake.take, path) for path in itertools.islice(paths, ahead)}
+    running: set[Future[TakenFile]] = {
+        threads.submit(intake.take, path) for path in itertools.islice(paths, ahead)
+    }
     while running:
         done, running = wait(running, return_when=FIRST_COMPLETED)
-        running |= {threads.submit(intake.take, path) for path in itertools.islice(paths, len(done))}
+        running |= {
+            threads.submit(intake.take, path) for path in itertools.islice(paths, len(done))
+        }
         yield from (future.result() for future in done)
 
 

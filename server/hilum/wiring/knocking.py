@@ -88,7 +88,12 @@ class KnockingLane:
     def _rest(self, error: Retry) -> Retry:
         if self._knocks == 0:
             self._began = time.monotonic()
-            log.warning("destination_away", destination=self._name, detail=error.detail, advice="what is for it waits; nothing is lost")
+            log.warning(
+                "destination_away",
+                destination=self._name,
+                detail=error.detail,
+                advice="what is for it waits; nothing is lost",
+            )
         self._knocks += 1
         self._busy.clear()
         pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
@@ -97,6 +102,11 @@ class KnockingLane:
 
     def _has_answered(self) -> None:
         if self._knocks:
-            log.info("destination_back", destination=self._name, seconds=round(time.monotonic() - self._began, 1), knocks=self._knocks)
+            log.info(
+                "destination_back",
+                destination=self._name,
+                seconds=round(time.monotonic() - self._began, 1),
+                knocks=self._knocks,
+            )
         self._knocks = 0
         self._busy.clear()

@@ -68,7 +68,9 @@ class SenderLanes:
         of their next probe.
         """
         key = job.peer_address, job.calling_ae_title
-        lane = self._open.pop(key, None) or KnockingLane(self._name, open_lane(self._name, self._sender(*key)), self._settings)
+        lane = self._open.pop(key, None) or KnockingLane(
+            self._name, open_lane(self._name, self._sender(*key)), self._settings
+        )
         self._open[key] = lane
         there = [known for known, lane in self._open.items() if not lane.is_away]
         for known in there[:-_MAXIMUM_OPEN]:
@@ -81,9 +83,14 @@ class SenderLanes:
 
     def _sender(self, host: str, ae_title: str) -> Destination:
         if not knows_sender(self._destination, host, ae_title):
-            raise Refused("sender_unknown", f"no port for this sender in destinations.{self._name}.ports; name it and requeue")
+            raise Refused(
+                "sender_unknown",
+                f"no port for this sender in destinations.{self._name}.ports; name it and requeue",
+            )
         port = self._destination.ports[ae_title]
-        return self._destination.model_copy(update={"kind": "dicom", "host": host, "port": port, "ae_title": ae_title})
+        return self._destination.model_copy(
+            update={"kind": "dicom", "host": host, "port": port, "ae_title": ae_title}
+        )
 
     def close(self) -> None:
         """Close all lanes."""

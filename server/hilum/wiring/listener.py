@@ -19,19 +19,35 @@ from hilum.wiring.heartbeat import Heartbeat
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve C-STORE and C-ECHO on the inherited sockets."""
-    plain, tls = (None if number < 0 else socket.socket(fileno=number) for number in (charge.listening_fd, charge.tls_fd))
+    plain, tls = (
+        None if number < 0 else socket.socket(fileno=number)
+        for number in (charge.listening_fd, charge.tls_fd)
+    )
     # The host is in the name: listeners of several hosts may share one archive.
     archive = open_inbox(settings, f"{socket.gethostname()}-listener-{charge.index}")
     begin_archive(ledger.url, archive)
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
         if not is_ours:
             raise ConfigurationError(
-                [f"archive: another listener named {archive.process} uses {settings.archive_dir}; give each host its own name."]
+                [
+                    f"archive: another listener named {archive.process} uses {settings.archive_dir}; give each host its own name."
+                ]
             )
-        serve_listener(settings, plain, ledger, archive, stop, tls, _seat(charge, settings), process_name("listener", os.getpid()))
+        serve_listener(
+            settings,
+            plain,
+            ledger,
+            archive,
+            stop,
+            tls,
+            _seat(charge, settings),
+            process_name("listener", os.getpid()),
+        )
 
 
 def _seat(charge: Charge, settings: Settings) -> Seat:
     if charge.census_fd < 0:
         return Seat()
-    return Seat(Census(settings.receive.processes, settings.limited_senders, charge.census_fd), charge.index)
+    return Seat(
+        Census(settings.receive.processes, settings.limited_senders, charge.census_fd), charge.index
+    )

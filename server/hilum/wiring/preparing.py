@@ -39,7 +39,9 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
     """
     catalogue = load_catalogue(settings.manifests_dir, [release_id])
     if release_id not in catalogue:
-        raise ConfigurationError([f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"])
+        raise ConfigurationError(
+            [f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"]
+        )
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
     spec = catalogue[release_id].input_spec
@@ -63,7 +65,13 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
             "meaning": Reason(answer.reason).meaning,
             "detail": answer.detail,
         }
-    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec), SiteWords.of(*settings.guard.site_words))
+    _write(
+        wanted,
+        answer.tensor,
+        file,
+        InputSpec.from_mapping(spec),
+        SiteWords.of(*settings.guard.site_words),
+    )
     values = answer.tensor.astype(np.float64)
     return {
         **common,

@@ -59,7 +59,9 @@ class Prover:
             canary, goldens = self._known_answers(release)
             if not await self._engines.is_loaded(release):
                 await self._engines.load(release)
-            return await self._engines.check_canary(release, canary) or await self._prove(release, goldens)
+            return await self._engines.check_canary(release, canary) or await self._prove(
+                release, goldens
+            )
         except ConfigurationError as error:
             return "; ".join(error.problems)
         except Retry as error:
@@ -80,7 +82,10 @@ class Prover:
 
     def _known_answers(self, release: Release) -> tuple[Canary, tuple[Canary, ...]]:
         if release.id not in self._known:
-            self._known[release.id] = read_canary(release, self._built_dir), read_goldens(release, self._built_dir)
+            self._known[release.id] = (
+                read_canary(release, self._built_dir),
+                read_goldens(release, self._built_dir),
+            )
         return self._known[release.id]
 
     async def _prove(self, release: Release, goldens: Iterable[Canary]) -> str | None:

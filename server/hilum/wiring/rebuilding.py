@@ -13,24 +13,38 @@ from hilum.store.rollouts import Rollouts
 from hilum.wiring.state_folder import is_held
 
 
-def require_replaceable(settings: Settings, release_ids: Collection[str], profiles: Collection[str]) -> None:
+def require_replaceable(
+    settings: Settings, release_ids: Collection[str], profiles: Collection[str]
+) -> None:
     """Raise ConfigurationError for a release in use whose tree a build would change.
 
     It is in use if a server of this state folder reads with it. After a restart, its Triton would
     load another network than its analyser expects, and the analyser would find no known results.
     """
-    found = catalogue.choose(catalogue.load_manifests(settings.manifests_dir, release_ids), release_ids)
-    stale = [read for read in found.values() if any(_is_stale(read.release, settings, profile) for profile in profiles)]
+    found = catalogue.choose(
+        catalogue.load_manifests(settings.manifests_dir, release_ids), release_ids
+    )
+    stale = [
+        read
+        for read in found.values()
+        if any(_is_stale(read.release, settings, profile) for profile in profiles)
+    ]
     if not stale or not is_held(settings):
         return
     with contextlib.closing(Rollouts(settings.ledger_url)) as rollouts:
-        taken = [read.release.id for read in stale if _is_read_with(_kept(rollouts, read), read.release, settings, profiles)]
+        taken = [
+            read.release.id
+            for read in stale
+            if _is_read_with(_kept(rollouts, read), read.release, settings, profiles)
+        ]
     if taken:
         raise ConfigurationError([_in_words(name) for name in taken])
 
 
 def _is_stale(release: Release, settings: Settings, profile: str) -> bool:
-    return build.tree_of(release, settings.built_dir, profile).exists() and not build.is_built(release, settings.built_dir, profile)
+    return build.tree_of(release, settings.built_dir, profile).exists() and not build.is_built(
+        release, settings.built_dir, profile
+    )
 
 
 def _kept(rollouts: Rollouts, read: manifest.Manifest) -> Release | None:
@@ -44,7 +58,9 @@ def _kept(rollouts: Rollouts, read: manifest.Manifest) -> Release | None:
         return None
 
 
-def _is_read_with(kept: Release | None, wanted: Release, settings: Settings, profiles: Iterable[str]) -> bool:
+def _is_read_with(
+    kept: Release | None, wanted: Release, settings: Settings, profiles: Iterable[str]
+) -> bool:
     """Return whether the server has one of the trees that would be replaced.
 
     A tree that it does not have may be built again, as after a mistake.

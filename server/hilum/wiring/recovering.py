@@ -22,7 +22,9 @@ def orphans_of(settings: Settings) -> list[Path]:
     """Return objects without a row. Raises ConfigurationError where there is no archive."""
     archive = Archive(settings.archive_dir)
     if not archive.is_there:
-        raise ConfigurationError([f"archive: there is none in {archive.root}; run this where the archive is mounted."])
+        raise ConfigurationError(
+            [f"archive: there is none in {archive.root}; run this where the archive is mounted."]
+        )
     return orphans(settings.ledger_url, archive)
 
 
@@ -34,9 +36,14 @@ def recover_orphans(settings: Settings, files: list[Path]) -> Counter[RecordOutc
     """
     archive = Archive(settings.archive_dir, f"{socket.gethostname()}-recover")
     outcomes = Counter[RecordOutcome]()
-    with archive.held(archive.process) as is_ours, contextlib.closing(Ledger(settings.ledger_url)) as ledger:
+    with (
+        archive.held(archive.process) as is_ours,
+        contextlib.closing(Ledger(settings.ledger_url)) as ledger,
+    ):
         if not is_ours:
-            raise ConfigurationError([f"archive: another `hilum recover` is at work in {archive.root}; wait for it."])
+            raise ConfigurationError(
+                [f"archive: another `hilum recover` is at work in {archive.root}; wait for it."]
+            )
         for begin in range(0, len(files), BATCH) or (0,):
             for file in files[begin : begin + BATCH]:
                 archive.take_back(file)

@@ -100,26 +100,39 @@ class Catalogue(Mapping[str, Release]):
 
 def triton_names(settings: Settings, releases: Iterable[str]) -> set[str]:
     """Return Triton's names of these releases, and of the permitted other models."""
-    return {*settings.triton.other_models, *(identity.triton_name(*name.split("@", 1)) for name in releases)}
+    return {
+        *settings.triton.other_models,
+        *(identity.triton_name(*name.split("@", 1)) for name in releases),
+    }
 
 
-def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None) -> dict[str, Release]:
+def load_releases(
+    settings: Settings, kept: Mapping[str, Release] | None = None
+) -> dict[str, Release]:
     """Return every release with a valid manifest, or that is `kept`.
 
     Raises ConfigurationError when a configured one is neither.
     """
     known = dict(kept or {})
-    catalogue = {**load_catalogue(settings.manifests_dir, set(settings.active_releases) - set(known)), **known}
+    catalogue = {
+        **load_catalogue(settings.manifests_dir, set(settings.active_releases) - set(known)),
+        **known,
+    }
     names_known = ", ".join(sorted(catalogue)) or "none"
     chosen = {
         "models.releases": settings.models.releases,
         **{f"routes.{title}.releases": item.releases for title, item in settings.routes.items()},
         **{f"senders.{title}.releases": item.releases for title, item in settings.senders.items()},
     }
-    missing = [(place, name) for place, names in chosen.items() for name in names if name not in catalogue]
+    missing = [
+        (place, name) for place, names in chosen.items() for name in names if name not in catalogue
+    ]
     if missing:
         raise ConfigurationError(
-            [f"{place}: {name} has no manifest in {settings.manifests_dir}; known: {names_known}" for place, name in missing]
+            [
+                f"{place}: {name} has no manifest in {settings.manifests_dir}; known: {names_known}"
+                for place, name in missing
+            ]
         )
     return catalogue
 
@@ -127,9 +140,15 @@ def load_releases(settings: Settings, kept: Mapping[str, Release] | None = None)
 def keep_releases(settings: Settings, rollouts: Rollouts) -> None:
     """Record the releases of a starting server: their manifests are valid until its next start."""
     found = load_manifests(settings.manifests_dir, settings.active_releases).items()
-    manifests = [KeptManifest(name, item.release.digest, item.text, is_proved=True) for name, item in found]
+    manifests = [
+        KeptManifest(name, item.release.digest, item.text, is_proved=True) for name, item in found
+    ]
     for name in rollouts.begin(manifests, settings.active_releases):
-        log.warning("release_edited", release=name, advice="it is read anew; restart the other hosts of this ledger, too")
+        log.warning(
+            "release_edited",
+            release=name,
+            advice="it is read anew; restart the other hosts of this ledger, too",
+        )
 
 
 def active_releases(settings: Settings) -> dict[str, Release]:

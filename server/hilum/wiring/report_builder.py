@@ -12,7 +12,15 @@ from functools import partial
 from hilum import telemetry
 from hilum.domain import Document, Release, ReportJob
 from hilum.errors import WorkerDied
-from hilum.report import HeatMapSources, Report, ReportContext, SrTemplate, Unusual, build_documents, compile_template
+from hilum.report import (
+    HeatMapSources,
+    Report,
+    ReportContext,
+    SrTemplate,
+    Unusual,
+    build_documents,
+    compile_template,
+)
 from hilum.wiring.heat_maps import build_in_time
 from hilum.wiring.report_pool import ReportPool
 
@@ -34,7 +42,9 @@ class ReportBuilder:
         for release in releases:
             self._compiling(release)
 
-    async def documents(self, job: ReportJob, release: Release, kinds: Iterable[str]) -> list[Document]:
+    async def documents(
+        self, job: ReportJob, release: Release, kinds: Iterable[str]
+    ) -> list[Document]:
         """Return documents without a heat map.
 
         Raises the errors of `build_documents`, and WorkerDied.
@@ -48,14 +58,18 @@ class ReportBuilder:
             telemetry.REPORT_FALLBACKS.labels(unusual.reason).inc()
         return await self._pool.run(build_documents, job, release, self._context, kinds)
 
-    async def with_heat_map(self, job: ReportJob, release: Release, kinds: Iterable[str], sources: HeatMapSources) -> Report:
+    async def with_heat_map(
+        self, job: ReportJob, release: Release, kinds: Iterable[str], sources: HeatMapSources
+    ) -> Report:
         """Build a report with a heat map in another process, because drawing is slow.
 
         Raises the errors of `build_documents`, and WorkerDied.
         """
         try:
             template = await self._template(release)
-            return await self._pool.run(build_in_time, job, release, self._context, kinds, sources, template)
+            return await self._pool.run(
+                build_in_time, job, release, self._context, kinds, sources, template
+            )
         except Unusual as unusual:
             telemetry.REPORT_FALLBACKS.labels(unusual.reason).inc()
         return await self._pool.run(build_in_time, job, release, self._context, kinds, sources)
@@ -79,7 +93,9 @@ class ReportBuilder:
 
     def _compiling(self, release: Release) -> _Compiling:
         if release.id not in self._templates:
-            compiling = asyncio.ensure_future(self._pool.run(compile_template, release, self._context))
+            compiling = asyncio.ensure_future(
+                self._pool.run(compile_template, release, self._context)
+            )
             compiling.add_done_callback(partial(_tell, release.id))
             self._templates[release.id] = compiling
         return self._templates[release.id]
@@ -96,7 +112,12 @@ def _tell(release: str, compiling: _Compiling) -> None:
     """
     if compiling.cancelled() or (compiling.exception() is None and compiling.result() is not None):
         return
-    log.error("report_template_refused", release=release, advice="its reports take 0.2 s each", exc_info=compiling.exception())
+    log.error(
+        "report_template_refused",
+        release=release,
+        advice="its reports take 0.2 s each",
+        exc_info=compiling.exception(),
+    )
 
 
 def _check(job: ReportJob) -> None:

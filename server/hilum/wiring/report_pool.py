@@ -77,7 +77,9 @@ class ReportPool:
             self._executor = self._started()
 
     def _started(self) -> ProcessPoolExecutor:
-        executor = ProcessPoolExecutor(self._processes, get_context("spawn"), _start, (self._maximum_pixels,))
+        executor = ProcessPoolExecutor(
+            self._processes, get_context("spawn"), _start, (self._maximum_pixels,)
+        )
         for _ in range(self._processes):
             executor.submit(os.getpid)
         return executor

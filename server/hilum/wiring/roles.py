@@ -20,7 +20,11 @@ def parse(text: str) -> str:
     if unknown := [word for word in words if word not in {ALL, *SERVED}]:
         shown = " and ".join(repr(word) for word in dict.fromkeys(unknown))
         known = f"{', '.join((ALL, *SERVED[:-1]))} or {SERVED[-1]}"
-        raise ConfigurationError([f"unknown role {shown}; use {known}, or several with commas between, as in listener,dispatcher"])
+        raise ConfigurationError(
+            [
+                f"unknown role {shown}; use {known}, or several with commas between, as in listener,dispatcher"
+            ]
+        )
     return ALL if ALL in words else joined(words)
 
 

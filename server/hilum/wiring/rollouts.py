@@ -34,20 +34,28 @@ class RolloutVerbs:
     rollouts: Rollouts
     views: LedgerViews
 
-    def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
+    def start(
+        self, alias: str, release: str, order: Order, who: str, deed: Deed | None = None
+    ) -> Rollout:
         """Load and verify a release beside the one that reads; then follow `order`."""
         configured = self._configured(alias)
         self._require_free(configured, release)
         self.require_unedited(release)
         found = self.require_built(release)
-        return self.rollouts.start(configured, KeptManifest(release, found.release.digest, found.text), order, who, deed)
+        return self.rollouts.start(
+            configured, KeptManifest(release, found.release.digest, found.text), order, who, deed
+        )
 
-    def promote(self, alias: str, fraction: float | None, who: str, deed: Deed | None = None) -> Rollout:
+    def promote(
+        self, alias: str, fraction: float | None, who: str, deed: Deed | None = None
+    ) -> Rollout:
         """Go one step further: a canary of this fraction, or all new studies."""
         order = Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction)
         return self.rollouts.promote(alias, order, who, deed)
 
-    def roll_back(self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None) -> Rollout:
+    def roll_back(
+        self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None
+    ) -> Rollout:
         """Go one step back; `is_pending`: with the studies that are not reported yet."""
         return self.rollouts.roll_back(alias, who, is_pending=is_pending, deed=deed)
 
@@ -66,7 +74,11 @@ class RolloutVerbs:
         Raises CannotRollOut where it cannot be read.
         """
         kept = self.rollouts.manifest(release)
-        return kept is not None and kept.is_proved and kept.digest != self._manifest(release).release.digest
+        return (
+            kept is not None
+            and kept.is_proved
+            and kept.digest != self._manifest(release).release.digest
+        )
 
     def require_built(self, release: str) -> Manifest:
         """Return the manifest; raise CannotRollOut for a release that could not be loaded now."""
@@ -76,7 +88,9 @@ class RolloutVerbs:
         except ConfigurationError as error:
             raise CannotRollOut("; ".join(error.problems)) from error
         if not settings.triton.addresses and not is_built(found.release, settings.built_dir):
-            raise CannotRollOut(f"{release} is not built for the embedded Triton: run `hilum models build {release}`")
+            raise CannotRollOut(
+                f"{release} is not built for the embedded Triton: run `hilum models build {release}`"
+            )
         return found
 
     def _manifest(self, release: str) -> Manifest:
@@ -85,7 +99,9 @@ class RolloutVerbs:
         except ConfigurationError as error:
             raise CannotRollOut("; ".join(error.problems)) from error
         if release not in catalogue:
-            raise CannotRollOut(f"{release} has no manifest in {self.settings.manifests_dir}; known: {', '.join(sorted(catalogue))}")
+            raise CannotRollOut(
+                f"{release} has no manifest in {self.settings.manifests_dir}; known: {', '.join(sorted(catalogue))}"
+            )
         return catalogue[release]
 
     def list(self) -> list[dict[str, Any]]:
@@ -102,7 +118,11 @@ class RolloutVerbs:
         found = next((item for item in self.list() if item["alias"] == alias), None)
         if found is None:
             return None
-        return {**found, "events": self.views.rollout_events(alias), "comparison": self._comparison(found)}
+        return {
+            **found,
+            "events": self.views.rollout_events(alias),
+            "comparison": self._comparison(found),
+        }
 
     def _comparison(self, found: dict[str, Any]) -> dict[str, Any] | None:
         pair = self._pair(found)
@@ -111,7 +131,11 @@ class RolloutVerbs:
         compared = self.views.compared(*pair, STUDIES_COMPARED)
         findings = [dataclasses.asdict(item) for item in agreements(compared.said)]
         waiting = sum(compared.states.get(state, 0) for state in ("due", "leased"))
-        counts = {"compared": compared.states.get("compared", 0), "waiting": waiting, "failed": compared.states.get("failed", 0)}
+        counts = {
+            "compared": compared.states.get("compared", 0),
+            "waiting": waiting,
+            "failed": compared.states.get("failed", 0),
+        }
         return {"release": pair[0], "shadow": pair[1], **counts, "findings": findings}
 
     def _pair(self, found: dict[str, Any]) -> tuple[str, str] | None:
@@ -128,14 +152,23 @@ class RolloutVerbs:
         if len(names) == 1:
             return names[0]
         if names:
-            raise CannotRollOut(f"the settings name {' and '.join(names)}: leave one of them, then roll out")
+            raise CannotRollOut(
+                f"the settings name {' and '.join(names)}: leave one of them, then roll out"
+            )
         known = ", ".join(sorted({alias_of(name) for name in self.settings.active_releases}))
-        raise CannotRollOut(f"the settings name no release of {alias!r}; they name releases of {known}")
+        raise CannotRollOut(
+            f"the settings name no release of {alias!r}; they name releases of {known}"
+        )
 
     def _require_free(self, configured: str, release: str) -> None:
         """Raise CannotRollOut if one release would read a study twice."""
         taken = set(self.settings.active_releases) - {configured}
-        taken |= {name for item in self.rollouts.all() if item.alias != alias_of(configured) for name in item.releases}
+        taken |= {
+            name
+            for item in self.rollouts.all()
+            if item.alias != alias_of(configured)
+            for name in item.releases
+        }
         if release in taken:
             raise CannotRollOut(f"{release} reads images already, under another alias")
 
@@ -154,5 +187,13 @@ def in_words(item: Mapping[str, Any]) -> str:
 
 
 def _unchanged(configured: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("previous", "candidate", "mode", "fraction", "problem", "changed_at", "changed_by"))
-    return {"alias": alias_of(configured), "configured": configured, "serving": configured, "state": "done", **nothing}
+    nothing = dict.fromkeys(
+        ("previous", "candidate", "mode", "fraction", "problem", "changed_at", "changed_by")
+    )
+    return {
+        "alias": alias_of(configured),
+        "configured": configured,
+        "serving": configured,
+        "state": "done",
+        **nothing,
+    }

@@ -25,7 +25,11 @@ def require_same_user(settings: Settings) -> None:
     archive, ledger = settings.archive_dir, ledger_files(settings.ledger_url)[:1]
     # The folder in which to test each. It is not the archive itself, which may be a mount and
     # another user's.
-    asked = {archive / "locks": archive / "locks", archive / "unindexed": archive, **{file: file.parent for file in ledger}}
+    asked = {
+        archive / "locks": archive / "locks",
+        archive / "unindexed": archive,
+        **{file: file.parent for file in ledger},
+    }
     made = {path: folder for path, folder in asked.items() if path.exists()}
     for path, folder in made.items():
         _require_owner(path, folder)
@@ -37,15 +41,23 @@ def require_same_user(settings: Settings) -> None:
 def ledger_files(url: str) -> list[Path]:
     """Return the database and its logs; empty where a database server keeps them."""
     parsed = make_url(url)
-    return [Path(f"{parsed.database}{end}") for end in ("", "-wal", "-shm")] if parsed.get_backend_name() == "sqlite" else []
+    return (
+        [Path(f"{parsed.database}{end}") for end in ("", "-wal", "-shm")]
+        if parsed.get_backend_name() == "sqlite"
+        else []
+    )
 
 
 def _require_owner(path: Path, folder: Path) -> None:
     owner = path.stat().st_uid
     if owner == os.geteuid() or owner == (writer := _owner_of_new(folder)):
         return
-    problem = f"{path} belongs to {_name(owner)}, who could not use what {_name(writer)} writes there."
-    raise ConfigurationError([f"{problem} Do this as the user of the server, as in `sudo -u {_name(owner)} hilum ...`."])
+    problem = (
+        f"{path} belongs to {_name(owner)}, who could not use what {_name(writer)} writes there."
+    )
+    raise ConfigurationError(
+        [f"{problem} Do this as the user of the server, as in `sudo -u {_name(owner)} hilum ...`."]
+    )
 
 
 def _owner_of_new(folder: Path) -> int:

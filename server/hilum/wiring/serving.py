@@ -11,7 +11,9 @@ from typing import Any
 from hilum.pipeline import StageLoop
 
 
-def run_async(stop: threading.Event, scenario: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:
+def run_async(
+    stop: threading.Event, scenario: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
+) -> None:
     """Run a scenario in an event loop; its event is set when the process has to stop."""
 
     async def run() -> None:
@@ -30,7 +32,11 @@ def readiness_of(loops: Iterable[StageLoop]) -> tuple[bool, str]:
     return not problems, problems[:500]
 
 
-async def serve(loops: list[StageLoop], stopping: asyncio.Event, background: Iterable[Coroutine[Any, Any, None]] = ()) -> None:
+async def serve(
+    loops: list[StageLoop],
+    stopping: asyncio.Event,
+    background: Iterable[Coroutine[Any, Any, None]] = (),
+) -> None:
     """Run stage loops until asked to stop, then let each finish its jobs.
 
     `background` runs beside them and is cancelled after them. A task that ends by itself ends the

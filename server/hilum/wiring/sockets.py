@@ -17,7 +17,9 @@ def bind(section: str, host: str, port: int, name: str = "port") -> socket.socke
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
     except OSError as error:
-        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        reason = (
+            error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        )
         problem = f"{section}: cannot listen on {host} port {port} ({reason}); {_advice(section, name, error.errno)}."
         raise ConfigurationError([problem]) from error
 

@@ -51,9 +51,7 @@ def hold(settings: Settings, role: str) -> Iterator[None]:
                 _lock_alone(held.enter_context(path.open("w")), f"{state} (role {_role_of(path)})")
             _empty(metrics_dir(settings, role))
         except OSError as error:
-            problem = (
-                f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
-            )
+            problem = f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
             raise ConfigurationError([problem]) from error
         yield
 
@@ -63,7 +61,9 @@ def _lock_alone(lock: IO[str], what: str) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
         advice = "Stop it or choose another folder. Several hosts share archive/ in theirs alone, and nothing else of it."
-        raise ConfigurationError([f"site.state_dir: another `hilum serve` uses {what}. {advice}"]) from error
+        raise ConfigurationError(
+            [f"site.state_dir: another `hilum serve` uses {what}. {advice}"]
+        ) from error
 
 
 def is_held(settings: Settings, but: str | None = None) -> bool:
@@ -74,7 +74,11 @@ def is_held(settings: Settings, but: str | None = None) -> bool:
 
 def held_roles(settings: Settings) -> list[str]:
     """Return the roles that servers of this state folder run now."""
-    return [role for role in roles.SERVED if (path := _lock(settings, role)).exists() and _is_locked(path)]
+    return [
+        role
+        for role in roles.SERVED
+        if (path := _lock(settings, role)).exists() and _is_locked(path)
+    ]
 
 
 def _locks(settings: Settings, role: str) -> list[Path]:
@@ -82,7 +86,10 @@ def _locks(settings: Settings, role: str) -> list[Path]:
 
     Earlier versions had one for `all`.
     """
-    return [_lock(settings, each) for each in (*([roles.ALL] if role == roles.ALL else []), *sorted(roles.of(role)))]
+    return [
+        _lock(settings, each)
+        for each in (*([roles.ALL] if role == roles.ALL else []), *sorted(roles.of(role)))
+    ]
 
 
 def _role_of(lock: Path) -> str:

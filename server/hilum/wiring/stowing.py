@@ -26,7 +26,13 @@ from hilum.receive.file_meta import FileMeta
 from hilum.receive.header import Header
 from hilum.receive.indexing import indexing, open_inbox
 from hilum.receive.reception import Reception
-from hilum.receive.refusals import CannotUnderstand, DataSetDoesNotMatch, OutOfResources, Refusal, TooLarge
+from hilum.receive.refusals import (
+    CannotUnderstand,
+    DataSetDoesNotMatch,
+    OutOfResources,
+    Refusal,
+    TooLarge,
+)
 from hilum.receive.store_command import StoreCommand
 from hilum.receive.taking import Taken, Taker
 from hilum.receive.verdicts import Verdicts
@@ -58,7 +64,11 @@ class Outcome:
 
 @contextlib.contextmanager
 def stow_store(
-    settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event, rows_seconds: float = _ROWS_SECONDS
+    settings: Settings,
+    ledger: Ledger,
+    views: LedgerViews,
+    stop: threading.Event,
+    rows_seconds: float = _ROWS_SECONDS,
 ) -> Iterator[StowStore]:
     """Yield the store of the web process; its acknowledged images are indexed before it ends.
 
@@ -69,13 +79,22 @@ def stow_store(
     begin_archive(ledger.url, archive)
     with archive.held(archive.process) as is_ours:
         if not is_ours:
-            raise ConfigurationError([f"archive: another web process named {archive.process} uses {settings.archive_dir}."])
-        titles = settings.stow.calling_ae_title, settings.stow.called_ae_title or settings.receive.ae_titles[0]
+            raise ConfigurationError(
+                [
+                    f"archive: another web process named {archive.process} uses {settings.archive_dir}."
+                ]
+            )
+        titles = (
+            settings.stow.calling_ae_title,
+            settings.stow.called_ae_title or settings.receive.ae_titles[0],
+        )
         accounts = AccountBook(ledger)
         accounts.start()
         try:
             with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-                door = StowDoor(titles, reception, Watermarks(settings.receive, archive, views), accounts)
+                door = StowDoor(
+                    titles, reception, Watermarks(settings.receive, archive, views), accounts
+                )
                 yield StowStore(door, ledger, views, rows_seconds)
         finally:
             accounts.stop(_ACCOUNTS_SECONDS)
@@ -97,7 +116,9 @@ class StowDoor:
 class StowStore:
     """The store of STOW-RS; see `api.stow_store.Store`."""
 
-    def __init__(self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float) -> None:
+    def __init__(
+        self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float
+    ) -> None:
         self._door, self._rows_seconds = door, rows_seconds
         self._ledger, self._views = ledger, views
 
@@ -134,7 +155,9 @@ class StowVisit:
 
     def __init__(self, door: StowDoor, peer_address: str) -> None:
         self._door, self._is_admitted = door, False
-        self._account = Account(peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request")
+        self._account = Account(
+            peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request"
+        )
         self._account.shown = tracing.Association("stow_request") if tracing.is_on() else None
 
     def refusal(self) -> str | None:
@@ -190,7 +213,9 @@ class StowPart:
             self._verdicts.count(self._taken, names[0])
             return Outcome(*names, self._found_study if self._taken is Taken.IMAGE else "")
         failure = self._verdicts.failed(self._error)
-        is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(self._error, TooLarge)
+        is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(
+            self._error, TooLarge
+        )
         return Outcome(*names, "", failure.status, failure.comment, is_transient)
 
     def abandon(self) -> None:
@@ -227,12 +252,18 @@ class StowPart:
         try:
             account = self._account
             titles = account.calling_ae_title, account.called_ae_title
-            self._meta, start = file_meta.decode_of_others(bytes(self._beginning), *titles, account.peer_address)
+            self._meta, start = file_meta.decode_of_others(
+                bytes(self._beginning), *titles, account.peer_address
+            )
         except CannotUnderstand:
             if is_end or len(self._beginning) > file_meta.MAXIMUM_BYTES:
                 raise
             return
-        self._arriving = Arriving(StoreCommand.of_file(self._meta, self._account.shown), self._taker, self._reception.unread_taker)
+        self._arriving = Arriving(
+            StoreCommand.of_file(self._meta, self._account.shown),
+            self._taker,
+            self._reception.unread_taker,
+        )
         self._arriving.write([memoryview(bytes(self._beginning[start:]))])
         self._beginning.clear()
 

@@ -34,9 +34,17 @@ def migrate_at_rest(settings: Settings, role: str | None = None) -> str:
 
 
 def _require_rest(settings: Settings, found: str | None, role: str | None) -> None:
-    if at_work := [str(settings.site.state_dir)] if is_held(settings, role) else _alive(settings.ledger_url):
+    if (
+        at_work := [str(settings.site.state_dir)]
+        if is_held(settings, role)
+        else _alive(settings.ledger_url)
+    ):
         problem = f"ledger: a server works with it ({', '.join(at_work)}) at revision {found}, and could not go on at {REVISION}."
-        raise ConfigurationError([f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten seconds later."])
+        raise ConfigurationError(
+            [
+                f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten seconds later."
+            ]
+        )
 
 
 def _alive(url: str) -> list[str]:
@@ -45,7 +53,11 @@ def _alive(url: str) -> list[str]:
     Supervisors are left out, because they write no end.
     """
     with contextlib.closing(LedgerViews(url)) as views:
-        return [str(item["name"]) for item in views.processes() if item["role"] != "supervisor" and _is_alive(item)]
+        return [
+            str(item["name"])
+            for item in views.processes()
+            if item["role"] != "supervisor" and _is_alive(item)
+        ]
 
 
 def _is_alive(item: dict[str, Any]) -> bool:

@@ -47,7 +47,10 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
     log_failures()
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     with Heartbeat(ledger, "watcher"):
-        threads = [start_thread(f"watch-{name}", _watch, name, watch, settings, ledger, stop) for name, watch in settings.watch.items()]
+        threads = [
+            start_thread(f"watch-{name}", _watch, name, watch, settings, ledger, stop)
+            for name, watch in settings.watch.items()
+        ]
         while not stop.wait(_LOOK_SECONDS):
             if not all(thread.is_alive() for thread in threads):
                 raise RuntimeError("the thread of a watched folder has ended")
@@ -55,7 +58,9 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
             thread.join()
 
 
-def _watch(name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def _watch(
+    name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: threading.Event
+) -> None:
     archive, lock = Archive(settings.archive_dir), f"watch-{quote(name, safe='')}"
     is_said = False
     while not stop.is_set():
@@ -65,7 +70,11 @@ def _watch(name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: th
                 _take(name, watch, settings, stop)
                 return
         if not is_said:
-            log.info("watch_stands_by", watch=name, advice="another process takes its files; this one does when that has ended")
+            log.info(
+                "watch_stands_by",
+                watch=name,
+                advice="another process takes its files; this one does when that has ended",
+            )
             is_said = True
         stop.wait(_STAND_BY_SECONDS)
 
@@ -78,13 +87,23 @@ def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
     try:
         recover(settings, ledger, archive, takers(archive.processes()))
     except (SQLAlchemyError, OSError) as error:
-        log.warning("leftovers_not_indexed", problem=type(error).__name__, advice="the next start of a server indexes them")
+        log.warning(
+            "leftovers_not_indexed",
+            problem=type(error).__name__,
+            advice="the next start of a server indexes them",
+        )
 
 
 def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) -> None:
     folder = WatchedFolder(watch.path, watch.when_taken, watch.settle_seconds)
-    origin = Origin(watch.calling_ae_title, watch.called_ae_title or settings.receive.ae_titles[0], Lane[watch.lane.upper()])
-    left = LeftFiles(settings.site.state_dir / LISTS_FOLDER / f"{quote(name, safe='')}.txt", watch.path)
+    origin = Origin(
+        watch.calling_ae_title,
+        watch.called_ae_title or settings.receive.ae_titles[0],
+        Lane[watch.lane.upper()],
+    )
+    left = LeftFiles(
+        settings.site.state_dir / LISTS_FOLDER / f"{quote(name, safe='')}.txt", watch.path
+    )
     with contextlib.suppress(OSError):
         left.begin()
     problem, passed_over = "", frozenset[str]()
@@ -96,17 +115,29 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
                 rest = _look(name, folder, intake, left, stop)
                 problem = ""
                 for new in sorted(folder.problems - passed_over):
-                    log.warning("entries_passed_over", watch=name, problem=new, advice="the others are taken; look at links and rights")
+                    log.warning(
+                        "entries_passed_over",
+                        watch=name,
+                        problem=new,
+                        advice="the others are taken; look at links and rights",
+                    )
                 passed_over = folder.problems
             except Stopped:
                 return
             except OSError as error:
                 if problem != (problem := str(error.strerror)):
-                    log.error("folder_not_readable", watch=name, problem=problem, advice="nothing is taken from it until it is")
+                    log.error(
+                        "folder_not_readable",
+                        watch=name,
+                        problem=problem,
+                        advice="nothing is taken from it until it is",
+                    )
             stop.wait(rest)
 
 
-def _look(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, stop: threading.Event) -> float:
+def _look(
+    name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, stop: threading.Event
+) -> float:
     """Take whole files; return the seconds until the next look."""
     began = time.thread_time()
     found = folder.whole(time.time())
@@ -120,7 +151,9 @@ def _look(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFile
     return _LOOK_SECONDS if found else rest
 
 
-def _take_one(name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, path: Path) -> None:
+def _take_one(
+    name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, path: Path
+) -> None:
     taken = intake.take(path)
     problem = _settle(folder, taken)
     named: dict[str, str] = {}
@@ -129,11 +162,19 @@ def _take_one(name: str, folder: WatchedFolder, intake: FolderIntake, left: Left
     else:
         left.forget(path)
     if problem:
-        log.error("file_not_moved", watch=name, problem=problem, advice="it stays where it is until it changes; look at it", **named)
+        log.error(
+            "file_not_moved",
+            watch=name,
+            problem=problem,
+            advice="it stays where it is until it changes; look at it",
+            **named,
+        )
     if taken.fate is Fate.CONFLICT:
         log.warning("conflict", watch=name, advice=taken.detail)
     if taken.fate in NOT_TAKEN:
-        log.warning("file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail, **named)
+        log.warning(
+            "file_not_taken", watch=name, fate=taken.fate.value, detail=taken.detail, **named
+        )
 
 
 def _settle(folder: WatchedFolder, taken: TakenFile) -> str:

@@ -37,7 +37,11 @@ from hilum.wiring.state_folder import metrics_dir
 
 # The roles that /health/ready judges on a host without the API: its own work, not that of other
 # hosts.
-_JUDGED: Final[Mapping[str, Role]] = {"listener": "receive", "analyser": "analyse", "dispatcher": "deliver"}
+_JUDGED: Final[Mapping[str, Role]] = {
+    "listener": "receive",
+    "analyser": "analyse",
+    "dispatcher": "deliver",
+}
 
 
 def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
@@ -48,13 +52,22 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
         as_file(files("hilum.report") / "result.schema.json") as schema,
         _store(charge, settings, ledger, views, stop) as store,
         Heartbeat(ledger, "api"),
-        contextlib.closing(AuditLog(settings.ledger_url, look_seconds=60 * settings.audit.look_minutes)) as audit,
+        contextlib.closing(
+            AuditLog(settings.ledger_url, look_seconds=60 * settings.audit.look_minutes)
+        ) as audit,
     ):
-        serve_api(_app(charge, settings, ledger, views, schema, store, audit), listening, stop, api=settings.api)
+        serve_api(
+            _app(charge, settings, ledger, views, schema, store, audit),
+            listening,
+            stop,
+            api=settings.api,
+        )
 
 
 @contextlib.contextmanager
-def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event) -> Iterator[Store | None]:
+def _store(
+    charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event
+) -> Iterator[Store | None]:
     """Yield the store of images that come by STOW-RS; None where STOW-RS is disabled."""
     if charge.role != "api" or not settings.stow.enabled:
         yield None
@@ -68,7 +81,13 @@ def _store(charge: Charge, settings: Settings, ledger: Ledger, views: LedgerView
 
 
 def _app(
-    charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, schema: Path, store: Store | None, audit: AuditLog
+    charge: Charge,
+    settings: Settings,
+    ledger: Ledger,
+    views: LedgerViews,
+    schema: Path,
+    store: Store | None,
+    audit: AuditLog,
 ) -> FastAPI:
     own, rollouts = _judged(charge.served_role), Rollouts(settings.ledger_url)
     parts = Parts(
@@ -98,7 +117,11 @@ def _judged(served: str) -> tuple[Role, ...]:
     It is empty on a host with the API.
     """
     chosen = roles.of(served)
-    return () if "api" in chosen else tuple(role for process, role in _JUDGED.items() if process in chosen)
+    return (
+        ()
+        if "api" in chosen
+        else tuple(role for process, role in _JUDGED.items() if process in chosen)
+    )
 
 
 def _identifiers(settings: Settings, views: LedgerViews) -> LedgerIdentifiers | None:

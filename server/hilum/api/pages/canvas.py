@@ -1,4 +1,7 @@
-"""From stored pixels to a PNG as a viewer would show it. Runs in the painting process only; raises what is wrong with a file."""
+"""From stored pixels to a PNG as a viewer would show it.
+
+Runs in the painting process only; raises what is wrong with a file.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ LONGEST_SIDE: Final = 1024
 
 
 def paint_file(path: Path, maximum_pixels: int) -> NDArray[np.uint8]:
-    """(rows, columns) uint8 of a stored image. Raises NotAnalysable, and OSError when the file is gone."""
+    """(rows, columns) uint8 of a stored image.
+
+    Raises NotAnalysable, and OSError when the file is gone.
+    """
     return display(decode(read_file(path), maximum_pixels))
 
 
@@ -45,9 +51,12 @@ def _eight_bits(dataset: Dataset, pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def display(stored: StoredValues) -> NDArray[np.uint8]:
-    """Stored values as a viewer shows them: modality LUT, the object's first VOI, polarity (PS3.3 C.11); padding black.
+    """Stored values as a viewer shows them.
 
-    Without a VOI, or with one that shows nothing of this picture, from its smallest to its largest value.
+    Modality LUT, the object's first VOI, polarity (PS3.3 C.11); padding black.
+
+    Without a VOI, or with one that shows nothing of this picture, from its smallest to its largest
+    value.
     """
     stored = without_unusable(stored)
     if stored.voi.window is not None or stored.voi.lut is not None:
@@ -69,12 +78,27 @@ def _levels(stored: StoredValues, scale: IntensityOp) -> NDArray[np.uint8]:
 
 def _specification(scale: IntensityOp) -> InputSpec:
     """As the recipes are written; only its grey levels are used here, so it has no geometry."""
-    source = Source(modality_lut="apply", voi="first_window", missing_voi="identity", monochrome1="invert", padding="exclude_from_stats")
-    return InputSpec(Target(1, 1, "uint8"), intensity=(scale, ToUint8("round")), geometry=(), views="any", source=source)
+    source = Source(
+        modality_lut="apply",
+        voi="first_window",
+        missing_voi="identity",
+        monochrome1="invert",
+        padding="exclude_from_stats",
+    )
+    return InputSpec(
+        Target(1, 1, "uint8"),
+        intensity=(scale, ToUint8("round")),
+        geometry=(),
+        views="any",
+        source=source,
+    )
 
 
 def shrink(picture: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
-    """The mean of whole blocks, so that neither side is longer and nothing aliases. Rests at the right and lower edge are left out."""
+    """The mean of whole blocks, so that neither side is longer and nothing aliases.
+
+    Rests at the right and lower edge are left out.
+    """
     factor = -(-max(picture.shape[:2]) // longest_side)
     if factor == 1:
         return picture
@@ -88,4 +112,6 @@ def shrink(picture: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
 
 def png(picture: NDArray[np.uint8]) -> bytes:
     """PNG bytes of at most LONGEST_SIDE a side, without any metadata."""
-    return bytes(imagecodecs.png_encode(np.ascontiguousarray(shrink(picture, LONGEST_SIDE)), level=4))
+    return bytes(
+        imagecodecs.png_encode(np.ascontiguousarray(shrink(picture, LONGEST_SIDE)), level=4)
+    )

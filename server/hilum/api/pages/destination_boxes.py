@@ -1,4 +1,7 @@
-"""The page of destinations: what REST says about them, in the order in which a person asks. Pure."""
+"""The page of destinations: what REST says about them, in the order in which a person asks.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,11 @@ from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment
 from hilum.withholding import Refusal, advice_of
 
 Item = Mapping[str, Any]
-_QUEUED: Final = (("due", "due now"), ("waiting", "waiting for their next try"), ("leased", "in work"))
+_QUEUED: Final = (
+    ("due", "due now"),
+    ("waiting", "waiting for their next try"),
+    ("leased", "in work"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,11 @@ class Ended:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A button. `confirmation`: what a person has to read and confirm first; empty: nothing, because it can be undone."""
+    """A button.
+
+    `confirmation`: what a person has to read and confirm first; empty: nothing, because it can be
+    undone.
+    """
 
     verb: str
     label: str
@@ -71,7 +82,9 @@ def destination_box(item: Item, now: float, refusals: Sequence[Refusal] = ()) ->
         kind=item["kind"] or "",
         address=item["address"] or "",
         chip=_chip(item),
-        waiting=[f"{count(item[name], 'document')} {words}" for name, words in _QUEUED if item[name]],
+        waiting=[
+            f"{count(item[name], 'document')} {words}" for name, words in _QUEUED if item[name]
+        ],
         ended=list(_ended(item)),
         error=_error(item, now),
         delivered=moment(item["delivered_at"], now),
@@ -83,7 +96,9 @@ def destination_box(item: Item, now: float, refusals: Sequence[Refusal] = ()) ->
 def _ended(item: Item) -> Iterator[Ended]:
     name, is_configured = item["name"], item["is_configured"]
     for reason, number in item["dead"].items():
-        yield Ended(chip("dead"), number, reason, meaning(reason), "Send again" if is_configured else "")
+        yield Ended(
+            chip("dead"), number, reason, meaning(reason), "Send again" if is_configured else ""
+        )
     for reason, number in item["withheld"].items():
         is_free = is_configured and item["releasable"]
         words = meaning(reason) if is_free else f"{meaning(reason)}; {advice_of(reason, name)}"
@@ -128,5 +143,7 @@ def _actions(item: Item) -> Iterator[Action]:
             else Action("pause", "Pause", "Documents wait until you resume it.")
         )
     elif unsent := _unsent(item):
-        asked = f"Cancel {unsent} {'delivery' if unsent == 1 else 'deliveries'}. It cannot be undone."
+        asked = (
+            f"Cancel {unsent} {'delivery' if unsent == 1 else 'deliveries'}. It cannot be undone."
+        )
         yield Action("forget", "Give up what waits", "Nothing is sent to it any more.", asked)

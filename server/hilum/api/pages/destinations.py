@@ -1,4 +1,7 @@
-"""`/destinations`: where reports go, what holds them up, and the buttons for it. Each button does what REST does."""
+"""`/destinations`: where reports go, what holds them up, and the buttons for it.
+
+Each button does what REST does.
+"""
 
 from __future__ import annotations
 
@@ -38,11 +41,19 @@ Name = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 
 def destination_pages() -> tuple[APIRouter, APIRouter]:
     """What shows them, and what changes something."""
-    reading = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ))
+    reading = APIRouter(
+        route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ)
+    )
     changing = [*guarded(Scope.OPERATE), Depends(_can_change)]
     writing = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=changing)
     reading.add_api_route(_PAGE, destinations)
-    for verb, endpoint in (("probe", probe), ("pause", pause), ("resume", resume), ("requeue", requeue), ("forget", forget)):
+    for verb, endpoint in (
+        ("probe", probe),
+        ("pause", pause),
+        ("resume", resume),
+        ("requeue", requeue),
+        ("forget", forget),
+    ):
         writing.add_api_route(f"{_PAGE}/{{name}}/{verb}", endpoint, methods=["POST"])
     return reading, writing
 
@@ -53,7 +64,9 @@ async def _can_change(parts: PartsHere) -> None:
 
 
 @performs(NoVerb("it shows queues, and no study"))
-def destinations(parts: PartsHere, done: Done = "", name: Name = "", count: Annotated[int, Query(ge=0)] = 0) -> Response:
+def destinations(
+    parts: PartsHere, done: Done = "", name: Name = "", count: Annotated[int, Query(ge=0)] = 0
+) -> Response:
     """Every destination. `done` to `name`: what a button has just done."""
     return _page(parts, _said(done, name, count))
 
@@ -79,14 +92,18 @@ def resume(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Response:
 
 
 @performs(Verb.REQUEUE)
-async def requeue(parts: PartsHere, deed: DeedHere, request: Request, name: DestinationName) -> Response:
+async def requeue(
+    parts: PartsHere, deed: DeedHere, request: Request, name: DestinationName
+) -> Response:
     """Documents that ended for one reason become due again."""
     field = form_of(await request.body())
     return await run_in_threadpool(_requeue, parts, deed, name, field("reason"))
 
 
 @performs(Verb.FORGET_DESTINATION)
-async def forget(parts: PartsHere, deed: DeedHere, request: Request, name: DestinationName) -> Response:
+async def forget(
+    parts: PartsHere, deed: DeedHere, request: Request, name: DestinationName
+) -> Response:
     """Give up what waits for one that is not in the settings any more, if the form says that it is meant."""
     field = form_of(await request.body())
     return await run_in_threadpool(_forget, parts, deed, name, field)
@@ -129,7 +146,9 @@ def _page(parts: Parts, said: str = "", probed: Mapping[str, Any] | None = None)
     return page(
         "destinations.html",
         section="destinations",
-        boxes=[destination_box(item, now, refusals) for item in intervening.destination_states(parts)],
+        boxes=[
+            destination_box(item, now, refusals) for item in intervening.destination_states(parts)
+        ],
         can_change=parts.interventions is not None,
         said=said,
         probed=probed,

@@ -1,4 +1,7 @@
-"""`/find`: studies by Accession Number, Patient ID or Study Date, by a form that is posted: no address holds them."""
+"""`/find`: studies by Accession Number, Patient ID or Study Date, by a form that is posted.
+
+No address holds them.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +54,9 @@ def _found(parts: Parts, deed: Deed, field: Callable[[str], str]) -> Response:
         section="find",
         asked=asked,
         now=local(now),
-        studies=[study_line(item, now, found.identifiers[item["study_instance_uid"]]) for item in lines],
+        studies=[
+            study_line(item, now, found.identifiers[item["study_instance_uid"]]) for item in lines
+        ],
         next_cursor=found.next_cursor,
         said=_said(len(lines), is_first=not cursor),
         hints=list(_hints(asked, found, has_lines=bool(lines))),

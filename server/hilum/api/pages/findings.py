@@ -31,7 +31,11 @@ class ResultLine:
 
 @dataclass(frozen=True, slots=True)
 class FindingRow:
-    """One label. `bar` and `mark` are the score and the operating point in percent; None where there is none on this scale."""
+    """One label.
+
+    `bar` and `mark` are the score and the operating point in percent; None where there is none on
+    this scale.
+    """
 
     text: str
     code: str
@@ -62,9 +66,17 @@ def caveats(result: Item) -> list[Chip]:
 
 def _words(result: Item) -> str:
     if result["outcome"] == Outcome.NOT_ANALYSED:
-        return f"not analysed: {meaning(result['reason'])}" if result["reason"] else plain(result["outcome"])
+        return (
+            f"not analysed: {meaning(result['reason'])}"
+            if result["reason"]
+            else plain(result["outcome"])
+        )
     findings = result.get("findings") or ()
-    present = sorted((item for item in findings if item["decision"] == Decision.PRESENT), key=itemgetter("score"), reverse=True)
+    present = sorted(
+        (item for item in findings if item["decision"] == Decision.PRESENT),
+        key=itemgetter("score"),
+        reverse=True,
+    )
     if present:
         named = ", ".join(f"{item['text']}{_KEEP}{_score(item, 2)}" for item in present[:_SHOWN])
         return named + (f" and {len(present) - _SHOWN} more" if len(present) > _SHOWN else "")
@@ -74,7 +86,10 @@ def _words(result: Item) -> str:
 
 
 def _score(item: Item, places: int) -> str:
-    """What the decision was made on, also where there is a probability: never across the operating point by rounding."""
+    """What the decision was made on, also where there is a probability.
+
+    Never across the operating point by rounding.
+    """
     score, point = float(item["score"]), item["operating_point"]
     text = f"{score:.{places}f}"
     is_on_its_side = point is None or (float(text) >= point) == (score >= point)
@@ -82,7 +97,10 @@ def _score(item: Item, places: int) -> str:
 
 
 def _point(item: Item) -> str:
-    """The operating point, beside a score of three places: they must not look equal where the score is below it."""
+    """The operating point, beside a score of three places.
+
+    They must not look equal where the score is below it.
+    """
     score, point = float(item["score"]), float(item["operating_point"])
     text = f"{point:.3f}"
     return text if (float(_score(item, 3)) >= float(text)) == (score >= point) else repr(point)
@@ -99,7 +117,10 @@ def _share(probability: float) -> str:
 def finding_rows(result: Item) -> list[FindingRow]:
     """Decisions first, then by score."""
     rank = {Decision.PRESENT: 0, Decision.UNDECIDED: 1, Decision.ABSENT: 2}
-    ordered = sorted(result.get("findings") or (), key=lambda item: (rank.get(item["decision"], 1), -item["score"]))
+    ordered = sorted(
+        result.get("findings") or (),
+        key=lambda item: (rank.get(item["decision"], 1), -item["score"]),
+    )
     return [_finding_row(item) for item in ordered]
 
 
@@ -118,5 +139,8 @@ def _finding_row(item: Item) -> FindingRow:
 
 
 def _percent(value: float | None) -> float | None:
-    """Of a bar that goes from 0 to 1; None beyond it (a release without activation gives any number)."""
+    """Of a bar that goes from 0 to 1.
+
+    None beyond it (a release without activation gives any number).
+    """
     return round(100 * value, 1) if value is not None and 0 <= value <= 1 else None

@@ -15,5 +15,7 @@ def form_of(body: bytes) -> Callable[[str], str]:
     try:
         fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=_FIELDS)
     except ValueError as error:
-        raise RequestValidationError([{"type": "too_long", "loc": ("body",), "msg": "more fields than the page has"}]) from error
+        raise RequestValidationError(
+            [{"type": "too_long", "loc": ("body",), "msg": "more fields than the page has"}]
+        ) from error
     return lambda name: fields.get(name, [""])[0]

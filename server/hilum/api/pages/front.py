@@ -28,7 +28,10 @@ _UID_TAIL = 18  # what tells studies of one site apart stands at the end
 
 @dataclass(frozen=True, slots=True)
 class StudyLine:
-    """A row of the list. `head` and `tail` are the UID in two parts: a narrow screen hides the first."""
+    """A row of the list.
+
+    `head` and `tail` are the UID in two parts: a narrow screen hides the first.
+    """
 
     uid: str
     head: str
@@ -101,22 +104,41 @@ def study_line(study: Item, now: float, identifiers: Identifiers | None = None) 
 def role_lines(roles: Sequence[Role], facts: Facts) -> list[RoleLine]:
     """Readiness as `/health/ready` judges it."""
     found = [(role, checks(role, facts)) for role in roles]
-    return [RoleLine(role, all(check.ok for check in items), [check for check in items if not check.ok]) for role, items in found]
+    return [
+        RoleLine(role, all(check.ok for check in items), [check for check in items if not check.ok])
+        for role, items in found
+    ]
 
 
 def queue_lines(queues: Sequence[Item]) -> list[QueueLine]:
     """Queues that hold something."""
-    return [_queue_line(item) for item in queues if item["due"] or item["waiting"] or item["leased"]]
+    return [
+        _queue_line(item) for item in queues if item["due"] or item["waiting"] or item["leased"]
+    ]
 
 
 def _queue_line(item: Item) -> QueueLine:
     oldest = duration(item["oldest_age_seconds"]) if item["oldest_age_seconds"] >= 1 else ""
-    return QueueLine(item["stage"], item["lane"], item["destination"] or "", item["due"], item["waiting"], item["leased"], oldest)
+    return QueueLine(
+        item["stage"],
+        item["lane"],
+        item["destination"] or "",
+        item["due"],
+        item["waiting"],
+        item["leased"],
+        oldest,
+    )
 
 
 def stuck_lines(stuck: Sequence[Item], now: float) -> list[StuckLine]:
     """What needs a person."""
     return [
-        StuckLine(item["stage"], plain(item["reason"]), item["destination"] or "", item["items"], moment(item["since"], now))
+        StuckLine(
+            item["stage"],
+            plain(item["reason"]),
+            item["destination"] or "",
+            item["items"],
+            moment(item["since"], now),
+        )
         for item in stuck
     ]

@@ -38,13 +38,17 @@ def _of_our_time(day: date | None) -> date | None:
     return day
 
 
-FormDay = Annotated[Day | None, BeforeValidator(lambda value: value or None), AfterValidator(_of_our_time)]
+FormDay = Annotated[
+    Day | None, BeforeValidator(lambda value: value or None), AfterValidator(_of_our_time)
+]
 
 
 def _uid_or_sender(value: str) -> str:
     """Raise ValueError for what is neither."""
     if len(value) > _UID_CHARACTERS or not re.fullmatch(rf"|{AE_PATTERN}|{UID_PATTERN}", value):
-        raise ValueError("give a Study or SOP Instance UID, or a Calling AE Title of at most 16 characters")
+        raise ValueError(
+            "give a Study or SOP Instance UID, or a Calling AE Title of at most 16 characters"
+        )
     return value
 
 
@@ -63,11 +67,24 @@ def front_page(
         return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
     now = parts.clock()
     chosen, configured = _filter(q, show, received_from, received_to), parts.settings.destinations
-    found = parts.views.front(chosen, limit=_STUDIES, cursor=cursor, failing_before=now - FAILING_SECONDS, configured=configured)
+    found = parts.views.front(
+        chosen,
+        limit=_STUDIES,
+        cursor=cursor,
+        failing_before=now - FAILING_SECONDS,
+        configured=configured,
+    )
     facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
-    asked: dict[str, Any] = {"q": q, "show": show, "received_from": received_from or "", "received_to": received_to or ""}
+    asked: dict[str, Any] = {
+        "q": q,
+        "show": show,
+        "received_from": received_from or "",
+        "received_to": received_to or "",
+    }
     older = urlencode({**asked, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
-    shown = identifiers_shown(parts, deed, [item["study_instance_uid"] for item in found["studies"]])
+    shown = identifiers_shown(
+        parts, deed, [item["study_instance_uid"] for item in found["studies"]]
+    )
     return page(
         "front.html",
         section="studies",
@@ -78,7 +95,10 @@ def front_page(
         older=older,
         now=local(now),
         site=parts.settings.site.name,
-        studies=[study_line(item, now, shown.get(item["study_instance_uid"])) for item in found["studies"]],
+        studies=[
+            study_line(item, now, shown.get(item["study_instance_uid"]))
+            for item in found["studies"]
+        ],
         roles=role_lines(parts.default_roles, facts),
         queues=queue_lines(found["queues"]),
         stuck=stuck_lines(found["stuck"], now),
@@ -89,7 +109,15 @@ def front_page(
 def _filter(q: str, show: Shown, first: date | None, last: date | None) -> StudyFilter:
     """Days are those of the server's zone, as the page says its times."""
     if first and last and first > last:
-        raise RequestValidationError([{"type": "value_error", "loc": ("query", "received_from"), "msg": "lies after received_to"}])
+        raise RequestValidationError(
+            [
+                {
+                    "type": "value_error",
+                    "loc": ("query", "received_from"),
+                    "msg": "lies after received_to",
+                }
+            ]
+        )
     return StudyFilter(
         state=StudyState(show) if show in ("due", "closed", "failed") else None,
         calling_ae_title=q or None,

@@ -14,7 +14,14 @@ from fastapi.responses import RedirectResponse
 from hilum.api.access import Access
 from hilum.api.actor import actor_of, set_actor
 from hilum.api.credentials import Credential
-from hilum.api.guard import THREADS, address_of, holder_of, name_shown, only_known_parameters, refuse_other_sites
+from hilum.api.guard import (
+    THREADS,
+    address_of,
+    holder_of,
+    name_shown,
+    only_known_parameters,
+    refuse_other_sites,
+)
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.presenting import PageRoute, login_page, page
 from hilum.api.parts import Parts, PartsHere
@@ -24,7 +31,9 @@ from hilum.telemetry import logger
 from hilum.verbs import NoVerb, Verb, performs
 
 router = APIRouter(
-    route_class=PageRoute, include_in_schema=False, dependencies=[Depends(refuse_other_sites), Depends(only_known_parameters)]
+    route_class=PageRoute,
+    include_in_schema=False,
+    dependencies=[Depends(refuse_other_sites), Depends(only_known_parameters)],
 )
 Code = Annotated[str | None, Query(max_length=64, pattern=r"^[A-Za-z0-9_-]*$")]
 _NAME_CHARACTERS: Final = 31  # as the form has it; a browser keeps no cookie above 4 KiB
@@ -40,11 +49,17 @@ async def show(request: Request, parts: PartsHere, code: Code = None) -> Respons
         return login_page("/", name=holder.name if holder else "")
     user = await run_sync(parts.access.links.redeem, code, limiter=THREADS)
     if user is None:
-        return login_page("/", status=401, said="This link was used already, or is too old. `hilum login` prints a new one.")
+        return login_page(
+            "/",
+            status=401,
+            said="This link was used already, or is too old. `hilum login` prints a new one.",
+        )
     await _note_login(request, parts, user)
     # A page and no redirect: the cookie is of this site alone, and a browser may have come here
     # from another one.
-    return _begun(request, parts.access, page("welcome.html", section="login"), parts.access.local, user)
+    return _begun(
+        request, parts.access, page("welcome.html", section="login"), parts.access.local, user
+    )
 
 
 async def _note_login(request: Request, parts: Parts, user: str) -> None:
@@ -62,7 +77,9 @@ async def log_in(request: Request, parts: PartsHere) -> Response:
     given = Credential(form("token").strip(), form("name")[:_NAME_CHARACTERS])
     token = await run_sync(parts.access.token_of, given, address_of(request), limiter=THREADS)
     set_actor(request, name_shown(token, given))
-    return _begun(request, parts.access, RedirectResponse(_own_path(form("next")), 303), token, given.user)
+    return _begun(
+        request, parts.access, RedirectResponse(_own_path(form("next")), 303), token, given.user
+    )
 
 
 @router.post("/logout")
@@ -72,13 +89,17 @@ async def log_out(request: Request, parts: PartsHere) -> Response:
     if (holder := await holder_of(request)) is not None:
         set_actor(request, holder.name)
     response = RedirectResponse("/login", 303)
-    if (session := parts.access.sessions.read(request.cookies.get(parts.access.cookie_name, ""))) is not None:
+    if (
+        session := parts.access.sessions.read(request.cookies.get(parts.access.cookie_name, ""))
+    ) is not None:
         parts.access.sessions.end(session)
     response.delete_cookie(parts.access.cookie_name)
     return response
 
 
-def _begun(request: Request, access: Access, response: Response, token: AccessToken, user: str) -> Response:
+def _begun(
+    request: Request, access: Access, response: Response, token: AccessToken, user: str
+) -> Response:
     log.info("logged_in", token=token.name, address=address_of(request))
     response.set_cookie(
         access.cookie_name,
@@ -96,4 +117,11 @@ def _own_path(path: str) -> str:
 
     Browsers take two slashes, or a backslash, for the beginning of another host's name.
     """
-    return path if path.startswith("/") and not path.startswith("//") and path.isprintable() and "\\" not in path else "/"
+    return (
+        path
+        if path.startswith("/")
+        and not path.startswith("//")
+        and path.isprintable()
+        and "\\" not in path
+        else "/"
+    )

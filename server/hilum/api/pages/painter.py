@@ -1,4 +1,7 @@
-"""The web process's side of painting: one process at a time, started when somebody looks, ended when it hangs."""
+"""The web process's side of painting.
+
+One process at a time, started when somebody looks, ended when it hangs.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,14 @@ FAILED: Final = "painting_failed"
 _START_SECONDS = 60.0
 _PICTURE_SECONDS = 15.0
 _LARGEST_ANSWER: Final = 64 << 20
-_WAITING: Final = 6  # requests that may wait for the one process; each holds one of the server's threads
-_ENVIRONMENT: Final = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")  # not the token, not the ledger's password
+_WAITING: Final = (
+    6  # requests that may wait for the one process; each holds one of the server's threads
+)
+_ENVIRONMENT: Final = (
+    "PATH",
+    "PYTHONPATH",
+    "LD_LIBRARY_PATH",
+)  # not the token, not the ledger's password
 log = telemetry.logger("api")
 
 
@@ -58,12 +67,18 @@ class Painter:
         try:
             answer = self._ask(order)
         except WorkerDied:
-            log.warning("painting_process_died", advice="the object crashed or hung its decoder, or memory is short; the page says so")
+            log.warning(
+                "painting_process_died",
+                advice="the object crashed or hung its decoder, or memory is short; the page says so",
+            )
             return NoPicture(FAILED)
         return answer[1:] if answer[:1] == painting.PNG else _no_picture(answer[1:])
 
     def _ask(self, order: painting.Order) -> bytes:
-        """Raises WorkerDied if the process crashes or takes longer than allowed; it is gone then."""
+        """Raises WorkerDied if the process crashes or takes longer than allowed.
+
+        It is gone then.
+        """
         try:
             pipe = self._ready_pipe()
             pipe.send(order)
@@ -73,8 +88,16 @@ class Painter:
             raise WorkerDied from error
 
     def _ready_pipe(self) -> Connection:
-        """The pipe to a live process. One that has ended by itself, because nobody asked for long, is replaced."""
-        if self._pipe is not None and self._process is not None and self._process.poll() is None and not self._pipe.poll(0):
+        """The pipe to a live process.
+
+        One that has ended by itself, because nobody asked for long, is replaced.
+        """
+        if (
+            self._pipe is not None
+            and self._process is not None
+            and self._process.poll() is None
+            and not self._pipe.poll(0)
+        ):
             return self._pipe
         self.stop()
         self._pipe, theirs = multiprocessing.Pipe()
@@ -82,7 +105,12 @@ class Painter:
         kept = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
         nothing = subprocess.DEVNULL  # tracebacks and libraries' warnings quote headers
         self._process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, pass_fds=[theirs.fileno()], env=kept, stdin=nothing, stdout=nothing, stderr=nothing
+            command,
+            pass_fds=[theirs.fileno()],
+            env=kept,
+            stdin=nothing,
+            stdout=nothing,
+            stderr=nothing,
         )
         theirs.close()
         _receive(self._pipe, _START_SECONDS)

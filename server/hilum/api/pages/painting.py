@@ -1,7 +1,11 @@
-"""The painting process, `python -m hilum.api.pages.painting FD`: stored pixels in, a PNG to look at out.
+"""The painting process, `python -m hilum.api.pages.painting FD`.
 
-Codecs are C code on hostile input. What goes wrong here costs this process and one picture, never the web server. The answer is
-plain bytes, not a pickle: a process that a file has taken over must not be able to make its parent run anything.
+Stored pixels in, a PNG to look at out.
+
+Codecs are C code on hostile input. What goes wrong here costs this process and one picture, never
+the web server. The answer is
+plain bytes, not a pickle: a process that a file has taken over must not be able to make its parent
+run anything.
 """
 
 from __future__ import annotations
@@ -26,7 +30,10 @@ _NICE = 10  # nobody's study waits for a picture
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """Paint the object in the file, or the document given as bytes. `seconds`: after that the kernel ends the process."""
+    """Paint the object in the file, or the document given as bytes.
+
+    `seconds`: after that the kernel ends the process.
+    """
 
     source: Path | bytes
     maximum_pixels: int
@@ -41,7 +48,8 @@ def serve(connection: Connection) -> None:
             order: Order = connection.recv()
         except EOFError:
             return
-        # The default action of SIGALRM ends the process, also within C code, and also when nobody waits any more.
+        # The default action of SIGALRM ends the process, also within C code, and also when nobody
+        # waits any more.
         signal.alarm(order.seconds)
         limit_memory(order.maximum_pixels)
         connection.send_bytes(answer(order))

@@ -1,4 +1,7 @@
-"""Pictures of stored images and of heat maps: looked up in the ledger each time, painted once, kept in memory only."""
+"""Pictures of stored images and of heat maps.
+
+Looked up in the ledger each time, painted once, kept in memory only.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +23,20 @@ _RETRY_SECONDS = 300.0  # a file that hung its decoder is not tried at each look
 _PICTURE_KIND = "heatmap"
 Picture = bytes | NoPicture
 _GONE = NoPicture(GONE)
-_REJECTED = NoPicture("rejected")  # perhaps because it shows another patient (IHE IOCM): not shown by us either
+_REJECTED = NoPicture(
+    "rejected"
+)  # perhaps because it shows another patient (IHE IOCM): not shown by us either
 
 
 class Cache:
-    """The newest pictures, at most `limit_bytes` of them; a failure is kept for a while. Thread-safe."""
+    """The newest pictures, at most `limit_bytes` of them; a failure is kept for a while.
 
-    def __init__(self, limit_bytes: int = _CACHE_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
+    Thread-safe.
+    """
+
+    def __init__(
+        self, limit_bytes: int = _CACHE_BYTES, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._limit, self._clock = limit_bytes, clock
         self._kept: OrderedDict[str, tuple[Picture, float]] = OrderedDict()
         self._lock = threading.Lock()
@@ -46,14 +56,22 @@ class Cache:
         with self._lock:
             self._kept[key] = picture, self._clock()
             self._kept.move_to_end(key)
-            while len(self._kept) > 1 and sum(_size(kept) for kept, _ in self._kept.values()) > self._limit:
+            while (
+                len(self._kept) > 1
+                and sum(_size(kept) for kept, _ in self._kept.values()) > self._limit
+            ):
                 self._kept.popitem(last=False)
 
 
 class Pictures:
-    """What pages show of an image or a document. Pixels never touch the disk here, and the row is asked each time: erased is gone."""
+    """What pages show of an image or a document.
 
-    def __init__(self, settings: Settings, views: LedgerViews, painter: Painter | None = None) -> None:
+    Pixels never touch the disk here, and the row is asked each time: erased is gone.
+    """
+
+    def __init__(
+        self, settings: Settings, views: LedgerViews, painter: Painter | None = None
+    ) -> None:
         self._views = views
         self._maximum_pixels = settings.analyse.maximum_pixels
         self._archive = Archive(settings.archive_dir)
@@ -61,13 +79,18 @@ class Pictures:
         self._cache = Cache()
 
     def image(self, study_instance_uid: str, sop_instance_uid: str) -> Picture | None:
-        """PNG of a stored image, or why there is none; None: the study has no such image. Raises Retry."""
+        """PNG of a stored image, or why there is none; None: the study has no such image.
+
+        Raises Retry.
+        """
         row = self._views.stored_image(study_instance_uid, sop_instance_uid)
         if row is None:
             return None
         if row["is_removed"] or row["pixels_removed_at"] is not None:
             return _REJECTED if row["is_removed"] else _GONE
-        return self._cached(f"image {row['digest']} {row['path']}", lambda: self._paint_file(row["path"]))
+        return self._cached(
+            f"image {row['digest']} {row['path']}", lambda: self._paint_file(row["path"])
+        )
 
     def document(self, document_id: int, deed: Deed | None = None) -> Picture | None:
         """PNG of a document that is a picture, or why there is none; None: no such picture.
@@ -79,7 +102,10 @@ class Pictures:
             return None
         if deed is not None:
             deed.study_instance_uid = row["study_instance_uid"]
-        return self._cached(f"document {row['sop_instance_uid']}", lambda: self._painter.paint(row["content"], self._maximum_pixels))
+        return self._cached(
+            f"document {row['sop_instance_uid']}",
+            lambda: self._painter.paint(row["content"], self._maximum_pixels),
+        )
 
     def _cached(self, key: str, paint: Callable[[], Picture]) -> Picture:
         if (kept := self._cache.get(key)) is not None:

@@ -1,4 +1,7 @@
-"""From a template to a response: everything is escaped, nothing is loaded from elsewhere, and the browser is told so."""
+"""From a template to a response.
+
+Everything is escaped, nothing is loaded from elsewhere, and the browser is told so.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +34,14 @@ def _hash(text: str) -> str:
 
 
 HEADERS: Final = {
-    # The one style and the one script stand in the page and are named by their digest: nothing that slips in between runs.
+    # The one style and the one script stand in the page and are named by their digest: nothing that
+    # slips in between runs.
     "Content-Security-Policy": (
         f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; img-src 'self'; connect-src 'self'; "
         "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
-    # Without a referrer, Origin of a form would be "null" (Fetch, 3.1), and a change by our own page could not be told from others'.
+    # Without a referrer, Origin of a form would be "null" (Fetch, 3.1), and a change by our own
+    # page could not be told from others'.
     "Referrer-Policy": "same-origin",
 }
 
@@ -71,7 +76,11 @@ def _wrapped(text: str, width: int = 34) -> list[str]:
     """Lines of about `width` characters: SVG does not break lines by itself."""
     lines = [""]
     for word in text.split():
-        lines[-1:] = [f"{lines[-1]} {word}".strip()] if len(lines[-1]) + len(word) < width else [lines[-1], word]
+        lines[-1:] = (
+            [f"{lines[-1]} {word}".strip()]
+            if len(lines[-1]) + len(word) < width
+            else [lines[-1], word]
+        )
     return lines
 
 
@@ -114,4 +123,6 @@ def _answer_to(request: Request, status: int, said: dict[str, Any]) -> HTMLRespo
     if request.method != "GET":
         return login_page("/", status, "Log in with a valid token.")
     wanted = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-    return login_page(wanted, status, "Log in with a valid token." if "authorization" in request.headers else "")
+    return login_page(
+        wanted, status, "Log in with a valid token." if "authorization" in request.headers else ""
+    )

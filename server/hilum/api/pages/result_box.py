@@ -1,4 +1,7 @@
-"""One result on the page of a study: its findings, its documents with their ways, and what made the numbers. Pure."""
+"""One result on the page of a study.
+
+Its findings, its documents with their ways, and what made the numbers. Pure.
+"""
 
 from __future__ import annotations
 
@@ -76,24 +79,38 @@ def _document_line(paper: Item) -> DocumentLine:
         size=f"{paper['size_bytes'] / 1000:.1f} kB",
         is_picture=is_picture(paper["kind"], paper["media_type"]),
         predecessor=paper["predecessor_uid"] or "",
-        ways=[(way["destination"], chip(way["state"]), _way_words(way)) for way in paper["deliveries"]],
+        ways=[
+            (way["destination"], chip(way["state"]), _way_words(way)) for way in paper["deliveries"]
+        ],
     )
 
 
 def _way_words(way: Item) -> str:
-    said = [meaning(way["reason"]), way["detail"] or "", count(way["attempts"], "attempt") if way["attempts"] > 1 else ""]
+    said = [
+        meaning(way["reason"]),
+        way["detail"] or "",
+        count(way["attempts"], "attempt") if way["attempts"] > 1 else "",
+    ]
     return "; ".join(part for part in said if part)
 
 
 def _provenance(study: Item, result: Item, release: Release | None) -> Iterator[tuple[str, str]]:
-    """What made the numbers. The manifest's facts are those of today; a release keeps them for life."""
+    """What made the numbers.
+
+    The manifest's facts are those of today; a release keeps them for life.
+    """
     yield "Release", result["release"]
     if release is None:
         yield "Manifest", "not active any more"
     else:
         yield from _of_manifest(release)
     yield "Preprocessing", result.get("preprocessing_version") or "none"
-    used = {item["precision"] for image in study["images"] for item in image["readings"] if item["release"] == result["release"]}
+    used = {
+        item["precision"]
+        for image in study["images"]
+        for item in image["readings"]
+        if item["release"] == result["release"]
+    }
     yield "Precision used", ", ".join(sorted(used - {None})) or "not recorded"
     yield "Source digest", result["source_digest"]
 
@@ -101,9 +118,17 @@ def _provenance(study: Item, result: Item, release: Release | None) -> Iterator[
 def _of_manifest(release: Release) -> Iterator[tuple[str, str]]:
     yield "Weights", "untrained, drawn at random" if not release.is_trained else "trained"
     yield "Weights SHA-256", release.weights_sha256
-    yield "Calibration", "none" if release.calibration is None else str(release.calibration.get("method", "recorded"))
+    yield (
+        "Calibration",
+        "none"
+        if release.calibration is None
+        else str(release.calibration.get("method", "recorded")),
+    )
     if release.operating_points is not None:
-        yield "Operating points", "{criterion} Measured on: {measured_on}".format(**release.operating_points)
+        yield (
+            "Operating points",
+            "{criterion} Measured on: {measured_on}".format(**release.operating_points),
+        )
     yield "Architecture", release.architecture
     yield "Engine", f"{release.engine} {release.precision}"
     yield "Aggregation over images", release.aggregation

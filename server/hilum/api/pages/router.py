@@ -48,8 +48,12 @@ DocumentId = Annotated[int, Path(ge=1)]
 
 def pages(pictures: Pictures) -> APIRouter:
     """All pages. Without a session they answer with the form to log in."""
-    router = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ))
-    writing = APIRouter(route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.OPERATE))
+    router = APIRouter(
+        route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ)
+    )
+    writing = APIRouter(
+        route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.OPERATE)
+    )
     router.add_api_route("/", front_page)
     router.add_api_route("/find", find_form)
     router.add_api_route("/find", find_studies, methods=["POST"])
@@ -81,33 +85,66 @@ def icon() -> Response:
 
 @performs(Verb.READ_STUDY)
 def one_study(
-    parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, requeued: Annotated[int | None, Query(ge=0)] = None
+    parts: PartsHere,
+    deed: DeedHere,
+    study_instance_uid: StudyUid,
+    requeued: Annotated[int | None, Query(ge=0)] = None,
 ) -> Response:
     """Images, findings, provenance, timeline, requeue."""
     found = parts.views.study(study_instance_uid)
     if found is None:
         raise HTTPException(404, _MISSING)
     now = parts.clock()
-    deeds = parts.audit.list(AuditFilter(study_instance_uid=study_instance_uid), limit=_DEEDS)[0] if parts.audit else []
+    deeds = (
+        parts.audit.list(AuditFilter(study_instance_uid=study_instance_uid), limit=_DEEDS)[0]
+        if parts.audit
+        else []
+    )
     identifiers = identifiers_shown(parts, deed, [study_instance_uid]).get(study_instance_uid)
-    shown = study_page(found, parts.releases, now, can_requeue=parts.requeue is not None, deeds=deeds, identifiers=identifiers)
+    shown = study_page(
+        found,
+        parts.releases,
+        now,
+        can_requeue=parts.requeue is not None,
+        deeds=deeds,
+        identifiers=identifiers,
+    )
     disclaimer = parts.settings.report.disclaimer
-    return page("study.html", section="study", study=shown, requeued=requeued, now=local(now), disclaimer=disclaimer)
+    return page(
+        "study.html",
+        section="study",
+        study=shown,
+        requeued=requeued,
+        now=local(now),
+        disclaimer=disclaimer,
+    )
 
 
 @performs(Verb.REQUEUE)
-async def requeue(parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid) -> Response:
-    """Ended items of one stage of this study become due again, by the rules of REST; then the page again."""
+async def requeue(
+    parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid
+) -> Response:
+    """Ended items of one stage of this study become due again, by the rules of REST.
+
+    Then the page again.
+    """
     order = _order(form_of(await request.body())("stage"), study_instance_uid)
     count = await run_in_threadpool(_requeue, parts, deed, order)
     return RedirectResponse(f"/studies/{study_instance_uid}?requeued={count}", 303)
 
 
 @performs(Verb.RESEND)
-async def resend(parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid) -> Response:
-    """What was delivered of this study to one destination is sent again, by the rules of REST; then the page again."""
+async def resend(
+    parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid
+) -> Response:
+    """What was delivered of this study to one destination is sent again, by the rules of REST.
+
+    Then the page again.
+    """
     try:
-        order = resending.ResendOrder.model_validate({"destination": form_of(await request.body())("destination")})
+        order = resending.ResendOrder.model_validate(
+            {"destination": form_of(await request.body())("destination")}
+        )
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
     done = await run_in_threadpool(resending.resend, parts, deed, study_instance_uid, order)
@@ -116,7 +153,9 @@ async def resend(parts: PartsHere, deed: DeedHere, request: Request, study_insta
 
 def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
     try:
-        return RequeueOrder.model_validate({"stage": stage, "study_instance_uid": study_instance_uid})
+        return RequeueOrder.model_validate(
+            {"stage": stage, "study_instance_uid": study_instance_uid}
+        )
     except ValidationError as error:
         raise RequestValidationError(error.errors()) from error
 
@@ -129,14 +168,29 @@ def _requeue(parts: Parts, deed: Deed, order: RequeueOrder) -> int:
 
 
 @performs(_NO_STUDY)
-def associations(parts: PartsHere, outcome: Annotated[str, Query(pattern=r"^[a-z_]{0,16}$")] = "", cursor: Cursor = None) -> Response:
+def associations(
+    parts: PartsHere,
+    outcome: Annotated[str, Query(pattern=r"^[a-z_]{0,16}$")] = "",
+    cursor: Cursor = None,
+) -> Response:
     """Who sent what, what was refused, and what the sender should change."""
-    found, next_cursor = parts.views.associations(outcome=outcome or None, limit=_STUDIES, cursor=cursor)
+    found, next_cursor = parts.views.associations(
+        outcome=outcome or None, limit=_STUDIES, cursor=cursor
+    )
     now = parts.clock()
     older = urlencode({"outcome": outcome, "cursor": next_cursor}) if next_cursor else ""
-    lines = [{**item, "started": moment(item["started_at"], now), "chip": association_chip(item)} for item in found]
+    lines = [
+        {**item, "started": moment(item["started_at"], now), "chip": association_chip(item)}
+        for item in found
+    ]
     return page(
-        "associations.html", section="associations", lines=lines, outcome=outcome, is_first=cursor is None, older=older, now=local(now)
+        "associations.html",
+        section="associations",
+        lines=lines,
+        outcome=outcome,
+        is_first=cursor is None,
+        older=older,
+        now=local(now),
     )
 
 

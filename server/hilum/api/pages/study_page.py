@@ -9,8 +9,27 @@ from typing import Any, Final
 
 from hilum.api.pages.result_box import ResultBox, result_box
 from hilum.api.pages.timeline import Event, timeline
-from hilum.api.pages.words import Chip, Moment, chip, count, identifier_words, meaning, moment, plain, reading_words, study_chip
-from hilum.domain import DeliveryState, Identifiers, ReadingState, Reason, Release, ResultState, StudyState
+from hilum.api.pages.words import (
+    Chip,
+    Moment,
+    chip,
+    count,
+    identifier_words,
+    meaning,
+    moment,
+    plain,
+    reading_words,
+    study_chip,
+)
+from hilum.domain import (
+    DeliveryState,
+    Identifiers,
+    ReadingState,
+    Reason,
+    Release,
+    ResultState,
+    StudyState,
+)
 from hilum.withholding import advice_of
 
 Item = Mapping[str, Any]
@@ -88,7 +107,10 @@ def study_page(
 
     `identifiers`: what may be shown of them.
     """
-    boxes = [(item, result_box(study, item, releases.get(item["release"]), now)) for item in study["results"]]
+    boxes = [
+        (item, result_box(study, item, releases.get(item["release"]), now))
+        for item in study["results"]
+    ]
     return StudyPage(
         uid=study["study_instance_uid"],
         chip=study_chip({**study, **_as_in_a_list(study)}, now),
@@ -96,7 +118,9 @@ def study_page(
         detail=study["detail"] or "",
         facts=[*identifier_words(identifiers), *_facts(study)],
         received=moment(study["received_last"], now),
-        images=[_image_box(number, item, now) for number, item in enumerate(study["images"], start=1)],
+        images=[
+            _image_box(number, item, now) for number, item in enumerate(study["images"], start=1)
+        ],
         current=[box for item, box in boxes if item["is_current"]],
         earlier=[box for item, box in boxes if not item["is_current"]],
         again=list(_again(study)) if can_requeue else [],
@@ -109,14 +133,20 @@ def _current(study: Item) -> list[Item]:
 
 
 def _ways(results: Sequence[Item]) -> Iterator[Item]:
-    return (way for result in results for paper in result["documents"] for way in paper["deliveries"])
+    return (
+        way for result in results for paper in result["documents"] for way in paper["deliveries"]
+    )
 
 
 def _as_in_a_list(study: Item) -> dict[str, Any]:
     """What a line of the list has beyond the study's own row."""
     current, failed = _current(study), _reading_states(study).count(ReadingState.FAILED)
     states = [way["state"] for way in _ways(current)]
-    return {"results": current, "deliveries": {state: states.count(state) for state in states}, "failed_readings": failed}
+    return {
+        "results": current,
+        "deliveries": {state: states.count(state) for state in states},
+        "failed_readings": failed,
+    }
 
 
 def _reading_states(study: Item) -> list[str]:
@@ -162,19 +192,44 @@ def _again(study: Item) -> Iterator[Again]:
     readings = _reading_states(study)
     failed, refused = readings.count(ReadingState.FAILED), readings.count(ReadingState.NOT_ANALYSED)
     if failed or refused:
-        yield Again(_stage("analyse"), f"Read {count(failed + refused, 'image')} again", _said(failed=failed, not_analysed=refused))
+        yield Again(
+            _stage("analyse"),
+            f"Read {count(failed + refused, 'image')} again",
+            _said(failed=failed, not_analysed=refused),
+        )
     if study["state"] == StudyState.FAILED:
         yield Again(_stage("assemble"), "Close the study again", "The study could not be closed.")
     if failed_results := sum(item["state"] == ResultState.FAILED for item in study["results"]):
-        yield Again(_stage("report"), "Write the reports again", f"The documents of {count(failed_results, 'result')} could not be built.")
+        yield Again(
+            _stage("report"),
+            "Write the reports again",
+            f"The documents of {count(failed_results, 'result')} could not be built.",
+        )
     if dead := sum(way["state"] == DeliveryState.DEAD for way in _ways(study["results"])):
         yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
-    if withheld := [way for way in _ways(study["results"]) if way["state"] == DeliveryState.WITHHELD]:
-        advice = "; ".join(dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld))
-        yield Again(_stage("deliver"), f"Release {count(len(withheld), 'withheld document')}", f"Sent once its cause is gone: {advice}.")
-    sent = Counter(way["destination"] for way in _ways(_current(study)) if way["state"] == DeliveryState.DELIVERED)
+    if withheld := [
+        way for way in _ways(study["results"]) if way["state"] == DeliveryState.WITHHELD
+    ]:
+        advice = "; ".join(
+            dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld)
+        )
+        yield Again(
+            _stage("deliver"),
+            f"Release {count(len(withheld), 'withheld document')}",
+            f"Sent once its cause is gone: {advice}.",
+        )
+    sent = Counter(
+        way["destination"]
+        for way in _ways(_current(study))
+        if way["state"] == DeliveryState.DELIVERED
+    )
     for name, number in sent.items():
-        yield Again(("destination", name), f"Send {count(number, 'document')} to {name} again", f"If {name} has lost it. {_SAME}", "resend")
+        yield Again(
+            ("destination", name),
+            f"Send {count(number, 'document')} to {name} again",
+            f"If {name} has lost it. {_SAME}",
+            "resend",
+        )
 
 
 def _stage(name: str) -> tuple[str, str]:

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hilum.api.pages.words import Chip, Moment, chip, count, document_words, duration, meaning, moment, plain, reading_words
+from hilum.api.pages.words import (
+    Chip,
+    Moment,
+    chip,
+    count,
+    document_words,
+    duration,
+    meaning,
+    moment,
+    plain,
+    reading_words,
+)
 from hilum.domain import DeliveryState
 from hilum.withholding import advice_of
 
@@ -16,7 +27,10 @@ _STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One line. `since` is the time since the last image; `words` say what is wrong, if anything is."""
+    """One line.
+
+    `since` is the time since the last image; `words` say what is wrong, if anything is.
+    """
 
     at: Moment | None
     since: str
@@ -37,7 +51,10 @@ class _Raw:
 
 def timeline(study: Item, now: float, deeds: Sequence[Item] = ()) -> Sequence[Event]:
     """All boundaries that were passed and are still to come, and who read or changed it (`deeds`)."""
-    found = sorted([*_raw(study, now), *map(_deed, deeds)], key=lambda item: (item.at, _STAGES.index(item.stage)))
+    found = sorted(
+        [*_raw(study, now), *map(_deed, deeds)],
+        key=lambda item: (item.at, _STAGES.index(item.stage)),
+    )
     return [_event(item, study["received_last"], now) for item in found]
 
 
@@ -49,7 +66,11 @@ def _event(raw: _Raw, last_image: float, now: float) -> Event:
 
 def _raw(study: Item, now: float) -> Iterator[_Raw]:
     for number, image in enumerate(study["images"], start=1):
-        yield _Raw(image["received_at"], "receive", f"Image {number} received from {image['calling_ae_title']}")
+        yield _Raw(
+            image["received_at"],
+            "receive",
+            f"Image {number} received from {image['calling_ae_title']}",
+        )
         yield from (_reading(number, item) for item in image["readings"] if item["finished_at"])
     if study["closed_at"]:
         yield _Raw(study["closed_at"], "assemble", "Study closed")
@@ -62,12 +83,22 @@ def _raw(study: Item, now: float) -> Iterator[_Raw]:
 def _deed(row: Item) -> _Raw:
     words = f"{count(row['count'], 'time')}" if row["count"] > 1 else row["detail"] or ""
     state = None if row["outcome"] == "done" else chip(row["outcome"])
-    return _Raw(row["at"], "person", f"{plain(row['verb']).capitalize()} by {row['actor']} ({row['channel']})", state, words)
+    return _Raw(
+        row["at"],
+        "person",
+        f"{plain(row['verb']).capitalize()} by {row['actor']} ({row['channel']})",
+        state,
+        words,
+    )
 
 
 def _reading(number: int, reading: Item) -> _Raw:
     return _Raw(
-        reading["finished_at"], "analyse", f"Image {number} by {reading['release']}", chip(reading["state"]), reading_words(reading)
+        reading["finished_at"],
+        "analyse",
+        f"Image {number} by {reading['release']}",
+        chip(reading["state"]),
+        reading_words(reading),
     )
 
 
@@ -80,7 +111,9 @@ def _meaning(way: Item) -> str:
 
 def _result(result: Item) -> Iterator[_Raw]:
     what = f"Result {result['revision']} of {result['release']}"
-    yield _Raw(result["created_at"], "assemble", what, chip(result["outcome"]), meaning(result["reason"]))
+    yield _Raw(
+        result["created_at"], "assemble", what, chip(result["outcome"]), meaning(result["reason"])
+    )
     for paper in result["documents"]:
         yield _Raw(paper["created_at"], "report", f"{document_words(paper['kind'])} stored")
         for way in paper["deliveries"]:
@@ -88,7 +121,9 @@ def _result(result: Item) -> Iterator[_Raw]:
 
 
 def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
-    """A delivery that has ended at its end, another one at its next try; one in work began when its document was stored.
+    """A delivery that has ended at its end, another one at its next try.
+
+    One in work began when its document was stored.
 
     Of one that a person made due again also when, and when it was accepted before.
     """
@@ -98,8 +133,16 @@ def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
     words = "; ".join(part for part in (_meaning(way), way["detail"] or "") if part)
     if way["state"] == DeliveryState.DELIVERED and way["attempts"] > 1:
         words = f"after {count(way['attempts'], 'attempt')}"
-    yield _Raw(way["at"] or way["next_try_at"] or paper["created_at"], "deliver", what, chip(way["state"]), words)
+    yield _Raw(
+        way["at"] or way["next_try_at"] or paper["created_at"],
+        "deliver",
+        what,
+        chip(way["state"]),
+        words,
+    )
     if way["requeued_at"]:
         yield _Raw(way["requeued_at"], "person", f"{what}: due again")
     if way["requeued_at"] and way["delivered_at"] and way["delivered_at"] < way["requeued_at"]:
-        yield _Raw(way["delivered_at"], "deliver", what, chip(DeliveryState.DELIVERED), "the first time")
+        yield _Raw(
+            way["delivered_at"], "deliver", what, chip(DeliveryState.DELIVERED), "the first time"
+        )

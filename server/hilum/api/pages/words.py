@@ -1,4 +1,7 @@
-"""Rows as words for people: ages, times with their zone, states. Pure; unknown states and reasons stand for themselves."""
+"""Rows as words for people: ages, times with their zone, states.
+
+Pure; unknown states and reasons stand for themselves.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,27 @@ from typing import Any, Final, Literal
 
 from hilum.api.pages.painter import FAILED
 from hilum.api.pages.painting import GONE
-from hilum.domain import DeliveryState, Identifiers, Outcome, ReadingState, Reason, ReportState, ResultState, StudyState, flags_of
+from hilum.domain import (
+    DeliveryState,
+    Identifiers,
+    Outcome,
+    ReadingState,
+    Reason,
+    ReportState,
+    ResultState,
+    StudyState,
+    flags_of,
+)
 from hilum.moments import iso
 from hilum_preprocessing.errors import flag_meaning
 
 Tone = Literal["good", "busy", "warn", "bad", "quiet"]
 Item = Mapping[str, Any]
 _UNITS: Final = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"), (1.0, "second"))
-_PICTURES: Final = {GONE: "The pixels have left the archive.", FAILED: "Showing this object crashed or hung its decoder."}
+_PICTURES: Final = {
+    GONE: "The pixels have left the archive.",
+    FAILED: "Showing this object crashed or hung its decoder.",
+}
 _OPEN: Final = ("due", "leased")
 
 
@@ -74,15 +90,27 @@ def plain(word: str | None) -> str:
 
 def meaning(reason: str | None) -> str:
     """The sentence of a reason; a reason without one in plain words."""
-    return Reason(reason).meaning if reason is not None and reason in Reason._value2member_map_ else plain(reason)
+    return (
+        Reason(reason).meaning
+        if reason is not None and reason in Reason._value2member_map_
+        else plain(reason)
+    )
 
 
 def identifier_words(found: Identifiers | None) -> list[tuple[str, str]]:
     """Name and value of each identifier that a header says; None: none may be shown."""
     if found is None:
         return []
-    issued = f"{found.patient_id} (issued by {found.issuer})" if found.patient_id and found.issuer else found.patient_id
-    said = (("Patient ID", issued), ("Accession Number", found.accession_number), ("Study Date", found.study_date))
+    issued = (
+        f"{found.patient_id} (issued by {found.issuer})"
+        if found.patient_id and found.issuer
+        else found.patient_id
+    )
+    said = (
+        ("Patient ID", issued),
+        ("Accession Number", found.accession_number),
+        ("Study Date", found.study_date),
+    )
     return [(name, value) for name, value in said if value]
 
 
@@ -144,7 +172,11 @@ def study_chip(study: Item, now: float) -> Chip:
         return Chip("failed", "bad")
     if study["state"] != StudyState.CLOSED:
         return _open_chip(study, now)
-    if study["failed_readings"] or study["deliveries"].get(DeliveryState.DEAD) or _has(study["results"], ResultState.FAILED):
+    if (
+        study["failed_readings"]
+        or study["deliveries"].get(DeliveryState.DEAD)
+        or _has(study["results"], ResultState.FAILED)
+    ):
         return Chip("needs a person", "bad")
     if any(_has(study["results"], state) for state in _OPEN):
         return Chip("writing reports", "busy")
@@ -167,4 +199,8 @@ def _has(items: Iterable[Item], state: str) -> bool:
 
 def delivery_words(deliveries: Mapping[str, int]) -> Sequence[Chip]:
     """`1 delivered`, `2 waiting`."""
-    return [Chip(f"{number} {chip(state).text}", chip(state).tone) for state, number in sorted(deliveries.items()) if number]
+    return [
+        Chip(f"{number} {chip(state).text}", chip(state).tone)
+        for state, number in sorted(deliveries.items())
+        if number
+    ]

@@ -2,8 +2,10 @@
 
     python -I -m hilum.models.importing.convert < weights.pt > weights.safetensors
 
-Before the first byte is read it gives up what it could do harm with: no new descriptor (so no file and no socket), no new process,
-bounded memory, time and output, no right of root. Nothing of the file is run either way (`inert`); this is for the day that proves wrong.
+Before the first byte is read it gives up what it could do harm with: no new descriptor (so no file
+and no socket), no new process,
+bounded memory, time and output, no right of root. Nothing of the file is run either way (`inert`);
+this is for the day that proves wrong.
 Standard library only.
 """
 
@@ -78,7 +80,11 @@ def convert(source: BinaryIO, sink: BinaryIO, most_bytes: int) -> None:
     for name in sorted(named):
         tensor = named[name]
         end = place + tensors.size(tensor)
-        header[name] = {"dtype": ELEMENTS[tensor.storage.kind][0], "shape": tensor.shape, "data_offsets": (place, end)}
+        header[name] = {
+            "dtype": ELEMENTS[tensor.storage.kind][0],
+            "shape": tensor.shape,
+            "data_offsets": (place, end),
+        }
         place = end
     if place > most_bytes:
         raise tensors.NoTensors(f"its tensors are {place} bytes, many times the file")
@@ -102,7 +108,9 @@ def main() -> int:
         convert(source, sink, most_output(size))
         sink.flush()
     except Suspicious as error:
-        return _refused(f"{error}, which weights never need. Nothing of it was run. Do not use this file")
+        return _refused(
+            f"{error}, which weights never need. Nothing of it was run. Do not use this file"
+        )
     except _UNREADABLE as error:
         return _refused(f"not a readable checkpoint: {error}")
     except _NONSENSE as error:

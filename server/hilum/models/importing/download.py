@@ -16,22 +16,37 @@ _SILENCE_SECONDS: Final = 60.0
 
 
 def fetch(address: str, sha256: str, destination: Path) -> None:
-    """Write the file. Raises ConfigurationError: not reached, or not the file of this digest; then nothing is at `destination`."""
+    """Write the file.
+
+    Raises ConfigurationError: not reached, or not the file of this digest; then nothing is at
+    `destination`.
+    """
     if not address.startswith("https://"):
         raise ConfigurationError([f"{address}: only https is fetched"])
     try:
         found = _write(address, destination)
-    except (OSError, http.client.HTTPException, ValueError) as error:  # the last: an address that is none
+    except (
+        OSError,
+        http.client.HTTPException,
+        ValueError,
+    ) as error:  # the last: an address that is none
         destination.unlink(missing_ok=True)
-        raise ConfigurationError([f"{address}: {error}; fetch it by other means and name the file"]) from error
+        raise ConfigurationError(
+            [f"{address}: {error}; fetch it by other means and name the file"]
+        ) from error
     if found != sha256:
         destination.unlink()
-        raise ConfigurationError([f"{address} has sha256 {found}, you said {sha256}: nothing was imported"])
+        raise ConfigurationError(
+            [f"{address} has sha256 {found}, you said {sha256}: nothing was imported"]
+        )
 
 
 def _write(address: str, destination: Path) -> str:
     digest, size = hashlib.sha256(), 0
-    with urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer, destination.open("xb") as sink:  # noqa: S310 - https, see above
+    with (
+        urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer,
+        destination.open("xb") as sink,
+    ):  # noqa: S310 - https, see above
         while piece := answer.read(_PIECE):
             size += len(piece)
             if size > _MOST_BYTES:

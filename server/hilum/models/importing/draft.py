@@ -1,4 +1,7 @@
-"""The text of a manifest for an imported network: whole and valid, with `# EDIT` where only a person can know."""
+"""The text of a manifest for an imported network.
+
+Whole and valid, with `# EDIT` where only a person can know.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ WEIGHTS = "weights.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """What an importer found out. Lines are TOML; `options` and `operating_points` are keys with TOML values."""
+    """What an importer found out.
+
+    Lines are TOML; `options` and `operating_points` are keys with TOML values.
+    """
 
     tensors: Mapping[str, Tensor]
     architecture: str

@@ -1,4 +1,6 @@
-"""Reading a pickle without doing what it says: only tensors come to life, everything else is a shell that keeps what it is given.
+"""Reading a pickle without doing what it says.
+
+Only tensors come to life, everything else is a shell that keeps what it is given.
 
 Standard library only: this is part of the locked process (`convert`).
 """
@@ -14,7 +16,8 @@ from typing import Any, Final
 
 from hilum.models.importing.stored import ELEMENTS, Storage, StoredTensor
 
-# What checkpoints hold beside tensors and do no harm as shells; anything else of the standard library is no business of theirs.
+# What checkpoints hold beside tensors and do no harm as shells; anything else of the standard
+# library is no business of theirs.
 _HARMLESS: Final = {
     "_codecs": {"encode"},
     "argparse": {"Namespace"},
@@ -52,7 +55,10 @@ class Suspicious(Exception):
 
 
 class Shell:
-    """Stands for an object of any class, made in any way: keeps attributes, swallows the rest, runs nothing."""
+    """Stands for an object of any class, made in any way.
+
+    Keeps attributes, swallows the rest, runs nothing.
+    """
 
     origin = "?"
 
@@ -66,7 +72,9 @@ class Shell:
     def __setstate__(self, state: object) -> None:
         """Attributes, where the state is a table of them."""
         if isinstance(state, dict):
-            self.__dict__.update({name: value for name, value in state.items() if isinstance(name, str)})
+            self.__dict__.update(
+                {name: value for name, value in state.items() if isinstance(name, str)}
+            )
 
     def __setitem__(self, key: object, value: object) -> None:
         """An entry of a dictionary that is none here."""
@@ -85,8 +93,13 @@ class InertUnpickler(pickle.Unpickler):
     """Knows tensors, ordered dictionaries and nothing else; never imports."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-        """Of the few known; a shell for a class of a library; Suspicious for the standard library's."""
-        module = _compat_pickle.IMPORT_MAPPING.get(module, module)  # what Python 2 called __builtin__, and so on
+        """Of the few known; a shell for a class of a library.
+
+        Suspicious for the standard library's.
+        """
+        module = _compat_pickle.IMPORT_MAPPING.get(
+            module, module
+        )  # what Python 2 called __builtin__, and so on
         if known := _KNOWN.get((module, name)):
             return known
         if module in ("torch", "torch.cuda") and name in ELEMENTS:
@@ -109,10 +122,14 @@ class InertUnpickler(pickle.Unpickler):
 
 def _is_suspicious(module: str, name: str) -> bool:
     top = module.partition(".")[0]
-    return (top in sys.stdlib_module_names or top in sys.builtin_module_names) and name not in _HARMLESS.get(module, ())
+    return (
+        top in sys.stdlib_module_names or top in sys.builtin_module_names
+    ) and name not in _HARMLESS.get(module, ())
 
 
-def _tensor(storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object) -> StoredTensor:
+def _tensor(
+    storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object
+) -> StoredTensor:
     """torch._utils._rebuild_tensor and _v2; gradients and hooks are nothing to us."""
     if not isinstance(storage, Storage):
         raise pickle.UnpicklingError("a tensor without a storage")

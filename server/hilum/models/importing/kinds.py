@@ -1,4 +1,7 @@
-"""The families that can be imported: from tensors by their authors' names to a draft of the manifest."""
+"""The families that can be imported.
+
+From tensors by their authors' names to a draft of the manifest.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,11 @@ def _convolutional(architecture: str, first: str, head: str, asked: Asked, given
     tensors = checkpoint_names.canonical(architecture, given)
     channels, count = size_of(tensors, first, 1), size_of(tensors, head, 0)
     if asked.recipe is None and channels != 3:
-        raise ConfigurationError([f"the network takes {channels} channel: say with --recipe how its images were prepared"])
+        raise ConfigurationError(
+            [
+                f"the network takes {channels} channel: say with --recipe how its images were prepared"
+            ]
+        )
     return Draft(
         tensors=tensors,
         architecture=architecture,
@@ -42,17 +49,28 @@ def _convolutional(architecture: str, first: str, head: str, asked: Asked, given
         manufacturer="unknown",
         licence="unknown",
         source=f"{asked.source.name}, a checkpoint of {architecture} with torchvision's names",
-        remarks=("EDIT activation below, if the network was not trained with a sigmoid for each output.",),
+        remarks=(
+            "EDIT activation below, if the network was not trained with a sigmoid for each output.",
+        ),
     )
 
 
 def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
-    """One of its published releases: label order, untrained outputs and operating points are known."""
+    """One of its published releases.
+
+    Label order, untrained outputs and operating points are known.
+    """
     release = published.named(asked.published, asked.source)
     tensors = checkpoint_names.canonical(release.architecture, given)
-    count = size_of(tensors, "classifier.weight" if release.architecture == "densenet121" else "fc.weight", 0)
+    count = size_of(
+        tensors, "classifier.weight" if release.architecture == "densenet121" else "fc.weight", 0
+    )
     if count != len(release.labels):
-        raise ConfigurationError([f"{asked.source.name} has {count} outputs, {release.name} has {len(release.labels)}: another file"])
+        raise ConfigurationError(
+            [
+                f"{asked.source.name} has {count} outputs, {release.name} has {len(release.labels)}: another file"
+            ]
+        )
     return Draft(
         tensors=tensors,
         architecture=release.architecture,
@@ -74,14 +92,28 @@ def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
 
 
 def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ...]:
-    """Those of the file, if it carries any; they are float32 there and must be those that were published."""
-    own = next((tensor for name, tensor in given.items() if name.endswith("op_threshs") and tensor.numel()), None)
+    """Those of the file, if it carries any.
+
+    They are float32 there and must be those that were published.
+    """
+    own = next(
+        (
+            tensor
+            for name, tensor in given.items()
+            if name.endswith("op_threshs") and tensor.numel()
+        ),
+        None,
+    )
     if own is None or not own.isfinite().any():
         return release.thresholds
     theirs = torch.tensor(release.thresholds, dtype=torch.float32)
-    if own.shape != theirs.shape or not torch.allclose(own.float(), theirs, rtol=1e-5, atol=0, equal_nan=True):
+    if own.shape != theirs.shape or not torch.allclose(
+        own.float(), theirs, rtol=1e-5, atol=0, equal_nan=True
+    ):
         raise ConfigurationError(
-            [f"the file's op_threshs are not those of {release.name}: another release, or trained on; give --published"]
+            [
+                f"the file's op_threshs are not those of {release.name}: another release, or trained on; give --published"
+            ]
         )
     return release.thresholds
 

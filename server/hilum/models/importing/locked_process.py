@@ -15,11 +15,21 @@ _COMMAND: Final = (sys.executable, "-I", "-m", "hilum.models.importing.convert")
 
 
 def to_safetensors(source: Path, destination: Path) -> None:
-    """Write the tensors of a torch file as safetensors. Raises ConfigurationError; then nothing is at `destination`."""
+    """Write the tensors of a torch file as safetensors.
+
+    Raises ConfigurationError; then nothing is at `destination`.
+    """
     with source.open("rb") as given, destination.open("xb") as sink:
         try:
             done = subprocess.run(  # noqa: S603 - our own module
-                _COMMAND, stdin=given, stdout=sink, stderr=subprocess.PIPE, env={}, cwd="/", timeout=_TIME_OUT_SECONDS, check=False
+                _COMMAND,
+                stdin=given,
+                stdout=sink,
+                stderr=subprocess.PIPE,
+                env={},
+                cwd="/",
+                timeout=_TIME_OUT_SECONDS,
+                check=False,
             )
             problem = _problem(done)
         except subprocess.TimeoutExpired:
@@ -34,5 +44,7 @@ def _problem(done: subprocess.CompletedProcess[bytes]) -> str | None:
         return None
     said = (done.stderr.decode("ascii", "replace").splitlines() or ["it said nothing"])[-1]
     return (
-        said if done.returncode == convert.REFUSED else f"the process that reads pickles ended with status {done.returncode}: {said[:300]}"
+        said
+        if done.returncode == convert.REFUSED
+        else f"the process that reads pickles ended with status {done.returncode}: {said[:300]}"
     )

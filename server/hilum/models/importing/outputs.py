@@ -18,7 +18,8 @@ _NO_NAME: Final = re.compile(r"^(label|class|output)?[ _]?\d+$", re.IGNORECASE)
 def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
     """The label of each output: of a known order, of a file with one a line, else those found beside the checkpoint.
 
-    Raises ConfigurationError where nobody says what the outputs are, or where there are more or fewer: their order is the meaning of
+    Raises ConfigurationError where nobody says what the outputs are, or where there are more or
+    fewer: their order is the meaning of
     every number, and is never guessed.
     """
     told = {} if all(map(_NO_NAME.match, found)) else {"labels": json.dumps(list(found))}
@@ -26,12 +27,18 @@ def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
     if named is None:
         known = ", ".join(terminology.load().label_sets)
         advice = f"say with --labels in which order: {known}, or a file with one label a line (an empty line: an output without a name)"
-        raise ConfigurationError([f"the network has {count} outputs and nothing says what they are; {advice}"])
+        raise ConfigurationError(
+            [f"the network has {count} outputs and nothing says what they are; {advice}"]
+        )
     return named.names
 
 
 def lines(labels: Sequence[str], thresholds: Sequence[float] | None) -> Iterator[str]:
-    """One table a label. With thresholds: scores bent there, decided at 0.5; what has none is masked. Without: scored, never decided."""
+    """One table a label.
+
+    With thresholds: scores bent there, decided at 0.5; what has none is masked. Without: scored,
+    never decided.
+    """
     for index, label in enumerate(labels):
         meaning = _meaning(label, index)
         if not meaning:

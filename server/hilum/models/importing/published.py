@@ -1,4 +1,7 @@
-"""What torchxrayvision published: files, label orders and operating points, from `torchxrayvision.toml`."""
+"""What torchxrayvision published.
+
+Files, label orders and operating points, from `torchxrayvision.toml`.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,11 @@ _TABLE: Final = Path(__file__).with_name("torchxrayvision.toml")
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One release. `labels` and `thresholds` in the order of the outputs; "" was not trained, nan has no operating point."""
+    """One release.
+
+    `labels` and `thresholds` in the order of the outputs; "" was not trained, nan has no operating
+    point.
+    """
 
     name: str
     architecture: str
@@ -55,14 +62,19 @@ def releases() -> Mapping[str, Published]:
 
 
 def named(name: str | None, source: Path) -> Published:
-    """By its name, else by the name of the file. Raises ConfigurationError that says which there are."""
+    """By its name, else by the name of the file.
+
+    Raises ConfigurationError that says which there are.
+    """
     known = releases()
     if name is None:
         of_file = [each for each in known.values() if each.file == source.name]
         if of_file:
             return of_file[0]
         raise ConfigurationError(
-            [f"{source.name} is no file name of torchxrayvision's: say with --published which release it is: {', '.join(known)}"]
+            [
+                f"{source.name} is no file name of torchxrayvision's: say with --published which release it is: {', '.join(known)}"
+            ]
         )
     if name not in known:
         raise ConfigurationError([f"torchxrayvision has no {name!r}{nearest(name, known)}"])

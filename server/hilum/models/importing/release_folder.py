@@ -1,4 +1,7 @@
-"""A checkpoint becomes a release folder: `<name>@<version>/` with manifest.toml and weights.safetensors, whole or not at all."""
+"""A checkpoint becomes a release folder.
+
+`<name>@<version>/` with manifest.toml and weights.safetensors, whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -39,13 +42,25 @@ def import_release(kind: str, asked: Asked, name: str, version: str, out: Path) 
         written = _write(drafted, name, version, folder)
         sync_file_system(folder)
         folder.replace(target)
-    return Imported(target, tuple(line for line in written.splitlines() if "EDIT" in line and not line.startswith("# Written by")))
+    return Imported(
+        target,
+        tuple(
+            line
+            for line in written.splitlines()
+            if "EDIT" in line and not line.startswith("# Written by")
+        ),
+    )
 
 
 def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bool) -> Path:
-    """The file of this name, or torchxrayvision's release of this name, fetched into `scratch`. Raises ConfigurationError."""
+    """The file of this name, or torchxrayvision's release of this name, fetched into `scratch`.
+
+    Raises ConfigurationError.
+    """
     if is_fetched != (sha256 is not None):
-        raise ConfigurationError(["--download and --sha256 go together: what nobody vouches for is not fetched"])
+        raise ConfigurationError(
+            ["--download and --sha256 go together: what nobody vouches for is not fetched"]
+        )
     if sha256 is None:
         return Path(source)
     release = published.named(source, Path(source))
@@ -55,7 +70,10 @@ def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bo
 
 
 def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
-    """By their authors' names. A pickle is read in a process of its own. Raises ConfigurationError."""
+    """By their authors' names.
+
+    A pickle is read in a process of its own. Raises ConfigurationError.
+    """
     if not source.is_file():
         raise ConfigurationError([f"{source}: no such file"])
     if not pickled.is_pickle(source):
@@ -66,7 +84,10 @@ def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
 
 
 def _write(drafted: draft.Draft, name: str, version: str, folder: Path) -> str:
-    """The files, proved to be a release that can be built: the manifest is valid, the network takes the weights."""
+    """The files, proved to be a release that can be built.
+
+    The manifest is valid, the network takes the weights.
+    """
     weights = folder / draft.WEIGHTS
     safetensors_file.write(weights, drafted.tensors)
     text = draft.text(drafted, name, version, identity.file_sha256(weights))

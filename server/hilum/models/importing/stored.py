@@ -1,4 +1,7 @@
-"""Tensors that still lie in the file: storages, and views of them. Standard library only: part of the locked process (`convert`)."""
+"""Tensors that still lie in the file: storages, and views of them.
+
+Standard library only: part of the locked process (`convert`).
+"""
 
 from __future__ import annotations
 

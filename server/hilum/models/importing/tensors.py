@@ -13,8 +13,18 @@ from typing import Any, Final, Literal
 from hilum.models.importing.inert import Shell
 from hilum.models.importing.stored import ELEMENTS, StoredTensor
 
-# Where training scripts keep the state dictionary beside epochs and optimisers, the likeliest first.
-_NESTS: Final = ("state_dict", "model_state_dict", "model_state", "model", "net", "network", "module", "weights")
+# Where training scripts keep the state dictionary beside epochs and optimisers, the likeliest
+# first.
+_NESTS: Final = (
+    "state_dict",
+    "model_state_dict",
+    "model_state",
+    "model",
+    "net",
+    "network",
+    "module",
+    "weights",
+)
 _MOST: Final = 20_000
 _FORMATS: Final[Mapping[int, Literal["B", "H", "I", "Q"]]] = {1: "B", 2: "H", 4: "I", 8: "Q"}
 Named = dict[str, StoredTensor]
@@ -34,7 +44,9 @@ def find(content: Any) -> Named:  # noqa: ANN401 - whatever was saved
         if isinstance(content.get(nest), Mapping | Shell):
             return find(content[nest])
     if others := [name for name, value in content.items() if not isinstance(value, StoredTensor)]:
-        raise NoTensors(f"it holds no state dictionary: {', '.join(map(ascii, others[:4]))}, ... are no tensors")
+        raise NoTensors(
+            f"it holds no state dictionary: {', '.join(map(ascii, others[:4]))}, ... are no tensors"
+        )
     return _checked({str(name): tensor for name, tensor in content.items()})
 
 
@@ -44,7 +56,9 @@ def _checked(tensors: Named) -> Named:
     return tensors
 
 
-def _of_module(module: Shell, prefix: str, above: tuple[Shell, ...]) -> Iterator[tuple[str, StoredTensor]]:
+def _of_module(
+    module: Shell, prefix: str, above: tuple[Shell, ...]
+) -> Iterator[tuple[str, StoredTensor]]:
     """As `Module.state_dict` lists them."""
     if module in above:
         raise NoTensors("a module that holds itself")
@@ -71,11 +85,18 @@ def size(tensor: StoredTensor) -> int:
 
 
 def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
-    """The tensor's numbers, last axis fastest. Raises NoTensors when it reaches out of its storage."""
+    """The tensor's numbers, last axis fastest.
+
+    Raises NoTensors when it reaches out of its storage.
+    """
     width, count = ELEMENTS[tensor.storage.kind][1], math.prod(tensor.shape)
     if not count:
         return
-    axes = [(length, stride) for length, stride in zip(tensor.shape, tensor.strides, strict=True) if length != 1]
+    axes = [
+        (length, stride)
+        for length, stride in zip(tensor.shape, tensor.strides, strict=True)
+        if length != 1
+    ]
     last = tensor.offset + sum((length - 1) * stride for length, stride in axes)
     if tensor.offset < 0 or any(stride < 1 for _, stride in axes) or last >= tensor.storage.size:
         raise NoTensors("a tensor is larger than its storage")

@@ -1,4 +1,6 @@
-"""The two forms of a torch file, zip (since torch 1.6) and what was before it: a pickle of names, and storages beside it.
+"""The two forms of a torch file, zip (since torch 1.6) and what was before it.
+
+A pickle of names, and storages beside it.
 
 Standard library only: this is part of the locked process (`convert`).
 """
@@ -27,7 +29,10 @@ class Damaged(Exception):
 
 
 def open_torch_file(source: BinaryIO) -> tuple[Any, ReadStorage]:
-    """The object that was saved, inert, and how to read its storages. Raises Damaged, and what unpickling raises."""
+    """The object that was saved, inert, and how to read its storages.
+
+    Raises Damaged, and what unpickling raises.
+    """
     is_zip = source.read(4) == b"PK\x03\x04"
     source.seek(0)
     return _open_zip(source) if is_zip else _open_legacy(source)
@@ -35,13 +40,18 @@ def open_torch_file(source: BinaryIO) -> tuple[Any, ReadStorage]:
 
 def _open_zip(source: BinaryIO) -> tuple[Any, ReadStorage]:
     archive = zipfile.ZipFile(source)
-    names = [name for name in archive.namelist() if name.endswith("data.pkl") and name.count("/") == 1]
+    names = [
+        name for name in archive.namelist() if name.endswith("data.pkl") and name.count("/") == 1
+    ]
     if len(names) != 1:
         raise Damaged("a zip file without data.pkl: no torch file")
     folder = names[0].removesuffix("data.pkl")
     if pickled.is_scripted(archive.namelist()):
         raise Damaged(pickled.SCRIPTED)
-    if f"{folder}byteorder" in archive.namelist() and _entry(archive, f"{folder}byteorder") != b"little":
+    if (
+        f"{folder}byteorder" in archive.namelist()
+        and _entry(archive, f"{folder}byteorder") != b"little"
+    ):
         raise Damaged("written by a big-endian machine")
     content = InertUnpickler(io.BytesIO(_entry(archive, names[0])), encoding=_ENCODING).load()
     return content, lambda storage: _whole(_entry(archive, f"{folder}data/{storage.key}"), storage)
@@ -65,7 +75,10 @@ def _whole(data: bytes, storage: Storage) -> bytes:
 
 
 def _open_legacy(source: BinaryIO) -> tuple[Any, ReadStorage]:
-    """Magic number, protocol, machine, the object, the keys of its storages; then size and bytes of each storage."""
+    """Magic number, protocol, machine, the object, the keys of its storages.
+
+    Then size and bytes of each storage.
+    """
     if (_next(source), _next(source)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
         raise Damaged("no torch file")
     if not _next(source).get("little_endian", True):

@@ -1,4 +1,7 @@
-"""What stands beside a ViT's weights: config.json and preprocessor_config.json of Hugging Face, or timm's config.json."""
+"""What stands beside a ViT's weights.
+
+Config.json and preprocessor_config.json of Hugging Face, or timm's config.json.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,20 @@ from typing import Any
 from hilum.errors import ConfigurationError
 
 _PIL_KERNELS = {1: "pil_lanczos", 2: "pil_bilinear_aa", 3: "pil_bicubic_aa"}  # PIL.Image.Resampling
-_NAMED_KERNELS = {"lanczos": "pil_lanczos", "bilinear": "pil_bilinear_aa", "bicubic": "pil_bicubic_aa"}
+_NAMED_KERNELS = {
+    "lanczos": "pil_lanczos",
+    "bilinear": "pil_bilinear_aa",
+    "bicubic": "pil_bicubic_aa",
+}
 _ACTIVATIONS = {"multi_label_classification": "sigmoid", "single_label_classification": "softmax"}
 
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the files say; empty where they are silent. `mean` and `std` are on grey levels of 0..255."""
+    """What the files say; empty where they are silent.
+
+    `mean` and `std` are on grey levels of 0..255.
+    """
 
     labels: tuple[str, ...] = ()
     activation: str | None = None
@@ -31,15 +41,27 @@ class Beside:
 
 
 def read(folder: Path) -> Beside:
-    """Of the two files, those that there are. Raises ConfigurationError where one asks for another network or for what no recipe does."""
+    """Of the two files, those that there are.
+
+    Raises ConfigurationError where one asks for another network or for what no recipe does.
+    """
     config, processor = _table(folder / "config.json"), _table(folder / "preprocessor_config.json")
     try:
         if "pretrained_cfg" in config or "global_pool" in config:
             return _timm(config)
         return _hugging_face(config, processor)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError, ZeroDivisionError) as error:
+    except (
+        AttributeError,
+        IndexError,
+        KeyError,
+        TypeError,
+        ValueError,
+        ZeroDivisionError,
+    ) as error:
         what = "config.json or preprocessor_config.json is not as timm or Hugging Face write it"
-        raise ConfigurationError([f"{folder}: {what}: {error}; remove it and say --labels and --recipe"]) from error
+        raise ConfigurationError(
+            [f"{folder}: {what}: {error}; remove it and say --labels and --recipe"]
+        ) from error
 
 
 def _table(path: Path) -> Mapping[str, Any]:
@@ -54,11 +76,19 @@ def _table(path: Path) -> Mapping[str, Any]:
 
 def _hugging_face(config: Mapping[str, Any], processor: Mapping[str, Any]) -> Beside:
     if (kind := config.get("model_type", "vit")) != "vit":
-        raise ConfigurationError([f"config.json: model_type is {kind!r}, only vit is known; export the network to ONNX"])
+        raise ConfigurationError(
+            [f"config.json: model_type is {kind!r}, only vit is known; export the network to ONNX"]
+        )
     if (gelu := config.get("hidden_act", "gelu")) != "gelu":
-        raise ConfigurationError([f"config.json: hidden_act is {gelu!r}, only gelu is known; export the network to ONNX"])
+        raise ConfigurationError(
+            [f"config.json: hidden_act is {gelu!r}, only gelu is known; export the network to ONNX"]
+        )
     if processor.get("do_center_crop"):
-        raise ConfigurationError(["preprocessor_config.json: do_center_crop; give --recipe with one that crops as it does"])
+        raise ConfigurationError(
+            [
+                "preprocessor_config.json: do_center_crop; give --recipe with one that crops as it does"
+            ]
+        )
     mean, std = _on_grey_levels(processor)
     return Beside(
         labels=_in_order(config.get("id2label", {})),
@@ -76,20 +106,33 @@ def _on_grey_levels(processor: Mapping[str, Any]) -> tuple[tuple[float, ...], tu
     """(x * factor - mean) / std of a grey level x as (x - mean') / std'. Some processors do not rescale, some do not normalise."""
     if not processor:
         return (), ()
-    factor = float(processor.get("rescale_factor", 1 / 255)) if processor.get("do_rescale", True) else 1.0
+    factor = (
+        float(processor.get("rescale_factor", 1 / 255))
+        if processor.get("do_rescale", True)
+        else 1.0
+    )
     normalises = processor.get("do_normalize", True)
     mean = processor.get("image_mean", [0.5] * 3) if normalises else [0.0]
     std = processor.get("image_std", [0.5] * 3) if normalises else [1.0]
-    return tuple(float(value) / factor for value in mean), tuple(float(value) / factor for value in std)
+    return tuple(float(value) / factor for value in mean), tuple(
+        float(value) / factor for value in std
+    )
 
 
 def _timm(config: Mapping[str, Any]) -> Beside:
-    """`pretrained_cfg` says how timm evaluates: the short side to size / crop_pct, then the middle."""
+    """`pretrained_cfg` says how timm evaluates.
+
+    The short side to size / crop_pct, then the middle.
+    """
     images = config.get("pretrained_cfg", config)
     size, share = images.get("input_size", (3, 224, 224))[-1], float(images.get("crop_pct") or 1.0)
     pooling = {"token": "cls", "avg": "gap"}.get(pool := config.get("global_pool", "token"))
     if pooling is None:
-        raise ConfigurationError([f"config.json: global_pool is {pool!r}, only token and avg are known; export the network to ONNX"])
+        raise ConfigurationError(
+            [
+                f"config.json: global_pool is {pool!r}, only token and avg are known; export the network to ONNX"
+            ]
+        )
     return Beside(
         labels=tuple(config.get("label_names") or images.get("label_names") or ()),
         pooling=pooling,

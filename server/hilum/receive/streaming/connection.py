@@ -92,13 +92,23 @@ class Connection:
         """Whether the descriptor gives the peer's bytes, and waits as long as the socket."""
         return type(self._sock) is socket.socket and self._sock.gettimeout() is None
 
-    def lend(self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]) -> tuple[int, bool]:
+    def lend(
+        self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]
+    ) -> tuple[int, bool]:
         """Let another reader take the last `left` bytes of a fragment, and others after it.
 
         Return how many of these bytes are left, and whether the last one read was the data set's
         last fragment. Raises OSError. Views that were taken lose their bytes.
         """
-        unread = Unread(self._sock.fileno(), self._bytes, self._start, self._end, left, fragment.is_last, fragment.beginning)
+        unread = Unread(
+            self._sock.fileno(),
+            self._bytes,
+            self._start,
+            self._end,
+            left,
+            fragment.is_last,
+            fragment.beginning,
+        )
         receive(unread, fragment.size)
         self._start, self._end = unread.start, unread.end
         if unread.problem is not None:

@@ -61,7 +61,9 @@ class Loop:
         """
         self._sock, self._closing, self._outgoing = sock, closing, outgoing
         self._connection = Connection(sock)
-        self._messages = Messages(self._connection, contexts, providers, maximum_pdu_bytes, outgoing)
+        self._messages = Messages(
+            self._connection, contexts, providers, maximum_pdu_bytes, outgoing
+        )
         self.last = b""
         """The last PDU for the peer, sent before its connection is closed (Sta13)."""
         self._is_given_up = False
@@ -113,7 +115,11 @@ class Loop:
 
     def _receive(self) -> End:
         while not self._is_to_end:
-            if self._outgoing is not None and self._outgoing.is_expected and not self._messages.is_busy:
+            if (
+                self._outgoing is not None
+                and self._outgoing.is_expected
+                and not self._messages.is_busy
+            ):
                 self._outgoing.await_peer(self._connection)
             kind, length = self._connection.unpack(pdu.HEADER)
             if kind != pdu.P_DATA_TF:
@@ -133,13 +139,17 @@ class Loop:
             if size < 2 or left < 0:
                 raise ProtocolError(Reason.INVALID_PARAMETER)
             is_alone = size + pdu.ITEM_LENGTH_BYTES == length
-            beginning = pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
+            beginning = (
+                pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
+            )
             is_command, is_last = bool(control & pdu.IS_COMMAND), bool(control & pdu.IS_LAST)
             self._messages.take(Fragment(context_id, is_command, is_last, size - 2, beginning))
 
     def _end_of(self, kind: int, length: int) -> End:
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):
-            raise ProtocolError(Reason.UNEXPECTED_PDU if kind in OF_OTHER_STATES else Reason.UNRECOGNISED_PDU)
+            raise ProtocolError(
+                Reason.UNEXPECTED_PDU if kind in OF_OTHER_STATES else Reason.UNRECOGNISED_PDU
+            )
         if length != _SHORT_PDU_BYTES:
             raise ProtocolError(Reason.INVALID_PARAMETER)
         if kind == pdu.ABORT:

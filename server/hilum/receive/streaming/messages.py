@@ -114,7 +114,10 @@ class Messages:
 
     def _take_response(self, response: Command) -> None:
         """Take the response to a request of ours, which is always an N-EVENT-REPORT."""
-        if self._outgoing is None or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE:
+        if (
+            self._outgoing is None
+            or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE
+        ):
             raise ProtocolError(Reason.INVALID_PARAMETER)
         status = response.number(command_set.STATUS)
         message_id = response.number(command_set.MESSAGE_ID_BEING_RESPONDED_TO)
@@ -130,7 +133,9 @@ class Messages:
         self.whole += 1
         self._hand_on()
         if self._request is not None and not self._request.is_response:
-            self._connection.send(command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes))
+            self._connection.send(
+                command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes)
+            )
         self.close()
         self._forget()
 
@@ -138,7 +143,9 @@ class Messages:
         if self._incoming is not None:
             verdict = self._incoming.finish()
             return command.response(request, verdict.status, verdict.comment)
-        return command.response(request, 0 if request.field == command_set.C_ECHO_RQ else command.UNRECOGNISED_OPERATION)
+        return command.response(
+            request, 0 if request.field == command_set.C_ECHO_RQ else command.UNRECOGNISED_OPERATION
+        )
 
     def _forget(self) -> None:
         self._context_id = self._request = None

@@ -1,4 +1,7 @@
-"""Pieces of a sheet as pictures: text, rows and columns of pieces. Pillow's own scalable font, so that every host draws the same."""
+"""Pieces of a sheet as pictures: text, rows and columns of pieces.
+
+Pillow's own scalable font, so that every host draws the same.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +44,9 @@ def font(size: int) -> ImageFont.FreeTypeFont:
 
 def words(lines: Sequence[Line], width: int) -> Picture:
     """Lines of text below each other, in a picture of this width."""
-    wrapped = [Line(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)]
+    wrapped = [
+        Line(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)
+    ]
     block = Image.new("RGB", (width, sum(_height(line) for line in wrapped)), BACKGROUND)
     draw, top = ImageDraw.Draw(block), 0
     for line in wrapped:
@@ -70,7 +75,9 @@ def _wrapped(line: Line, width: int) -> Iterator[str]:
 def stacked(pieces: Sequence[Picture], gap: int = GAP) -> Picture:
     """Pieces below each other, at the left."""
     width = max(piece.width for piece in pieces)
-    whole = Image.new("RGB", (width, sum(piece.height for piece in pieces) + gap * (len(pieces) - 1)), BACKGROUND)
+    whole = Image.new(
+        "RGB", (width, sum(piece.height for piece in pieces) + gap * (len(pieces) - 1)), BACKGROUND
+    )
     top = 0
     for piece in pieces:
         whole.paste(piece, (0, top))
@@ -81,7 +88,9 @@ def stacked(pieces: Sequence[Picture], gap: int = GAP) -> Picture:
 def beside(pieces: Sequence[Picture], gap: int = 2 * GAP) -> Picture:
     """Pieces beside each other, at the top."""
     height = max(piece.height for piece in pieces)
-    whole = Image.new("RGB", (sum(piece.width for piece in pieces) + gap * (len(pieces) - 1), height), BACKGROUND)
+    whole = Image.new(
+        "RGB", (sum(piece.width for piece in pieces) + gap * (len(pieces) - 1), height), BACKGROUND
+    )
     left = 0
     for piece in pieces:
         whole.paste(piece, (left, 0))

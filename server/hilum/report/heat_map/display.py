@@ -1,4 +1,7 @@
-"""A stored object as grey levels that a person can look at: modality LUT, VOI LUT, polarity (PS3.3 C.11), then 8 bits. Torch-free."""
+"""A stored object as grey levels that a person can look at.
+
+Modality LUT, VOI LUT, polarity (PS3.3 C.11), then 8 bits. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,15 @@ from hilum_preprocessing.sizing import geometry_of
 
 Grey = NDArray[np.uint8]
 _COMMON: Final[dict[str, Any]] = {
-    "geometry": [{"op": "resize", "height": 8, "width": 8, "kernel": "pil_bilinear_aa", "compute": "uint8_rounded"}],  # not used here
+    "geometry": [
+        {
+            "op": "resize",
+            "height": 8,
+            "width": 8,
+            "kernel": "pil_bilinear_aa",
+            "compute": "uint8_rounded",
+        }
+    ],  # not used here
     "target": {"height": 8, "width": 8, "dtype": "uint8"},
     "views": "any",
 }
@@ -25,13 +36,22 @@ _COMMON: Final[dict[str, Any]] = {
 _OWN_WINDOW: Final = InputSpec.from_mapping(
     {
         **_COMMON,
-        "source": {"modality_lut": "apply", "voi": "first_window", "voi_prefer": "window", "missing_voi": "reject"},
+        "source": {
+            "modality_lut": "apply",
+            "voi": "first_window",
+            "voi_prefer": "window",
+            "missing_voi": "reject",
+        },
         "intensity": [{"op": "maxval", "of": "bits"}, {"op": "to_uint8", "mode": "round"}],
     }
 )
 # Without one, from the darkest to the brightest pixel.
 _WHOLE_RANGE: Final = InputSpec.from_mapping(
-    {**_COMMON, "source": {"modality_lut": "apply"}, "intensity": [{"op": "minmax"}, {"op": "to_uint8", "mode": "round"}]}
+    {
+        **_COMMON,
+        "source": {"modality_lut": "apply"},
+        "intensity": [{"op": "minmax"}, {"op": "to_uint8", "mode": "round"}],
+    }
 )
 
 
@@ -44,7 +64,9 @@ def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey,
     try:
         dataset = read_file(path)
         stored = replace(decoding_for(dataset, spec), reduce=0).of(dataset, maximum_pixels)
-        return displayed(stored), place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
+        return displayed(stored), place(
+            geometry_of(spec, stored.size, stored.pixel_aspect), stored.size
+        )
     except FileNotFoundError:
         raise HeatMapLeftOut("The stored object is gone from the archive.") from None
     except OSError as error:
@@ -54,7 +76,10 @@ def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey,
 
 
 def displayed(stored: StoredValues) -> Grey:
-    """Through the object's own window; one that makes the picture empty, or none, gives way to the whole range."""
+    """Through the object's own window.
+
+    One that makes the picture empty, or none, gives way to the whole range.
+    """
     stored = without_unusable(stored)
     try:
         table = level_table(stored, _OWN_WINDOW)

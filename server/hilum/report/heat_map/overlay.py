@@ -1,6 +1,9 @@
-"""Cells as colour over a grey picture (numpy alone). Colour and cover rise together, so a weak cell is faint and no cell hides the image.
+"""Cells as colour over a grey picture (numpy alone).
 
-Only what speaks for the finding is coloured: cells that lower the logit stay grey, and the words on the sheet say so.
+Colour and cover rise together, so a weak cell is faint and no cell hides the image.
+
+Only what speaks for the finding is coloured: cells that lower the logit stay grey, and the words on
+the sheet say so.
 """
 
 from __future__ import annotations
@@ -15,18 +18,26 @@ from hilum_preprocessing.placement import Axis, Placement
 Array = NDArray[np.float32]
 Colours = NDArray[np.uint8]
 
-# Strength to (red, green, blue, cover). Amber, red, magenta: no grey is like one of them, and they differ on black as on white.
+# Strength to (red, green, blue, cover). Amber, red, magenta: no grey is like one of them, and they
+# differ on black as on white.
 _STOPS: Final = (0.0, 0.35, 0.7, 1.0)
-_STOP_COLOURS: Final = np.array([[255, 190, 0, 0.0], [255, 140, 0, 0.38], [255, 40, 30, 0.46], [255, 0, 170, 0.55]])
+_STOP_COLOURS: Final = np.array(
+    [[255, 190, 0, 0.0], [255, 140, 0, 0.38], [255, 40, 30, 0.46], [255, 0, 170, 0.55]]
+)
 _STEPS: Final = 512
-_RAMP: Final = np.stack([np.interp(np.linspace(0, 1, _STEPS), _STOPS, column) for column in _STOP_COLOURS.T], axis=-1).astype(np.float32)
+_RAMP: Final = np.stack(
+    [np.interp(np.linspace(0, 1, _STEPS), _STOPS, column) for column in _STOP_COLOURS.T], axis=-1
+).astype(np.float32)
 _DIMMED: Final = 0.45  # of the brightness of what was not analysed
 _HATCH_PERIOD, _HATCH_WIDTH = 14, 2
 _HATCH_GREY: Final = 120.0
 
 
 def spread(cells: Array, placement: Placement, shape: tuple[int, int]) -> Array:
-    """(h, w) cells → (rows, columns) of a picture of the whole source: bilinear, align_corners=False; outside of what was analysed 0."""
+    """(h, w) cells → (rows, columns) of a picture of the whole source.
+
+    Bilinear, align_corners=False; outside of what was analysed 0.
+    """
     down = _weights(placement.rows, cells.shape[0], shape[0])
     across = _weights(placement.columns, cells.shape[1], shape[1])
     values: Array = down @ cells @ across.T
@@ -51,7 +62,10 @@ def _inside(axis: Axis, pixels: int) -> NDArray[np.bool_]:
 
 
 def _weights(axis: Axis, cells: int, pixels: int) -> Array:
-    """(pixels, cells): each row mixes two neighbouring cells; beyond the centre of the outermost cell that one stands alone."""
+    """(pixels, cells): each row mixes two neighbouring cells.
+
+    Beyond the centre of the outermost cell that one stands alone.
+    """
     place = (_source_places(axis, pixels) - axis.offset) / axis.scale * cells / axis.target - 0.5
     place = np.clip(place, 0, cells - 1)
     left = np.minimum(np.floor(place).astype(np.intp), max(cells - 2, 0))

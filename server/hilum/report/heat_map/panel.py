@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from hilum.report.heat_map import overlay
-from hilum.report.heat_map.blocks import BACKGROUND, FAINT, NOTE_SIZE, PLAIN, Line, Picture, beside, font, stacked, words
+from hilum.report.heat_map.blocks import (
+    BACKGROUND,
+    FAINT,
+    NOTE_SIZE,
+    PLAIN,
+    Line,
+    Picture,
+    beside,
+    font,
+    stacked,
+    words,
+)
 from hilum_preprocessing.placement import Axis, Placement
 
 CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
@@ -30,23 +41,41 @@ class Panel:
 
     @property
     def peak(self) -> float:
-        """The strongest cell that speaks for the finding, 0 if none does: the end of the colour bar."""
+        """The strongest cell that speaks for the finding, 0 if none does.
+
+        The end of the colour bar.
+        """
         return max(0.0, float(self.cells.max()))
 
 
 def beside_each_other(panels: Sequence[Panel], side: int) -> Picture:
-    """The panels of one image in a row, their pictures at one height; the longer side of a picture is `side`."""
+    """The panels of one image in a row, their pictures at one height.
+
+    The longer side of a picture is `side`.
+    """
     pictures = [pictured(panel, side) for panel in panels]
     widths = [max(picture.width, _LEAST_WIDTH) for picture in pictures]
     headings = [words(panel.heading, width) for panel, width in zip(panels, widths, strict=True)]
     height = max(heading.height for heading in headings)
     headings = [heading.crop((0, 0, heading.width, height)) for heading in headings]
-    scales = [_scale(panel, picture.width, width) for panel, picture, width in zip(panels, pictures, widths, strict=True)]
-    return beside([stacked(pieces, gap=5) for pieces in zip(headings, pictures, scales, strict=True)])
+    scales = [
+        _scale(panel, picture.width, width)
+        for panel, picture, width in zip(panels, pictures, widths, strict=True)
+    ]
+    return beside(
+        [stacked(pieces, gap=5) for pieces in zip(headings, pictures, scales, strict=True)]
+    )
 
 
 def _scale(panel: Panel, picture_width: int, width: int) -> Picture:
-    return stacked([_ruler(panel.placement.columns, panel.cells.shape[1], picture_width), _bar(panel, width), _bar_words(panel, width)], 3)
+    return stacked(
+        [
+            _ruler(panel.placement.columns, panel.cells.shape[1], picture_width),
+            _bar(panel, width),
+            _bar_words(panel, width),
+        ],
+        3,
+    )
 
 
 def pictured(panel: Panel, side: int) -> Picture:
@@ -54,7 +83,9 @@ def pictured(panel: Panel, side: int) -> Picture:
     rows, columns = panel.grey.shape
     factor = side / max(rows, columns)
     size = (max(1, round(columns * factor)), max(1, round(rows * factor)))
-    grey = np.asarray(Image.fromarray(panel.grey).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0))
+    grey = np.asarray(
+        Image.fromarray(panel.grey).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+    )
     shape = (size[1], size[0])
     strength = overlay.spread(panel.cells, panel.placement, shape)
     strength = np.clip(strength / panel.peak, 0, 1) if panel.peak else np.zeros_like(strength)
@@ -75,7 +106,9 @@ def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
     length = round(font(NOTE_SIZE).getlength(word))
     for start, stop in ((0, columns[0]), (columns[-1] + 1, picture.width)):
         if stop - start >= height and length < picture.height:
-            _write_upright(picture, word, (int(start + stop - height) // 2, (picture.height - length) // 2))
+            _write_upright(
+                picture, word, (int(start + stop - height) // 2, (picture.height - length) // 2)
+            )
     for start, stop in ((0, rows[0]), (rows[-1] + 1, picture.height)):
         if stop - start >= height and length < picture.width:
             _write(picture, word, ((picture.width - length) // 2, int(start + stop - height) // 2))
@@ -83,7 +116,14 @@ def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
 
 def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
     """White with a black edge: legible on lung and on bone."""
-    ImageDraw.Draw(picture).text(place, text, fill=(255, 255, 255), font=font(NOTE_SIZE), stroke_width=1, stroke_fill=(0, 0, 0))
+    ImageDraw.Draw(picture).text(
+        place,
+        text,
+        fill=(255, 255, 255),
+        font=font(NOTE_SIZE),
+        stroke_width=1,
+        stroke_fill=(0, 0, 0),
+    )
 
 
 def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
@@ -98,7 +138,9 @@ def _ruler(axis: Axis, cells: int, width: int) -> Picture:
     """Where the cells are: a tick at each of their borders, so that nobody takes the smooth colours for a fine map."""
     strip = Image.new("RGB", (width, _TICK + 1), BACKGROUND)
     draw = ImageDraw.Draw(strip)
-    parts = [part for part in (axis.cell(index, cells) for index in range(cells)) if part is not None]
+    parts = [
+        part for part in (axis.cell(index, cells) for index in range(cells)) if part is not None
+    ]
     borders = [parts[0][0], *(part[1] for part in parts)] if parts else []
     places = [min(width - 1, round(border / axis.source * width)) for border in borders]
     if places:

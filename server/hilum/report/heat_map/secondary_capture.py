@@ -1,6 +1,7 @@
 """The heat map as a Secondary Capture Image (PS3.3 A.8.1), the one picture of a result that every viewer shows.
 
-One sheet for a study and release, so that a revision replaces it as a whole and no panel of an older result is left behind.
+One sheet for a study and release, so that a revision replaces it as a whole and no panel of an
+older result is left behind.
 """
 
 from __future__ import annotations
@@ -22,17 +23,31 @@ from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen
 from hilum.report.heat_map.display import grey_levels
 from hilum.report.heat_map.panel import Panel
 from hilum.report.heat_map.sheet import WITHDRAWN, Row, heading, resolution, sheet, withdrawal
-from hilum.report.maker import MEDIA_TYPE, PRODUCT, algorithm_equipment, encode, local, name_implementation, settle_times, short
+from hilum.report.maker import (
+    MEDIA_TYPE,
+    PRODUCT,
+    algorithm_equipment,
+    encode,
+    local,
+    name_implementation,
+    settle_times,
+    short,
+)
 from hilum.report.quiet import quietly
 from hilum.report.sources import Headers
 from hilum.report.wording import caveats, heat_map_description
 from hilum_preprocessing import InputSpec
 
 
-def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
-    """The document and what the report says of it; None when there is no finding to show. Raises HeatMapLeftOut.
+def heat_map(
+    job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources
+) -> tuple[Document, HeatMap] | None:
+    """The document and what the report says of it; None when there is no finding to show.
 
-    Where an earlier heat map may lie at a destination and there is nothing to show now, or nothing can be drawn, a sheet that says so
+    Raises HeatMapLeftOut.
+
+    Where an earlier heat map may lie at a destination and there is nothing to show now, or nothing
+    can be drawn, a sheet that says so
     takes its place. Deterministic: the same result and the same files give the same bytes.
     """
     may_be_shown = "heatmap" in job.predecessors
@@ -41,13 +56,17 @@ def heat_map(job: ReportJob, release: Release, context: ReportContext, sources: 
     except HeatMapLeftOut as error:
         if not may_be_shown:
             raise
-        return _withdrawn(job, release, context, f"No new heat map: {error.sentence}"), HeatMap(left_out=error.sentence)
+        return _withdrawn(job, release, context, f"No new heat map: {error.sentence}"), HeatMap(
+            left_out=error.sentence
+        )
     if drawn is None and may_be_shown:
         return _withdrawn(job, release, context, _nothing_to_show(job.result)), HeatMap()
     return drawn
 
 
-def _drawn(job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources) -> tuple[Document, HeatMap] | None:
+def _drawn(
+    job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources
+) -> tuple[Document, HeatMap] | None:
     findings = chosen_findings(job.result)
     images = chosen_images(job.result, findings)
     if not images:
@@ -56,24 +75,38 @@ def _drawn(job: ReportJob, release: Release, context: ReportContext, sources: He
         raise HeatMapLeftOut(sources.obstacle)
     rows = [_row(image, job.result, release, sources) for image in images]
     shown = {image.sop_instance_uid for image in images}
-    keys = tuple(finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids))
+    keys = tuple(
+        finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids)
+    )
     headers = [_header(image, job) for image in images]
     with quietly():
         pixels = sheet(rows, job.result, release, context)
         capture = _capture(job.result, release, context, _whose(job), headers, pixels)
         _describe(capture, _derivation(rows[0], release), job.result, release, context)
         document = _document(capture, job)
-    return document, HeatMap(str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys)
+    return document, HeatMap(
+        str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys
+    )
 
 
 def _withdrawn(job: ReportJob, release: Release, context: ReportContext, why: str) -> Document:
-    """Words alone, about the images of the report, which does not name it: it explains no finding. Raises HeatMapLeftOut."""
+    """Words alone, about the images of the report, which does not name it: it explains no finding.
+
+    Raises HeatMapLeftOut.
+    """
     try:
         headers = Headers(job).reported()
     except NotAnalysed:
         raise HeatMapLeftOut("The header of the image cannot be read.") from None
     with quietly():
-        capture = _capture(job.result, release, context, _whose(job), headers, withdrawal(job.result, release, context, why))
+        capture = _capture(
+            job.result,
+            release,
+            context,
+            _whose(job),
+            headers,
+            withdrawal(job.result, release, context, why),
+        )
         _describe(capture, f"{why} {WITHDRAWN}", job.result, release, context)
         return _document(capture, job)
 
@@ -91,12 +124,22 @@ def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapS
     if picture.maps is None:
         raise HeatMapLeftOut("The ledger holds no class activation map of the image.")
     shown = shown_on(image, result, release, picture.maps)
-    grey, placement = grey_levels(picture.path, InputSpec.from_mapping(release.input_spec), sources.maximum_pixels)
-    return Row(image, [Panel(grey, placement, item.cells, heading(item.finding, image, result)) for item in shown])
+    grey, placement = grey_levels(
+        picture.path, InputSpec.from_mapping(release.input_spec), sources.maximum_pixels
+    )
+    return Row(
+        image,
+        [
+            Panel(grey, placement, item.cells, heading(item.finding, image, result))
+            for item in shown
+        ],
+    )
 
 
 def _header(image: SourceImage, job: ReportJob) -> Dataset:
-    stored: dict[str, Instance] = {instance.sop_instance_uid: instance for instance in job.instances}
+    stored: dict[str, Instance] = {
+        instance.sop_instance_uid: instance for instance in job.instances
+    }
     try:
         return read_header(stored[image.sop_instance_uid])
     except (KeyError, NotAnalysed):
@@ -112,7 +155,12 @@ def _whose(job: ReportJob) -> Dataset:
 
 
 def _capture(
-    result: Result, release: Release, context: ReportContext, whose: Dataset, headers: Sequence[Dataset], pixels: NDArray[np.uint8]
+    result: Result,
+    release: Release,
+    context: ReportContext,
+    whose: Dataset,
+    headers: Sequence[Dataset],
+    pixels: NDArray[np.uint8],
 ) -> SCImage:
     offset = utc_offset(whose)
     created = local(result.created_at, offset)
@@ -139,11 +187,16 @@ def _capture(
         content_date=created.date(),
         content_time=created.time(),
     )
-    capture.copy_patient_and_study_information(whose)  # as the report does, so that both name one patient and one study alike
+    capture.copy_patient_and_study_information(
+        whose
+    )  # as the report does, so that both name one patient and one study alike
     if offset is not None:
         capture.TimezoneOffsetFromUTC = offset
     settle_times(capture, created)
-    capture.DateOfSecondaryCapture, capture.TimeOfSecondaryCapture = capture.InstanceCreationDate, capture.InstanceCreationTime
+    capture.DateOfSecondaryCapture, capture.TimeOfSecondaryCapture = (
+        capture.InstanceCreationDate,
+        capture.InstanceCreationTime,
+    )
     name_implementation(capture, context)
     _orient(capture, headers)
     _refer(capture, headers)
@@ -151,17 +204,30 @@ def _capture(
 
 
 def _orient(capture: Dataset, headers: Sequence[Dataset]) -> None:
-    """Patient Orientation where all images agree, else empty (type 2C); which side is left matters on this picture, too."""
+    """Patient Orientation where all images agree, else empty (type 2C).
+
+    Which side is left matters on this picture, too.
+    """
     found = [pair(header, "PatientOrientation") for header in headers]
-    capture.PatientOrientation = list(found[0]) if found[0] is not None and found.count(found[0]) == len(found) else []
-    capture.BodyPartExamined = "CHEST"  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
+    capture.PatientOrientation = (
+        list(found[0]) if found[0] is not None and found.count(found[0]) == len(found) else []
+    )
+    capture.BodyPartExamined = (
+        "CHEST"  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
+    )
 
 
 def _refer(capture: Dataset, headers: Sequence[Dataset]) -> None:
     """Source Image Sequence (PS3.3 C.7.6.1.1.4), and that a picture of lossy pixels is lossy, whatever became of it since."""
     capture.SourceImageSequence = [_source(header) for header in headers]
-    lossy = next((header for header in headers if header.get("LossyImageCompression") == "01"), None)
-    for keyword in ("LossyImageCompression", "LossyImageCompressionRatio", "LossyImageCompressionMethod"):
+    lossy = next(
+        (header for header in headers if header.get("LossyImageCompression") == "01"), None
+    )
+    for keyword in (
+        "LossyImageCompression",
+        "LossyImageCompressionRatio",
+        "LossyImageCompressionMethod",
+    ):
         if lossy is not None and keyword in lossy:
             setattr(capture, keyword, lossy.get(keyword))
 
@@ -169,8 +235,15 @@ def _refer(capture: Dataset, headers: Sequence[Dataset]) -> None:
 def _source(header: Dataset) -> Dataset:
     item, purpose = Dataset(), Dataset()
     code = codes.SOURCE_FOR_PROCESSING
-    purpose.CodeValue, purpose.CodingSchemeDesignator, purpose.CodeMeaning = code.value, code.scheme_designator, code.meaning
-    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = header.SOPClassUID, header.SOPInstanceUID
+    purpose.CodeValue, purpose.CodingSchemeDesignator, purpose.CodeMeaning = (
+        code.value,
+        code.scheme_designator,
+        code.meaning,
+    )
+    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = (
+        header.SOPClassUID,
+        header.SOPInstanceUID,
+    )
     item.PurposeOfReferenceCodeSequence = [purpose]
     return item
 
@@ -183,10 +256,13 @@ def _derivation(row: Row, release: Release) -> str:
     )
 
 
-def _describe(capture: Dataset, derivation: str, result: Result, release: Release, context: ReportContext) -> None:
+def _describe(
+    capture: Dataset, derivation: str, result: Result, release: Release, context: ReportContext
+) -> None:
     """What stands in the picture, as attributes.
 
-    Burned In Annotation is YES: our own words are no identification, but what the source had burned in is here again.
+    Burned In Annotation is YES: our own words are no identification, but what the source had burned
+    in is here again.
     """
     capture.BurnedInAnnotation = "YES"
     capture.ConversionType = "WSD"  # made by a workstation; highdicom says digital interface

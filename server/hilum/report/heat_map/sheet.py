@@ -1,4 +1,7 @@
-"""The whole picture: what it is, a row of panels for each image, and what must be known to read it. Not larger than needed."""
+"""The whole picture: what it is, a row of panels for each image, and what must be known to read it.
+
+Not larger than needed.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,16 @@ from numpy.typing import NDArray
 
 from hilum.domain import Decision, Finding, Release, Result, SourceImage
 from hilum.report.context import ReportContext
-from hilum.report.heat_map.blocks import FAINT, NOTE_SIZE, TITLE_SIZE, WARNING, Line, framed, stacked, words
+from hilum.report.heat_map.blocks import (
+    FAINT,
+    NOTE_SIZE,
+    TITLE_SIZE,
+    WARNING,
+    Line,
+    framed,
+    stacked,
+    words,
+)
 from hilum.report.heat_map.panel import Panel, beside_each_other
 from hilum.report.numbers import percent, score_in_words
 from hilum.report.wording import DECISIONS
@@ -20,7 +32,9 @@ from hilum_preprocessing.placement import Placement
 
 WITHDRAWN: Final = "Earlier heat maps of this series no longer hold."
 _LONGEST_SIDE: Final = 1024
-_PANEL_PIXELS: Final = 1_500_000  # of all panels together: with its words a sheet stays below about 8 MB
+_PANEL_PIXELS: Final = (
+    1_500_000  # of all panels together: with its words a sheet stays below about 8 MB
+)
 _LEAST_WIDTH: Final = 520
 
 
@@ -32,7 +46,9 @@ class Row:
     panels: Sequence[Panel]
 
 
-def sheet(rows: Sequence[Row], result: Result, release: Release, context: ReportContext) -> NDArray[np.uint8]:
+def sheet(
+    rows: Sequence[Row], result: Result, release: Release, context: ReportContext
+) -> NDArray[np.uint8]:
     """(height, width, 3). The same rows give the same pixels."""
     side = _side(sum(len(row.panels) for row in rows))
     pictures = [beside_each_other(row.panels, side) for row in rows]
@@ -44,8 +60,13 @@ def sheet(rows: Sequence[Row], result: Result, release: Release, context: Report
     return np.asarray(framed(stacked(pieces)))
 
 
-def withdrawal(result: Result, release: Release, context: ReportContext, why: str) -> NDArray[np.uint8]:
-    """The sheet of a revision that shows nothing: it stands after those that did, in their series, and says that they hold no more."""
+def withdrawal(
+    result: Result, release: Release, context: ReportContext, why: str
+) -> NDArray[np.uint8]:
+    """The sheet of a revision that shows nothing.
+
+    It stands after those that did, in their series, and says that they hold no more.
+    """
     said = [
         *_title(result, release),
         Line(why),
@@ -60,7 +81,16 @@ def _side(panels: int) -> int:
 
 
 def _title(result: Result, release: Release) -> list[Line]:
-    warnings = [] if result.is_trained else [Line("UNTRAINED WEIGHTS: a technical test; the colours mean nothing medical.", colour=WARNING)]
+    warnings = (
+        []
+        if result.is_trained
+        else [
+            Line(
+                "UNTRAINED WEIGHTS: a technical test; the colours mean nothing medical.",
+                colour=WARNING,
+            )
+        ]
+    )
     return [
         Line("AI heat map - NOT FOR DIAGNOSIS", TITLE_SIZE, WARNING),
         Line(f"{release.id}, unverified{'' if result.is_calibrated else ', uncalibrated'}"),
@@ -75,14 +105,24 @@ def _image_name(row: Row, number: int, result: Result) -> str:
 
 
 def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
-    """The finding, its number as it is called in the report, and the decision; the image's own score where there are several."""
+    """The finding, its number as it is called in the report, and the decision.
+
+    The image's own score where there are several.
+    """
     several = sum(item.is_used for item in result.source_images) > 1
-    said = "uncalibrated" if finding.probability is None else f"probability {percent(finding.probability)}, calibrated"
+    said = (
+        "uncalibrated"
+        if finding.probability is None
+        else f"probability {percent(finding.probability)}, calibrated"
+    )
     if finding.decision is Decision.UNDECIDED:
         decided = DECISIONS[finding.decision]
     else:
         decided = f"{DECISIONS[finding.decision]} (score at or above {finding.operating_point})"
-    lines = [Line(f"{finding.text}: {decided}"), Line(f"score {score_in_words(finding)}, {said}", NOTE_SIZE)]
+    lines = [
+        Line(f"{finding.text}: {decided}"),
+        Line(f"score {score_in_words(finding)}, {said}", NOTE_SIZE),
+    ]
     own = image.scores.get(finding.key)
     if several and own is not None:
         lines.append(Line(f"score of this image {own:.3f}", NOTE_SIZE))
@@ -90,7 +130,9 @@ def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
 
 
 def _notes(rows: Sequence[Row], result: Result, context: ReportContext) -> list[Line]:
-    is_cut = any(panel.placement.analysed != _whole(panel.placement) for row in rows for panel in row.panels)
+    is_cut = any(
+        panel.placement.analysed != _whole(panel.placement) for row in rows for panel in row.panels
+    )
     said = [
         "Class activation map, in cells of the source's size above; the colours are smoothed between them and outline no lesion.",
         "Coloured: cells that raised the score. Cells that lowered it are not. Each panel has a scale of its own: see its bar.",

@@ -1,7 +1,11 @@
-"""The structured report as a template: compiled from the reference builder once for a release, filled for each study.
+"""The structured report as a template.
 
-What is compiled are content items, not whole documents: any number of images, findings and comments is put together from the same
-pieces. A filled template is byte for byte what the reference builder writes, and proves it on three samples before it is used.
+Compiled from the reference builder once for a release, filled for each study.
+
+What is compiled are content items, not whole documents: any number of images, findings and comments
+is put together from the same
+pieces. A filled template is byte for byte what the reference builder writes, and proves it on three
+samples before it is used.
 """
 
 from __future__ import annotations
@@ -29,7 +33,10 @@ __all__ = ["UNUSUAL", "SrTemplate", "Unusual"]
 
 @dataclass(frozen=True, slots=True)
 class SrTemplate:
-    """Pieces of a structured report of one release in one installation. `context_items`: language, observer, procedure."""
+    """Pieces of a structured report of one release in one installation.
+
+    `context_items`: language, observer, procedure.
+    """
 
     release: Release
     context: ReportContext
@@ -42,7 +49,13 @@ class SrTemplate:
     groups: Groups
     evaluations: Evaluations
 
-    def fill(self, result: Result, images: Sequence[Extract], before: Sequence[Document], heat_map: HeatMap | None) -> bytes:
+    def fill(
+        self,
+        result: Result,
+        images: Sequence[Extract],
+        before: Sequence[Document],
+        heat_map: HeatMap | None,
+    ) -> bytes:
         """The Part 10 file that `structured_report.build` makes of the same. Raises Unusual."""
         if images[0].sop_class_uid not in self.sop_classes:
             raise Unusual("unknown_sop_class")
@@ -50,12 +63,21 @@ class SrTemplate:
         return self.frame.fill(uid(result.identifiers["sr"]), said, images[0])
 
     def _said(
-        self, result: Result, images: Sequence[Extract], before: Sequence[Document], heat_map: HeatMap | None
+        self,
+        result: Result,
+        images: Sequence[Extract],
+        before: Sequence[Document],
+        heat_map: HeatMap | None,
     ) -> Iterator[tuple[str, bytes]]:
         offset = utc_offset(images[0])
         created = local(result.created_at, offset)
         date, time = map(text, date_and_time(created))
-        yield from (("InstanceCreationDate", date), ("InstanceCreationTime", time), ("ContentDate", date), ("ContentTime", time))
+        yield from (
+            ("InstanceCreationDate", date),
+            ("InstanceCreationTime", time),
+            ("ContentDate", date),
+            ("ContentTime", time),
+        )
         if offset is not None:
             yield "TimezoneOffsetFromUTC", text(offset)
         yield "SOPInstanceUID", uid(result.identifiers["sr"])
@@ -63,8 +85,14 @@ class SrTemplate:
         yield "SeriesInstanceUID", uid(result.identifiers["sr_series"])
         yield "SeriesDescription", text(series_description(result))
         yield "InstanceNumber", text(str(result.revision))
-        yield "ContributingEquipmentSequence", self.equipment.fill(result, self.release, created, images[0])
-        yield "CurrentRequestedProcedureEvidenceSequence", self._references([*map(_image, images), *_shown(heat_map)], result)
+        yield (
+            "ContributingEquipmentSequence",
+            self.equipment.fill(result, self.release, created, images[0]),
+        )
+        yield (
+            "CurrentRequestedProcedureEvidenceSequence",
+            self._references([*map(_image, images), *_shown(heat_map)], result),
+        )
         if before:
             yield "PredecessorDocumentsSequence", self._references(map(_document, before), result)
         yield "ContentSequence", self._tree(result, images, heat_map)
@@ -87,9 +115,15 @@ def _image(image: Extract) -> Reference:
 
 
 def _document(document: Document) -> Reference:
-    return Reference(document.sop_class_uid or "", document.sop_instance_uid or "", document.series_instance_uid or "")
+    return Reference(
+        document.sop_class_uid or "",
+        document.sop_instance_uid or "",
+        document.series_instance_uid or "",
+    )
 
 
 def _shown(heat_map: HeatMap | None) -> Iterator[Reference]:
     if heat_map is not None and heat_map.finding_keys:
-        yield Reference(heat_map.sop_class_uid, heat_map.sop_instance_uid, heat_map.series_instance_uid)
+        yield Reference(
+            heat_map.sop_class_uid, heat_map.sop_instance_uid, heat_map.series_instance_uid
+        )

@@ -1,10 +1,18 @@
-"""From the reference builder to a template. It takes highdicom half a second, so it is done in another process than a dispatcher's."""
+"""From the reference builder to a template.
+
+It takes highdicom half a second, so it is done in another process than a dispatcher's.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from highdicom._standard_utils import does_iod_have_pixel_data, get_iod_module_map, get_module_attribute_map, get_sop_class_iod_map
+from highdicom._standard_utils import (
+    does_iod_have_pixel_data,
+    get_iod_module_map,
+    get_module_attribute_map,
+    get_sop_class_iod_map,
+)
 from pydicom import uid
 from pydicom.dataset import Dataset
 
@@ -36,7 +44,10 @@ IMAGES: Final = (
 
 
 def compile_template(release: Release, context: ReportContext) -> SrTemplate | None:
-    """The template of a release, or None if it does not write its samples as the reference does: then it must not be used."""
+    """The template of a release, or None if it does not write its samples as the reference does.
+
+    Then it must not be used.
+    """
     rich, *others = samples(release)
     with quietly():
         template = _compiled(rich, release, context)
@@ -62,7 +73,9 @@ def _compiled(sample: Sample, release: Release, context: ReportContext) -> SrTem
 
 
 def _reference(sample: Sample, release: Release, context: ReportContext) -> Dataset:
-    report: Dataset = build(sample.result, release, context, sample.images, sample.before, sample.heat_map)
+    report: Dataset = build(
+        sample.result, release, context, sample.images, sample.before, sample.heat_map
+    )
     return report
 
 
@@ -70,10 +83,20 @@ def _is_ordinary(sop_class_uid: str) -> bool:
     """Whether highdicom has a report inherit the attributes of INHERITED from an image of this SOP Class."""
     modules = get_iod_module_map()[get_sop_class_iod_map()[sop_class_uid]]
     keys = [module["key"] for module in modules if module["ie"] in ("Patient", "Study")]
-    copied = {item["keyword"] for key in keys for item in get_module_attribute_map()[key] if not item["path"]}
+    copied = {
+        item["keyword"]
+        for key in keys
+        for item in get_module_attribute_map()[key]
+        if not item["path"]
+    }
     return copied == INHERITED and does_iod_have_pixel_data(sop_class_uid)
 
 
 def _is_right(template: SrTemplate, sample: Sample) -> bool:
-    written = template.fill(sample.result, [extract_of(image) for image in sample.images], sample.before, sample.heat_map)
+    written = template.fill(
+        sample.result,
+        [extract_of(image) for image in sample.images],
+        sample.before,
+        sample.heat_map,
+    )
     return written == encode(_reference(sample, template.release, template.context))

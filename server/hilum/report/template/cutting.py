@@ -1,6 +1,7 @@
 """Encoded DICOM with gaps: cut out of a data set that the reference builder made, filled with the values of a study.
 
-Explicit VR Little Endian; sequences and items have defined lengths, as pydicom writes them, so that a filled template is byte for byte
+Explicit VR Little Endian; sequences and items have defined lengths, as pydicom writes them, so that
+a filled template is byte for byte
 what the reference would have written (PS3.5 7.5).
 """
 
@@ -36,7 +37,10 @@ Part = bytes | str | Sized
 
 @dataclass(frozen=True, slots=True)
 class _Length:
-    """A length field of a filled template: `base` bytes that stand fast, and those of the gaps with these numbers."""
+    """A length field of a filled template.
+
+    `base` bytes that stand fast, and those of the gaps with these numbers.
+    """
 
     length: int
     base: int
@@ -48,13 +52,22 @@ class _Length:
 
 
 class Template:
-    """Bytes with gaps. Values of equal sizes have equal lengths around them, so those are computed once for the sizes that recur."""
+    """Bytes with gaps.
+
+    Values of equal sizes have equal lengths around them, so those are computed once for the sizes
+    that recur.
+    """
 
     __slots__ = ("_order", "_pick", "_pieces", "_sized")
 
     def __init__(self, parts: Iterable[Part], *gaps: str) -> None:
         pieces = list(_flat(list(parts), gaps))
-        self.__setstate__((tuple(_pattern(piece) for piece in pieces), tuple(piece for piece in pieces if isinstance(piece, int))))
+        self.__setstate__(
+            (
+                tuple(_pattern(piece) for piece in pieces),
+                tuple(piece for piece in pieces if isinstance(piece, int)),
+            )
+        )
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Without what it remembers."""
@@ -67,7 +80,10 @@ class Template:
         self._sized: dict[tuple[int, ...], bytes] = {}
 
     def fill(self, *values: bytes) -> bytes:
-        """The bytes with `values` in the gaps, in the order in which they were named. A value has an even number of bytes (PS3.5 6.2)."""
+        """The bytes with `values` in the gaps, in the order in which they were named.
+
+        A value has an even number of bytes (PS3.5 6.2).
+        """
         sizes = tuple(map(len, values))
         pattern = self._sized.get(sizes) or self._remember(sizes)
         return pattern % self._pick(values)
@@ -75,7 +91,10 @@ class Template:
     def _remember(self, sizes: tuple[int, ...]) -> bytes:
         if len(self._sized) == _MOST_SIZES:
             self._sized.clear()
-        encoded = [piece.encoded(sizes).replace(b"%", b"%%") if isinstance(piece, _Length) else piece for piece in self._pieces]
+        encoded = [
+            piece.encoded(sizes).replace(b"%", b"%%") if isinstance(piece, _Length) else piece
+            for piece in self._pieces
+        ]
         self._sized[sizes] = b"".join(encoded)
         return self._sized[sizes]
 
@@ -97,7 +116,11 @@ def _flat(parts: Sequence[Part], gaps: Sequence[str]) -> Iterator[bytes | int | 
     for part in parts:
         if isinstance(part, Sized):
             base, inside = _measured(part.parts)
-            yield _Length(part.length, base, tuple(gaps.index(name) for name in inside)) if inside else base.to_bytes(part.length, "little")
+            yield (
+                _Length(part.length, base, tuple(gaps.index(name) for name in inside))
+                if inside
+                else base.to_bytes(part.length, "little")
+            )
             yield from _flat(part.parts, gaps)
         else:
             yield part if isinstance(part, bytes) else gaps.index(part)
@@ -119,7 +142,10 @@ def _measured(parts: Iterable[Part]) -> tuple[int, list[str]]:
 
 
 def cut_item(dataset: Dataset, gaps: Mapping[str, str | list[Part]] | None = None) -> list[Part]:
-    """An item of a sequence. `gaps`: keyword to the name of the gap for its value, or the parts that take the place of a sequence's items.
+    """An item of a sequence.
+
+    `gaps`: keyword to the name of the gap for its value, or the parts that take the place of a
+    sequence's items.
 
     A keyword counts on every level below.
     """
@@ -136,11 +162,17 @@ def cut(dataset: Dataset, gaps: Mapping[str, str | list[Part]] | None = None) ->
     return [part for element in dataset for part in cut_element(element, gaps)]
 
 
-def cut_element(element: DataElement, gaps: Mapping[str, str | list[Part]] | None = None) -> list[Part]:
+def cut_element(
+    element: DataElement, gaps: Mapping[str, str | list[Part]] | None = None
+) -> list[Part]:
     """One element; else as `cut_item`."""
     gap = (gaps or {}).get(element.keyword)
     if element.VR == "SQ":
-        inside = [part for below in element.value for part in cut_item(below, gaps)] if gap is None else gap
+        inside = (
+            [part for below in element.value for part in cut_item(below, gaps)]
+            if gap is None
+            else gap
+        )
     elif gap is None:
         return [encoded([element])]
     else:

@@ -1,4 +1,7 @@
-"""Contributing Equipment Sequence (PS3.3 C.12.1.1.5): what made the image, the release, the program."""
+"""Contributing Equipment Sequence (PS3.3 C.12.1.1.5).
+
+What made the image, the release, the program.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +49,15 @@ class Equipment:
 
     def fill(self, result: Result, release: Release, created: datetime, image: Extract) -> bytes:
         """The three items; two if the header of `image` names no device that highdicom would take."""
-        ours = self.release.fill(text(contribution_datetime(created)), text(contribution_description(result, release)))
+        ours = self.release.fill(
+            text(contribution_datetime(created)), text(contribution_description(result, release))
+        )
         return self._acquisition(image) + ours + self.library
 
     def _acquisition(self, image: Extract) -> bytes:
-        if not image.get("Manufacturer") or any("\\" in value for keyword in _BEFORE for value in _values(image.get(keyword))):
+        if not image.get("Manufacturer") or any(
+            "\\" in value for keyword in _BEFORE for value in _values(image.get(keyword))
+        ):
             return b""
         device = [image.elements[tag] for tag in _DEVICE if tag in image.elements]
         try:

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from hilum.domain import Decision, Finding, Outcome, Release, Result
 from hilum.report.codes import is_private
-from hilum.report.content import comment, evaluations, presence, presence_in_words, summary, words_of
+from hilum.report.content import (
+    comment,
+    evaluations,
+    presence,
+    presence_in_words,
+    summary,
+    words_of,
+)
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.template.cutting import Template, cut_item
 from hilum.report.template.unusual import Unusual
@@ -25,15 +32,30 @@ class Evaluations:
     summary: bytes
     comment: Template
 
-    def fill(self, result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None) -> bytes:
+    def fill(
+        self, result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None
+    ) -> bytes:
         """The container. Raises Unusual."""
-        said = self._no_decision(result) if result.outcome is Outcome.NOT_ANALYSED else self._decisions(result)
-        comments = [self.comment.fill(text(sentence)) for sentence in caveats(result, release, context, heat_map)]
+        said = (
+            self._no_decision(result)
+            if result.outcome is Outcome.NOT_ANALYSED
+            else self._decisions(result)
+        )
+        comments = [
+            self.comment.fill(text(sentence))
+            for sentence in caveats(result, release, context, heat_map)
+        ]
         return self.container.fill(b"".join([*said, *comments]))
 
     def _decisions(self, result: Result) -> Iterator[bytes]:
-        yield from (self._presence(finding) for finding in result.findings if not is_private(finding))
-        yield from (self.worded.fill(text(words_of(finding))) for finding in result.findings if is_private(finding))
+        yield from (
+            self._presence(finding) for finding in result.findings if not is_private(finding)
+        )
+        yield from (
+            self.worded.fill(text(words_of(finding)))
+            for finding in result.findings
+            if is_private(finding)
+        )
 
     def _presence(self, finding: Finding) -> bytes:
         try:
@@ -54,7 +76,12 @@ def _decided(finding: Finding) -> tuple[str, str, str, Decision]:
 def compile_evaluations(findings: Sequence[Finding]) -> Evaluations:
     """From a finding of each label."""
     said = {"TextValue": "text"}
-    decided = [replace(finding, decision=decision) for finding in findings if not is_private(finding) for decision in Decision]
+    decided = [
+        replace(finding, decision=decision)
+        for finding in findings
+        if not is_private(finding)
+        for decision in Decision
+    ]
     return Evaluations(
         Template(cut_item(evaluations([]), {"ContentSequence": "items"}), "items"),
         {_decided(finding): Template(cut_item(presence(finding))).fill() for finding in decided},

@@ -1,7 +1,11 @@
-"""What documents take from the header of an image: what they say of it, and what they inherit, encoded already.
+"""What documents take from the header of an image.
 
-Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom takes 15 µs for each. Here those go
-over as they are, found by their lengths alone; the others are read, cleaned and encoded as for the reference builder.
+What they say of it, and what they inherit, encoded already.
+
+Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom
+takes 15 µs for each. Here those go
+over as they are, found by their lengths alone; the others are read, cleaned and encoded as for the
+reference builder.
 """
 
 from __future__ import annotations
@@ -18,20 +22,39 @@ from pydicom.tag import BaseTag
 
 from hilum.domain import Instance
 from hilum.report.cleaning import DATE_TIME, ENUMERATED, LONGEST, TIME
-from hilum.report.header import CHARACTER_SET, SEX, SEXES, STUDY, TYPE_2, is_usual, read_descriptors, read_elements, read_header
+from hilum.report.header import (
+    CHARACTER_SET,
+    SEX,
+    SEXES,
+    STUDY,
+    TYPE_2,
+    is_usual,
+    read_descriptors,
+    read_elements,
+    read_header,
+)
 from hilum.report.inherited import DESCRIPTORS, EQUIPMENT, IDENTIFIERS, INHERITED, OF_OTHERS, tags
 from hilum.report.quiet import quietly
 from hilum.report.skimming import Place, places
 from hilum.report.template.writing import counted, encoded, head
 
-_OF_PATIENT: Final = tags({"AccessionNumber", "IssuerOfPatientID", "PatientID", "StudyDate", "StudyTime", "TimezoneOffsetFromUTC"})
+_OF_PATIENT: Final = tags(
+    {
+        "AccessionNumber",
+        "IssuerOfPatientID",
+        "PatientID",
+        "StudyDate",
+        "StudyTime",
+        "TimezoneOffsetFromUTC",
+    }
+)
 _SAID: Final = _OF_PATIENT | tags(DESCRIPTORS | EQUIPMENT)
 _ENCODED: Final = tags(INHERITED | EQUIPMENT)
 _CHARACTER_SETS: Final = frozenset(term.encode() for term in python_encoding)
 _NUMBER_BYTES: Final = 2
 
-# Values that every character set writes alike and that `cleaning` leaves as they are, without padding. No backslash, which parts
-# several; no tilde (`elements`).
+# Values that every character set writes alike and that `cleaning` leaves as they are, without
+# padding. No backslash, which parts several; no tilde (`elements`).
 _TEXT: Final = rb"[ -\[\]-}]"
 _DAY: Final = rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
 _CODE: Final = rb"[A-Z0-9_](?:[A-Z0-9_ ]{0,14}[A-Z0-9_])?"
@@ -49,7 +72,11 @@ _SETTLED: Final[Mapping[str, bytes]] = {
 }
 # Of these others than their Value Representation allows.
 _SETTLED_OF: Final[Mapping[str, bytes]] = {
-    **{keyword: "|".join(values).encode() for keyword, values in ENUMERATED.items() if isinstance(values[0], str)},
+    **{
+        keyword: "|".join(values).encode()
+        for keyword, values in ENUMERATED.items()
+        if isinstance(values[0], str)
+    },
     **dict.fromkeys(IDENTIFIERS, _TEXT + b"{0,1024}"),
     "PatientSex": "|".join(SEXES).encode(),
     "PatientOrientation": _CODE + rb"\\" + _CODE,
@@ -59,7 +86,10 @@ _SETTLED_OF: Final[Mapping[str, bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Extract:
-    """`said`: values by keyword. `elements`: by tag, as they stand in a report: Explicit VR Little Endian, text in UTF-8."""
+    """`said`: values by keyword.
+
+    `elements`: by tag, as they stand in a report: Explicit VR Little Endian, text in UTF-8.
+    """
 
     sop_class_uid: str
     sop_instance_uid: str
@@ -74,7 +104,10 @@ class Extract:
 
 
 class _Rule(NamedTuple):
-    """Of one attribute. `settled`: the values that go over as they are; `head`: tag and Value Representation, encoded."""
+    """Of one attribute.
+
+    `settled`: the values that go over as they are; `head`: tag and Value Representation, encoded.
+    """
 
     keyword: str
     vr: bytes
@@ -91,21 +124,38 @@ _Taken = tuple[dict[str, Any], dict[int, bytes]]
 def extract(instance: Instance) -> Extract:
     """Of the image that gives documents patient and study. Raises what `read_header` raises."""
     taken = _short_way(instance, _OF_FIRST)
-    return extract_of(read_header(instance)) if taken is None else _of_ledger(instance, _completed(*taken))
+    return (
+        extract_of(read_header(instance))
+        if taken is None
+        else _of_ledger(instance, _completed(*taken))
+    )
 
 
 def further_extract(instance: Instance) -> Extract:
     """Of a further image: the descriptors alone. Raises what `read_descriptors` raises."""
-    return _of_ledger(instance, _short_way(instance, _OF_OTHERS) or _taken(read_descriptors(instance), _OF_OTHERS))
+    return _of_ledger(
+        instance, _short_way(instance, _OF_OTHERS) or _taken(read_descriptors(instance), _OF_OTHERS)
+    )
 
 
 def extract_of(clean: Dataset) -> Extract:
     """Of what `read_header` has read."""
-    return Extract(clean.SOPClassUID, clean.SOPInstanceUID, clean.StudyInstanceUID, clean.SeriesInstanceUID, *_taken(clean, _OF_FIRST))
+    return Extract(
+        clean.SOPClassUID,
+        clean.SOPInstanceUID,
+        clean.StudyInstanceUID,
+        clean.SeriesInstanceUID,
+        *_taken(clean, _OF_FIRST),
+    )
 
 
 def _of_ledger(instance: Instance, taken: _Taken) -> Extract:
-    uids = instance.sop_class_uid, instance.sop_instance_uid, instance.study_instance_uid, instance.series_instance_uid
+    uids = (
+        instance.sop_class_uid,
+        instance.sop_instance_uid,
+        instance.study_instance_uid,
+        instance.series_instance_uid,
+    )
     return Extract(*uids, *taken)
 
 
@@ -123,7 +173,10 @@ def _taken(clean: Dataset, rules: _Rules) -> _Taken:
 
 
 def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
-    """None: it does not lead through this header. Raises NotAnalysed for an identifier that is damaged."""
+    """None: it does not lead through this header.
+
+    Raises NotAnalysed for an identifier that is damaged.
+    """
     header = instance.header
     found = places(header, rules) if is_usual(instance) else None
     if found is None or not _is_known(header, character_set := found.pop(CHARACTER_SET, None)):
@@ -131,21 +184,28 @@ def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
     said, elements, others = _settled(header, found, rules)
     if others:
         encoded_in = [] if character_set is None else [character_set]
-        part = b"".join([header[place.start : place.end] for place in (*encoded_in, *others.values())])
+        part = b"".join(
+            [header[place.start : place.end] for place in (*encoded_in, *others.values())]
+        )
         more_said, more_elements = _read(part, others.keys(), rules)
         said, elements = said | more_said, elements | more_elements
     return said, elements
 
 
 def _is_known(header: bytes, character_set: Place | None) -> bool:
-    """Whether pydicom reads it for sure: of one that it does not know it may say that the header cannot be read."""
+    """Whether pydicom reads it for sure.
+
+    Of one that it does not know it may say that the header cannot be read.
+    """
     if character_set is None:
         return True
     terms = header[character_set.value : character_set.end].rstrip(b"\0 ").split(b"\\")
     return character_set.vr == b"CS" and _CHARACTER_SETS.issuperset(terms)
 
 
-def _settled(header: bytes, found: Mapping[int, Place], rules: _Rules) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Place]]:
+def _settled(
+    header: bytes, found: Mapping[int, Place], rules: _Rules
+) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Place]]:
     """What is said, what is encoded, and the elements that are not settled."""
     said: dict[str, Any] = {}
     elements: dict[int, bytes] = {}

@@ -1,4 +1,7 @@
-"""All of a document but its tree: what stands fast, what is the result's, and what is inherited from an image."""
+"""All of a document but its tree.
+
+What stands fast, what is the result's, and what is inherited from an image.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,10 @@ _GAPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """File Meta Information, the elements that stand fast, and those of the result: tag, what stands before the length, its bytes."""
+    """File Meta Information, the elements that stand fast, and those of the result.
+
+    Tag, what stands before the length, its bytes.
+    """
 
     meta: Template
     constants: Mapping[int, bytes]
@@ -49,7 +55,14 @@ class Frame:
         meta = self.meta.fill(sop_instance_uid)
         inherited = {tag: element for tag, element in image.elements.items() if tag in _INHERITED}
         elements = {**self.constants, **dict(self._said(said)), **inherited}
-        return b"".join([_PREAMBLE, struct.pack("<L", len(meta)), meta, *[elements[tag] for tag in sorted(elements)]])
+        return b"".join(
+            [
+                _PREAMBLE,
+                struct.pack("<L", len(meta)),
+                meta,
+                *[elements[tag] for tag in sorted(elements)],
+            ]
+        )
 
     def _said(self, said: Mapping[str, bytes]) -> Iterable[tuple[int, bytes]]:
         for keyword, value in said.items():
@@ -60,7 +73,11 @@ class Frame:
 def compile_frame(report: Dataset) -> Frame:
     """From a report that has every element of `_GAPS`."""
     named = {keyword: report[keyword] for keyword in _GAPS}
-    fast = {element.tag: element for element in report if element.keyword not in named and element.tag not in _INHERITED}
+    fast = {
+        element.tag: element
+        for element in report
+        if element.keyword not in named and element.tag not in _INHERITED
+    }
     meta = Dataset({tag: element for tag, element in report.file_meta.items() if tag.element != 0})
     return Frame(
         Template(cut(meta, {"MediaStorageSOPInstanceUID": "uid"}), "uid"),

@@ -23,33 +23,56 @@ _GAPS = ("tracking", "operating_point", "score", "preprocessing", "value", "exac
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The container, and what stands in it: two groups for each label of the release, of an uncalibrated and of a calibrated finding."""
+    """The container, and what stands in it.
+
+    Two groups for each label of the release, of an uncalibrated and of a calibrated finding.
+    """
 
     container: Template
     groups: Mapping[tuple[str, ...], tuple[Template, Template]]
     source: Template
     explanation: Template
 
-    def fill(self, result: Result, release: Release, images: Sequence[Extract], heat_map: HeatMap | None) -> bytes:
+    def fill(
+        self, result: Result, release: Release, images: Sequence[Extract], heat_map: HeatMap | None
+    ) -> bytes:
         """The container of all groups; nothing without findings. Raises Unusual."""
         if not result.findings:
             return b""
         sources = {image.sop_instance_uid: self._source(image) for image in images}
-        return self.container.fill(b"".join([self._group(finding, result, release, sources, heat_map) for finding in result.findings]))
+        return self.container.fill(
+            b"".join(
+                [
+                    self._group(finding, result, release, sources, heat_map)
+                    for finding in result.findings
+                ]
+            )
+        )
 
     def _source(self, image: Extract) -> bytes:
         return self.source.fill(uid(image.sop_class_uid), uid(image.sop_instance_uid))
 
-    def _group(self, finding: Finding, result: Result, release: Release, sources: Mapping[str, bytes], heat_map: HeatMap | None) -> bytes:
+    def _group(
+        self,
+        finding: Finding,
+        result: Result,
+        release: Release,
+        sources: Mapping[str, bytes],
+        heat_map: HeatMap | None,
+    ) -> bytes:
         group = self.groups.get(named(finding))
         if group is None:
             raise Unusual("unknown_finding")
         tracking = uid(codes.tracking_uid(result.identifiers["sr_series"], finding.key))
-        used = [source for image, source in sources.items() if image in finding.source_sop_instance_uids]
+        used = [
+            source for image, source in sources.items() if image in finding.source_sop_instance_uids
+        ]
         shown = b"".join([*used, self._explanation(finding, heat_map)])
         value, exact = values_of(finding)
         said = map(text, _varying(finding, result, release))
-        return group[finding.probability is not None].fill(tracking, *said, decimal(value), double(exact), shown)
+        return group[finding.probability is not None].fill(
+            tracking, *said, decimal(value), double(exact), shown
+        )
 
     def _explanation(self, finding: Finding, heat_map: HeatMap | None) -> bytes:
         if heat_map is None or finding.key not in heat_map.finding_keys:
@@ -63,7 +86,10 @@ def compile_groups(result: Result, release: Release, image: Dataset, shown: Heat
     return Groups(
         Template(cut_item(measurements([some]), {"ContentSequence": "groups"}), "groups"),
         {
-            named(finding): (_compiled(finding, None, result, release), _compiled(finding, 0.5, result, release))
+            named(finding): (
+                _compiled(finding, None, result, release),
+                _compiled(finding, 0.5, result, release),
+            )
             for finding in result.findings
         },
         Template(cut_item(some.ContentSequence[-1], _IMAGE), "class", "instance"),
@@ -77,16 +103,27 @@ def named(finding: Finding) -> tuple[str, ...]:
 
 
 def _varying(finding: Finding, result: Result, release: Release) -> tuple[str, str, str]:
-    """The parameters that a release does not fix: operating point, score (empty: there is none) and preprocessing."""
+    """The parameters that a release does not fix.
+
+    Operating point, score (empty: there is none) and preprocessing.
+    """
     first, second, *_, last = parameters(finding, result, release)
     return first, second if finding.probability is not None else "", last
 
 
-def _compiled(finding: Finding, probability: float | None, result: Result, release: Release) -> Template:
+def _compiled(
+    finding: Finding, probability: float | None, result: Result, release: Release
+) -> Template:
     """A group without images, which stand at its end."""
     sample = replace(finding, probability=probability)
     group = measurement_group(sample, result, release, [], None)
-    names = dict(zip(_varying(sample, result, release), ("operating_point", "score", "preprocessing"), strict=True))
+    names = dict(
+        zip(
+            _varying(sample, result, release),
+            ("operating_point", "score", "preprocessing"),
+            strict=True,
+        )
+    )
     inside = [part for item in group.ContentSequence for part in cut_item(item, _gaps(item, names))]
     return Template(cut_item(group, {"ContentSequence": [*inside, "images"]}), *_GAPS)
 

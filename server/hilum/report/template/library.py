@@ -9,7 +9,14 @@ from pydicom.dataset import Dataset
 
 from hilum.report import codes
 from hilum.report.header import pair
-from hilum.report.image_library import image_library, modality, modality_name, orientation, size, spacing
+from hilum.report.image_library import (
+    image_library,
+    modality,
+    modality_name,
+    orientation,
+    size,
+    spacing,
+)
 from hilum.report.template.cutting import Template, cut_item
 from hilum.report.template.extract import Extract
 from hilum.report.template.values import decimal, double, text, uid
@@ -43,7 +50,10 @@ class Library:
             if isinstance(value := image.get(keyword), int):
                 yield template.fill(decimal(value))
         if found := pair(image, "PatientOrientation"):
-            yield from (template.fill(text(str(value))) for template, value in zip(self.orientations, found, strict=True))
+            yield from (
+                template.fill(text(str(value)))
+                for template, value in zip(self.orientations, found, strict=True)
+            )
         if found := pair(image, "ImagerPixelSpacing"):
             vertical, horizontal = map(float, found)
             for template, value in zip(self.spacings, (horizontal, vertical), strict=True):
@@ -55,17 +65,28 @@ def compile_library(image: Dataset) -> Library:
     container = image_library([image])
     (group,) = container.ContentSequence
     (entry,) = group.ContentSequence
-    names = {"ReferencedSOPClassUID": "class", "ReferencedSOPInstanceUID": "instance", "ContentSequence": "descriptors"}
+    names = {
+        "ReferencedSOPClassUID": "class",
+        "ReferencedSOPInstanceUID": "instance",
+        "ContentSequence": "descriptors",
+    }
     number = {"NumericValue": "value", "FloatingPointValue": "exact"}
     whole = Template(cut_item(entry, names), *names.values())
     del entry.ContentSequence
     return Library(
-        Template(cut_item(container, {"ContentSequence": cut_item(group, {"ContentSequence": "entries"})}), "entries"),
+        Template(
+            cut_item(
+                container, {"ContentSequence": cut_item(group, {"ContentSequence": "entries"})}
+            ),
+            "entries",
+        ),
         whole,
         Template(cut_item(entry, names), "class", "instance"),
         {name: _modality(name) for name in codes.MODALITIES},
         tuple(Template(cut_item(item, number), "value") for item in size(image)),
-        tuple(Template(cut_item(item, {"TextValue": "value"}), "value") for item in orientation(image)),
+        tuple(
+            Template(cut_item(item, {"TextValue": "value"}), "value") for item in orientation(image)
+        ),
         tuple(Template(cut_item(item, number), "value", "exact") for item in spacing(image)),
     )
 

@@ -1,4 +1,7 @@
-"""Hierarchical SOP Instance Reference Macro (PS3.3 C.17.2.1): images and documents by study and series."""
+"""Hierarchical SOP Instance Reference Macro (PS3.3 C.17.2.1).
+
+Images and documents by study and series.
+"""
 
 from __future__ import annotations
 
@@ -33,8 +36,13 @@ class References:
         series: dict[str, dict[str, bytes]] = {}
         for item in references:
             instances = series.setdefault(item.series_instance_uid, {})
-            instances[item.sop_instance_uid] = self.instance.fill(uid(item.sop_class_uid), uid(item.sop_instance_uid))
-        items = [self.series.fill(b"".join(instances.values()), uid(series_uid)) for series_uid, instances in series.items()]
+            instances[item.sop_instance_uid] = self.instance.fill(
+                uid(item.sop_class_uid), uid(item.sop_instance_uid)
+            )
+        items = [
+            self.series.fill(b"".join(instances.values()), uid(series_uid))
+            for series_uid, instances in series.items()
+        ]
         return self.study.fill(b"".join(items), uid(study_instance_uid))
 
 
@@ -44,7 +52,15 @@ def compile_references(study: Dataset) -> References:
     (instance, *_) = series.ReferencedSOPSequence
     names = {"ReferencedSOPClassUID": "class", "ReferencedSOPInstanceUID": "instance"}
     return References(
-        Template(cut_item(study, {"ReferencedSeriesSequence": "series", "StudyInstanceUID": "uid"}), "series", "uid"),
-        Template(cut_item(series, {"ReferencedSOPSequence": "instances", "SeriesInstanceUID": "uid"}), "instances", "uid"),
+        Template(
+            cut_item(study, {"ReferencedSeriesSequence": "series", "StudyInstanceUID": "uid"}),
+            "series",
+            "uid",
+        ),
+        Template(
+            cut_item(series, {"ReferencedSOPSequence": "instances", "SeriesInstanceUID": "uid"}),
+            "instances",
+            "uid",
+        ),
         Template(cut_item(instance, names), "class", "instance"),
     )

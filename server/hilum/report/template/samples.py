@@ -1,4 +1,7 @@
-"""Results from which a template is compiled, and on which it has to prove itself: all that a report can say, once."""
+"""Results from which a template is compiled, and on which it has to prove itself.
+
+All that a report can say, once.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +31,13 @@ _IMAGE: Final[Mapping[str, Any]] = {
     "PatientSex": "O",
     "AcquisitionDateTime": "20010101",
     "ReferringPhysicianName": "",
-    **dict.fromkeys(("Manufacturer", "ManufacturerModelName", "InstitutionName", "StationName"), "Sample"),
-    **dict.fromkeys(("PatientID", "PatientBirthDate", "AccessionNumber", "StudyID", "StudyDate", "StudyTime"), ""),
+    **dict.fromkeys(
+        ("Manufacturer", "ManufacturerModelName", "InstitutionName", "StationName"), "Sample"
+    ),
+    **dict.fromkeys(
+        ("PatientID", "PatientBirthDate", "AccessionNumber", "StudyID", "StudyDate", "StudyTime"),
+        "",
+    ),
 }
 _SHOWN: Final = ("1.2.840.10008.5.1.4.1.1.7", "2.25.4", "2.25.5")
 _BEFORE: Final = Document("sr", "", b"", "1.2.840.10008.5.1.4.1.1.88.34", "2.25.6", "2.25.7")
@@ -50,9 +58,20 @@ def samples(release: Release) -> Iterator[Sample]:
     for parity in (0, 1):
         findings = tuple(_findings(release, parity))
         keys = tuple(finding.key for finding in findings)
-        yield Sample(_result(release, findings), (_image(_IMAGE),), (_BEFORE,), HeatMap(*_SHOWN, keys))
-    bare = {keyword: value for keyword, value in _IMAGE.items() if keyword not in ("TimezoneOffsetFromUTC", "Manufacturer", "Rows")}
-    nothing = replace(_result(release, ()), outcome=Outcome.NOT_ANALYSED, reason=Reason.NO_ANALYSED_IMAGE.value, is_trained=False)
+        yield Sample(
+            _result(release, findings), (_image(_IMAGE),), (_BEFORE,), HeatMap(*_SHOWN, keys)
+        )
+    bare = {
+        keyword: value
+        for keyword, value in _IMAGE.items()
+        if keyword not in ("TimezoneOffsetFromUTC", "Manufacturer", "Rows")
+    }
+    nothing = replace(
+        _result(release, ()),
+        outcome=Outcome.NOT_ANALYSED,
+        reason=Reason.NO_ANALYSED_IMAGE.value,
+        is_trained=False,
+    )
     yield Sample(nothing, (_image(bare),))
 
 
@@ -67,11 +86,28 @@ def _findings(release: Release, parity: int) -> Iterator[Finding]:
     """One of each label; every second as a calibrated release has it, so that both kinds occur."""
     for number, label in enumerate(label for label in release.labels if not label.is_masked):
         probability = 0.5 if number % 2 == parity else None
-        yield Finding(label.key, label.text, label.code, 0.0, 0.5, probability, None, Decision.UNDECIDED, (_IMAGE["SOPInstanceUID"],))
+        yield Finding(
+            label.key,
+            label.text,
+            label.code,
+            0.0,
+            0.5,
+            probability,
+            None,
+            Decision.UNDECIDED,
+            (_IMAGE["SOPInstanceUID"],),
+        )
 
 
 def _result(release: Release, findings: tuple[Finding, ...]) -> Result:
-    image = SourceImage(_IMAGE["SOPInstanceUID"], _IMAGE["SOPClassUID"], _IMAGE["SeriesInstanceUID"], "PA", is_used=True, reason=None)
+    image = SourceImage(
+        _IMAGE["SOPInstanceUID"],
+        _IMAGE["SOPClassUID"],
+        _IMAGE["SeriesInstanceUID"],
+        "PA",
+        is_used=True,
+        reason=None,
+    )
     return Result(
         study_instance_uid=_IMAGE["StudyInstanceUID"],
         release=release.id,

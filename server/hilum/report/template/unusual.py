@@ -1,4 +1,7 @@
-"""What is not filled in from a template: the reference builder says it, in another process, and a metric counts it."""
+"""What is not filled in from a template.
+
+The reference builder says it, in another process, and a metric counts it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ UNUSUAL: Final[Mapping[str, str]] = {
 
 
 class Unusual(Exception):
-    """Raised instead of filling a template. It comes out of other processes, too, so it is made of its arguments."""
+    """Raised instead of filling a template.
+
+    It comes out of other processes, too, so it is made of its arguments.
+    """
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

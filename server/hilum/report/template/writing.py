@@ -43,7 +43,9 @@ def encoded(elements: Iterable[DataElement]) -> bytes:
 def _plain(element: DataElement) -> bytes | None:
     """One value of characters: nearly all elements of a header are that, and pydicom takes 8 µs for each, and 25 for a name."""
     if element.VR == "PN":
-        if not isinstance(element.value, PersonName) or not _NAME.fullmatch(name := str(element.value)):
+        if not isinstance(element.value, PersonName) or not _NAME.fullmatch(
+            name := str(element.value)
+        ):
             return None
         value = text(name)
     elif element.VR == "UI" and type(element.value) is UID:
@@ -52,7 +54,11 @@ def _plain(element: DataElement) -> bytes | None:
         value = text(element.value)
     else:
         return None
-    return head(element.tag, element.VR) + len(value).to_bytes(_LENGTH, "little") + value if len(value) < 1 << 16 else None
+    return (
+        head(element.tag, element.VR) + len(value).to_bytes(_LENGTH, "little") + value
+        if len(value) < 1 << 16
+        else None
+    )
 
 
 def _written(element: DataElement) -> bytes:

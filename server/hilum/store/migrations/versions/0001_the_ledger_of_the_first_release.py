@@ -47,10 +47,14 @@ def upgrade() -> None:
         sa.Column("resolved_at", sa.Float(), nullable=True),
         sa.Column("is_settled", sa.Boolean(), server_default=sa.text("(true)"), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_conflict")),
-        sa.UniqueConstraint("sop_instance_uid", "digest", name=op.f("uq_conflict_sop_instance_uid_digest")),
+        sa.UniqueConstraint(
+            "sop_instance_uid", "digest", name=op.f("uq_conflict_sop_instance_uid_digest")
+        ),
     )
     with op.batch_alter_table("conflict", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_conflict_sop_instance_uid"), ["sop_instance_uid"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_conflict_sop_instance_uid"), ["sop_instance_uid"], unique=False
+        )
 
     op.create_table(
         "destination",
@@ -91,7 +95,9 @@ def upgrade() -> None:
         sa.UniqueConstraint("sop_instance_uid", name=op.f("uq_instance_sop_instance_uid")),
     )
     with op.batch_alter_table("instance", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_instance_study_instance_uid"), ["study_instance_uid"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_instance_study_instance_uid"), ["study_instance_uid"], unique=False
+        )
         batch_op.create_index(
             "ix_instance_kept",
             ["received_at"],
@@ -111,7 +117,9 @@ def upgrade() -> None:
     )
     with op.batch_alter_table("expired_file", schema=None) as batch_op:
         batch_op.create_index(batch_op.f("ix_expired_file_due_at"), ["due_at"], unique=False)
-        batch_op.create_index(batch_op.f("ix_expired_file_instance_id"), ["instance_id"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_expired_file_instance_id"), ["instance_id"], unique=False
+        )
 
     op.create_table(
         "process",
@@ -135,7 +143,11 @@ def upgrade() -> None:
         sa.Column("calling_ae_title", sa.String(length=16), nullable=False),
         sa.Column("received_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_rejection")),
-        sa.UniqueConstraint("sop_instance_uid", "study_instance_uid", name=op.f("uq_rejection_sop_instance_uid_study_instance_uid")),
+        sa.UniqueConstraint(
+            "sop_instance_uid",
+            "study_instance_uid",
+            name=op.f("uq_rejection_sop_instance_uid_study_instance_uid"),
+        ),
     )
     op.create_table(
         "result",
@@ -162,10 +174,15 @@ def upgrade() -> None:
         sa.Column("created_at", sa.Float(), nullable=False),
         sa.Column("supersedes_id", sa.Integer(), nullable=True),
         sa.Column("is_current", sa.Boolean(), nullable=False),
-        sa.ForeignKeyConstraint(["supersedes_id"], ["result.id"], name=op.f("fk_result_supersedes_id")),
+        sa.ForeignKeyConstraint(
+            ["supersedes_id"], ["result.id"], name=op.f("fk_result_supersedes_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_result")),
         sa.UniqueConstraint(
-            "study_instance_uid", "release", "source_digest", name=op.f("uq_result_study_instance_uid_release_source_digest")
+            "study_instance_uid",
+            "release",
+            "source_digest",
+            name=op.f("uq_result_study_instance_uid_release_source_digest"),
         ),
     )
     with op.batch_alter_table("result", schema=None) as batch_op:
@@ -191,7 +208,9 @@ def upgrade() -> None:
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
         batch_op.create_index(batch_op.f("ix_result_created_at"), ["created_at"], unique=False)
-        batch_op.create_index(batch_op.f("ix_result_study_instance_uid"), ["study_instance_uid"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_result_study_instance_uid"), ["study_instance_uid"], unique=False
+        )
 
     op.create_table(
         "study",
@@ -228,7 +247,9 @@ def upgrade() -> None:
             sqlite_where=sa.text("state = 'due' AND open_readings = 0"),
             postgresql_where=sa.text("state = 'due' AND open_readings = 0"),
         )
-        batch_op.create_index(batch_op.f("ix_study_last_received_at"), ["last_received_at"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_study_last_received_at"), ["last_received_at"], unique=False
+        )
         batch_op.create_index(
             "ix_study_leased",
             ["leased_until"],
@@ -284,7 +305,9 @@ def upgrade() -> None:
         sa.Column("precision", sa.String(length=16), nullable=True),
         sa.Column("preprocessing_version", sa.String(length=40), nullable=True),
         sa.Column("timings", sa.JSON(), nullable=True),
-        sa.ForeignKeyConstraint(["instance_id"], ["instance.id"], name=op.f("fk_reading_instance_id")),
+        sa.ForeignKeyConstraint(
+            ["instance_id"], ["instance.id"], name=op.f("fk_reading_instance_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_reading")),
         sa.UniqueConstraint("instance_id", "release", name=op.f("uq_reading_instance_id_release")),
     )
@@ -310,7 +333,9 @@ def upgrade() -> None:
             sqlite_where=sa.text("state IN ('failed', 'dead')"),
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
-        batch_op.create_index(batch_op.f("ix_reading_study_instance_uid"), ["study_instance_uid"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_reading_study_instance_uid"), ["study_instance_uid"], unique=False
+        )
 
     op.create_table(
         "delivery",
@@ -328,9 +353,13 @@ def upgrade() -> None:
         sa.Column("reason", sa.String(length=40), nullable=True),
         sa.Column("detail", sa.Text(), nullable=True),
         sa.Column("finished_at", sa.Float(), nullable=True),
-        sa.ForeignKeyConstraint(["document_id"], ["document.id"], name=op.f("fk_delivery_document_id")),
+        sa.ForeignKeyConstraint(
+            ["document_id"], ["document.id"], name=op.f("fk_delivery_document_id")
+        ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_delivery")),
-        sa.UniqueConstraint("document_id", "destination", name=op.f("uq_delivery_document_id_destination")),
+        sa.UniqueConstraint(
+            "document_id", "destination", name=op.f("uq_delivery_document_id_destination")
+        ),
     )
     with op.batch_alter_table("delivery", schema=None) as batch_op:
         batch_op.create_index(
@@ -367,8 +396,16 @@ def downgrade() -> None:
             sqlite_where=sa.text("state IN ('failed', 'dead')"),
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
-        batch_op.drop_index("ix_delivery_leased", sqlite_where=sa.text("state = 'leased'"), postgresql_where=sa.text("state = 'leased'"))
-        batch_op.drop_index("ix_delivery_due", sqlite_where=sa.text("state = 'due'"), postgresql_where=sa.text("state = 'due'"))
+        batch_op.drop_index(
+            "ix_delivery_leased",
+            sqlite_where=sa.text("state = 'leased'"),
+            postgresql_where=sa.text("state = 'leased'"),
+        )
+        batch_op.drop_index(
+            "ix_delivery_due",
+            sqlite_where=sa.text("state = 'due'"),
+            postgresql_where=sa.text("state = 'due'"),
+        )
 
     op.drop_table("delivery")
     with op.batch_alter_table("reading", schema=None) as batch_op:
@@ -378,8 +415,16 @@ def downgrade() -> None:
             sqlite_where=sa.text("state IN ('failed', 'dead')"),
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
-        batch_op.drop_index("ix_reading_leased", sqlite_where=sa.text("state = 'leased'"), postgresql_where=sa.text("state = 'leased'"))
-        batch_op.drop_index("ix_reading_due", sqlite_where=sa.text("state = 'due'"), postgresql_where=sa.text("state = 'due'"))
+        batch_op.drop_index(
+            "ix_reading_leased",
+            sqlite_where=sa.text("state = 'leased'"),
+            postgresql_where=sa.text("state = 'leased'"),
+        )
+        batch_op.drop_index(
+            "ix_reading_due",
+            sqlite_where=sa.text("state = 'due'"),
+            postgresql_where=sa.text("state = 'due'"),
+        )
 
     op.drop_table("reading")
     op.drop_table("document")
@@ -389,7 +434,11 @@ def downgrade() -> None:
             sqlite_where=sa.text("state IN ('failed', 'dead')"),
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
-        batch_op.drop_index("ix_study_leased", sqlite_where=sa.text("state = 'leased'"), postgresql_where=sa.text("state = 'leased'"))
+        batch_op.drop_index(
+            "ix_study_leased",
+            sqlite_where=sa.text("state = 'leased'"),
+            postgresql_where=sa.text("state = 'leased'"),
+        )
         batch_op.drop_index(batch_op.f("ix_study_last_received_at"))
         batch_op.drop_index(
             "ix_study_due",
@@ -406,8 +455,16 @@ def downgrade() -> None:
             sqlite_where=sa.text("state IN ('failed', 'dead')"),
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
-        batch_op.drop_index("ix_result_leased", sqlite_where=sa.text("state = 'leased'"), postgresql_where=sa.text("state = 'leased'"))
-        batch_op.drop_index("ix_result_due", sqlite_where=sa.text("state = 'due'"), postgresql_where=sa.text("state = 'due'"))
+        batch_op.drop_index(
+            "ix_result_leased",
+            sqlite_where=sa.text("state = 'leased'"),
+            postgresql_where=sa.text("state = 'leased'"),
+        )
+        batch_op.drop_index(
+            "ix_result_due",
+            sqlite_where=sa.text("state = 'due'"),
+            postgresql_where=sa.text("state = 'due'"),
+        )
 
     op.drop_table("result")
     op.drop_table("rejection")

@@ -23,7 +23,9 @@ def upgrade() -> None:
         sa.Column("shadow", sa.String(length=80), nullable=True),
         sa.Column("assigned_at", sa.Float(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_assignment")),
-        sa.UniqueConstraint("study_instance_uid", "alias", name=op.f("uq_assignment_study_instance_uid_alias")),
+        sa.UniqueConstraint(
+            "study_instance_uid", "alias", name=op.f("uq_assignment_study_instance_uid_alias")
+        ),
     )
     op.create_table(
         "comparison",
@@ -44,7 +46,9 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.Float(), nullable=True),
         sa.Column("content", sa.JSON(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_comparison")),
-        sa.UniqueConstraint("study_instance_uid", "shadow", name=op.f("uq_comparison_study_instance_uid_shadow")),
+        sa.UniqueConstraint(
+            "study_instance_uid", "shadow", name=op.f("uq_comparison_study_instance_uid_shadow")
+        ),
     )
     with op.batch_alter_table("comparison", schema=None) as batch_op:
         batch_op.create_index(
@@ -61,7 +65,9 @@ def upgrade() -> None:
             sqlite_where=sa.text("state = 'leased'"),
             postgresql_where=sa.text("state = 'leased'"),
         )
-        batch_op.create_index("ix_comparison_pair", ["release", "shadow", "finished_at"], unique=False)
+        batch_op.create_index(
+            "ix_comparison_pair", ["release", "shadow", "finished_at"], unique=False
+        )
         batch_op.create_index(
             "ix_comparison_stuck",
             ["finished_at"],
@@ -102,7 +108,9 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_rollout_event_alias"), ["alias"], unique=False)
 
     with op.batch_alter_table("reading", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("is_shadow", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+        batch_op.add_column(
+            sa.Column("is_shadow", sa.Boolean(), server_default=sa.text("false"), nullable=False)
+        )
         batch_op.add_column(sa.Column("member_logits", sa.JSON(), nullable=True))
 
 
@@ -124,8 +132,16 @@ def downgrade() -> None:
             postgresql_where=sa.text("state IN ('failed', 'dead')"),
         )
         batch_op.drop_index("ix_comparison_pair")
-        batch_op.drop_index("ix_comparison_leased", sqlite_where=sa.text("state = 'leased'"), postgresql_where=sa.text("state = 'leased'"))
-        batch_op.drop_index("ix_comparison_due", sqlite_where=sa.text("state = 'due'"), postgresql_where=sa.text("state = 'due'"))
+        batch_op.drop_index(
+            "ix_comparison_leased",
+            sqlite_where=sa.text("state = 'leased'"),
+            postgresql_where=sa.text("state = 'leased'"),
+        )
+        batch_op.drop_index(
+            "ix_comparison_due",
+            sqlite_where=sa.text("state = 'due'"),
+            postgresql_where=sa.text("state = 'due'"),
+        )
 
     op.drop_table("comparison")
     op.drop_table("assignment")

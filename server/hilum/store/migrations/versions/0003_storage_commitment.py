@@ -41,11 +41,16 @@ def upgrade() -> None:
         sa.Column("finished_at", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_commitment")),
         sa.UniqueConstraint(
-            "calling_ae_title", "transaction_uid", "digest", name=op.f("uq_commitment_calling_ae_title_transaction_uid_digest")
+            "calling_ae_title",
+            "transaction_uid",
+            "digest",
+            name=op.f("uq_commitment_calling_ae_title_transaction_uid_digest"),
         ),
     )
     with op.batch_alter_table("commitment", schema=None) as batch_op:
-        batch_op.create_index(batch_op.f("ix_commitment_requested_at"), ["requested_at"], unique=False)
+        batch_op.create_index(
+            batch_op.f("ix_commitment_requested_at"), ["requested_at"], unique=False
+        )
         batch_op.create_index(
             "ix_commitment_due",
             ["lane", "due_at", "id"],

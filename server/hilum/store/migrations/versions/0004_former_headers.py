@@ -18,7 +18,9 @@ def upgrade() -> None:
         "former_header",
         sa.Column("instance_id", sa.Integer(), nullable=False),
         sa.Column("digest", sa.String(length=40), nullable=False),
-        sa.ForeignKeyConstraint(["instance_id"], ["instance.id"], name=op.f("fk_former_header_instance_id")),
+        sa.ForeignKeyConstraint(
+            ["instance_id"], ["instance.id"], name=op.f("fk_former_header_instance_id")
+        ),
         sa.PrimaryKeyConstraint("instance_id", "digest", name=op.f("pk_former_header")),
     )
 

@@ -1,6 +1,7 @@
 """Studies, results and deliveries can be followed in the order of their changes.
 
-Revision: 0006, after 0005. A study that is there has the number 0: it comes before all that changes from now on. No row is rewritten.
+Revision: 0006, after 0005. A study that is there has the number 0: it comes before all that changes
+from now on. No row is rewritten.
 """
 
 import sqlalchemy as sa
@@ -19,7 +20,13 @@ def upgrade() -> None:
     has_changed = sa.text("change IS NOT NULL")
     for name in ("result", "delivery"):
         op.add_column(name, sa.Column("change", sa.BigInteger(), nullable=True))
-        op.create_index(f"ix_{name}_change", name, ["change", "id"], sqlite_where=has_changed, postgresql_where=has_changed)
+        op.create_index(
+            f"ix_{name}_change",
+            name,
+            ["change", "id"],
+            sqlite_where=has_changed,
+            postgresql_where=has_changed,
+        )
 
 
 def downgrade() -> None:

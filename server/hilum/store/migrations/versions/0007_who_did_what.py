@@ -65,7 +65,10 @@ def upgrade() -> None:
         sa.Column("owned_until", sa.Float(), nullable=True),
         sa.PrimaryKeyConstraint("name", name="pk_audit_cursor"),
     )
-    op.add_column("rejection", sa.Column("rejected_by", sa.String(length=80), server_default="", nullable=False))
+    op.add_column(
+        "rejection",
+        sa.Column("rejected_by", sa.String(length=80), server_default="", nullable=False),
+    )
     for statement in _SQLITE if op.get_bind().dialect.name == "sqlite" else _POSTGRESQL:
         op.execute(statement)
 

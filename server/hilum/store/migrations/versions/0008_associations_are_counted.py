@@ -14,7 +14,9 @@ depends_on = None
 
 def upgrade() -> None:
     """To this revision."""
-    op.add_column("association", sa.Column("count", sa.Integer(), server_default="1", nullable=False))
+    op.add_column(
+        "association", sa.Column("count", sa.Integer(), server_default="1", nullable=False)
+    )
 
 
 def downgrade() -> None:

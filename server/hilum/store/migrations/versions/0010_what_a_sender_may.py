@@ -18,18 +18,28 @@ _SINCE = "uq_rejection_image_calling_ae_title"
 def upgrade() -> None:
     """To this revision."""
     with op.batch_alter_table("rejection", schema=None) as batch_op:
-        batch_op.add_column(sa.Column("holds_for_all", sa.Boolean(), server_default=sa.text("false"), nullable=False))
+        batch_op.add_column(
+            sa.Column(
+                "holds_for_all", sa.Boolean(), server_default=sa.text("false"), nullable=False
+            )
+        )
         batch_op.drop_constraint(_BEFORE, type_="unique")
-        batch_op.create_unique_constraint(_SINCE, ["sop_instance_uid", "study_instance_uid", "calling_ae_title"])
+        batch_op.create_unique_constraint(
+            _SINCE, ["sop_instance_uid", "study_instance_uid", "calling_ae_title"]
+        )
     op.execute("UPDATE rejection SET holds_for_all = true")
-    op.add_column("conflict", sa.Column("kind", sa.String(length=16), server_default="pixels", nullable=False))
+    op.add_column(
+        "conflict", sa.Column("kind", sa.String(length=16), server_default="pixels", nullable=False)
+    )
 
 
 def downgrade() -> None:
     """Back to the revision before: of several notes about an image the first one stays."""
     with op.batch_alter_table("conflict", schema=None) as batch_op:
         batch_op.drop_column("kind")
-    op.execute("DELETE FROM rejection WHERE id NOT IN (SELECT min(id) FROM rejection GROUP BY sop_instance_uid, study_instance_uid)")
+    op.execute(
+        "DELETE FROM rejection WHERE id NOT IN (SELECT min(id) FROM rejection GROUP BY sop_instance_uid, study_instance_uid)"
+    )
     with op.batch_alter_table("rejection", schema=None) as batch_op:
         batch_op.drop_constraint(_SINCE, type_="unique")
         batch_op.create_unique_constraint(_BEFORE, ["sop_instance_uid", "study_instance_uid"])

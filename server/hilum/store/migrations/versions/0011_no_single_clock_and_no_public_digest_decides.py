@@ -25,18 +25,30 @@ def upgrade() -> None:
     """To this revision."""
     op.add_column("instance", sa.Column("committed_at", sa.Float(), nullable=True))
     promised = sa.text("committed_at IS NOT NULL")
-    op.create_index("ix_instance_committed", "instance", ["committed_at"], sqlite_where=promised, postgresql_where=promised)
+    op.create_index(
+        "ix_instance_committed",
+        "instance",
+        ["committed_at"],
+        sqlite_where=promised,
+        postgresql_where=promised,
+    )
     for name in ("conflict", "former_header"):
         op.add_column(name, sa.Column("sha256", sa.String(length=64), nullable=True))
     connection = op.get_bind()
     for asker in connection.execute(_ASKERS).all():
-        connection.execute(_EARLIER_PROMISES, {"title": asker.calling_ae_title, "moment": asker.moment})
+        connection.execute(
+            _EARLIER_PROMISES, {"title": asker.calling_ae_title, "moment": asker.moment}
+        )
 
 
 def downgrade() -> None:
     """Back to the revision before."""
     op.drop_index("ix_instance_committed", "instance")
-    for name, column in (("instance", "committed_at"), ("conflict", "sha256"), ("former_header", "sha256")):
+    for name, column in (
+        ("instance", "committed_at"),
+        ("conflict", "sha256"),
+        ("former_header", "sha256"),
+    ):
         with op.batch_alter_table(name, schema=None) as batch_op:
             batch_op.drop_column(column)
     # The seed stays: rows have digests that were made with it.

@@ -13,9 +13,7 @@ depends_on = None
 
 _IS_WITHHELD = "reason IN ('untrained_weights', 'sender_unknown')"
 # Of a superseded result nothing is sent any more, so nothing of it is withheld either.
-_OF_CURRENT = (
-    "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id WHERE result.is_current = true)"
-)
+_OF_CURRENT = "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id WHERE result.is_current = true)"
 
 
 def upgrade() -> None:
@@ -23,8 +21,16 @@ def upgrade() -> None:
     for column in ("delivered_at", "requeued_at"):
         op.add_column("delivery", sa.Column(column, sa.Float(), nullable=True))
     withheld = sa.text("state = 'withheld'")
-    op.create_index("ix_delivery_withheld", "delivery", ["destination", "reason"], sqlite_where=withheld, postgresql_where=withheld)
-    op.execute(f"UPDATE delivery SET state = 'withheld' WHERE state = 'cancelled' AND {_IS_WITHHELD} AND {_OF_CURRENT}")  # noqa: S608 - constants
+    op.create_index(
+        "ix_delivery_withheld",
+        "delivery",
+        ["destination", "reason"],
+        sqlite_where=withheld,
+        postgresql_where=withheld,
+    )
+    op.execute(
+        f"UPDATE delivery SET state = 'withheld' WHERE state = 'cancelled' AND {_IS_WITHHELD} AND {_OF_CURRENT}"
+    )  # noqa: S608 - constants
 
 
 def downgrade() -> None:
