@@ -33,7 +33,10 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
     compiler = environment.get("CC") or next(filter(None, found), None)
     if compiler is None:
         library.unlink(missing_ok=True)
-        return f"no C compiler ({', '.join(_COMPILERS)}) on the PATH. Debian 12: sudo deploy/debian-packages.sh"
+        return (
+            f"no C compiler ({', '.join(_COMPILERS)}) on the PATH. Debian 12: sudo"
+            " deploy/debian-packages.sh"
+        )
     try:
         made = subprocess.run(
             [compiler, *_OPTIONS, "-o", fresh, source],
@@ -48,7 +51,10 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
     if made.returncode:
         fresh.unlink(missing_ok=True)
         library.unlink(missing_ok=True)
-        return f"{compiler} failed (Debian 12: sudo deploy/debian-packages.sh brings what it needs): {made.stderr.strip()[-500:]}"
+        return (
+            f"{compiler} failed (Debian 12: sudo deploy/debian-packages.sh brings what it needs):"
+            f" {made.stderr.strip()[-500:]}"
+        )
     fresh.replace(library)
     return None
 

@@ -75,7 +75,8 @@ def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
     )
     studies = study_uids(paths)
     step(
-        f"{'your files' if given else 'phantom study, PA and lateral'}: {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
+        f"{'your files' if given else 'phantom study, PA and lateral'}: {len(studies)}"
+        f" {'study' if len(studies) == 1 else 'studies'}"
     )
     peer = stack.enter_context(best_peer(folder))
     step(f"destination: {peer.title}")
@@ -227,7 +228,8 @@ def study_uids(paths: Sequence[Path]) -> list[str]:
             found[str(uid)] = None
     if not found:
         raise DemoFailed(
-            f"{', '.join(map(str, paths))}: no DICOM file with a Study Instance UID. Give a file or a folder: make demo STUDY=path"
+            f"{', '.join(map(str, paths))}: no DICOM file with a Study Instance UID. Give a file or"
+            " a folder: make demo STUDY=path"
         )
     return list(found)
 
@@ -249,14 +251,16 @@ def wait_for(hilum: Hilum, uid: str) -> dict[str, Any]:
                 last = missing
         time.sleep(0.1)
     raise DemoFailed(
-        f"study {uid} is not done after {PATIENCE_SECONDS:.0f} s: {last or 'never recorded'}\n{hilum.log_end()}"
+        f"study {uid} is not done after {PATIENCE_SECONDS:.0f} s:"
+        f" {last or 'never recorded'}\n{hilum.log_end()}"
     )
 
 
 def linger(hilum: Hilum) -> None:
     """Stay up until Ctrl-C."""
     print(
-        f"\nSend your own: hilum send FILES --to HILUM@127.0.0.1:{hilum.dicom_port}\nCtrl-C stops everything.",
+        f"\nSend your own: hilum send FILES --to HILUM@127.0.0.1:{hilum.dicom_port}\nCtrl-C stops"
+        " everything.",
         flush=True,
     )
     try:

@@ -149,9 +149,11 @@ def times(study: dict[str, Any]) -> Iterator[str]:
                 if name.endswith("_seconds")
             }
             steps = ", ".join(f"{name} {1000 * value:.0f} ms" for name, value in taken.items())
-            yield f"             {reading['view'] or reading['reason']}{': ' if steps else ''}{steps}"[
-                :WIDTH
-            ]
+            yield (
+                f"             {reading['view'] or reading['reason']}{': ' if steps else ''}{steps}"[
+                    :WIDTH
+                ]
+            )
 
 
 def _seconds(moment: str) -> float:

@@ -20,7 +20,10 @@ def inference_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
     run = json.loads(result.read_text(encoding="utf-8"))
     machine = run["machine"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
-    yield f"with a load average of {machine['load_average_before']:.1f} before it{', in the short form' if run['is_quick'] else ''}."
+    yield (
+        f"with a load average of {machine['load_average_before']:.1f} before"
+        f" it{', in the short form' if run['is_quick'] else ''}."
+    )
     yield from _hop(row, [item for item in run["rows"] if item["model"].startswith("null")])
     engines = [item for item in run["rows"] if not item["model"].startswith("null")]
     yield from _engines(row, [item for item in engines if item["loop"] == "closed"])
@@ -39,7 +42,10 @@ def inference_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
 def _hop(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
     """One request alone for the latency, two under way for the throughput and its CPU."""
     yield "\n### The way there and back: a model that answers at once\n"
-    yield "| wire type | transport | batch | p50, alone | images/s, two under way | CPU ms/image | client | server | stub |"
+    yield (
+        "| wire type | transport | batch | p50, alone | images/s, two under way | CPU ms/image |"
+        " client | server | stub |"
+    )
     yield "|---|---|--:|--:|--:|--:|--:|--:|--:|"
     alone = {_key(item): item for item in rows if item["in_flight"] == 1}
     for item in (item for item in rows if item["in_flight"] == 2):
@@ -60,7 +66,10 @@ def _engines(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
     """Images a second: the bare engine, and as Hilum asks for it."""
     batches = sorted({item["batch"] for item in rows})
     yield "\n### Engines: images a second, bare / through Triton with two batches under way\n"
-    yield f"| model and engine | {' | '.join(f'batch {size}' for size in batches)} | latency of one image |"
+    yield (
+        f"| model and engine | {' | '.join(f'batch {size}' for size in batches)} | latency of one"
+        " image |"
+    )
     yield f"|---|{'--:|' * (len(batches) + 1)}"
     found = {
         (item["model"], item["transport"], item["batch"], item["in_flight"]): item for item in rows
@@ -83,7 +92,10 @@ def _open(row: Row, rows: Sequence[Figures]) -> Iterator[str]:
         for item in rows
         if (item["transport"], item["loop"], item["batch"]) == ("bare", "closed", 4)
     }
-    yield "\n### Single images in an open loop, as a share of what the bare engine reaches in batches of four\n"
+    yield (
+        "\n### Single images in an open loop, as a share of what the bare engine reaches in batches"
+        " of four\n"
+    )
     yield "| model and engine | engine | images/s | share | p50 | p95 |\n|---|---|--:|--:|--:|--:|"
     for item in (item for item in rows if item["loop"] == "open"):
         where = "through Triton" if item["transport"] == "as served" else item["transport"]

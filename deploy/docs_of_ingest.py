@@ -23,7 +23,9 @@ def ingest_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
     run = json.loads(result.read_text(encoding="utf-8"))
     machine, medians = run["machine"], run["medians"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
-    yield f"with a load average of {machine['load_average_before']:.1f} before it; {run['storescp']}."
+    yield (
+        f"with a load average of {machine['load_average_before']:.1f} before it; {run['storescp']}."
+    )
     yield from _conditions(row, medians)
     yield from _rounds(row, [item for item in medians if item["receiver"].startswith(_OURS)])
     yield from _bare(row, [item for item in medians if item["receiver"] == _BARE])

@@ -48,7 +48,10 @@ TABLES: Final[Mapping[str, type[BaseModel]]] = {
 def manifest_tables(row: typing.Callable[..., str]) -> Iterator[str]:
     """One table of the file after the other; `row` writes a line of a Markdown table."""
     for title, table in TABLES.items():
-        yield f"\n### {title}\n\n{(table.__doc__ or '').strip()}\n\n| field | type | default | meaning |\n|---|---|---|---|"
+        yield (
+            f"\n### {title}\n\n{(table.__doc__ or '').strip()}\n\n| field | type | default |"
+            " meaning |\n|---|---|---|---|"
+        )
         for name, field in table.model_fields.items():
             yield row(
                 f"`{name}`", words_of(field.annotation), _default(field), field.description or ""

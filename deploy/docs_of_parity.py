@@ -18,7 +18,10 @@ def parity_table(row: Callable[..., str]) -> Iterator[str]:
         f"{name} {run['versions'][name]}" for name in ("torch", "onnxruntime", "openvino")
     )
     yield f"\nMeasured {run['measured_at'][:10]} on {run['machine']['cpu']}; {versions}.\n"
-    yield f"| network | checkpoint | engine | batch | {' | '.join(_COLUMNS)} |\n|---|---|---|--:|{'--:|' * len(_COLUMNS)}"
+    yield (
+        f"| network | checkpoint | engine | batch | {' | '.join(_COLUMNS)}"
+        f" |\n|---|---|---|--:|{'--:|' * len(_COLUMNS)}"
+    )
     for network in run["rows"]:
         for engine, sizes in network["engines"].items():
             for size, found in sizes.items():

@@ -17,7 +17,10 @@ def peer_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]
     found = json.loads(result.read_text(encoding="utf-8"))
     rounds: Sequence[Mapping[str, Any]] = found["rounds"]
     machine = found["machine"]
-    yield f"\nMeasured {found['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}, {len(rounds)} rounds; medians.\n"
+    yield (
+        f"\nMeasured {found['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']},"
+        f" {len(rounds)} rounds; medians.\n"
+    )
     yield "| system | studies/s | CPU ms a study | idle, p95 | of which |\n|---|--:|--:|--:|---|"
     for name in _SYSTEMS:
         yield row(name, *_figures([measured[name] for measured in rounds]))
@@ -47,6 +50,8 @@ def _figures(rounds: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     return (
         f"{median(one['studies_per_second'] for one in rounds):.1f}",
         f"{1000 * median(one['cpu_seconds_per_study'] for one in rounds):.0f}",
-        f"{median(one['idle_last_image_to_sr_beyond_wait_seconds']['p95'] for one in rounds):.3f} s",
+        (
+            f"{median(one['idle_last_image_to_sr_beyond_wait_seconds']['p95'] for one in rounds):.3f} s"
+        ),
         ", ".join(f"{role} {1000 * seconds:.1f}" for seconds, role in parts),
     )

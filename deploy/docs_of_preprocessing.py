@@ -48,10 +48,16 @@ def recipes_table(row: Row) -> Iterator[str]:
         + ", ".join(f"{name} {number}" for name, number in run["libraries"].items())
         + ".\n"
     )
-    yield "| recipe | wire | version | difference before the wire | on it | pictures | source |\n|---|---|---|--:|--:|--:|---|"
+    yield (
+        "| recipe | wire | version | difference before the wire | on it | pictures | source"
+        " |\n|---|---|---|--:|--:|--:|---|"
+    )
     for name in RECIPES:
         spec, found = InputSpec.from_mapping({"recipe": name}), measured[name]
-        wire = f"{spec.wire_dtype} {spec.target.height} x {spec.target.width}, {spec.model_channels} ch."
+        wire = (
+            f"{spec.wire_dtype} {spec.target.height} x {spec.target.width},"
+            f" {spec.model_channels} ch."
+        )
         differences = (_difference(found[key]) for key in ("before", "on_the_wire"))
         yield row(
             f"`{name}`", wire, f"`{spec.version}`", *differences, str(found["pictures"]), spec.cites

@@ -23,7 +23,9 @@ _TOLD: Final = (
 def proof_table(row: Callable[..., str], result: Path = _RESULT) -> Iterator[str]:
     """One line a part, then the goals that are missed."""
     parts: Mapping[str, Any] = json.loads(result.read_text(encoding="utf-8"))["parts"]
-    yield "\n| part | form | measured | took | what it met | goals kept |\n|---|---|---|--:|---|---|"
+    yield (
+        "\n| part | form | measured | took | what it met | goals kept |\n|---|---|---|--:|---|---|"
+    )
     for name, run in parts.items():
         kept = f"{sum(goal['holds'] for goal in run['goals'])} of {len(run['goals'])}"
         yield row(

@@ -63,7 +63,10 @@ def senders_table(row: Row) -> Iterator[str]:
     """Every term with the setting for all, its default, and what a sender hears that does not keep to it."""
     if set(_TERMS) != set(Sender.model_fields):
         raise ValueError(f"a term is missing: {set(_TERMS) ^ set(Sender.model_fields)}")
-    yield "\n| what | for all | default | `[senders.<CALLING_AE_TITLE>]` | otherwise |\n|---|---|---|---|---|"
+    yield (
+        "\n| what | for all | default | `[senders.<CALLING_AE_TITLE>]` | otherwise"
+        " |\n|---|---|---|---|---|"
+    )
     for name, term in _TERMS.items():
         yield row(
             term.meaning,

@@ -110,14 +110,18 @@ def settings_table() -> Iterator[str]:
     for name, kind, default, description in settings.describe():
         section, _, key = name.rpartition(".")
         if section != last:
-            yield f"\n### `[{section}]`\n\n| setting | type | default | meaning |\n|---|---|---|---|"
+            yield (
+                f"\n### `[{section}]`\n\n| setting | type | default | meaning |\n|---|---|---|---|"
+            )
             last = section
         yield _row(f"`{key}`", kind, f"`{default}`" if default else "none", description)
 
 
 def metrics_table() -> Iterator[str]:
     """What the processes count, then what is read from the ledger at each scrape."""
-    yield "\n### Counted by the processes\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+    yield (
+        "\n### Counted by the processes\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+    )
     for metric in vars(telemetry).values():
         if isinstance(metric, MetricWrapperBase):
             described = next(iter(metric.describe()))
@@ -125,10 +129,14 @@ def metrics_table() -> Iterator[str]:
             yield _row(
                 f"`{described.name}{suffix}`",
                 described.type,
-                _labels(metric._labelnames),
+                # The library shows label names nowhere else.
+                _labels(metric._labelnames),  # noqa: SLF001
                 described.documentation,
-            )  # noqa: SLF001 - the library shows label names nowhere else
-    yield "\n### Read from the ledger and the disk at each scrape\n\n| metric | type | labels | meaning |\n|---|---|---|---|"
+            )
+    yield (
+        "\n### Read from the ledger and the disk at each scrape\n\n| metric | type | labels |"
+        " meaning |\n|---|---|---|---|"
+    )
     for name, (text, labels) in telemetry.STATE_GAUGES.items():
         yield _row(f"`{name}`", "gauge", _labels(labels), text)
 
@@ -137,17 +145,26 @@ def states_list() -> Iterator[str]:
     """One diagram a stage."""
     for stage, states in STATES.items():
         queue = QUEUES[stage]
-        yield f"\n### `{queue.table.name}`, the queue of *{stage}*\n\n{_first_line(states)}\n\n```mermaid\nstateDiagram-v2"
+        yield (
+            f"\n### `{queue.table.name}`, the queue of"
+            f" *{stage}*\n\n{_first_line(states)}\n\n```mermaid\nstateDiagram-v2"
+        )
         yield from (f"    {line}" for line in _transitions(stage, states))
         yield "```"
 
 
 def rollout_states() -> Iterator[str]:
     """One alias on its way from one release to another."""
-    yield f"\n{_first_line(domain.RolloutState)}\n\n```mermaid\nstateDiagram-v2\n    [*] --> loading: start"
+    yield (
+        f"\n{_first_line(domain.RolloutState)}\n\n```mermaid\nstateDiagram-v2\n    [*] --> loading:"
+        " start"
+    )
     for state, following in TRANSITIONS.items():
         yield from (f"    {state} --> {target}: {why}" for target, why in following)
-    yield f"```\n\n**Mode**: {_first_line(domain.RolloutMode)} ({', '.join(f'`{mode}`' for mode in domain.RolloutMode)})"
+    yield (
+        f"```\n\n**Mode**: {_first_line(domain.RolloutMode)}"
+        f" ({', '.join(f'`{mode}`' for mode in domain.RolloutMode)})"
+    )
 
 
 def reasons_table() -> Iterator[str]:
@@ -162,7 +179,10 @@ def reasons_table() -> Iterator[str]:
         domain.Channel,
         domain.ReportState,
     ):
-        yield f"\n**{words.__name__}** ({_first_line(words)}): {', '.join(f'`{word.value}`' for word in words)}."
+        yield (
+            f"\n**{words.__name__}** ({_first_line(words)}):"
+            f" {', '.join(f'`{word.value}`' for word in words)}."
+        )
 
 
 def flags_table() -> Iterator[str]:
@@ -211,7 +231,10 @@ def accepted_table() -> Iterator[str]:
             _row(uid.UID(item).name, keywords.get(item, ""), f"`{item}`", purpose)
             for item in classes
         )
-    yield "\n| Transfer Syntax of images, in order of preference | in settings | UID | analysed |\n|---|---|---|---|"
+    yield (
+        "\n| Transfer Syntax of images, in order of preference | in settings | UID | analysed"
+        " |\n|---|---|---|---|"
+    )
     decoded = {*NATIVE, *CODECS}
     for name, item in domain.TRANSFER_SYNTAXES.items():
         is_decoded = (
@@ -232,7 +255,10 @@ def terminology_table() -> Iterator[str]:
         ]
         for key in table.concepts
     }
-    yield f"\nVersion {table.version}.\n\n| concept | code | meaning | status | source | public labels |\n|---|---|---|---|---|---|"
+    yield (
+        f"\nVersion {table.version}.\n\n| concept | code | meaning | status | source | public"
+        " labels |\n|---|---|---|---|---|---|"
+    )
     for concept in table.concepts.values():
         code = f"`{concept.code.scheme} {concept.code.value}`"
         yield _row(
@@ -255,7 +281,10 @@ def cpu_table() -> Iterator[str]:
     machine, sizes = run["machine"], run["milliseconds_per_image"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield f"with a load average of {machine['load_average_before']:.0f} before it;"
-    yield f"{run['settings']['rate']:g} studies a second unless the column says otherwise; model and precision: `{run['release']}`.\n"
+    yield (
+        f"{run['settings']['rate']:g} studies a second unless the column says otherwise; model and"
+        f" precision: `{run['release']}`.\n"
+    )
     yield f"| ms of CPU per image | {' | '.join(sizes)} |\n|---|{'--:|' * len(sizes)}"
     for stage in next(iter(sizes.values())):
         yield _row(f"`{stage}`", *(f"{table[stage]:.1f}" for table in sizes.values()))
@@ -275,14 +304,23 @@ def preprocess_table(result: Path = BENCH_PREPROCESS) -> Iterator[str]:
         yield "\nNot measured yet."
         return
     run = json.loads(result.read_text(encoding="utf-8"))
-    yield f"\nMeasured {run['measured_at'][:10]} on one core of {run['machine']['cores']}, {run['machine']['cpu']}"
+    yield (
+        f"\nMeasured {run['measured_at'][:10]} on one core of {run['machine']['cores']},"
+        f" {run['machine']['cpu']}"
+    )
     yield f"with a load average of {run['machine']['load_average_before']:.1f} before it.\n"
-    yield "| | authors, ms | decoded by | ours, ms | times faster | goal | our decoder alone, ms | at most | largest error of ±1024 |"
+    yield (
+        "| | authors, ms | decoded by | ours, ms | times faster | goal | our decoder alone, ms | at"
+        " most | largest error of ±1024 |"
+    )
     yield "|---|--:|---|--:|--:|--:|--:|--:|--:|"
     yield from map(_preprocess_row, run["rows"])
     if rates := run["workers_images_per_second"]:
         two, one = rates["two"], rates["one"]
-        yield f"\nTwo workers, little endian files: {two:.0f} images a second, {two / one:.2f} times one."
+        yield (
+            f"\nTwo workers, little endian files: {two:.0f} images a second, {two / one:.2f} times"
+            " one."
+        )
     broken = [goal["name"] for goal in run["goals"] if not goal["holds"]]
     yield f"\nGoals missed: {', '.join(broken) or 'none'}."
 
@@ -395,7 +433,10 @@ def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
     yield "leased --> due: retry"
     for state in states:
         if state.value not in ("due", "leased") and state.value not in followed:
-            yield f"leased --> {state.value}: {'attempts or lapses used up' if state.value == queue.failed else 'advance'}"
+            yield (
+                f"leased --> {state.value}:"
+                f" {'attempts or lapses used up' if state.value == queue.failed else 'advance'}"
+            )
     yield from (f"{state} --> due: requeue" for state in queue.requeueable)
     yield from (f"{source} --> {target}: {why}" for source, target, why in FOLLOWING[stage])
 

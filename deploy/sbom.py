@@ -70,7 +70,8 @@ def main() -> int:
     rows = list(licences_of(document))
     LICENCES.write_text(table(rows), encoding="utf-8")
     print(
-        f"{SBOM.relative_to(ROOT)}: {len(document['components'])} packages, {len(rows)} licences in {LICENCES.relative_to(ROOT)}"
+        f"{SBOM.relative_to(ROOT)}: {len(document['components'])} packages, {len(rows)} licences in"
+        f" {LICENCES.relative_to(ROOT)}"
     )
     refused = not_allowed(rows, rules)
     for line in refused:
@@ -191,7 +192,8 @@ def _known_parts(name: str) -> Iterator[Component]:
         files = list(_PACKAGES.glob(part["file"]))
         if len(files) != 1:
             raise NotWritten(
-                f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what the new wheel has"
+                f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what"
+                " the new wheel has"
             )
         yield {
             **_file(files[0]),

@@ -57,7 +57,10 @@ def main() -> int:
 
 def _write_all() -> None:
     for name, extras in LOCKS.items():
-        heading = f"# Written by deploy/write_locks.py for Python 3.11 on Linux: extras {', '.join(extras)}, without torch.\n"
+        heading = (
+            "# Written by deploy/write_locks.py for Python 3.11 on Linux: extras"
+            f" {', '.join(extras)}, without torch.\n"
+        )
         _write(name, heading + hashed(lock_text(extras)))
     pins = _lines(closure(built_with()))
     _write(
@@ -141,7 +144,8 @@ def hashed(pins: str) -> str:
     bare = [name for name, hashes in hashes_of(text).items() if not hashes]
     if unknown or bare:
         raise NotLocked(
-            f"the package index gives no hashes of {', '.join([*sorted(unknown), *bare])}: name another one by UV_DEFAULT_INDEX"
+            f"the package index gives no hashes of {', '.join([*sorted(unknown), *bare])}: name"
+            " another one by UV_DEFAULT_INDEX"
         )
     return text
 
@@ -175,11 +179,18 @@ def _cpu_torch(version: str) -> str:
         hashes_of(known).get("torch", set()) if pins_of(known).get("torch") == version else found
     )
     if not found <= accepted:
-        known_and_found = f"{path.name} has {', '.join(sorted(accepted))}, {_TORCH_INDEX_URL} {', '.join(sorted(found))}"
-        raise NotLocked(
-            f"torch {version} is another file: {known_and_found}. Find out why before you add a hash by hand."
+        known_and_found = (
+            f"{path.name} has {', '.join(sorted(accepted))}, {_TORCH_INDEX_URL}"
+            f" {', '.join(sorted(found))}"
         )
-    heading = "# Written by deploy/write_locks.py: torch for CPU, from an index of its own (TORCH_INDEX_URL). x86-64.\n"
+        raise NotLocked(
+            f"torch {version} is another file: {known_and_found}. Find out why before you add a"
+            " hash by hand."
+        )
+    heading = (
+        "# Written by deploy/write_locks.py: torch for CPU, from an index of its own"
+        " (TORCH_INDEX_URL). x86-64.\n"
+    )
     return heading + _entry("torch", version, accepted)
 
 
@@ -203,7 +214,8 @@ def _files_of(requirement: str) -> Iterator[str]:
         )
         if done.returncode:
             raise NotLocked(
-                f"{requirement} cannot be downloaded from {_TORCH_INDEX_URL} (TORCH_INDEX_URL):\n{done.stderr[-2000:]}"
+                f"{requirement} cannot be downloaded from {_TORCH_INDEX_URL}"
+                f" (TORCH_INDEX_URL):\n{done.stderr[-2000:]}"
             )
         for path in Path(folder).iterdir():
             yield sha256(path.read_bytes()).hexdigest()
@@ -224,8 +236,8 @@ def _cuda_torch(version: str) -> str:
         _entry(name, pin, hashes[name]) for name, pin in pins_of(text).items() if name not in others
     ]
     return (
-        "# Written by deploy/write_locks.py: torch for NVIDIA GPUs, and the libraries that it brings. x86-64.\n"
-        + "".join(entries)
+        "# Written by deploy/write_locks.py: torch for NVIDIA GPUs, and the libraries that it"
+        " brings. x86-64.\n" + "".join(entries)
     )
 
 

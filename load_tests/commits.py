@@ -181,11 +181,13 @@ def _show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
                 for name in ("commits_per_object", "objects_per_second")
             )
             print(
-                f"{at_once:2} at once, {way:5}  {commits:5.2f} commits an object  {speed:6.0f} objects/s"
+                f"{at_once:2} at once, {way:5}  {commits:5.2f} commits an object  {speed:6.0f}"
+                " objects/s"
             )
     for goal in goals:
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (>= {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (>="
+            f" {goal.goal:g})"
         )
 
 

@@ -56,7 +56,8 @@ def build_fastest(folder: Path, precision: str | None = None) -> Built:
     chosen = precision or min(found, key=lambda name: found[name], default="f32")
     if found:
         print(
-            f"{chosen}; CPU of an image: {', '.join(f'{name} {value:.1f} ms' for name, value in found.items())}",
+            f"{chosen}; CPU of an image:"
+            f" {', '.join(f'{name} {value:.1f} ms' for name, value in found.items())}",
             flush=True,
         )
     return _built(folder, chosen, found)

@@ -88,7 +88,10 @@ def lines(measured: Measured) -> Iterator[str]:
         yield _line(role, [table.get(role, 0.0) for table in by_role]) + f"{idle:{_IDLE_COLUMN}.2f}"
     yield ""
     for goal in goals(measured):
-        yield f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} (<= {goal.goal:g})"
+        yield (
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} (<="
+            f" {goal.goal:g})"
+        )
 
 
 def _heading(name: str, columns: Sequence[str]) -> str:
@@ -104,7 +107,10 @@ def record(
 ) -> None:
     """Write the run; the one before it goes into the history."""
     content = {
-        "what": "CPU by stage and process, milliseconds per image; idle polling is that of an idle Hilum in the same time",
+        "what": (
+            "CPU by stage and process, milliseconds per image; idle polling is that of an idle"
+            " Hilum in the same time"
+        ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "release": measured.release,
         **measured.about_precision,

@@ -133,10 +133,12 @@ def show(rounds: list[dict[str, float]], goal: Goal) -> None:
     """For a person."""
     for number, item in enumerate(rounds, 1):
         print(
-            f"round {number}  {item['documents_per_second']:7.0f} documents/s  {item['our_cpu_ms_per_document']:6.2f} ms of our CPU each"
+            f"round {number}  {item['documents_per_second']:7.0f} documents/s "
+            f" {item['our_cpu_ms_per_document']:6.2f} ms of our CPU each"
         )
     print(
-        f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit} (>= {goal.goal:g})"
+        f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.0f} {goal.unit} (>="
+        f" {goal.goal:g})"
     )
 
 

@@ -61,7 +61,8 @@ def main(words: Sequence[str] | None = None) -> int:
         )
     for goal in kept:
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (<= {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} (<="
+            f" {goal.goal:g})"
         )
     return 0 if all(goal.holds for goal in kept) else 1
 

@@ -248,11 +248,13 @@ def show(rows: Sequence[dict[str, Any]]) -> None:
     print(f"{'':34} {'wire':6} {'before':>9} {'on it':>9} {'share':>9}")
     for row in rows:
         print(
-            f"{row['recipe']:34} {row['wire']:6} {row['before']:9.5f} {row['on_the_wire']:9.5f} {row['share_that_differs']:9.5f}"
+            f"{row['recipe']:34} {row['wire']:6} {row['before']:9.5f} {row['on_the_wire']:9.5f}"
+            f" {row['share_that_differs']:9.5f}"
         )
     for goal in goals(rows):
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.5f} {goal.unit} (<= {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.5f} {goal.unit} (<="
+            f" {goal.goal:g})"
         )
 
 

@@ -80,7 +80,8 @@ class Ground:
                     len(self.unreported(list(sent))),
                 )
                 self.say(
-                    f"{said - begin:5.0f} s: {len(sent)} sent, {accepted} accepted, {waiting} wait for their report"
+                    f"{said - begin:5.0f} s: {len(sent)} sent, {accepted} accepted, {waiting} wait"
+                    " for their report"
                 )
 
 

@@ -313,7 +313,8 @@ def show(rows: Sequence[Mapping[str, Any]], held: Sequence[Goal]) -> None:
     for goal in held:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit}"
+            f" ({bound})"
         )
 
 
@@ -322,7 +323,10 @@ def as_json(
 ) -> dict[str, Any]:
     """The result file."""
     return {
-        "what": "a null model and the bundled networks, bare in the client's process and behind the embedded Triton",
+        "what": (
+            "a null model and the bundled networks, bare in the client's process and behind the"
+            " embedded Triton"
+        ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "is_quick": plan.is_quick,
         **around,

@@ -65,9 +65,10 @@ class Meter:
 
     def _look(self) -> tuple[float, float]:
         use = snapshot(self._pid) if self._pid else {}
-        return use.get("tritonserver", Usage()).cpu_seconds, use.get(
-            "triton-stub", Usage()
-        ).cpu_seconds
+        return (
+            use.get("tritonserver", Usage()).cpu_seconds,
+            use.get("triton-stub", Usage()).cpu_seconds,
+        )
 
 
 def bare(

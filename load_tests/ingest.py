@@ -224,7 +224,8 @@ def measure(folder: Path, name: str, receiver: Receiver, cell: Cell, files: Sequ
     }
     receiver.empty()
     print(
-        f"{cell}  {name:22} {len(files) / seconds:6.0f} instances/s  {1e9 * cpu / total:5.2f} CPU s/GB",
+        f"{cell}  {name:22} {len(files) / seconds:6.0f} instances/s  {1e9 * cpu / total:5.2f} CPU"
+        " s/GB",
         flush=True,
     )
     return Run(cell, name, len(files) / seconds, 1e9 * cpu / total, 1000 * cpu / len(files), stages)

@@ -154,7 +154,8 @@ def show(table: Sequence[Row], found: Sequence[Goal]) -> None:
         speed = row.get(f"speed_of_{SYNCED}", {}).get("median", float("nan"))
         print(
             f"{row['cell']:50}  {row['receiver']:22} {row['instances_per_second']:6.0f} instances/s"
-            f"  {row['cpu_seconds_per_gb']:5.2f} CPU s/GB  {row['cpu_ms_per_instance']:6.2f} ms each  {speed:5.2f} x {SYNCED}"
+            f"  {row['cpu_seconds_per_gb']:5.2f} CPU s/GB  {row['cpu_ms_per_instance']:6.2f} ms"
+            f" each  {speed:5.2f} x {SYNCED}"
         )
     for row in table:
         if row["stages"]:
@@ -165,5 +166,6 @@ def show(table: Sequence[Row], found: Sequence[Goal]) -> None:
     for goal in found:
         bound = "<=" if goal.at_most else ">="
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit} ({bound} {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.2f} {goal.unit}"
+            f" ({bound} {goal.goal:g})"
         )

@@ -77,7 +77,10 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
     )
     add(
         "--release",
-        help="release that reads the images; bundled: DenseNet-121, at bf16 or f32, whichever costs this CPU less",
+        help=(
+            "release that reads the images; bundled: DenseNet-121, at bf16 or f32, whichever costs"
+            " this CPU less"
+        ),
     )
     add("--quiet", type=float, help="quiet period, s; with --to: of that Hilum")
     add("--to", type=Peer.parse, help="AET@host:port of a Hilum that runs")

@@ -240,7 +240,8 @@ def show(found: Sequence[Goal]) -> None:
     print()
     for goal in found:
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.2g} (<= {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.2g} (<="
+            f" {goal.goal:g})"
         )
 
 
@@ -249,7 +250,10 @@ def as_json(
 ) -> dict[str, Any]:
     """The result file."""
     return {
-        "what": "largest differences between torch and engines, float32, weights from a seed in the form of each family's checkpoints",
+        "what": (
+            "largest differences between torch and engines, float32, weights from a seed in the"
+            " form of each family's checkpoints"
+        ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **before,
         "rows": list(rows),

@@ -75,7 +75,8 @@ class _Program:
                 return
             time.sleep(0.1)
         raise RuntimeError(
-            f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see {self.folder / 'log.txt'}"
+            f"{command[0]} does not listen on {' and '.join(map(str, ports))}; see"
+            f" {self.folder / 'log.txt'}"
         )
 
     def __exit__(

@@ -60,7 +60,8 @@ def warm_up(ground: Ground) -> None:
             or "accepted, but no report came"
         )
         raise NotMeasured(
-            f"no report on the warm-up: {reasons}. Does its destination send here, and accept untrained results?"
+            f"no report on the warm-up: {reasons}. Does its destination send here, and accept"
+            " untrained results?"
         )
 
 
@@ -84,7 +85,10 @@ def probe(ground: Ground) -> float:
         senders.stop()
     count = _reports_between(ground, counted_from, ended_at)
     if not drain(ground, senders.sent) or count < _PROBE_STUDIES:
-        reason = f"the probe for the saturation counted {count} reports, or did not get all it waited for"
+        reason = (
+            f"the probe for the saturation counted {count} reports, or did not get all it"
+            " waited for"
+        )
         raise NotMeasured(f"{reason}; make probe_seconds longer")
     saturation = count / (ended_at - counted_from)
     ground.say(f"saturation {saturation:.2f} studies/s")

@@ -124,7 +124,8 @@ def measurable(wanted: Sequence[Case]) -> list[Case]:
             kept.append(case)
         else:
             print(
-                f"left out: {case.name}: pydicom has no plug-in {case.decoder[1]} here; see docs/preprocessing.md",
+                f"left out: {case.name}: pydicom has no plug-in {case.decoder[1]} here; see"
+                " docs/preprocessing.md",
                 file=sys.stderr,
             )
     return kept
@@ -241,7 +242,8 @@ def show(rows: Sequence[Row], goals: Sequence[Goal]) -> None:
     for goal in goals:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit} ({bound})"
+            f"{'holds ' if goal.holds else 'BROKEN'} {goal.name}: {goal.value:.3g} {goal.unit}"
+            f" ({bound})"
         )
 
 
@@ -254,7 +256,10 @@ def as_json(
 ) -> dict[str, Any]:
     """The result file."""
     return {
-        "what": "CPU of one core from stored values or from a file to the tensor of torchxrayvision, the authors' code path beside ours",
+        "what": (
+            "CPU of one core from stored values or from a file to the tensor of torchxrayvision,"
+            " the authors' code path beside ours"
+        ),
         **around,
         "size": list(size),
         "rows": [

@@ -152,7 +152,10 @@ def as_json(
 ) -> dict[str, Any]:
     """The result file."""
     return {
-        "what": "CPU of the documents of a result of two images and fourteen findings, milliseconds of one thread",
+        "what": (
+            "CPU of the documents of a result of two images and fourteen findings, milliseconds of"
+            " one thread"
+        ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **before,
         "milliseconds": {

@@ -34,7 +34,8 @@ def show(found: Outcome) -> None:
     """Counts, latencies, stages, CPU, goals."""
     ends = found.both_ends
     print(
-        f"\n{ends.offered} studies offered, {ends.accepted} accepted, {ends.reported} reported; {ends.studies_per_second:.2f} studies/s"
+        f"\n{ends.offered} studies offered, {ends.accepted} accepted, {ends.reported} reported;"
+        f" {ends.studies_per_second:.2f} studies/s"
     )
     if (saturation := found.values.get("saturation_studies_per_second")) is not None:
         print(f"saturation {saturation:.2f} studies/s")
@@ -47,7 +48,8 @@ def show(found: Outcome) -> None:
     for goal in found.goals:
         sign = "<=" if goal.at_most else ">="
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit} ({sign} {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} {goal.unit}"
+            f" ({sign} {goal.goal:g})"
         )
 
 

@@ -174,8 +174,9 @@ def make_tiny(
     name: str = "tiny",
     max_batch: int = 4,
     engine: str = "onnxruntime",
-    **network: Any,
-) -> Tiny:  # noqa: ANN401 - what tiny_network takes
+    # What tiny_network takes.
+    **network: Any,  # noqa: ANN401
+) -> Tiny:
     """A tiny release, built for the embedded profile below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx_file = tiny_network(folder / f"{name}.onnx", **network)

@@ -207,7 +207,8 @@ def show(turns: Sequence[Turn], goals: Sequence[Goal]) -> None:
     for goal in goals:
         bound = f"{'<=' if goal.at_most else '>='} {goal.goal:g}"
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3f} {goal.unit} ({bound})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3f} {goal.unit}"
+            f" ({bound})"
         )
 
 

@@ -174,7 +174,8 @@ def _read_past_cache(file: Path) -> None:
         found = None if direct is None else direct.first(direct.size)
         if found is None:
             raise SystemExit(
-                f"the file system of {file.parent} does not read past its page cache: name another --folder"
+                f"the file system of {file.parent} does not read past its page cache: name another"
+                " --folder"
             )
         assert len(found[::_PAGE_BYTES]) == -(-len(_OBJECT) // _PAGE_BYTES)
 

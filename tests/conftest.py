@@ -16,7 +16,16 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from tests.support.ledgers import clock, empty_url, ledger, ledger_url, postgres_url, street, views  # noqa: F401 - fixtures
+from tests.support.ledgers import (
+    # Fixtures.
+    clock,  # noqa: F401
+    empty_url,  # noqa: F401
+    ledger,  # noqa: F401
+    ledger_url,  # noqa: F401
+    postgres_url,  # noqa: F401
+    street,  # noqa: F401
+    views,  # noqa: F401
+)
 from tests.support.models import built_models  # noqa: F401 - a fixture
 from tests.support.pynetdicom_reactor import mend
 

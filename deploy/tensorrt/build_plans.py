@@ -70,7 +70,10 @@ def check(tree: Path, place: Place) -> Iterator[str]:
     wanted = {**asdict(place), "onnx_sha256": _request(tree)["onnx"]["fp32"]["sha256"]}
     for name, value in wanted.items():
         if record.get(name) != value:
-            yield f"{tree.name}: the plan is for {name} {record.get(name)}, here it is {value}: {_BUILD_AGAIN}"
+            yield (
+                f"{tree.name}: the plan is for {name} {record.get(name)}, here it is {value}:"
+                f" {_BUILD_AGAIN}"
+            )
     if record.get("plan_sha256") != _sha256(tree / "1/model.plan"):
         yield f"{tree.name}: the plan is not the file that was checked: {_BUILD_AGAIN}"
 
@@ -117,7 +120,8 @@ def _build(tree: Path, tool: str, place: Place) -> str:
                 )
             failed.append(f"{precision} moves logits by {worst:.2g}")
     raise Refused(
-        f"{', '.join(failed)}; {request['tolerance']:g} is allowed (engine.tolerance of the manifest)"
+        f"{', '.join(failed)}; {request['tolerance']:g} is allowed (engine.tolerance of the"
+        " manifest)"
     )
 
 
@@ -125,7 +129,8 @@ def _require_same_files(tree: Path, request: Mapping[str, Any]) -> None:
     for entry in request["onnx"].values():
         if not (tree / entry["file"]).is_file() or _sha256(tree / entry["file"]) != entry["sha256"]:
             raise Refused(
-                f"{entry['file']} is not the file that was checked: build the release for the tensorrt profile again"
+                f"{entry['file']} is not the file that was checked: build the release for the"
+                " tensorrt profile again"
             )
 
 
@@ -140,7 +145,10 @@ def _accept(tree: Path, request: Mapping[str, Any], plan: Path, facts: Mapping[s
     unfinished = plan.with_name("plan.json")
     unfinished.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     unfinished.replace(tree / "1/plan.json")
-    return f"{record['precision']} plan for {record['gpu']}, logits within {record['largest_difference']:.2g}"
+    return (
+        f"{record['precision']} plan for {record['gpu']}, logits within"
+        f" {record['largest_difference']:.2g}"
+    )
 
 
 def _made_and_compared(
@@ -217,7 +225,8 @@ def _place(tool: str) -> Place:
     types = sorted({line.strip() for line in listing.splitlines() if line.strip()})
     if len(types) != 1:
         raise Refused(
-            f"{len(types)} types of GPU here ({'; '.join(types)}); show the container one type of them"
+            f"{len(types)} types of GPU here ({'; '.join(types)}); show the container one type of"
+            " them"
         )
     name, capability = (part.strip() for part in types[0].rsplit(",", 1))
     found = _BANNER.search(_run([tool, "--help"]))
@@ -230,7 +239,8 @@ def _find_trtexec(named: str | None) -> str:
     found = named or shutil.which("trtexec") or (_TRTEXEC if Path(_TRTEXEC).is_file() else None)
     if found is None:
         raise Refused(
-            f"no trtexec in PATH or at {_TRTEXEC}: run this inside NGC's tritonserver or tensorrt image, or name it with --trtexec"
+            f"no trtexec in PATH or at {_TRTEXEC}: run this inside NGC's tritonserver or tensorrt"
+            " image, or name it with --trtexec"
         )
     return found
 
@@ -256,7 +266,8 @@ def _trees(repository: Path, names: list[str]) -> list[Path]:
     missing = set(names) - {tree.name for tree in trees}
     if missing or not trees:
         raise Refused(
-            f"{repository} holds no {', '.join(sorted(missing)) or 'requests'}: run `hilum models build --profile tensorrt`"
+            f"{repository} holds no {', '.join(sorted(missing)) or 'requests'}: run `hilum models"
+            " build --profile tensorrt`"
         )
     return trees
 
@@ -265,7 +276,8 @@ def _request(tree: Path) -> dict[str, Any]:
     request = _read(tree / "request.json")
     if "onnx" not in request:
         raise Refused(
-            f"request.json of {tree.name} is damaged: build the release for the tensorrt profile again"
+            f"request.json of {tree.name} is damaged: build the release for the tensorrt profile"
+            " again"
         )
     return request
 

@@ -16,8 +16,8 @@ from load_tests.peer.comparing import Measured, Round
 def line(measured: Measured) -> str:
     """One system in one round."""
     return (
-        f"{measured.saturation.studies_per_second:.2f} studies/s, {measured.cpu_seconds_per_study:.3f} CPU s a study, "
-        f"idle p95 {measured.idle_p95:.3f} s"
+        f"{measured.saturation.studies_per_second:.2f} studies/s,"
+        f" {measured.cpu_seconds_per_study:.3f} CPU s a study, idle p95 {measured.idle_p95:.3f} s"
     )
 
 
@@ -42,7 +42,8 @@ def show(rounds: Sequence[Round], apart: Mapping[str, float], kept: Sequence[Goa
     for goal in kept:
         sign = "<=" if goal.at_most else ">="
         print(
-            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} ({sign} {goal.goal:g})"
+            f"{'holds ' if goal.holds else 'BROKEN'}  {goal.name}: {goal.value:.3g} ({sign}"
+            f" {goal.goal:g})"
         )
 
 
@@ -55,7 +56,10 @@ def write(
 ) -> None:
     """`load-peer.json`: figures with the circumstances that they are true in."""
     content = {
-        "what": "Hilum, a plain and an informed peer in turns on the same phantom studies of two images; docs/peer.md",
+        "what": (
+            "Hilum, a plain and an informed peer in turns on the same phantom studies of two"
+            " images; docs/peer.md"
+        ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **around,
         "rounds": [

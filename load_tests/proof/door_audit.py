@@ -101,7 +101,8 @@ class Auditor:
         for uid in self._objects.acknowledged:
             if kept.get(uid) != self._objects.sent[uid]:
                 self.broken.lost.add(
-                    f"{uid}: acknowledged, and {'other bytes' if kept.get(uid) else 'not'} in the archive"
+                    f"{uid}: acknowledged, and {'other bytes' if kept.get(uid) else 'not'} in the"
+                    " archive"
                 )
 
     def _find_torn(self, kept: Mapping[str, str]) -> None:

@@ -41,7 +41,8 @@ def kills(plan: Plan, street: Street) -> Found:
         killed.update(_kill(street, chance, may_supervisor=may_supervisor))
         if done // _TOLD_EVERY != killed.total() // _TOLD_EVERY:
             plan.say(
-                f"{killed.total()} kills, {len(street.router.books.acknowledged)} images acknowledged"
+                f"{killed.total()} kills, {len(street.router.books.acknowledged)} images"
+                " acknowledged"
             )
     return Found({"kills": dict(sorted(killed.items()))})
 

@@ -112,7 +112,8 @@ def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) 
                 tally.restless += 1
                 tally.problems.append(str(error))
             say(
-                f"{condition}: {tally.cuts[condition]} cuts, {tally.figures['objects_acknowledged']} objects acknowledged in all"
+                f"{condition}: {tally.cuts[condition]} cuts,"
+                f" {tally.figures['objects_acknowledged']} objects acknowledged in all"
             )
     return tally.outcome(wanted)
 

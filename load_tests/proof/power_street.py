@@ -85,7 +85,8 @@ def _cuts(plan: Plan, street: Street, disk: PowerDisk) -> Found:
     for number in range(1, wanted + 1):
         _cut(street, disk, chance)
         plan.say(
-            f"{number} cuts, {len(street.router.books.acknowledged)} images acknowledged, {street.pacs.arrivals.count()} studies reported"
+            f"{number} cuts, {len(street.router.books.acknowledged)} images acknowledged,"
+            f" {street.pacs.arrivals.count()} studies reported"
         )
     return Found({"cuts": wanted})
 

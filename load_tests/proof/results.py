@@ -12,7 +12,10 @@ from load_tests.measure import Goal, circumstances
 from load_tests.proof.part import Outcome
 
 RESULT = Path(__file__).parents[1] / "results/proof.json"
-_WHAT = "faults under load: a real Hilum with a tiny release between a router that sends again and a PACS"
+_WHAT = (
+    "faults under load: a real Hilum with a tiny release between a router that sends again and a"
+    " PACS"
+)
 
 
 def section(outcome: Outcome, seed: int, seconds: float, *, is_short: bool) -> dict[str, Any]:

@@ -171,7 +171,8 @@ class Street:
         """
         if not self.router.finish(seconds):
             raise NotQuiet(
-                f"not accepted within {seconds:.0f} s: {dict(self.router.books.answers)}\n{self.hilum.log_end()}"
+                f"not accepted within {seconds:.0f} s:"
+                f" {dict(self.router.books.answers)}\n{self.hilum.log_end()}"
             )
         self.wait_until_quiet(seconds)
         return round(time.monotonic() - self._last_fault_at, 1)

@@ -71,7 +71,10 @@ def _lost(acknowledged: Mapping[str, str], found: Evidence) -> Iterable[str]:
         if uid not in found.kept:
             yield f"{uid}: acknowledged, and no row"
         elif found.kept[uid] != digest:
-            yield f"{uid}: acknowledged, and {'other bytes in' if found.kept[uid] else 'not in'} the archive"
+            yield (
+                f"{uid}: acknowledged, and {'other bytes in' if found.kept[uid] else 'not in'} the"
+                " archive"
+            )
 
 
 def _unreported(studies: Mapping[str, frozenset[str]], found: Evidence) -> Iterable[str]:

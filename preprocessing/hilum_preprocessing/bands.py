@@ -133,9 +133,10 @@ def _held(dense: Array, arithmetic: Arithmetic) -> tuple[Tensor, Literal[0, 1, 2
     Whole ones stay in float64 where sums of their halves could be too large.
     """
     if arithmetic != "pillow":
-        return torch.from_numpy(dense).to(
-            torch.float16 if arithmetic == "fp16" else torch.float32
-        ), 0
+        return (
+            torch.from_numpy(dense).to(torch.float16 if arithmetic == "fp16" else torch.float32),
+            0,
+        )
     high = np.rint(dense / HALF)
     halves = (high, dense - high * HALF)
     largest = _HIGHEST_LEVEL * max(np.abs(part).sum(axis=2).max() for part in halves)

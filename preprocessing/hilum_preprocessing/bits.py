@@ -140,7 +140,10 @@ def _fitting(
         outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach)
     )
     if not is_near:
-        seen = f"samples from {least} to {most}, {header.bits_stored} bits {'signed' if header.is_signed else 'unsigned'}"
+        seen = (
+            f"samples from {least} to {most}, {header.bits_stored} bits"
+            f" {'signed' if header.is_signed else 'unsigned'}"
+        )
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
     return np.clip(values, low, high), True
 

@@ -41,11 +41,13 @@ def _check_population(spec: InputSpec) -> None:
     population = spec.population
     if population.minimum_age_years < 0:
         raise SpecError(
-            f"input_spec.population.minimum_age_years: expected 0 or more, found {population.minimum_age_years:g}"
+            "input_spec.population.minimum_age_years: expected 0 or more, found"
+            f" {population.minimum_age_years:g}"
         )
     if population.minimum_age_years and not population.cites:
         raise SpecError(
-            "input_spec.population.cites: say where the minimum age comes from (training data, intended use)"
+            "input_spec.population.cites: say where the minimum age comes from (training data,"
+            " intended use)"
         )
 
 
@@ -93,7 +95,8 @@ def _check_range(spec: InputSpec) -> None:
         bounds = op.bounds(bounds)
     if bounds is None or max(abs(end) for end in bounds) > _LARGEST_FP16:
         raise SpecError(
-            "input_spec.intensity: values are not bounded within fp16; add maxval of bits, minmax, clamp or to_uint8"
+            "input_spec.intensity: values are not bounded within fp16; add maxval of bits, minmax,"
+            " clamp or to_uint8"
         )
 
 
@@ -102,7 +105,8 @@ def _check_grey_levels(spec: InputSpec) -> None:
     for earlier, later in pairwise([None, *before]):
         if later is EqualizeHist and earlier not in (ToUint8, EqualizeHist):
             raise SpecError(
-                "input_spec.intensity: equalize_hist counts whole grey levels; put to_uint8 right before it"
+                "input_spec.intensity: equalize_hist counts whole grey levels; put to_uint8 right"
+                " before it"
             )
     if spec.source.monochrome1 == "invert_after_uint8" and ToUint8 not in before:
         raise SpecError(
@@ -111,16 +115,19 @@ def _check_grey_levels(spec: InputSpec) -> None:
     whole = [op.compute != "float" for op in spec.geometry if isinstance(op, Resize | ResizeSide)]
     if any(whole) and not spec.is_uint8:
         raise SpecError(
-            "input_spec.geometry: compute uint8_rounded needs to_uint8 as the last intensity op, before the geometry"
+            "input_spec.geometry: compute uint8_rounded needs to_uint8 as the last intensity op,"
+            " before the geometry"
         )
     if sorted(whole, reverse=True) != whole:
         raise SpecError(
-            "input_spec.geometry: after a resize in float there are no whole grey levels for uint8_rounded"
+            "input_spec.geometry: after a resize in float there are no whole grey levels for"
+            " uint8_rounded"
         )
     ends_whole = spec.ends_in_grey_levels and (all(whole) or spec.order == "resize_first")
     if spec.target.dtype == "uint8" and not ends_whole:
         raise SpecError(
-            "input_spec.target: uint8 needs to_uint8 as the last intensity op and compute uint8_rounded in every resize"
+            "input_spec.target: uint8 needs to_uint8 as the last intensity op and compute"
+            " uint8_rounded in every resize"
         )
 
 
@@ -131,7 +138,8 @@ def _check_size(spec: InputSpec) -> None:
     wanted = (spec.target.height, spec.target.width)
     if size != wanted:
         raise SpecError(
-            f"input_spec.geometry: ends with {size or 'a size that depends on the image'}, not with target {wanted}"
+            f"input_spec.geometry: ends with {size or 'a size that depends on the image'}, not with"
+            f" target {wanted}"
         )
 
 
@@ -139,5 +147,6 @@ def _check_normalise(normalise: Normalise) -> None:
     for name, values in (("mean", normalise.mean), ("std", normalise.std)):
         if len(values) not in (1, normalise.channels):
             raise SpecError(
-                f"input_spec.normalise.{name}: {len(values)} values for {normalise.channels} channels"
+                f"input_spec.normalise.{name}: {len(values)} values for {normalise.channels}"
+                " channels"
             )

@@ -78,30 +78,82 @@ class Flag(StrEnum):
 
 _FLAG_MEANING: Final[Mapping[Flag, str]] = {
     Flag.LOSSY: "The image was compressed with loss; fine detail may be missing.",
-    Flag.HIGH_BITS_CLEARED: "Bits beside the gray values were removed, such as an overlay; check that the image is intact.",
-    Flag.VOI_UNUSABLE: "The window of the image cannot be used, so its contrast may differ from that on a workstation.",
-    Flag.VOI_DOUBTFUL: "The window of the image leaves it hardly any contrast; the image may have been read too dark or too bright.",
-    Flag.LUT_CORRECTED: "A gray value table was described or stored wrongly; its own values were followed.",
-    Flag.LUT_DOUBTFUL: "A gray value table may be one for other pixels; the image may have been read too dark or too bright.",
-    Flag.PADDING_UNUSABLE: "The header's value for the border cannot be used, so the border counted as part of the image.",
-    Flag.POLARITY_DOUBTFUL: "The header contradicts itself on whether low values are white; the image may have been read inverted.",
-    Flag.ORIENTATION_UPSIDE_DOWN: "The header says that the image is upside down. It was read as it is.",
-    Flag.ORIENTATION_MIRRORED: "The header says that the patient's left and right are exchanged. The image was read as it is.",
-    Flag.ORIENTATION_TURNED: "The header says that the image lies on its side. It was read as it is.",
-    Flag.ORIENTATION_LATERAL: "The header names a frontal view, and the directions of a view from the side.",
-    Flag.ORIENTATION_CORRECTED: "The image was turned upright for the reading, as its header says that it lies otherwise.",
-    Flag.VALUES_CLAMPED: "Some gray values lie outside the range that the header states, and were limited to it.",
-    Flag.BITS_STORED_DOUBTFUL: "Header and pixels disagree on the number or the place of the bits; the image may have been read too dark.",
+    Flag.HIGH_BITS_CLEARED: (
+        "Bits beside the gray values were removed, such as an overlay; check that the image is"
+        " intact."
+    ),
+    Flag.VOI_UNUSABLE: (
+        "The window of the image cannot be used, so its contrast may differ from that on a"
+        " workstation."
+    ),
+    Flag.VOI_DOUBTFUL: (
+        "The window of the image leaves it hardly any contrast; the image may have been read too"
+        " dark or too bright."
+    ),
+    Flag.LUT_CORRECTED: (
+        "A gray value table was described or stored wrongly; its own values were followed."
+    ),
+    Flag.LUT_DOUBTFUL: (
+        "A gray value table may be one for other pixels; the image may have been read too dark or"
+        " too bright."
+    ),
+    Flag.PADDING_UNUSABLE: (
+        "The header's value for the border cannot be used, so the border counted as part of the"
+        " image."
+    ),
+    Flag.POLARITY_DOUBTFUL: (
+        "The header contradicts itself on whether low values are white; the image may have been"
+        " read inverted."
+    ),
+    Flag.ORIENTATION_UPSIDE_DOWN: (
+        "The header says that the image is upside down. It was read as it is."
+    ),
+    Flag.ORIENTATION_MIRRORED: (
+        "The header says that the patient's left and right are exchanged. The image was read as"
+        " it is."
+    ),
+    Flag.ORIENTATION_TURNED: (
+        "The header says that the image lies on its side. It was read as it is."
+    ),
+    Flag.ORIENTATION_LATERAL: (
+        "The header names a frontal view, and the directions of a view from the side."
+    ),
+    Flag.ORIENTATION_CORRECTED: (
+        "The image was turned upright for the reading, as its header says that it lies otherwise."
+    ),
+    Flag.VALUES_CLAMPED: (
+        "Some gray values lie outside the range that the header states, and were limited to it."
+    ),
+    Flag.BITS_STORED_DOUBTFUL: (
+        "Header and pixels disagree on the number or the place of the bits; the image may have been"
+        " read too dark."
+    ),
     Flag.VIEW_UNKNOWN: "The view is not stated; the image was read as a frontal one.",
-    Flag.BODY_PART_UNKNOWN: "Nothing in the header names the body part; the image was read as a chest radiograph.",
-    Flag.AGE_UNKNOWN: "The age of the patient is not known, and the release is not made for every age.",
-    Flag.BURNED_IN_TEXT: "The header says that text or marks are burned into the pixels, which may influence the scores.",
+    Flag.BODY_PART_UNKNOWN: (
+        "Nothing in the header names the body part; the image was read as a chest radiograph."
+    ),
+    Flag.AGE_UNKNOWN: (
+        "The age of the patient is not known, and the release is not made for every age."
+    ),
+    Flag.BURNED_IN_TEXT: (
+        "The header says that text or marks are burned into the pixels, which may influence the"
+        " scores."
+    ),
     Flag.LOW_CONTRAST: "The image has little contrast.",
-    Flag.FEW_LEVELS: "The image has few gray levels; it may be damaged, a scan, or no radiograph of a chest.",
+    Flag.FEW_LEVELS: (
+        "The image has few gray levels; it may be damaged, a scan, or no radiograph of a chest."
+    ),
     Flag.SATURATED: "A large part of the image is plain black or plain white.",
-    Flag.ASYMMETRIC: "The two halves of the image differ more than those of a frontal chest radiograph usually do.",
-    Flag.LOOKS_INVERTED: "The image may be inverted: the spine is darker than the lungs. It was read as it is.",
-    Flag.UNUSUAL_ASPECT: "The image is unusually wide or unusually tall for a frontal chest radiograph.",
+    Flag.ASYMMETRIC: (
+        "The two halves of the image differ more than those of a frontal chest radiograph"
+        " usually do."
+    ),
+    Flag.LOOKS_INVERTED: (
+        "The image may be inverted: the spine is darker than the lungs. It was read as it is."
+    ),
+    Flag.UNUSUAL_ASPECT: (
+        "The image is unusually wide or unusually tall for a frontal chest radiograph."
+    ),
     Flag.REDUCED_DECODE: "The image was decoded at a lower resolution than it was stored in.",
 }
 

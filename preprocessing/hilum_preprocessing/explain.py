@@ -93,9 +93,11 @@ def _stored_notes(stored: StoredValues) -> tuple[str, ...]:
         f"{stored.array.shape[0]} x {stored.array.shape[1]}, {stored.bits_stored} bits {signed}",
         kind,
         f"{int(stored.array.min())} .. {int(stored.array.max())}",
-        f"padding {stored.padding[0]} .. {stored.padding[1]}"
-        if stored.padding
-        else "no padding value",
+        (
+            f"padding {stored.padding[0]} .. {stored.padding[1]}"
+            if stored.padding
+            else "no padding value"
+        ),
     )
 
 
@@ -118,9 +120,11 @@ def _geometry_notes(placement: Placement, spec: InputSpec) -> tuple[str, ...]:
         " > ".join(op.op for op in spec.geometry),
         f"rows {top:.0f} .. {bottom:.0f}, columns {left:.0f} .. {right:.0f}",
         f"{100 * seen:.0f} % of the image is read",
-        "aspect ratio kept"
-        if abs(stretch - 1) < 0.01
-        else f"aspect ratio changed: rows {stretch:.2f} x columns",
+        (
+            "aspect ratio kept"
+            if abs(stretch - 1) < 0.01
+            else f"aspect ratio changed: rows {stretch:.2f} x columns"
+        ),
     )
 
 

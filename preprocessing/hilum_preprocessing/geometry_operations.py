@@ -25,7 +25,10 @@ KERNELS = (
 COMPUTES = ("float", "uint8_rounded", "uint8_once")
 
 _KERNEL_MEANING = "the resizer of training: " + ", ".join(f"`{name}`" for name in KERNELS)
-_COMPUTE_MEANING = "arithmetic: in float; whole grey levels after each of the two passes, as Pillow rounds; or once after both, as OpenCV does"
+_COMPUTE_MEANING = (
+    "arithmetic: in float; whole grey levels after each of the two passes, as Pillow rounds; or"
+    " once after both, as OpenCV does"
+)
 _CLIP_MEANING = (
     "keep the result within the input's smallest and largest value, as scikit-image does"
 )
@@ -42,7 +45,8 @@ class CentreCrop:
     offset: Literal["halves", "half_gap"] = read_by(
         fields.one_of("halves", "half_gap"),
         "halves",
-        "where it begins: `x // 2 - side // 2` as torchxrayvision, or `round((x - side) / 2)` as torchvision",
+        "where it begins: `x // 2 - side // 2` as torchxrayvision, or `round((x - side) / 2)` as"
+        " torchvision",
         is_later=True,
     )
 
@@ -85,8 +89,10 @@ class ResizeSide:
     size: int = read_by(fields.length, meaning="its length")
     rounding: Literal["int", "int_of_ratio", "round"] = read_by(
         fields.one_of("int", "int_of_ratio", "round"),
-        meaning="the other side: `int(size * other / side)` as torchvision; both sides `int(x * (size / side))` as CheXzero; "
-        "`round(size / (side / other))` as jfhealthcare",
+        meaning=(
+            "the other side: `int(size * other / side)` as torchvision; both sides `int(x * (size /"
+            " side))` as CheXzero; `round(size / (side / other))` as jfhealthcare"
+        ),
     )
     kernel: str = read_by(fields.one_of(*KERNELS), meaning=_KERNEL_MEANING)
     compute: Literal["float", "uint8_rounded", "uint8_once"] = read_by(

@@ -158,7 +158,10 @@ class PixelHeader:
             )
 
     def _unsupported(self) -> NotAnalysable:
-        seen = f"Bits Allocated {self.bits_allocated}, Bits Stored {self.bits_stored}, High Bit {self.high_bit}"
+        seen = (
+            f"Bits Allocated {self.bits_allocated}, Bits Stored {self.bits_stored}, High Bit"
+            f" {self.high_bit}"
+        )
         return NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, seen)
 
 

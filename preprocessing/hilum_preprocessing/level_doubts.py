@@ -36,9 +36,9 @@ def level_flags(stored: StoredValues, spec: InputSpec) -> tuple[str, ...]:
         Flag.VOI_UNUSABLE: _is_voi_unusable(stored.voi, source),
         Flag.VOI_DOUBTFUL: _leaves_little(stored, source),
         **dict.fromkeys(_flags_of_tables(stored, source), True),
-        Flag.PADDING_UNUSABLE: stored.is_padding_unusable
-        and source.padding != "keep"
-        and takes_statistics(spec),
+        Flag.PADDING_UNUSABLE: (
+            stored.is_padding_unusable and source.padding != "keep" and takes_statistics(spec)
+        ),
         Flag.POLARITY_DOUBTFUL: _is_polarity_doubtful(stored, source),
     }
     return tuple(flag.value for flag, is_seen in seen.items() if is_seen)

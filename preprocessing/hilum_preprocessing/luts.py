@@ -141,7 +141,8 @@ def _windows(dataset: Dataset) -> tuple[Window | None, ...]:
     if bool(centres) != bool(widths) or function not in _FUNCTIONS:
         raise NotAnalysable(
             Reason.CORRUPT_HEADER,
-            "Window Center without Window Width or the other way round, or an unknown VOI LUT Function",
+            "Window Center without Window Width or the other way round, or an unknown VOI LUT"
+            " Function",
         )
     return tuple(
         _window(centre, width, _FUNCTIONS[function])

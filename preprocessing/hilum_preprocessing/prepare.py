@@ -68,7 +68,8 @@ def prepare(
 def _read(path: str | os.PathLike[str]) -> Dataset:
     if not isinstance(path, str | os.PathLike):  # an integer would be taken for a file descriptor
         raise TypeError(
-            f"image must be a pydicom Dataset or the path of a DICOM file, not {type(path).__name__}"
+            "image must be a pydicom Dataset or the path of a DICOM file, not"
+            f" {type(path).__name__}"
         )
     return read_file(path)
 

@@ -54,7 +54,10 @@ _JPG_INTENSITY: Final = (
     {"op": "to_uint8", "mode": "truncate"},
     {"op": "equalize_hist"},
 )
-_JPG_CITES: Final = "PXS_preprocessing.py of QTIM-Lab's PXS-score: min-max, truncation, bitwise_not of MONOCHROME1, cv2.equalizeHist"
+_JPG_CITES: Final = (
+    "PXS_preprocessing.py of QTIM-Lab's PXS-score: min-max, truncation, bitwise_not of MONOCHROME1,"
+    " cv2.equalizeHist"
+)
 
 
 def _square(side: int, dtype: str) -> Recipe:
@@ -71,7 +74,10 @@ def _torchxrayvision(side: int, **changes: Any) -> Recipe:  # noqa: ANN401 - fie
     Rescale and windows are ignored, MONOCHROME1 is 2^BitsStored - 1 - x.
     """
     recipe = {
-        "cites": f"torchxrayvision 1.5.7: utils.read_xray_dcm, utils.normalize, datasets.XRayCenterCrop, datasets.XRayResizer({side})",
+        "cites": (
+            "torchxrayvision 1.5.7: utils.read_xray_dcm, utils.normalize, datasets.XRayCenterCrop,"
+            f" datasets.XRayResizer({side})"
+        ),
         "source": _AS_IT_IS,
         "intensity": [_TO_UNIT, _TO_1024],
         "geometry": [
@@ -92,15 +98,23 @@ def _torchxrayvision_wrapper(name: str, side: int, normalise: Recipe) -> Recipe:
     """
     return _torchxrayvision(
         side,
-        cites=f"torchxrayvision 1.5.7: utils.read_xray_dcm, datasets.XRayCenterCrop, utils.fix_resolution({side}), baseline_models.{name}",
+        cites=(
+            "torchxrayvision 1.5.7: utils.read_xray_dcm, datasets.XRayCenterCrop,"
+            f" utils.fix_resolution({side}), baseline_models.{name}"
+        ),
         geometry=[{"op": "centre_crop", "size": "min"}, _squash(side, "torch_aa", "float")],
         normalise=normalise,
     )
 
 
 def _eight_bits(
-    side: int, geometry: list[Recipe], normalise: Recipe, cites: str, **changes: Any
-) -> Recipe:  # noqa: ANN401 - as above
+    # As above.
+    side: int,
+    geometry: list[Recipe],
+    normalise: Recipe,
+    cites: str,
+    **changes: Any,  # noqa: ANN401
+) -> Recipe:
     """(1, side, side) uint8; other depths are brought to 8 bits by their nominal range."""
     recipe = {
         "cites": cites,
@@ -115,8 +129,13 @@ def _eight_bits(
 
 
 def _jpg(
-    side: int, geometry: list[Recipe], normalise: Recipe, cites: str, **changes: Any
-) -> Recipe:  # noqa: ANN401 - as above
+    # As above.
+    side: int,
+    geometry: list[Recipe],
+    normalise: Recipe,
+    cites: str,
+    **changes: Any,  # noqa: ANN401
+) -> Recipe:
     """(1, side, side) uint8 from the grey levels of CheXpert's and MIMIC-CXR-JPG's files."""
     intensity = changes.pop("intensity", list(_JPG_INTENSITY))
     return _eight_bits(
@@ -151,7 +170,10 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     # Interpretation says.
     "torchxrayvision_rsna_224": _torchxrayvision(
         224,
-        cites="torchxrayvision 1.5.7: datasets.RSNA_Pneumonia_Dataset (maxval 255), XRayCenterCrop, XRayResizer(224)",
+        cites=(
+            "torchxrayvision 1.5.7: datasets.RSNA_Pneumonia_Dataset (maxval 255), XRayCenterCrop,"
+            " XRayResizer(224)"
+        ),
         source={**_AS_IT_IS, "monochrome1": "ignore"},
         intensity=[{"op": "maxval", "of": 255, "outside": "reject"}, _TO_1024],
     ),
@@ -159,7 +181,10 @@ RECIPES: Final[Mapping[str, Recipe]] = {
     # own words.
     "torchxrayvision_vindr_224": _torchxrayvision(
         224,
-        cites="torchxrayvision 1.5.7: datasets.VinBrain_Dataset (modality LUT, apply_windowing, 2^b - x), XRayCenterCrop, XRayResizer(224)",
+        cites=(
+            "torchxrayvision 1.5.7: datasets.VinBrain_Dataset (modality LUT, apply_windowing, 2^b -"
+            " x), XRayCenterCrop, XRayResizer(224)"
+        ),
         source={
             **_AS_SHOWN,
             "voi_prefer": "window_only",
@@ -225,7 +250,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         224,
         [*_CHEXZERO_320, _squash(224, "torch_bicubic", "float")],
         _CHEXZERO,
-        "CheXzero, data_process.py and zero_shot.py with CLIP's weights; torchvision 0.11: bicubic without antialiasing",
+        "CheXzero, data_process.py and zero_shot.py with CLIP's weights; torchvision 0.11: bicubic"
+        " without antialiasing",
         target=_square(224, "fp16"),
     ),
     # MONOCHROME1 is not handled by its code, and neither here.
@@ -243,7 +269,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             {"op": "centre_crop", "size": 448, "offset": "half_gap"},
         ],
         {"mean": 0.0, "std": 255.0, "channels": 3},
-        "hi-ml multimodal: image/data/io.py (remap_to_uint8) and transforms.py (Resize 512, CenterCrop 448)",
+        "hi-ml multimodal: image/data/io.py (remap_to_uint8) and transforms.py (Resize 512,"
+        " CenterCrop 448)",
         source={
             "modality_lut": "ignore",
             "voi": "none",
@@ -272,14 +299,16 @@ RECIPES: Final[Mapping[str, Recipe]] = {
             {"op": "centre_crop", "size": 224, "offset": "half_gap"},
         ],
         _IMAGENET_ON_255,
-        "CheXNet reproductions on NIH PNG (arXiv 1711.05225): Resize(256), CenterCrop(224), ImageNet mean and std",
+        "CheXNet reproductions on NIH PNG (arXiv 1711.05225): Resize(256), CenterCrop(224),"
+        " ImageNet mean and std",
     ),
     # Trained on the 8-bit PNG of NIH ChestX-ray14.
     "nih_pil_bicubic_224": _eight_bits(
         224,
         [_squash(224, "pil_bicubic_aa")],
         {"mean": 0.485 * 255, "std": 0.229 * 255, "channels": 1},
-        "NIH ChestX-ray14 PNG as Pillow reads them: convert('L').resize((224, 224)), bicubic; (x / 255 - 0.485) / 0.229",
+        "NIH ChestX-ray14 PNG as Pillow reads them: convert('L').resize((224, 224)), bicubic; (x /"
+        " 255 - 0.485) / 0.229",
     ),
     # ViTImageProcessor and its like take a displayable 8-bit picture, so the object's own window
     # makes one.
@@ -287,21 +316,24 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         224,
         [_squash(224, "pil_bilinear_aa")],
         _HALF_ON_255,
-        "Hugging Face transformers, ViTImageProcessor: resize 224x224 resample 2 (PIL bilinear), rescale 1/255, mean 0.5, std 0.5",
+        "Hugging Face transformers, ViTImageProcessor: resize 224x224 resample 2 (PIL bilinear),"
+        " rescale 1/255, mean 0.5, std 0.5",
         source=_AS_SHOWN,
     ),
     "vit_imagenet_224": _eight_bits(
         224,
         [_squash(224, "pil_bilinear_aa")],
         _IMAGENET_ON_255,
-        "Hugging Face transformers, ViTImageProcessor with mean and std of ImageNet: resize 224x224 resample 2, rescale 1/255",
+        "Hugging Face transformers, ViTImageProcessor with mean and std of ImageNet: resize 224x224"
+        " resample 2, rescale 1/255",
         source=_AS_SHOWN,
     ),
     "medgemma_896": _eight_bits(
         896,
         [_squash(896, "pil_bilinear_aa")],
         _HALF_ON_255,
-        "Gemma3ImageProcessor of MedGemma: 896x896 resample 2 (PIL bilinear), rescale 1/255, mean 0.5, std 0.5",
+        "Gemma3ImageProcessor of MedGemma: 896x896 resample 2 (PIL bilinear), rescale 1/255, mean"
+        " 0.5, std 0.5",
         source=_AS_SHOWN,
         views="any",
     ),
@@ -309,7 +341,8 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         448,
         [_squash(448, "pil_bicubic_aa")],
         _HALF_ON_255,
-        "SiglipImageProcessor of MedSigLIP: 448x448 resample 3 (PIL bicubic), rescale 1/255, mean 0.5, std 0.5",
+        "SiglipImageProcessor of MedSigLIP: 448x448 resample 3 (PIL bicubic), rescale 1/255, mean"
+        " 0.5, std 0.5",
         source=_AS_SHOWN,
         views="any",
     ),

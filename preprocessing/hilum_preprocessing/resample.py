@@ -229,5 +229,6 @@ def require_full_float32(device: torch.device) -> None:
     backend = torch.backends.cuda.matmul if device.type == "cuda" else torch.backends.mkldnn.matmul  # type: ignore[attr-defined]  # absent from torch's types
     if backend.fp32_precision in ("tf32", "bf16"):
         raise RuntimeError(
-            f"float32 products on {device.type} run in {backend.fp32_precision}; leave them at 'ieee' where pixels are prepared"
+            f"float32 products on {device.type} run in {backend.fp32_precision}; leave them at"
+            " 'ieee' where pixels are prepared"
         )

@@ -280,7 +280,8 @@ def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
         1 << 8 * samples.array.itemsize
     }:
         raise ValueError(
-            f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and {columns.length}"
+            f"{samples.array.shape} samples with tables of {entries}, for axes of {rows.length} and"
+            f" {columns.length}"
         )
 
 

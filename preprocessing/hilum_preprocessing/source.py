@@ -20,9 +20,10 @@ class FixedWindow:
 
     centre: float = read_by(fields.number, meaning="window centre, after the modality LUT")
     width: float = read_by(fields.positive_number, meaning="window width; LINEAR needs at least 1")
-    function: Function = read_by(
+    # Read_by makes a dataclass field.
+    function: Function = read_by(  # noqa: RUF009
         one_of("LINEAR", "LINEAR_EXACT", "SIGMOID"), "LINEAR", "PS3.3 C.11.2.1.2 and C.11.2.1.3"
-    )  # noqa: RUF009 - read_by makes a dataclass field
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ class Source:
     window_output: Literal["bits", "modality_range"] = read_by(
         one_of("bits", "modality_range"),
         "bits",
-        "what a window maps to: 0..2^BitsStored - 1, or as pydicom's apply_windowing the range of the modality LUT's output",
+        "what a window maps to: 0..2^BitsStored - 1, or as pydicom's apply_windowing the range of"
+        " the modality LUT's output",
         is_later=True,
     )
     presentation_lut: Literal["ignore", "honour"] = read_by(
@@ -93,13 +95,15 @@ class Source:
     monochrome1_about: Literal["nominal", "image_maximum", "two_to_bits"] = read_by(
         one_of("nominal", "image_maximum", "two_to_bits"),
         "nominal",
-        "with `monochrome1` invert: low + high - x of the nominal range, the picture's maximum - x, or 2^BitsStored - x",
+        "with `monochrome1` invert: low + high - x of the nominal range, the picture's maximum - x,"
+        " or 2^BitsStored - x",
         is_later=True,
     )
     padding: Literal["exclude_from_stats", "replace_min", "keep"] = read_by(
         one_of("exclude_from_stats", "replace_min", "keep"),
         "exclude_from_stats",
-        "pixels of Pixel Padding Value: left out of statistics, shown as the darkest of the picture, or like all others",
+        "pixels of Pixel Padding Value: left out of statistics, shown as the darkest of the"
+        " picture, or like all others",
     )
     rgb: Literal["reject", "luma", "first_channel"] = read_by(
         one_of("reject", "luma", "first_channel"), "reject", "colour objects", is_later=True
@@ -116,7 +120,8 @@ class Source:
     orientation: Literal["as_stored", "patient"] = read_by(
         one_of("as_stored", "patient"),
         "as_stored",
-        "patient: a frontal view that Patient Orientation says is mirrored, upside down or on its side is turned to L\\F",
+        "patient: a frontal view that Patient Orientation says is mirrored, upside down or on its"
+        " side is turned to L\\F",
         is_later=True,
     )
     allow_reduced_decode: Literal[0, "auto"] = read_by(

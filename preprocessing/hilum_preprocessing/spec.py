@@ -89,26 +89,30 @@ class InputSpec:
     views: Literal["any", "frontal_only"] = read_by(
         fields.one_of("any", "frontal_only"), meaning="whether lateral views are refused"
     )
-    source: Source = read_by(
+    # As above, and the default is frozen.
+    source: Source = read_by(  # noqa: RUF009
         fields.section(Source), Source(), "from stored values to those that `intensity` sees"
-    )  # noqa: RUF009 - as above, and the default is frozen
+    )
     order: Literal["intensity_first", "resize_first"] = read_by(
         fields.one_of("intensity_first", "resize_first"),
         "intensity_first",
-        "whether `intensity` sees the picture before or after `geometry`: statistics and roundings differ",
+        "whether `intensity` sees the picture before or after `geometry`: statistics and roundings"
+        " differ",
         is_later=True,
     )
-    normalise: Normalise = read_by(
+    # As above.
+    normalise: Normalise = read_by(  # noqa: RUF009
         fields.section(Normalise), Normalise(), "what the model's graph does with the wire tensor"
-    )  # noqa: RUF009 - as above
+    )
     presentation_intent: Literal["for_presentation", "any"] = read_by(
         fields.one_of("for_presentation", "any"),
         "for_presentation",
         "whether images FOR PROCESSING are refused",
     )
-    population: Population = read_by(
+    # As above.
+    population: Population = read_by(  # noqa: RUF009
         fields.section(Population), Population(), "whom a release may read"
-    )  # noqa: RUF009 - as above
+    )
     cites: str = read_by(fields.text, "", "where all this comes from")
 
     @classmethod

@@ -82,13 +82,15 @@ _UNSPACED |= {"前后位": "AP", "前後位": "AP"}
 _FRONTAL: tuple[tuple[re.Pattern[str], View], ...] = (
     (
         re.compile(
-            r"\b(P ?A|POST(ER\w*)? ?(TO )?ANTER\w*|DORSO ?VENTRAL\w*|ЗАДНЕ ?ПЕРЕД\w*|ΟΠΙΣΘΟ ?ΠΡΟΣΘ\w*)\b"
+            r"\b(P ?A|POST(ER\w*)? ?(TO )?ANTER\w*|DORSO ?VENTRAL\w*|ЗАДНЕ ?ПЕРЕД\w*|ΟΠΙΣΘΟ"
+            r" ?ΠΡΟΣΘ\w*)\b"
         ),
         "PA",
     ),
     (
         re.compile(
-            r"\b(A ?P|ANT(ER\w*)? ?(TO )?POSTER\w*|VENTRO ?DORSAL\w*|ПЕРЕДНЕ ?ЗАД\w*|ΠΡΟΣΘΟ ?ΟΠΙΣΘ\w*)\b"
+            r"\b(A ?P|ANT(ER\w*)? ?(TO )?POSTER\w*|VENTRO ?DORSAL\w*|ПЕРЕДНЕ ?ЗАД\w*|ΠΡΟΣΘΟ"
+            r" ?ΟΠΙΣΘ\w*)\b"
         ),
         "AP",
     ),

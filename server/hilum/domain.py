@@ -67,36 +67,63 @@ class Reason(StrEnum):
 
 _REASON_MEANING: Mapping[Reason, str] = {
     Reason.WRONG_MODALITY: (
-        "Neither the SOP Class nor, in a Secondary Capture, the Modality is that of a radiograph (CR, DX), or Modality names another kind."
+        "Neither the SOP Class nor, in a Secondary Capture, the Modality is that of a radiograph"
+        " (CR, DX), or Modality names another kind."
     ),
-    Reason.NOT_FOR_PRESENTATION: "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was made for.",
+    Reason.NOT_FOR_PRESENTATION: (
+        "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was made"
+        " for."
+    ),
     Reason.NOT_CHEST: (
-        "Body Part Examined names another body part than the chest; or it names none, and the anatomic region or a description does."
+        "Body Part Examined names another body part than the chest; or it names none, and the"
+        " anatomic region or a description does."
     ),
     Reason.LATERAL_NOT_SUPPORTED: "A lateral view, and the release reads frontal views only.",
     Reason.CHILD: "The patient is younger than the release's manifest allows (`input.population`).",
     Reason.NOT_MONOCHROME: "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
     Reason.MULTI_FRAME: "More than one frame.",
     Reason.NO_PIXEL_DATA: "The object holds no Pixel Data.",
-    Reason.TRUNCATED_PIXEL_DATA: "Pixel Data is shorter than the header says, or its codestream lacks its end, tiles, packets or scans.",
-    Reason.EXCESS_PIXEL_DATA: "Pixel Data holds more than the header says: deeper pixels, or more frames, samples, rows or columns.",
+    Reason.TRUNCATED_PIXEL_DATA: (
+        "Pixel Data is shorter than the header says, or its codestream lacks its end, tiles,"
+        " packets or scans."
+    ),
+    Reason.EXCESS_PIXEL_DATA: (
+        "Pixel Data holds more than the header says: deeper pixels, or more frames, samples, rows"
+        " or columns."
+    ),
     Reason.UNDECODABLE: "The decoder refused the codestream.",
     Reason.CODESTREAM_MISMATCH: "The codestream's own size or depth contradicts the header.",
-    Reason.DEPTH_CONTRADICTED: "Pixels exceed Bits Stored, or are no such numbers: read by the header they would be another picture.",
-    Reason.TRANSFER_SYNTAX_NOT_SUPPORTED: "Hilum stores this Transfer Syntax, but does not decode it.",
-    Reason.CORRUPT_HEADER: "An attribute that is needed to read the pixels is missing or unreadable, or the header is too complex.",
+    Reason.DEPTH_CONTRADICTED: (
+        "Pixels exceed Bits Stored, or are no such numbers: read by the header they would be"
+        " another picture."
+    ),
+    Reason.TRANSFER_SYNTAX_NOT_SUPPORTED: (
+        "Hilum stores this Transfer Syntax, but does not decode it."
+    ),
+    Reason.CORRUPT_HEADER: (
+        "An attribute that is needed to read the pixels is missing or unreadable, or the header is"
+        " too complex."
+    ),
     Reason.TOO_LARGE: "More pixels than the limit, in the image or on its way to the input.",
     Reason.CONSTANT_IMAGE: "All pixels have one value.",
-    Reason.UNSUPPORTED_PIXEL_FORMAT: "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
-    Reason.IMPLAUSIBLE_PIXELS: "The image has a flag that `guard.refuses` lists, or all flags of a row of `guard.refuses_together`.",
+    Reason.UNSUPPORTED_PIXEL_FORMAT: (
+        "Bits Allocated, Bits Stored or Pixel Representation outside what is supported."
+    ),
+    Reason.IMPLAUSIBLE_PIXELS: (
+        "The image has a flag that `guard.refuses` lists, or all flags of a row of"
+        " `guard.refuses_together`."
+    ),
     Reason.RELEASE_NOT_AVAILABLE: "The release is no longer configured.",
     Reason.INSTANCE_MISSING: "The stored object is gone from the archive.",
-    Reason.ATTEMPTS_EXHAUSTED: "The work was tried as often as the settings allow and failed each time.",
+    Reason.ATTEMPTS_EXHAUSTED: (
+        "The work was tried as often as the settings allow and failed each time."
+    ),
     Reason.WORKER_CRASHED: "Three workers died or hung while they held this item.",
     Reason.NO_ANALYSED_IMAGE: "No image of the study could be analysed by this release.",
     Reason.REJECTED: "Rejected after it was made, by a rejection note (IHE IOCM) or by a person.",
     Reason.PATIENT_CONFLICT: (
-        "The images name several patients, so there is no finding: correct the wrong Patient ID and send that image again, or reject it."
+        "The images name several patients, so there is no finding: correct the wrong Patient ID and"
+        " send that image again, or reject it."
     ),
     Reason.NOT_WAITED_FOR: "A person completed the study before this image was read.",
     Reason.ERASED: "The data of the patient, or of this study, was erased.",

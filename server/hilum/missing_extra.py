@@ -57,4 +57,7 @@ def sentence(error: ImportError) -> str | None:
     if extra is None:
         return None
     wanted = "server" if extra == "server" else f"server,{extra}"
-    return f'{module} is not installed; it comes with the extra "{extra}": pip install "hilum[{wanted}]"'
+    return (
+        f'{module} is not installed; it comes with the extra "{extra}": pip install'
+        f' "hilum[{wanted}]"'
+    )

@@ -45,7 +45,8 @@ def _ae_title(value: str) -> str:
     title = value.strip(" ")
     if len(title) > 16 or not all(" " <= letter <= "~" and letter != "\\" for letter in title):
         raise ValueError(
-            "an AE Title has at most 16 characters: letters without accents, digits, spaces and signs, but no backslash"
+            "an AE Title has at most 16 characters: letters without accents, digits, spaces and"
+            " signs, but no backslash"
         )
     return title
 
@@ -67,7 +68,8 @@ def _host(value: str) -> str:
         value.encode("idna")
     except UnicodeError as error:
         raise ValueError(
-            "no host name: one part of it, between dots, is empty, longer than 63 characters or holds signs that none has"
+            "no host name: one part of it, between dots, is empty, longer than 63 characters or"
+            " holds signs that none has"
         ) from error
     if any(letter <= " " or letter == "\x7f" for letter in value):
         raise ValueError("no host name: it holds a space or a control character")
@@ -106,7 +108,8 @@ def _certificate_name(value: str) -> str:
         "[0-9a-f]{64}", name.removeprefix(FINGERPRINT)
     ):
         raise ValueError(
-            "no SHA-256 fingerprint: it is sha256: and 64 hexadecimal digits (openssl x509 -noout -fingerprint -sha256)"
+            "no SHA-256 fingerprint: it is sha256: and 64 hexadecimal digits (openssl x509 -noout"
+            " -fingerprint -sha256)"
         )
     return name
 
@@ -195,9 +198,10 @@ class Receive(_Section):
     """The DICOM listener (C-ECHO, C-STORE)."""
 
     host: Host = Field(
-        "0.0.0.0",
+        # A PACS router on another host must reach it.
+        "0.0.0.0",  # noqa: S104
         description="Address to bind. Restrict it, or allow-list senders, on a shared network.",
-    )  # noqa: S104 - a PACS router on another host must reach it
+    )
     port: Port = Field(11112, description="TCP port of the DICOM listener.")
     ae_titles: tuple[AeTitle, ...] = Field(
         ("HILUM",),
@@ -206,28 +210,41 @@ class Receive(_Section):
     )
     calling_ae_titles: tuple[AeTitle, ...] = Field(
         (),
-        description="Calling AE Titles that may connect, beside those that `senders` names; others are rejected (1,1,3); empty: any.",
+        description=(
+            "Calling AE Titles that may connect, beside those that `senders` names; others are"
+            " rejected (1,1,3); empty: any."
+        ),
     )
     peers: tuple[Network, ...] = Field(
         (),
-        description="Addresses that may connect, single ones or CIDR ranges (`10.1.0.0/16`); others are rejected (1,1,1); empty: any.",
+        description=(
+            "Addresses that may connect, single ones or CIDR ranges (`10.1.0.0/16`); others are"
+            " rejected (1,1,1); empty: any."
+        ),
     )
     processes: int = Field(
         1,
         ge=1,
         le=64,
-        description="Listener processes on the one listening socket; two pay for 16 senders at once.",
+        description=(
+            "Listener processes on the one listening socket; two pay for 16 senders at once."
+        ),
     )
     maximum_associations: int = Field(
         50,
         ge=1,
         le=4096,
-        description="Simultaneous associations of all processes together; one more is rejected (2,3,2).",
+        description=(
+            "Simultaneous associations of all processes together; one more is rejected (2,3,2)."
+        ),
     )
     maximum_associations_of_address: int | None = Field(
         None,
         ge=1,
-        description="Of them those from one address to one process, so that one machine leaves room for the others; default: no limit.",
+        description=(
+            "Of them those from one address to one process, so that one machine leaves room for the"
+            " others; default: no limit."
+        ),
     )
     sop_classes: tuple[SopClass, ...] = Field(
         tuple(IMAGE_SOP_CLASSES),
@@ -237,29 +254,44 @@ class Receive(_Section):
     transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
         tuple(TRANSFER_SYNTAXES),
         min_length=1,
-        description="Transfer Syntaxes of images, in order of preference: of those that a context proposes the first in this order is "
-        "accepted; one that proposes none of them is answered 4. Uncompressed first costs least here, and most on the network.",
+        description=(
+            "Transfer Syntaxes of images, in order of preference: of those that a context proposes"
+            " the first in this order is accepted; one that proposes none of them is answered 4."
+            " Uncompressed first costs least here, and most on the network."
+        ),
     )
     other_objects: OtherObjects = Field(
         "discard",
-        description="What is no image, as reports of others, key objects, presentation states, PDF: `discard`: answered Success, counted "
-        "and not kept, because a refusal makes some archives (Orthanc) give up the whole study; `refuse`: its contexts are answered 3. "
-        "Images of other SOP Classes are refused in either case.",
+        description=(
+            "What is no image, as reports of others, key objects, presentation states, PDF:"
+            " `discard`: answered Success, counted and not kept, because a refusal makes some"
+            " archives (Orthanc) give up the whole study; `refuse`: its contexts are answered 3."
+            " Images of other SOP Classes are refused in either case."
+        ),
     )
     write_out_bytes: int = Field(
         1 << 20,
         ge=0,
-        description="So many bytes of an object go to the disk while the rest comes in; 0: all at its end, for spinning and network disks.",
+        description=(
+            "So many bytes of an object go to the disk while the rest comes in; 0: all at its end,"
+            " for spinning and network disks."
+        ),
     )
     direct_io: bool = Field(
         default=False,
-        description="Write what is large past the page cache (O_DIRECT), for less CPU; decode processes then read it from the disk, in the "
-        "same way. For a disk that takes and gives more than twice what comes in. Only where receiving is compiled, and not with TLS.",
+        description=(
+            "Write what is large past the page cache (O_DIRECT), for less CPU; decode processes"
+            " then read it from the disk, in the same way. For a disk that takes and gives more"
+            " than twice what comes in. Only where receiving is compiled, and not with TLS."
+        ),
     )
     name_sync: Literal["auto", "twice"] = Field(
         "auto",
-        description="How a received file is made durable under its name. auto: on XFS, and ext4 with a journal, with one commit of the "
-        "journal, which several files share; elsewhere, or with twice, by a sync of the file and then one of its folder, which is two.",
+        description=(
+            "How a received file is made durable under its name. auto: on XFS, and ext4 with a"
+            " journal, with one commit of the journal, which several files share; elsewhere, or"
+            " with twice, by a sync of the file and then one of its folder, which is two."
+        ),
     )
     maximum_pdu_bytes: int = Field(
         131072, ge=4096, le=1 << 24, description="Largest PDU that senders may use."
@@ -275,20 +307,28 @@ class Receive(_Section):
     dimse_timeout_seconds: float = Field(
         60.0,
         gt=0,
-        description="So long the answer to a report of storage commitment is waited for, on the association of its request.",
+        description=(
+            "So long the answer to a report of storage commitment is waited for, on the association"
+            " of its request."
+        ),
     )
     network_timeout_seconds: float = Field(
         60.0,
         gt=0,
-        description="An association on which nothing comes for longer, between messages or inside one, is aborted; a STOW-RS request is "
-        "answered 408.",
+        description=(
+            "An association on which nothing comes for longer, between messages or inside one, is"
+            " aborted; a STOW-RS request is answered 408."
+        ),
     )
     minimum_bytes_per_second: int = Field(
         1024,
         ge=0,
         le=1 << 20,
-        description="A sender is aborted (too_slow; a STOW-RS request is answered 408) if less than this comes of a message for twice "
-        "network_timeout_seconds, and yet something; 0: only silence ends it.",
+        description=(
+            "A sender is aborted (too_slow; a STOW-RS request is answered 408) if less than this"
+            " comes of a message for twice network_timeout_seconds, and yet something; 0: only"
+            " silence ends it."
+        ),
     )
     reserve_bytes: int = Field(
         2 << 30,
@@ -298,35 +338,52 @@ class Receive(_Section):
     reject_bytes: int | None = Field(
         None,
         ge=0,
-        description="Below this much free disk space new associations are rejected (2,3,2). Default: twice reserve_bytes.",
+        description=(
+            "Below this much free disk space new associations are rejected (2,3,2). Default: twice"
+            " reserve_bytes."
+        ),
     )
     reserve_files: int = Field(
         1000,
         ge=0,
-        description="Free inodes that are never used: below it C-STORE is answered 0xA700, below twice as many new associations are "
-        "rejected (2,3,2). Nothing is looked at where the file system counts none, as btrfs.",
+        description=(
+            "Free inodes that are never used: below it C-STORE is answered 0xA700, below twice as"
+            " many new associations are rejected (2,3,2). Nothing is looked at where the file"
+            " system counts none, as btrfs."
+        ),
     )
     maximum_due_readings: int = Field(
         0,
         ge=0,
-        description="With so many readings of the lanes urgent and live waiting, new associations are rejected (2,3,2); 0: never.",
+        description=(
+            "With so many readings of the lanes urgent and live waiting, new associations are"
+            " rejected (2,3,2); 0: never."
+        ),
     )
 
     storage_commitment: bool = Field(
         default=True,
-        description="Storage commitment is offered (PS3.4 annex J): what it promises stays for retention.committed_days. "
-        "False: its contexts are refused.",
+        description=(
+            "Storage commitment is offered (PS3.4 annex J): what it promises stays for"
+            " retention.committed_days. False: its contexts are refused."
+        ),
     )
     commitment_wait_seconds: float = Field(
         10.0,
         ge=0,
         le=3600,
-        description="So long a request for storage commitment waits for objects that have not come, before they fail.",
+        description=(
+            "So long a request for storage commitment waits for objects that have not come, before"
+            " they fail."
+        ),
     )
     commitment_hours: float = Field(
         24.0,
         ge=0,
-        description="For so long the report of a storage commitment is tried again; then it is dead, until it is requeued.",
+        description=(
+            "For so long the report of a storage commitment is tried again; then it is dead, until"
+            " it is requeued."
+        ),
     )
     plain: bool = Field(
         default=True, description="Whether `port`, without TLS, is open; false: only tls_port is."
@@ -341,12 +398,18 @@ class Receive(_Section):
     tls_key_file: Path | None = Field(None, description="PEM file of the key to it, not encrypted.")
     tls_client_ca_file: Path | None = Field(
         None,
-        description="PEM file of the authority that must have signed the sender's certificate; none: senders show no certificate.",
+        description=(
+            "PEM file of the authority that must have signed the sender's certificate; none:"
+            " senders show no certificate."
+        ),
     )
     tls_crl_file: Path | None = Field(
         None,
-        description="PEM file of that authority's certificate revocation list, and of each other one's that signs certificates of senders. "
-        "A new one is used without restart; one that has expired lets nobody in.",
+        description=(
+            "PEM file of that authority's certificate revocation list, and of each other one's that"
+            " signs certificates of senders. A new one is used without restart; one that has"
+            " expired lets nobody in."
+        ),
     )
 
     @model_validator(mode="after")
@@ -389,7 +452,10 @@ class Studies(_Section):
     maximum_wait_seconds: float = Field(
         120.0,
         ge=0,
-        description="A study that keeps growing closes this long after its first image; later images revise it.",
+        description=(
+            "A study that keeps growing closes this long after its first image; later images"
+            " revise it."
+        ),
     )
 
 
@@ -410,12 +476,17 @@ class Retention(_Section):
     pressure_free_bytes: int = Field(
         0,
         ge=0,
-        description="Below this much free disk space pixels leave at once, oldest delivered first; 0: never. Above reject_bytes.",
+        description=(
+            "Below this much free disk space pixels leave at once, oldest delivered first; 0:"
+            " never. Above reject_bytes."
+        ),
     )
     association_days: float = Field(
         365.0,
         ge=0,
-        description="Days that associations, and what was refused on them, can be looked up; 0: for ever.",
+        description=(
+            "Days that associations, and what was refused on them, can be looked up; 0: for ever."
+        ),
     )
     audit_days: float = Field(
         0.0, ge=0, description="Days that rows of the audit are kept (docs/audit.md); 0: for ever."
@@ -426,15 +497,19 @@ class Retention(_Section):
     committed_days: float = Field(
         0.0,
         ge=0,
-        description="Days that an image stays at least after storage commitment has promised it, whatever its age and the disk; "
-        "0: as long as the promise has no other end.",
+        description=(
+            "Days that an image stays at least after storage commitment has promised it, whatever"
+            " its age and the disk; 0: as long as the promise has no other end."
+        ),
     )
     hourly_share: float = Field(
         0.02,
         gt=0,
         le=1,
-        description="Share of the archive's images that may leave by age within an hour; more wait for the next one. At least 1000, "
-        "and four times what days makes of it in an hour.",
+        description=(
+            "Share of the archive's images that may leave by age within an hour; more wait for the"
+            " next one. At least 1000, and four times what days makes of it in an hour."
+        ),
     )
     check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
 
@@ -444,7 +519,9 @@ class Models(_Section):
 
     manifests: Path | None = Field(
         None,
-        description="Folder of `<release>/manifest.toml`; default: model_repository of the installation.",
+        description=(
+            "Folder of `<release>/manifest.toml`; default: model_repository of the installation."
+        ),
     )
     built: Path | None = Field(
         None, description="Folder of the built Triton trees; default: <state_dir>/models."
@@ -480,7 +557,8 @@ def printable_token(value: str) -> str:
     """
     if value != value.strip() or any(unicodedata.category(letter) == "Cc" for letter in value):
         raise ValueError(
-            "a token must not begin or end with white space, nor hold a line end or another control character"
+            "a token must not begin or end with white space, nor hold a line end or another control"
+            " character"
         )
     return value
 
@@ -490,22 +568,33 @@ class Triton(_Section):
 
     url: GrpcAddress = Field(
         "",
-        description="gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the embedded one.",
+        description=(
+            "gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the"
+            " embedded one."
+        ),
     )
     urls: tuple[GrpcAddress, ...] = Field(
         (),
-        description="Several of them, instead of url: batches are spread over those that answer, and one that is away is left out.",
+        description=(
+            "Several of them, instead of url: batches are spread over those that answer, and one"
+            " that is away is left out."
+        ),
     )
     shared_memory: bool = Field(
         default=True,
-        description="Batches go by shared memory to the embedded Triton, and to others at a loopback address if they can map it.",
+        description=(
+            "Batches go by shared memory to the embedded Triton, and to others at a loopback"
+            " address if they can map it."
+        ),
     )
     tls: bool = Field(
         default=False, description="TLS to a Triton of yours; its certificate is verified."
     )
     ca_file: Path | None = Field(
         None,
-        description="tls: PEM file of the authority that signed its certificate; none: the system's.",
+        description=(
+            "tls: PEM file of the authority that signed its certificate; none: the system's."
+        ),
     )
     certificate_file: Path | None = Field(
         None, description="tls: PEM file of our certificate, for a Triton that asks for one."
@@ -518,7 +607,10 @@ class Triton(_Section):
     )
     token: str = Field(
         "",
-        description="tls: bearer token, sent with each call, for a proxy before it. Give it by HILUM_TRITON__TOKEN.",
+        description=(
+            "tls: bearer token, sent with each call, for a proxy before it. Give it by"
+            " HILUM_TRITON__TOKEN."
+        ),
         repr=False,
     )
     token_file: Path | None = Field(
@@ -527,7 +619,10 @@ class Triton(_Section):
     )
     other_models: tuple[str, ...] = Field(
         (),
-        description="Models of others that a Triton of yours serves as well; any further one is a problem that readiness names.",
+        description=(
+            "Models of others that a Triton of yours serves as well; any further one is a problem"
+            " that readiness names."
+        ),
     )
     start_timeout_seconds: float = Field(
         120.0, gt=0, description="Limit for the embedded server to become ready."
@@ -587,18 +682,27 @@ class Analyse(_Section):
     )
     placement: Literal["worker", "device"] = Field(
         "worker",
-        description="Who prepares tensors. worker: each decode process, its images only; device: the analyser, on `device`, "
-        "from stored values that decode processes leave in shared memory (for a GPU).",
+        description=(
+            "Who prepares tensors. worker: each decode process, its images only; device: the"
+            " analyser, on `device`, from stored values that decode processes leave in shared"
+            " memory (for a GPU)."
+        ),
     )
     slot_bytes: int = Field(
         64 << 20,
         ge=1 << 16,
-        description="Shared memory of an image on its way out of a decode process; it is taken when touched. Larger images take a pipe.",
+        description=(
+            "Shared memory of an image on its way out of a decode process; it is taken when"
+            " touched. Larger images take a pipe."
+        ),
     )
     reads_once: bool = Field(
         default=True,
-        description="Read a file that is not in memory past the page cache, and give the memory that holds one back to the system once it "
-        "is decoded; false: where releases are read at different times and the archive's disk is slow.",
+        description=(
+            "Read a file that is not in memory past the page cache, and give the memory that holds"
+            " one back to the system once it is decoded; false: where releases are read at"
+            " different times and the archive's disk is slow."
+        ),
     )
     decode_seconds: float = Field(
         60.0,
@@ -613,8 +717,10 @@ class Analyse(_Section):
     maximum_pixels: int = Field(
         100_000_000,
         ge=1,
-        description="Images with more pixels are not analysed (too_large). What a recipe makes of one on the way to its input has a "
-        "limit of its own: docs/preprocessing.md.",
+        description=(
+            "Images with more pixels are not analysed (too_large). What a recipe makes of one on"
+            " the way to its input has a limit of its own: docs/preprocessing.md."
+        ),
     )
     canary_seconds: float = Field(
         15.0,
@@ -649,7 +755,9 @@ class Guard(_Section):
         0.05,
         ge=0,
         le=1,
-        description="Share of the nominal range between 1st and 99th percentile; less: low_contrast.",
+        description=(
+            "Share of the nominal range between 1st and 99th percentile; less: low_contrast."
+        ),
     )
     entropy_at_least: float = Field(
         4.5, ge=0, le=6, description="Bits of entropy of the levels in 64 steps; less: few_levels."
@@ -667,7 +775,10 @@ class Guard(_Section):
         -0.03,
         ge=-1,
         le=1,
-        description="How much brighter the spine is than the lungs beside it; less: looks_inverted. Nothing is inverted.",
+        description=(
+            "How much brighter the spine is than the lungs beside it; less: looks_inverted. Nothing"
+            " is inverted."
+        ),
     )
     aspect_at_least: float = Field(
         0.6, gt=0, description="Rows over columns; less: unusual_aspect."
@@ -675,17 +786,25 @@ class Guard(_Section):
     aspect_at_most: float = Field(1.6, gt=0, description="Rows over columns; more: unusual_aspect.")
     refuses: tuple[RefusedFlag, ...] = Field(
         (),
-        description="Flags whose images are not analysed (implausible_pixels). Look at your own flags for a while first.",
+        description=(
+            "Flags whose images are not analysed (implausible_pixels). Look at your own flags for a"
+            " while first."
+        ),
     )
     refuses_together: tuple[tuple[RefusedFlag, ...], ...] = Field(
         REFUSED_TOGETHER,  # type: ignore[arg-type]  # they are words of RefusedFlag: a test compares them
-        description="Combinations of flags whose images are not analysed (implausible_pixels). An empty list analyses them all, "
-        "with their flags.",
+        description=(
+            "Combinations of flags whose images are not analysed (implausible_pixels). An empty"
+            " list analyses them all, with their flags."
+        ),
     )
     chest_words: tuple[Named, ...] = Field(
         (),
-        description="Words or phrases of your senders' Body Part Examined and descriptions that mean the chest. They come before the "
-        "built-in ones. Case, accents, digits and punctuation make no difference.",
+        description=(
+            "Words or phrases of your senders' Body Part Examined and descriptions that mean the"
+            " chest. They come before the built-in ones. Case, accents, digits and punctuation make"
+            " no difference."
+        ),
     )
     other_body_part_words: tuple[Named, ...] = Field(
         (), description="The same for other body parts: not_chest."
@@ -722,8 +841,11 @@ class Pipeline(_Section):
     backoff_seconds: float = Field(
         2.0,
         gt=0,
-        description="First pause between tries; it doubles with each that counts. One that failed for an outage does not count. "
-        "A destination that is away is knocked at after this time, and then ever more rarely, up to each 30 s.",
+        description=(
+            "First pause between tries; it doubles with each that counts. One that failed for an"
+            " outage does not count. A destination that is away is knocked at after this time, and"
+            " then ever more rarely, up to each 30 s."
+        ),
     )
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
     poll_seconds: float = Field(
@@ -748,7 +870,8 @@ def _ledger_url(value: str) -> str:
     is_server = value.startswith(_POSTGRESQL) and database
     if value and not is_file and not is_server:
         raise ValueError(
-            "must be postgresql+psycopg://user@host/database, or sqlite:////folder/ledger.sqlite on one machine"
+            "must be postgresql+psycopg://user@host/database, or sqlite:////folder/ledger.sqlite on"
+            " one machine"
         )
     if is_server and not _SERVER.fullmatch(database):
         raise ValueError(
@@ -762,7 +885,10 @@ class Ledger(_Section):
 
     url: Annotated[str, AfterValidator(_ledger_url)] = Field(
         "",
-        description="SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many hosts (operations.md).",
+        description=(
+            "SQLAlchemy URL; empty: SQLite in the state folder; postgresql+psycopg://… for many"
+            " hosts (operations.md)."
+        ),
     )
 
     @property
@@ -790,8 +916,11 @@ class Report(_Section):
     )
     intended_use: Literal["research", "triage"] = Field(
         "research",
-        description="Profile of intended use. triage: heat maps are neither made nor linked, whatever a destination asks for "
-        "(a triage device notifies and does not mark the image, 21 CFR 892.2080).",
+        description=(
+            "Profile of intended use. triage: heat maps are neither made nor linked, whatever a"
+            " destination asks for (a triage device notifies and does not mark the image, 21 CFR"
+            " 892.2080)."
+        ),
     )
     disclaimer: Paragraph = Field(
         "AI result, not verified by a physician. For research use only, not for diagnosis.",
@@ -804,7 +933,10 @@ class Destination(_Section):
 
     kind: Literal["dicom", "folder", "sender"] = Field(
         "dicom",
-        description="dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back to who sent the study.",
+        description=(
+            "dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back"
+            " to who sent the study."
+        ),
     )
     host: Host = Field("127.0.0.1", description="dicom: host of the receiver.")
     port: Port = Field(4242, description="dicom: port of the receiver.")
@@ -813,12 +945,17 @@ class Destination(_Section):
     path: Path | None = Field(None, description="folder: where the files go.")
     ports: Mapping[AeTitle, Port] = Field(
         {},
-        description="sender: the port of each sender, by the AE Title that it calls from; the host is that of its association.",
+        description=(
+            "sender: the port of each sender, by the AE Title that it calls from; the host is that"
+            " of its association."
+        ),
     )
     documents: tuple[Literal["sr", "json", "heatmap"], ...] = Field(
         ("sr",),
         min_length=1,
-        description="Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR.",
+        description=(
+            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+        ),
     )
     accept_untrained: bool = Field(
         default=False,
@@ -826,14 +963,20 @@ class Destination(_Section):
     )
     report_not_analysed: bool = Field(
         default=False,
-        description="Also gets a structured report on studies of which no image could be analysed, saying why.",
+        description=(
+            "Also gets a structured report on studies of which no image could be analysed, saying"
+            " why."
+        ),
     )
     sr_classes: tuple[
         Literal["comprehensive_3d", "comprehensive", "enhanced", "basic_text"], ...
     ] = Field(
         ("comprehensive_3d", "comprehensive", "enhanced", "basic_text"),
         min_length=1,
-        description="dicom: SOP Classes of structured reports to propose; the first in this order that the receiver accepts is sent.",
+        description=(
+            "dicom: SOP Classes of structured reports to propose; the first in this order that the"
+            " receiver accepts is sent."
+        ),
     )
     timeout_seconds: float = Field(30.0, gt=0, description="dicom: limit for each message.")
     idle_release_seconds: float = Field(
@@ -841,11 +984,16 @@ class Destination(_Section):
     )
     tls: bool = Field(
         default=False,
-        description="dicom: TLS 1.2 or later to the receiver (PS3.15 Annex B); its certificate is verified.",
+        description=(
+            "dicom: TLS 1.2 or later to the receiver (PS3.15 Annex B); its certificate is verified."
+        ),
     )
     ca_file: Path | None = Field(
         None,
-        description="tls: PEM file of the authority that signed the receiver's certificate; none: the system's.",
+        description=(
+            "tls: PEM file of the authority that signed the receiver's certificate; none: the"
+            " system's."
+        ),
     )
     certificate_file: Path | None = Field(
         None, description="tls: PEM file of our certificate, for receivers that ask for one."
@@ -865,7 +1013,8 @@ class Destination(_Section):
             raise ValueError('a sender destination needs ports = { "<CALLING_AE_TITLE>" = 104 }')
         if self.kind != "folder" and "json" in self.documents:
             raise ValueError(
-                'a dicom destination cannot take "json"; use documents = ["sr"] or ["sr", "heatmap"]'
+                'a dicom destination cannot take "json"; use documents = ["sr"] or ["sr",'
+                ' "heatmap"]'
             )
         return self
 
@@ -933,42 +1082,61 @@ class Sender(_Section):
 
     peers: tuple[Network, ...] = Field(
         (),
-        description="Addresses that may use this AE Title, instead of receive.peers; others are rejected (1,1,1).",
+        description=(
+            "Addresses that may use this AE Title, instead of receive.peers; others are rejected"
+            " (1,1,1)."
+        ),
     )
     certificate_names: tuple[CertificateName, ...] = Field(
         (),
-        description="The AE Title is rejected (1,1,3) unless its certificate holds one of these: the subject's CN, a SAN dNSName or URI, "
-        "or `sha256:` and the certificate's fingerprint. Needs receive.tls_client_ca_file; empty: any, and none.",
+        description=(
+            "The AE Title is rejected (1,1,3) unless its certificate holds one of these: the"
+            " subject's CN, a SAN dNSName or URI, or `sha256:` and the certificate's fingerprint."
+            " Needs receive.tls_client_ca_file; empty: any, and none."
+        ),
     )
     called_ae_titles: tuple[AeTitle, ...] = Field(
         (),
-        description="Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all.",
+        description=(
+            "Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all."
+        ),
     )
     maximum_associations: int | None = Field(
         None,
         ge=0,
-        description="Its simultaneous associations, of all processes together and within receive.maximum_associations, so that a busy "
-        "archive leaves room for the modalities; one more is rejected (2,3,2); 0: it is shut out.",
+        description=(
+            "Its simultaneous associations, of all processes together and within"
+            " receive.maximum_associations, so that a busy archive leaves room for the modalities;"
+            " one more is rejected (2,3,2); 0: it is shut out."
+        ),
     )
     sop_classes: tuple[SopClass, ...] = Field(
         (), description="SOP Classes of images that it may send, instead of receive.sop_classes."
     )
     transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
         (),
-        description="Transfer Syntaxes of its images, in order of preference, instead of receive.transfer_syntaxes.",
+        description=(
+            "Transfer Syntaxes of its images, in order of preference, instead of"
+            " receive.transfer_syntaxes."
+        ),
     )
     other_objects: OtherObjects | None = Field(
         None, description="What is no image of it, instead of receive.other_objects."
     )
     may_reject: bool | None = Field(
         None,
-        description="Whether its rejection notes (IHE IOCM) count: true: for images of every sender, as those of an archive; "
-        "false: never; none: for images that it has sent itself.",
+        description=(
+            "Whether its rejection notes (IHE IOCM) count: true: for images of every sender, as"
+            " those of an archive; false: never; none: for images that it has sent itself."
+        ),
     )
     may_correct: bool | None = Field(
         None,
-        description="Whether the same pixels with another header correct an image: true: of every sender, as an archive does it; "
-        "false: of none; none: of images that it has sent itself. What does not count is a conflict, which a person decides.",
+        description=(
+            "Whether the same pixels with another header correct an image: true: of every sender,"
+            " as an archive does it; false: of none; none: of images that it has sent itself. What"
+            " does not count is a conflict, which a person decides."
+        ),
     )
     quiet_seconds: float | None = Field(
         None, ge=0, le=86400, description="Quiet period of its studies."
@@ -1005,16 +1173,24 @@ class Watch(_Section):
     """
 
     path: Path = Field(
-        description="The folder; folders below it are watched, too, but for `taken`, `refused` and names with a dot."
+        description=(
+            "The folder; folders below it are watched, too, but for `taken`, `refused` and names"
+            " with a dot."
+        )
     )
     when_taken: Literal["keep", "delete", "move"] = Field(
         "move",
-        description="What becomes of a file that is in the archive: move to `taken/`, delete, or keep (and what is refused, too).",
+        description=(
+            "What becomes of a file that is in the archive: move to `taken/`, delete, or keep (and"
+            " what is refused, too)."
+        ),
     )
     settle_seconds: float = Field(
         5.0,
         ge=0,
-        description="A file that has not changed for so long is whole. Rename files into place if you can.",
+        description=(
+            "A file that has not changed for so long is whole. Rename files into place if you can."
+        ),
     )
     called_ae_title: OptionalAeTitle = Field(
         "",
@@ -1022,7 +1198,9 @@ class Watch(_Section):
     )
     calling_ae_title: AeTitle = Field(
         "HILUM_WATCH",
-        description="AE Title that the files are said to come from; its section of `senders` applies.",
+        description=(
+            "AE Title that the files are said to come from; its section of `senders` applies."
+        ),
     )
     lane: LaneName = Field(
         "reanalysis",
@@ -1050,7 +1228,9 @@ class CommitmentPeer(_Section):
     )
     ca_file: Path | None = Field(
         None,
-        description="tls: PEM file of the authority that signed its certificate; none: the system's.",
+        description=(
+            "tls: PEM file of the authority that signed its certificate; none: the system's."
+        ),
     )
     certificate_file: Path | None = Field(
         None, description="tls: PEM file of our certificate, where it asks for one."
@@ -1080,27 +1260,41 @@ class Api(_Section):
     port: Port = Field(8640, description="TCP port of REST, health and metrics.")
     names: tuple[Host, ...] = Field(
         (),
-        description="Names of this server. Health is told to strangers under these, the host's own name, localhost and addresses.",
+        description=(
+            "Names of this server. Health is told to strangers under these, the host's own name,"
+            " localhost and addresses."
+        ),
     )
     token: str = Field(
         "",
-        description="A token named `settings` that may do everything; empty: none. Named tokens are better: they end and can be revoked.",
+        description=(
+            "A token named `settings` that may do everything; empty: none. Named tokens are better:"
+            " they end and can be revoked."
+        ),
         repr=False,
     )
     open_metrics: bool = Field(default=False, description="Whether /metrics needs no token.")
     show_identifiers: bool = Field(
         default=False,
-        description="Whether pages show Patient ID, Accession Number and Study Date, and pages and REST find studies by them. "
-        "Each look is a row of the audit (docs/audit.md).",
+        description=(
+            "Whether pages show Patient ID, Accession Number and Study Date, and pages and REST"
+            " find studies by them. Each look is a row of the audit (docs/audit.md)."
+        ),
     )
     tls_certificate_file: Path | None = Field(
         None,
-        description="PEM file of our certificate and its chain, for HTTPS. A new one is used without restart.",
+        description=(
+            "PEM file of our certificate and its chain, for HTTPS. A new one is used without"
+            " restart."
+        ),
     )
     tls_key_file: Path | None = Field(None, description="PEM file of the key to it, not encrypted.")
     proxies: tuple[Network, ...] = Field(
         (),
-        description="Addresses of proxies that end TLS. X-Forwarded-For and X-Forwarded-Proto are believed from them alone.",
+        description=(
+            "Addresses of proxies that end TLS. X-Forwarded-For and X-Forwarded-Proto are believed"
+            " from them alone."
+        ),
     )
 
     @field_validator("token")
@@ -1143,7 +1337,9 @@ class Stow(_Section):
     )
     calling_ae_title: AeTitle = Field(
         "STOW_RS",
-        description="AE Title that the images are said to come from; its section of `senders` applies.",
+        description=(
+            "AE Title that the images are said to come from; its section of `senders` applies."
+        ),
     )
     maximum_parts: int = Field(
         10_000, ge=1, description="Most objects in one request; one with more is answered 413."
@@ -1167,7 +1363,10 @@ class Tracing(_Section):
     endpoint: str = Field(
         "",
         pattern=r"^(https?://\S+)?$",
-        description="Where spans are posted (OTLP over HTTP), path included, as http://127.0.0.1:4318/v1/traces; empty: no traces.",
+        description=(
+            "Where spans are posted (OTLP over HTTP), path included, as"
+            " http://127.0.0.1:4318/v1/traces; empty: no traces."
+        ),
     )
     share: float = Field(
         1.0,
@@ -1189,11 +1388,15 @@ class Syslog(_Section):
     )
     protocol: Literal["udp", "tcp", "tls"] = Field(
         "tls",
-        description="udp: RFC 5426, may lose messages. tcp: RFC 6587, octets counted. tls: RFC 5425.",
+        description=(
+            "udp: RFC 5426, may lose messages. tcp: RFC 6587, octets counted. tls: RFC 5425."
+        ),
     )
     ca_file: Path | None = Field(
         None,
-        description="With tls: PEM file of the authority behind its certificate; none: those of the host.",
+        description=(
+            "With tls: PEM file of the authority behind its certificate; none: those of the host."
+        ),
     )
     certificate_file: Path | None = Field(
         None, description="With tls: PEM file of our certificate and its chain, if it asks for one."
@@ -1218,7 +1421,10 @@ class Audit(_Section):
         5.0,
         ge=0,
         le=1440,
-        description="Repeated looks of one actor at one study within so long are counted in one row; 0: each is a row.",
+        description=(
+            "Repeated looks of one actor at one study within so long are counted in one row; 0:"
+            " each is a row."
+        ),
     )
     syslog: Syslog = Syslog()
 
@@ -1276,7 +1482,8 @@ class Settings(_Section):
         pressure, reject = self.retention.pressure_free_bytes, self.receive.reject_below_bytes
         if 0 < pressure <= reject:
             raise ValueError(
-                f"retention.pressure_free_bytes: must be above {reject}, where receive begins to reject associations, or 0"
+                f"retention.pressure_free_bytes: must be above {reject}, where receive begins to"
+                " reject associations, or 0"
             )
         return self
 
@@ -1322,7 +1529,8 @@ class Settings(_Section):
             )
             wrong = [called for called in sender.called_ae_titles if called not in known]
             problems += [
-                f"{title}: called_ae_titles: {called!r} is not in receive.ae_titles{_nearest(called, known)}"
+                f"{title}: called_ae_titles: {called!r} is not in"
+                f" receive.ae_titles{_nearest(called, known)}"
                 for called in wrong
             ]
             problems += _unknown_destinations(title, sender.destinations, info)
@@ -1332,7 +1540,8 @@ class Settings(_Section):
                 and not info.data["receive"].tls_client_ca_file
             ):
                 problems.append(
-                    f"{title}: certificate_names needs receive.tls_client_ca_file: senders show no certificate without it"
+                    f"{title}: certificate_names needs receive.tls_client_ca_file: senders show no"
+                    " certificate without it"
                 )
         if problems:
             raise ValueError("; ".join(problems))
@@ -1540,7 +1749,10 @@ def restore(text: str) -> Settings:
             else:
                 sections[section] = _section(section).model_validate(value)
         except (ValidationError, KeyError) as error:
-            problem = f"settings: [{section}] is not of this version of Hilum: stop `hilum serve` and start it again."
+            problem = (
+                f"settings: [{section}] is not of this version of Hilum: stop `hilum serve` and"
+                " start it again."
+            )
             raise ConfigurationError([problem]) from error
     return Settings.model_construct(**sections)
 

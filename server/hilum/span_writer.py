@@ -80,9 +80,11 @@ class SpanWriter:
                 attributes={"hilum.study_instance_uid": trace.study_instance_uid, **attributes},
                 links=[Link(_context(place)) for place in span.links],
                 kind=_KINDS[span.kind],
-                status=Status(StatusCode.UNSET)
-                if span.error is None
-                else Status(StatusCode.ERROR, span.error),
+                status=(
+                    Status(StatusCode.UNSET)
+                    if span.error is None
+                    else Status(StatusCode.ERROR, span.error)
+                ),
                 start_time=round(span.began * 1e9),
                 end_time=round(max(span.began, span.ended) * 1e9),
                 instrumentation_scope=self._scope,
@@ -120,7 +122,9 @@ class _Watched(SpanExporter):
         if is_lost and not self._is_away:
             _log.warning(
                 "spans_not_taken",
-                advice="is the collector of tracing.endpoint there, and does it speak OTLP over HTTP?",
+                advice=(
+                    "is the collector of tracing.endpoint there, and does it speak OTLP over HTTP?"
+                ),
             )
         if self._is_away and not is_lost:
             _log.info("spans_taken_again")

@@ -86,12 +86,14 @@ INSTANCES_REFUSED = Counter(
 RECEIVED_BYTES = Counter("hilum_received_bytes_total", "Bytes of data sets made durable.")
 ASSOCIATIONS = Counter(
     "hilum_associations_total",
-    "Associations by outcome; too_slow: aborted for receive.minimum_bytes_per_second; dropped: a connection that asked for none.",
+    "Associations by outcome; too_slow: aborted for receive.minimum_bytes_per_second; dropped: a"
+    " connection that asked for none.",
     ["outcome"],
 )
 ASSOCIATION_ROWS_LOST = Counter(
     "hilum_association_rows_lost_total",
-    "Associations that no row tells of, because the ledger did not take it while there was room to wait.",
+    "Associations that no row tells of, because the ledger did not take it while there was room to"
+    " wait.",
 )
 ASSOCIATIONS_OPEN = Gauge(
     "hilum_associations_open", "Associations open now.", multiprocess_mode="livesum"
@@ -166,13 +168,15 @@ TRITON_HEALTHY = Gauge(
 )
 TRITON_FOREIGN_MODELS = Gauge(
     "hilum_triton_foreign_models",
-    "Models that an endpoint of Triton has loaded and that are neither ours nor named in triton.other_models.",
+    "Models that an endpoint of Triton has loaded and that are neither ours nor named in"
+    " triton.other_models.",
     ["endpoint"],
     multiprocess_mode="livemax",
 )
 TRITON_REQUESTS = Counter(
     "hilum_triton_requests_total",
-    "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed (its process had died) or wrong_answer.",
+    "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed"
+    " (its process had died) or wrong_answer.",
     ["endpoint", "outcome"],
 )
 MODEL_HEALS = Counter(
@@ -207,7 +211,8 @@ REPORT_SECONDS = Histogram(
 )
 REPORT_FALLBACKS = Counter(
     "hilum_report_fallbacks_total",
-    "Reports built by highdicom in 0.2 s instead of from a template; reasons: decisions/sr-template.md.",
+    "Reports built by highdicom in 0.2 s instead of from a template; reasons:"
+    " decisions/sr-template.md.",
     ["reason"],
 )
 DELIVER_SECONDS = Histogram(
@@ -253,7 +258,8 @@ TRACE_SPANS = Counter(
 )
 REQUESTS_NOT_ADMITTED = Counter(
     "hilum_http_not_admitted_total",
-    "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host or other_site.",
+    "REST requests and pages that were not admitted: no_token, wrong_token, locked_out, scope, host"
+    " or other_site.",
     ["reason"],
 )
 REQUEST_SECONDS = Histogram(
@@ -266,11 +272,17 @@ REQUEST_SECONDS = Histogram(
 STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_ledger_up": ("1 if the ledger answered this scrape.", ()),
     "hilum_queue_items": (
-        "Open items of a stage. due: may be claimed now; waiting: the quiet period or a pause between tries runs; leased: in work.",
+        (
+            "Open items of a stage. due: may be claimed now; waiting: the quiet period or a pause"
+            " between tries runs; leased: in work."
+        ),
         ("stage", "lane", "destination", "state"),
     ),
     "hilum_queue_oldest_age_seconds": (
-        "How long the oldest item of a stage has been due; of `deliver`, how long its document has been there.",
+        (
+            "How long the oldest item of a stage has been due; of `deliver`, how long its document"
+            " has been there."
+        ),
         ("stage", "lane", "destination"),
     ),
     "hilum_stuck_items": (
@@ -288,15 +300,24 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "hilum_processes": ("Processes whose heartbeat is fresh.", ("role",)),
     "hilum_processes_ready": ("Processes that say that they can work.", ("role",)),
     "hilum_role_ready": (
-        "1 if a role is ready, as /health/ready?role= says; a host without the API says it of its own roles.",
+        (
+            "1 if a role is ready, as /health/ready?role= says; a host without the API says it of"
+            " its own roles."
+        ),
         ("role",),
     ),
     "hilum_rollout": (
-        "1 for each alias that goes from one release to another, with what reads new studies, what shall follow, how, and its state.",
+        (
+            "1 for each alias that goes from one release to another, with what reads new studies,"
+            " what shall follow, how, and its state."
+        ),
         ("alias", "serving", "candidate", "mode", "state"),
     ),
     "hilum_retention_held": (
-        "1 if less is deleted by age than settings say. clock: it is further ahead than plausible; hour: the hour's share has left.",
+        (
+            "1 if less is deleted by age than settings say. clock: it is further ahead than"
+            " plausible; hour: the hour's share has left."
+        ),
         ("reason",),
     ),
     "hilum_studies_recorded": ("Studies recorded since the installation (highest row number).", ()),
@@ -305,7 +326,10 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (),
     ),
     "hilum_certificate_expiry_timestamp_seconds": (
-        "When a certificate of ours expires, since the epoch. `section`: receive, destinations.<name> or commitment.<AE Title>.",
+        (
+            "When a certificate of ours expires, since the epoch. `section`: receive,"
+            " destinations.<name> or commitment.<AE Title>."
+        ),
         ("section",),
     ),
     "hilum_archive_free_bytes": ("Free space in the file system of the archive.", ()),

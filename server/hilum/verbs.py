@@ -221,7 +221,8 @@ class NoVerb:
 
 
 OF_FILES: Final = NoVerb(
-    "it is about files and releases of the person who runs it, and touches no study of the installation"
+    "it is about files and releases of the person who runs it, and touches no study of the"
+    " installation"
 )
 
 F = TypeVar("F", bound=Callable[..., object])

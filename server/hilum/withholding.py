@@ -55,7 +55,8 @@ CAUSES: Final = (
         lambda destination, subject: not (subject.is_trained or destination.accept_untrained),
         lambda destination: destination.accept_untrained,
         "results of untrained weights mean nothing, and {name} does not say accept_untrained",
-        "if {name} is a test PACS, set destinations.{name}.accept_untrained = true; else have a trained release read",
+        "if {name} is a test PACS, set destinations.{name}.accept_untrained = true; else have a"
+        " trained release read",
     ),
     Cause(
         "sender_unknown",

@@ -240,7 +240,8 @@ def test_what_an_earlier_version_has_left_is_copied_for_that_version(
         )
         connection.execute(
             text(
-                f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1, 'token')"
+                f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1,"
+                " 'token')"
             )
         )
     engine.dispose()

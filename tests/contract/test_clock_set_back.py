@@ -38,9 +38,10 @@ def test_what_came_in_the_later_time_is_read_and_closed_in_time(
     assert street.claim("analyse") == [], "its reading would wait for an hour, too"
     watch = StrandedWatch(SETTINGS, clock, lambda: 0.0)
     watch.look(ledger)
-    assert waits(street) == [("1.2.1", QUIET_SECONDS), ("1.2.2", QUIET_SECONDS)], (
-        "more images may come"
-    )
+    assert waits(street) == [
+        ("1.2.1", QUIET_SECONDS),
+        ("1.2.2", QUIET_SECONDS),
+    ], "more images may come"
     street.read()
     clock.now += QUIET_SECONDS
     assert len(street.claim("assemble")) == 2

@@ -33,7 +33,8 @@ def test_a_clock_that_differs_is_a_problem_and_one_that_agrees_is_none(
     if error_seconds:
         assert (
             check.detail
-            == f"this host's clock is 130 s {'ahead of' if error_seconds > 0 else 'behind'} the ledger's"
+            == f"this host's clock is 130 s {'ahead of' if error_seconds > 0 else 'behind'} the"
+            " ledger's"
         )
 
 

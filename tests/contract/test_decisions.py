@@ -506,7 +506,7 @@ def test_a_note_about_another_study_says_nothing_about_this_one(site: Site) -> N
 def test_what_is_being_read_or_waits_ends_as_rejected(site: Site) -> None:
     site.receive(A)
     site.receive(B, pixels=OTHER)
-    (first, _) = site.claim("analyse")
+    first, _ = site.claim("analyse")
     assert site.ledger.reject(note(A, B)) == 2
     assert site.ledger.advance(
         "analyse", [(first.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]

@@ -88,9 +88,11 @@ def test_studies_are_found_by_what_stands_in_their_headers_alone(
     receive(street, "1.2.4", 1, header_of("", "PID-4", private_bytes=100_000))
     receive(street, "1.2.5", 1, b"no header")
     receive(street, "1.2.6", 1, header_of("4711").replace(b"ISO_IR 192", b"ISO_IR\x00192"))
-    assert studies(views, Accession("4711")) == ["1.2.6", "1.2.3", "1.2.1"], (
-        "once each, the newest first"
-    )
+    assert studies(views, Accession("4711")) == [
+        "1.2.6",
+        "1.2.3",
+        "1.2.1",
+    ], "once each, the newest first"
     assert studies(views, Accession("4711"), since=street.clock.now) == ["1.2.6", "1.2.3"]
     assert studies(views, Patient("Ä-1")) == ["1.2.1"]
     assert studies(views, Patient("PID-4")) == ["1.2.4"], (
@@ -201,7 +203,8 @@ def test_the_command_says_where_the_report_is_and_keeps_the_number_to_itself(
     assert (found.returncode, found.stderr) == (0, "")
     assert (
         found.stdout
-        == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered  issued by ORDERS\n"
+        == f"1.2.1  closed  2026-11-20T08:30:00.000Z  {RELEASE}: analysed, 1 delivered  issued by"
+        " ORDERS\n"
     )
     dated = asked("--accession", "-", "--study-date-from", "2026-11-21", typed="ACC-4711\n")
     assert (dated.returncode, dated.stdout) == (1, "")

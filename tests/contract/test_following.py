@@ -37,7 +37,8 @@ from tests.support.street import RELEASE, Clock, Street
 
 STUDIES = [f"1.2.{number}" for number in range(6)]
 LOWER = text(
-    "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key = 'changes_base'"
+    "UPDATE installation SET value = CAST(CAST(value AS bigint) - 1000000 AS text) WHERE key ="
+    " 'changes_base'"
 )
 
 

@@ -167,9 +167,10 @@ def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock:
     )
     assert alike(claimed) == alike(handed)
     late = Advance(ResultState.REPORTED)
-    assert ledger.advance_and_hand_on("report", [(handed, late)], {}) == ([False], []), (
-        "its lease is lost"
-    )
+    assert ledger.advance_and_hand_on("report", [(handed, late)], {}) == (
+        [False],
+        [],
+    ), "its lease is lost"
     assert ledger.advance("report", [(claimed.lease, late)]) == [True]
 
 
@@ -296,8 +297,10 @@ def test_what_cannot_be_waited_for_is_given_back(
             assert reported(ledger, job, {}, "pacs") == []
         log = Path(f"{make_url(ledger.url).database}-wal")
         with unsyncable(log), pytest.raises(OperationalError):
-            reported(ledger, job, TO_PACS, "pacs") if is_handed_on else ledger.claim(
-                "deliver", 8, "d", 180
+            (
+                reported(ledger, job, TO_PACS, "pacs")
+                if is_handed_on
+                else ledger.claim("deliver", 8, "d", 180)
             )
         (claimed,) = ledger.claim("deliver", 8, "d", 180)
         assert (claimed.lease.attempts, claimed.lease.lapses) == (1, 0)

@@ -628,7 +628,8 @@ def test_claims_use_the_partial_indexes(tmp_path: Path) -> None:
     for table, extra in (("reading", ""), ("result", ""), ("study", " AND open_readings = 0")):
         plan = plan_of(
             ledger,
-            f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra} ORDER BY lane, due_at, id LIMIT 5",
+            f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra}"
+            " ORDER BY lane, due_at, id LIMIT 5",
         )
         assert f"ix_{table}_due" in plan
         assert "TEMP B-TREE" not in plan

@@ -51,7 +51,8 @@ from tests.support.waiting import wait_for
 Step: TypeAlias = Callable[[Connection], object]
 
 _WAITING = text(
-    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type ="
+    " 'Lock'"
 )
 _NOW = Clock().now
 _ANALYSED = Advance(ReadingState.ANALYSED, {"logits": [0.5]})

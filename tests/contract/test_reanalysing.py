@@ -277,9 +277,11 @@ def test_it_goes_in_parts_and_one_that_was_stopped_goes_on(
     assert next(iter(reanalysis.begin(AGAIN, looked[0].ids))) == Count(studies=1, images=1)
     assert counted(reanalysis, AGAIN).studies == 2
     ids = [number for item in looked for number in item.ids]
-    assert [done.studies for done in reanalysis.begin(AGAIN, ids)] == [0, 1, 1], (
-        "somebody else may be at it, too"
-    )
+    assert [done.studies for done in reanalysis.begin(AGAIN, ids)] == [
+        0,
+        1,
+        1,
+    ], "somebody else may be at it, too"
 
 
 def test_a_shadow_is_compared_with_the_nearest_release(

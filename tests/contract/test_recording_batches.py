@@ -40,9 +40,11 @@ def ledgers(
     is_sqlite = request.param == "sqlite"
     opened = [
         Ledger(
-            migrated_sqlite(folder)
-            if is_sqlite
-            else migrated_postgres(request.getfixturevalue("postgres_url")),
+            (
+                migrated_sqlite(folder)
+                if is_sqlite
+                else migrated_postgres(request.getfixturevalue("postgres_url"))
+            ),
             clock,
         )
         for folder in folders

@@ -71,6 +71,9 @@ def test_a_reading_ends_while_its_study_is_opened_again(
 
 
 def _waiting(ledger: Ledger) -> int:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    query = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
+        " wait_event_type = 'Lock'"
+    )
     with ledger._engine.connect() as connection:
         return int(connection.execute(text(query)).scalar_one())

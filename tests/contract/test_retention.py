@@ -595,9 +595,10 @@ def test_requests_for_commitment_are_forgotten_when_they_have_ended(
     clock.now += HOUR
     assert retention.forget("commitments", clock.now - 2 * HOUR) == 0, "they are young"
     assert retention.forget("commitments", clock.now) == 2
-    assert [row.state for row in street.rows(schema.commitment)] == ["leased", "due"], (
-        "an open one stays, however old"
-    )
+    assert [row.state for row in street.rows(schema.commitment)] == [
+        "leased",
+        "due",
+    ], "an open one stays, however old"
     assert street.ledger.advance("commit", [(held.lease, Advance(CommitmentState.REPORTED))]) == [
         True
     ]

@@ -148,8 +148,14 @@ def test_what_was_withheld_before_it_had_a_state_can_be_released(full: str) -> N
                 text("UPDATE delivery SET state = 'cancelled', reason = :reason WHERE id = :row"),
                 said,
             )
-        of_old = "SELECT d.id FROM document d JOIN result r ON r.id = d.result_id WHERE r.is_current = false"
-        cancel = f"UPDATE delivery SET state = 'cancelled', reason = 'untrained_weights' WHERE document_id IN ({of_old})"
+        of_old = (
+            "SELECT d.id FROM document d JOIN result r ON r.id = d.result_id WHERE r.is_current ="
+            " false"
+        )
+        cancel = (
+            "UPDATE delivery SET state = 'cancelled', reason = 'untrained_weights' WHERE"
+            f" document_id IN ({of_old})"
+        )
         replaced = connection.execute(text(cancel)).rowcount
     engine.dispose()
     migrate(full)
@@ -197,9 +203,10 @@ def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full
 
 
 _ASKED = text(
-    "INSERT INTO commitment (transaction_uid, calling_ae_title, called_ae_title, peer_address, requested_at, digest, is_duplicate, "
-    "instances, committed, failed, state, lane, due_at, finished_at) "
-    "VALUES (:uid, :who, 'HILUM', '10.0.0.7', :at, 'd', false, '[]', :count, 0, 'reported', 1, :at, :at)"
+    "INSERT INTO commitment (transaction_uid, calling_ae_title, called_ae_title, peer_address,"
+    " requested_at, digest, is_duplicate, instances, committed, failed, state, lane, due_at,"
+    " finished_at) VALUES (:uid, :who, 'HILUM', '10.0.0.7', :at, 'd', false, '[]', :count, 0,"
+    " 'reported', 1, :at, :at)"
 )
 
 

@@ -213,7 +213,8 @@ def test_probe_looks_for_heat_maps_where_they_shall_go():
     assert (found.is_ok, found.sr_class) == (False, "comprehensive_3d")
     assert (
         found.detail
-        == "it accepts no heat map; enable Secondary Capture Image Storage for our AE Title HILUM there"
+        == "it accepts no heat map; enable Secondary Capture Image Storage for our AE Title HILUM"
+        " there"
     )
 
 

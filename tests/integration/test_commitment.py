@@ -55,7 +55,10 @@ def commitments(listener: ListenerProcess) -> list[dict[str, Any]]:
 
 def ended(listener: ListenerProcess, transaction_uid: str) -> dict[str, Any]:
     """The row, once nothing more will happen to it."""
-    query = f"SELECT * FROM commitment WHERE transaction_uid = '{transaction_uid}' AND state IN ('reported', 'dead')"
+    query = (
+        f"SELECT * FROM commitment WHERE transaction_uid = '{transaction_uid}' AND state IN"
+        " ('reported', 'dead')"
+    )
     return dict(wait_for(lambda: listener.rows(query), what="the end of a commitment")[0])
 
 
@@ -109,9 +112,10 @@ def encrypted(settings: Settings, authority: Authority) -> tuple[Settings, ssl.S
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=authority.file)
     context.load_cert_chain(theirs.certificate, theirs.key)
     context.verify_mode = ssl.CERT_REQUIRED
-    return settings.model_copy(
-        update={"commitment": {**settings.commitment, "ENCRYPTED": peer}}
-    ), context
+    return (
+        settings.model_copy(update={"commitment": {**settings.commitment, "ENCRYPTED": peer}}),
+        context,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -317,7 +321,10 @@ def test_an_asker_that_is_away_or_cannot_gets_it_later(house: House) -> None:
     kept, transaction_uid = store(house.listener.port, images(7)), generate_uid()
     with CommitmentScu("AWAY") as asking:  # on another port
         assert asking.ask(house.listener.port, transaction_uid, kept) == 0
-    tried = f"SELECT * FROM commitment WHERE transaction_uid = '{transaction_uid}' AND detail LIKE 'no DICOM answer%'"
+    tried = (
+        f"SELECT * FROM commitment WHERE transaction_uid = '{transaction_uid}' AND detail LIKE 'no"
+        " DICOM answer%'"
+    )
     wait_for(lambda: house.listener.rows(tried), what="a try that met nobody")
     with house.scu("AWAY", (0x0213,)) as back:
         assert [back.next_report().committed for _ in range(2)] == [kept, kept]

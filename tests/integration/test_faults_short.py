@@ -49,13 +49,16 @@ def _damage_is_seen(street: Street) -> None:
     (street.archive / "unindexed/half.part").touch()
     with closing(sqlite3.connect(street.ledger)) as ledger:
         ledger.execute(
-            "UPDATE reading SET state = 'leased', leased_until = 0 WHERE id = (SELECT max(id) FROM reading)"
+            "UPDATE reading SET state = 'leased', leased_until = 0 WHERE id = (SELECT max(id) FROM"
+            " reading)"
         )
         ledger.execute(
-            "UPDATE document SET content = CAST(content || x'00' AS BLOB) WHERE id = (SELECT max(id) FROM document WHERE kind = 'sr')"
+            "UPDATE document SET content = CAST(content || x'00' AS BLOB) WHERE id = (SELECT"
+            " max(id) FROM document WHERE kind = 'sr')"
         )
         ledger.execute(
-            "UPDATE result SET is_current = 0 WHERE id = (SELECT min(id) FROM result WHERE is_current)"
+            "UPDATE result SET is_current = 0 WHERE id = (SELECT min(id) FROM result WHERE"
+            " is_current)"
         )
         ledger.commit()
     seen = street.verdict()

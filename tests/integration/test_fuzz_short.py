@@ -29,9 +29,11 @@ def test_a_thousand_associations_leave_what_was_acknowledged_and_nothing_else(
         found.problems[:3]
     )
     assert found.figures["objects_acknowledged"] > 200
-    assert set(found.figures["answers"]) >= {"0x0000", "0xc000", "0x0211"}, (
-        "the scripts reach what the listener refuses"
-    )
+    assert set(found.figures["answers"]) >= {
+        "0x0000",
+        "0xc000",
+        "0x0211",
+    }, "the scripts reach what the listener refuses"
     _damage_is_seen(tmp_path / "attacked/archive")
 
 

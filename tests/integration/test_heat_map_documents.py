@@ -499,6 +499,9 @@ def test_a_pacs_takes_picture_and_report_over_one_association(tmp_path):
 
 def test_a_report_without_a_heat_map_loads_nothing_for_it():
     unwanted = "('hilum_preprocessing.decode', 'imagecodecs', 'torch', 'hilum.report.heat_map')"
-    code = f"import sys, hilum.report; sys.exit(', '.join(name for name in {unwanted} if name in sys.modules) or None)"
+    code = (
+        f"import sys, hilum.report; sys.exit(', '.join(name for name in {unwanted} if name in"
+        " sys.modules) or None)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -91,8 +91,8 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(
     assert done.returncode == 1, "two were refused"
     assert r"readme\n:100: [red].txt': not a DICOM file" in done.stderr
     assert (
-        "ct.dcm: SOP Class not accepted: CT Image Storage. Send CR, DX and Secondary Capture images only"
-        in done.stderr
+        "ct.dcm: SOP Class not accepted: CT Image Storage. Send CR, DX and Secondary Capture images"
+        " only" in done.stderr
     )
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
     assert {row["lane"] for row in rows(installation, "SELECT lane FROM reading")} == {2}, (
@@ -223,7 +223,8 @@ def test_a_route_and_a_lane_are_those_that_were_asked_for(tmp_path: Path) -> Non
     columns = "lane, calling_ae_title, called_ae_title"
     lanes = rows(
         made,
-        f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY reading.id",
+        f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY"
+        " reading.id",
     )
     assert lanes == [
         {"lane": 0, "calling_ae_title": "RESEARCH", "called_ae_title": "NIGHT"},

@@ -114,7 +114,8 @@ def test_another_server_of_the_host_is_told_which_port_to_set_and_that_one_serve
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(
-        f"hilum: api: cannot listen on 127.0.0.1 port {server.api_port}: it is taken by the running server of this "
+        f"hilum: api: cannot listen on 127.0.0.1 port {server.api_port}: it is taken by the running"
+        " server of this "
     )
     assert "`--role listener,dispatcher`, or set api.port (HILUM_API__PORT)" in done.stderr
     assert "Traceback" not in done.stderr

@@ -72,7 +72,8 @@ def brought(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (logits,) = tiny_logits(255 * (image[None].astype(np.float32) - 127.5) / 127.5)
     with manifest.open("a") as file:
         file.write(
-            f'\n[[golden]]\nfile = "pa.npy"\nsha256 = "{file_sha256(manifest.with_name("pa.npy"))}"\n'
+            '\n[[golden]]\nfile = "pa.npy"\nsha256 ='
+            f' "{file_sha256(manifest.with_name("pa.npy"))}"\n'
             f"logits = [{', '.join(f'{value:.5f}' for value in logits)}]\ntolerance = 0.001\n"
         )
     hilum(folder, "models", "build", "tiny@1")

@@ -121,7 +121,8 @@ def opened(browser: Any, address: Address | None = None, **options: Any) -> Iter
 def focused(tab: Any) -> str:
     """The address of the link that has the focus, or the words of another element."""
     found: str = tab.evaluate(
-        "document.activeElement.getAttribute('href') || document.activeElement.id || document.activeElement.textContent"
+        "document.activeElement.getAttribute('href') || document.activeElement.id ||"
+        " document.activeElement.textContent"
     )
     return found
 
@@ -336,7 +337,10 @@ def test_a_form_of_another_site_is_refused(
     browser: Any, rig: Rig, address: Address, path: str, site: str, status: int
 ) -> None:
     """The browser sends our cookie for our own site alone: it includes every port of our host."""
-    form = f"<form method=post action='{address}{path}'><input name=stage value=deliver></form><script>document.forms[0].submit()</script>"
+    form = (
+        f"<form method=post action='{address}{path}'><input name=stage"
+        " value=deliver></form><script>document.forms[0].submit()</script>"
+    )
     with opened(browser, address) as tab:
         tab.route(site, lambda route: route.fulfill(body=form, content_type="text/html"))
         with tab.expect_response(address + path) as answered:

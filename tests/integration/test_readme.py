@@ -102,7 +102,8 @@ def test_the_first_use_ends_with_a_report_in_the_pacs(checkout: Path, pacs: Orth
     log = said_by_the_server(checkout)
     assert re.search(r"checks, 0 problems$", output, re.MULTILINE), output
     (uid,) = re.findall(
-        r'"sop_instance_uid": "([0-9.]+)",\n\s+"series_instance_uid": "[0-9.]+",\n\s+"predecessor_uid"',
+        r'"sop_instance_uid": "([0-9.]+)",\n\s+"series_instance_uid":'
+        r' "[0-9.]+",\n\s+"predecessor_uid"',
         output,
     )[:1]
     report = pacs.fetch(uid)

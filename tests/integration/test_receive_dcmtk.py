@@ -225,7 +225,8 @@ def test_a_ct_is_refused_in_the_negotiation_and_the_row_says_what_to_send(
     assert (row["reason"], row["stored"]) == ("sop_class_not_accepted", 0)
     assert (
         row["advice"]
-        == "SOP Classes not accepted: CT Image Storage. Send CR, DX and Secondary Capture images only."
+        == "SOP Classes not accepted: CT Image Storage. Send CR, DX and Secondary Capture images"
+        " only."
     )
 
 
@@ -520,6 +521,9 @@ def test_a_full_disk_is_a_status_and_space_is_the_cure(
 
 
 def test_a_listener_has_no_torch() -> None:
-    script = "import sys; import hilum.receive.listener; print({'torch', 'tritonclient', 'onnxruntime'} & set(sys.modules))"
+    script = (
+        "import sys; import hilum.receive.listener; print({'torch', 'tritonclient', 'onnxruntime'}"
+        " & set(sys.modules))"
+    )
     ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
     assert ran.stdout.strip() == "set()"

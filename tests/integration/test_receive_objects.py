@@ -149,13 +149,14 @@ def store_result(listener: ListenerProcess, uid: str) -> None:
 
     with sqlite3.connect(listener.settings.site.state_dir / "ledger.sqlite") as connection:
         connection.execute(
-            "INSERT INTO result (study_instance_uid, release, source_digest, revision, state, lane, due_at, outcome, content, identifiers,"
-            " created_at, is_current) VALUES ('9.9', 'r@1', ?, 1, 'reported', 1, 0, 'analysed', '{}', '{}', 0, 1)",
+            "INSERT INTO result (study_instance_uid, release, source_digest, revision, state, lane,"
+            " due_at, outcome, content, identifiers, created_at, is_current) VALUES ('9.9', 'r@1',"
+            " ?, 1, 'reported', 1, 0, 'analysed', '{}', '{}', 0, 1)",
             (uid[-20:],),
         )
         connection.execute(
-            "INSERT INTO document (result_id, kind, media_type, sop_instance_uid, content, created_at)"
-            " SELECT max(id), 'sr', 'application/dicom', ?, x'00', 0 FROM result",
+            "INSERT INTO document (result_id, kind, media_type, sop_instance_uid, content,"
+            " created_at) SELECT max(id), 'sr', 'application/dicom', ?, x'00', 0 FROM result",
             (uid,),
         )
 
@@ -257,8 +258,9 @@ def test_a_rejection_note_takes_its_images_out_of_the_study(
     store_images(listener, study)
     note = key_objects(study[1:], title)
     assert send(listener, note, f"IOCM{title}") == (0, "")
-    (kept, removed) = listener.rows(
-        f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' ORDER BY id"
+    kept, removed = listener.rows(
+        f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' ORDER"
+        " BY id"
     )
     assert (kept["is_removed"], removed["is_removed"]) == (0, 1)
     assert removed["removal_reason"].replace("_", " ") == TITLES[title].lower()
@@ -281,11 +283,13 @@ def test_a_note_of_somebody_else_is_acknowledged_has_no_effect_and_is_seen(
 ) -> None:
     study = images(82)
     store_images(listener, study)
-    assert send(listener, key_objects(study, "113001"), "ANYBODY") == (0, ""), (
-        "a failure would let a router send it for ever"
-    )
+    assert send(listener, key_objects(study, "113001"), "ANYBODY") == (
+        0,
+        "",
+    ), "a failure would let a router send it for ever"
     assert not listener.rows(
-        f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND is_removed"
+        f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND"
+        " is_removed"
     )
     row = association_of(listener, "ANYBODY")
     assert (row["outcome"], row["reason"], row["stored"]) == (
@@ -300,7 +304,7 @@ def test_a_note_of_somebody_else_is_acknowledged_has_no_effect_and_is_seen(
 def test_the_same_pixels_for_another_patient_from_somebody_else_change_nothing(
     listener: ListenerProcess,
 ) -> None:
-    (image, *_) = images(83)
+    image, *_ = images(83)
     store_images(listener, [image])
     assert send(
         listener, image, "SWAPPER", PatientID="OTHER-ID", PatientName="SWAPPED^PATIENT"
@@ -318,7 +322,8 @@ def test_the_same_pixels_for_another_patient_from_somebody_else_change_nothing(
     assert send(listener, image, "MODALITY") == (0, ""), "the image's own sender may"
     wait_for(
         lambda: listener.rows(
-            f"SELECT 1 FROM instance WHERE sop_instance_uid = '{image.SOPInstanceUID}' AND header_revision = 2"
+            f"SELECT 1 FROM instance WHERE sop_instance_uid = '{image.SOPInstanceUID}' AND"
+            " header_revision = 2"
         )
     )
 
@@ -337,7 +342,10 @@ def test_a_note_right_behind_its_image_on_one_association_is_not_lost(
     for dataset in (*study, key_objects(study, "113001")):
         assert association.send_c_store(dataset).Status == 0
     association.release()
-    query = f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND is_removed"
+    query = (
+        f"SELECT * FROM instance WHERE study_instance_uid = '{study[0].StudyInstanceUID}' AND"
+        " is_removed"
+    )
     wait_for(lambda: len(listener.rows(query)) == 2)
     (row,) = listener.rows(
         f"SELECT * FROM study WHERE study_instance_uid = '{study[0].StudyInstanceUID}'"
@@ -420,7 +428,8 @@ def test_a_note_in_implicit_little_endian(listener: ListenerProcess) -> None:
     assert association.send_c_store(note).Status == 0
     association.release()
     assert listener.rows(
-        f"SELECT * FROM instance WHERE sop_instance_uid = '{study[0].SOPInstanceUID}' AND is_removed"
+        f"SELECT * FROM instance WHERE sop_instance_uid = '{study[0].SOPInstanceUID}' AND"
+        " is_removed"
     )
 
 
@@ -428,7 +437,7 @@ def test_the_address_of_the_sender_is_kept_for_the_way_back(listener: ListenerPr
     study = images(81)
     store_images(listener, study, "WAYBACK")
     for table in ("instance", "study"):
-        (row, *_) = listener.rows(
+        row, *_ = listener.rows(
             f"SELECT * FROM {table} WHERE study_instance_uid = '{study[0].StudyInstanceUID}'"
         )
         assert (row["peer_address"], row["calling_ae_title"]) == ("127.0.0.1", "WAYBACK")
@@ -459,7 +468,10 @@ def test_one_sender_too_often_is_rejected_for_now_and_others_are_not(tmp_path: P
         first.assoc.release()
         wait_for(lambda: RawScu(listener.port, calling="ROUTER").assoc.is_established)
         for calling in ("ROUTER", "BANNED"):
-            query = f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome = 'rejected'"
+            query = (
+                f"SELECT * FROM association WHERE calling_ae_title = '{calling}' AND outcome ="
+                " 'rejected'"
+            )
             wait_for(
                 lambda rejected=query: listener.rows(rejected)
             )  # written after the answer is on the wire

@@ -102,9 +102,11 @@ def test_a_dead_mount_rejects_until_it_is_back(tmp_path: Path) -> None:
         wait_for(lambda: not list(unindexed(listener.archive)), what="the file in its place")
         with dead_disk(listener.archive.root):
             assert rejection_of(associate(listener)) == (2, 3, 2)
-            assert rejection_of(associate(listener, "NOT_HILUM")) == (1, 1, 7), (
-                "what is wrong for good is said all the same"
-            )
+            assert rejection_of(associate(listener, "NOT_HILUM")) == (
+                1,
+                1,
+                7,
+            ), "what is wrong for good is said all the same"
         again = associate(listener)
         assert status(again, 2) == 0x0000
         again.release()

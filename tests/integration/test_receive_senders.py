@@ -148,7 +148,10 @@ def test_its_study_waits_hurries_and_is_read_as_its_section_says(
         wait_for(
             lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0
         )
-    query = "SELECT s.*, r.release FROM study s JOIN reading r USING (study_instance_uid) WHERE s.study_instance_uid = '{}'"
+    query = (
+        "SELECT s.*, r.release FROM study s JOIN reading r USING (study_instance_uid) WHERE"
+        " s.study_instance_uid = '{}'"
+    )
     (archive,) = wait_for(
         lambda: listener.rows(
             query.format(plain(3, ComputedRadiographyImageStorage).StudyInstanceUID)

@@ -187,7 +187,10 @@ def test_a_certificate_of_one_sender_does_not_pass_for_another(
 
 def newest_advice(site: Site, title: str, count: int) -> str:
     """Of so many rejections, for whichever minute they are counted in."""
-    rejected = f"calling_ae_title = '{title}' AND outcome = 'rejected' AND reason = 'certificate_not_of_ae_title'"
+    rejected = (
+        f"calling_ae_title = '{title}' AND outcome = 'rejected' AND reason ="
+        " 'certificate_not_of_ae_title'"
+    )
     wait_for(lambda: counted(site, rejected) == count, what="the rejection in a row")
     (row,) = site.listener.rows(
         f"SELECT advice FROM association WHERE {rejected} ORDER BY ended_at DESC LIMIT 1"

@@ -121,9 +121,10 @@ def test_a_destination_of_the_settings_brings_its_tls_and_its_titles(
 ):
     settings = tmp_path / "hilum.toml"
     settings.write_text(
-        f'[destinations.other]\nhost = "127.0.0.1"\nport = {listener.tls_port}\nae_title = "HILUM"\ncalling_ae_title = "FROMHERE"\n'
-        f'tls = true\nca_file = "{authority.file}"\ncertificate_file = "{sender.certificate}"\nkey_file = "{sender.key}"\n'
-        '[destinations.files]\nkind = "folder"\npath = "out"\n',
+        f'[destinations.other]\nhost = "127.0.0.1"\nport = {listener.tls_port}\nae_title ='
+        ' "HILUM"\ncalling_ae_title = "FROMHERE"\ntls = true\nca_file ='
+        f' "{authority.file}"\ncertificate_file = "{sender.certificate}"\nkey_file ='
+        f' "{sender.key}"\n[destinations.files]\nkind = "folder"\npath = "out"\n',
         encoding="utf-8",
     )
     assert hilum_send(image, "--destination", "other", "--config", settings).exit_code == 0

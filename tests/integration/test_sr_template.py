@@ -132,9 +132,11 @@ def results(draw: st.DrawFn, instances: Sequence[Instance]) -> Result:
         revision=draw(st.integers(1, 1000)),
         outcome=outcome,
         reason=None if used else draw(st.sampled_from(Reason)),
-        findings=tuple(draw(st.lists(findings(used), max_size=4, unique_by=lambda item: item.key)))
-        if used
-        else (),
+        findings=(
+            tuple(draw(st.lists(findings(used), max_size=4, unique_by=lambda item: item.key)))
+            if used
+            else ()
+        ),
         source_images=tuple(sources),
         is_trained=draw(st.booleans()),
         is_calibrated=draw(st.booleans()),

@@ -98,7 +98,8 @@ def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(
         assert archived(server, image.SOPInstanceUID) == data_set_of(tmp_path / "sent.dcm")
     (row,) = rows(
         server,
-        "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE study_instance_uid = ?",
+        "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE"
+        " study_instance_uid = ?",
         uid,
     )
     assert row == {

@@ -387,7 +387,8 @@ def test_what_is_compiled_is_used_behind_the_header(tmp_path: Path) -> None:
     source.write_text(
         text.replace(
             begin,
-            f"        if (transfer->limit > 1 << 20) transfer->file_problem = {errno.ENOSPC};\n{begin}",
+            "        if (transfer->limit > 1 << 20) transfer->file_problem ="
+            f" {errno.ENOSPC};\n{begin}",
         )
     )
     if (problem := compiled(source)) is not None:

@@ -261,7 +261,7 @@ def test_every_character_set_becomes_unicode(name, test_data, tmp_path):
     release = make_release()
     instance = instance_of(image, header=header_of(image))
     (result,) = results_of(study_job([instance], [reading_of(instance, release)]), release)
-    (sr, plain) = build_documents(report_job([instance], result), release, CONTEXT)
+    sr, plain = build_documents(report_job([instance], result), release, CONTEXT)
     report = parse(sr.content)
     assert report.SpecificCharacterSet == "ISO_IR 192"
     assert str(report.PatientName) == str(real.PatientName)

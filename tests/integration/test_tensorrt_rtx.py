@@ -27,7 +27,8 @@ from tests.support.models import REPOSITORY, make_tiny
 def library(tmp_path_factory: pytest.TempPathFactory) -> None:
     if os.environ.get("HILUM_TENSORRT_RTX") != "1":
         pytest.skip(
-            "HILUM_TENSORRT_RTX is not 1: TensorRT for RTX (95 MB, NVIDIA's licence) is not installed unasked"
+            "HILUM_TENSORRT_RTX is not 1: TensorRT for RTX (95 MB, NVIDIA's licence) is not"
+            " installed unasked"
         )
     if all(
         importlib.util.find_spec(name) is None for name in ("tensorrt_rtx", "tensorrt_rtx_bindings")

@@ -250,7 +250,10 @@ def test_a_server_that_was_taken_over_sees_neither_ledger_nor_network(
 
 def _attempts(folder: Path, given: dict[str, Any]) -> dict[str, bool]:
     """The intruder in a process of its own that is shut in nowhere."""
-    code = "import json, sys, types; sys.modules['triton_python_backend_utils'] = types.ModuleType('x'); from model import attempts;"
+    code = (
+        "import json, sys, types; sys.modules['triton_python_backend_utils'] ="
+        " types.ModuleType('x'); from model import attempts;"
+    )
     done = subprocess.run(
         [
             sys.executable,
@@ -273,9 +276,9 @@ def test_an_ordinary_account_can_run_it(tiny: Tiny, state: Path) -> None:
     for path in (state, built, *built.rglob("*")):
         os.chown(path, SERVER, SERVER)
     code = (
-        "import os; from pathlib import Path; from hilum.triton.server import EmbeddedTriton\n"
-        f"server = EmbeddedTriton(Path({str(built)!r}), Path({str(state)!r}), [{tiny.release.triton_name!r}], 60, 1)\n"
-        "print(server.start(), flush=True); server.stop()"
+        "import os; from pathlib import Path; from hilum.triton.server import"
+        f" EmbeddedTriton\nserver = EmbeddedTriton(Path({str(built)!r}), Path({str(state)!r}),"
+        f" [{tiny.release.triton_name!r}], 60, 1)\nprint(server.start(), flush=True); server.stop()"
     )
     done = subprocess.run(
         as_account(SERVER, sys.executable, "-c", code), capture_output=True, text=True, check=False

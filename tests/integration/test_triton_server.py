@@ -152,9 +152,10 @@ def test_a_stub_that_outlives_its_server_is_ended(
 
 def test_it_dies_with_its_parent(tiny: Tiny, tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from hilum.triton.server import EmbeddedTriton\n"
-        f"server = EmbeddedTriton(Path({str(tiny.built_dir)!r}), Path({str(tmp_path)!r}), [{tiny.release.triton_name!r}])\n"
-        "server.start(); print('pid', server.pid, flush=True); time.sleep(600)"
+        "import sys, time; from pathlib import Path; from hilum.triton.server import"
+        f" EmbeddedTriton\nserver = EmbeddedTriton(Path({str(tiny.built_dir)!r}),"
+        f" Path({str(tmp_path)!r}), [{tiny.release.triton_name!r}])\nserver.start(); print('pid',"
+        " server.pid, flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True

@@ -36,7 +36,8 @@ def _server() -> int:
 def _trtexec() -> int:
     options = dict(part.removeprefix("--").partition("=")[::2] for part in sys.argv[1:])
     _say(
-        f"&&&& RUNNING TensorRT.trtexec [TensorRT v{os.environ.get('FAKE_TENSORRT', '101300')}] # trtexec"
+        f"&&&& RUNNING TensorRT.trtexec [TensorRT v{os.environ.get('FAKE_TENSORRT', '101300')}] #"
+        " trtexec"
     )
     if "onnx" in options:
         return _build(options)

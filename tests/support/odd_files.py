@@ -64,7 +64,10 @@ class _Object:
     @property
     def kind(self) -> str:
         named = UID(self.sop_class_uid).name if self.sop_class_uid else "no SOP Class"
-        return f"{named}, {UID(self.transfer_syntax_uid).name if self.transfer_syntax_uid else 'no Transfer Syntax'}"
+        return (
+            f"{named},"
+            f" {UID(self.transfer_syntax_uid).name if self.transfer_syntax_uid else 'no Transfer Syntax'}"
+        )
 
 
 def server_for(folder: Path) -> Hilum:
@@ -89,7 +92,10 @@ def send_all(server: Hilum, test_data: Path) -> list[Ended]:
 
 def table(ended: Sequence[Ended]) -> Iterator[str]:
     """Markdown."""
-    yield "\n| file | object | C-STORE | ended as | its pixels, read as a chest radiograph |\n|---|---|---|---|---|"
+    yield (
+        "\n| file | object | C-STORE | ended as | its pixels, read as a chest radiograph"
+        " |\n|---|---|---|---|---|"
+    )
     yield from (
         f"| `{item.file}` | {item.kind} | {item.wire} | {item.end} | {item.disguised} |"
         for item in ended

@@ -20,7 +20,10 @@ from sqlalchemy import create_engine, make_url, text
 
 # A crash of the test machine may lose this cluster; a test's kill -9 of a client may not, and does
 # not need fsync for that.
-_OPTIONS = "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c shared_buffers=16MB -c max_connections=60 -c timezone=UTC"
+_OPTIONS = (
+    "-c listen_addresses='' -c fsync=off -c full_page_writes=off -c shared_buffers=16MB -c"
+    " max_connections=60 -c timezone=UTC"
+)
 
 
 def _programs() -> Path:

@@ -34,9 +34,11 @@ def _network(path: Path, outlier: float = 1.0) -> Path:
         helper.make_node("Conv", ["input", "first"], ["wide"], pads=[2] * 4),
         helper.make_node("Relu", ["wide"], ["kept"]),
         helper.make_node("Conv", ["kept", "second"], ["mixed"], group=CHANNELS, pads=[1] * 4),
-        helper.make_node("Sigmoid", ["mixed"], ["bent"])
-        if outlier == 1
-        else helper.make_node("Identity", ["mixed"], ["bent"]),
+        (
+            helper.make_node("Sigmoid", ["mixed"], ["bent"])
+            if outlier == 1
+            else helper.make_node("Identity", ["mixed"], ["bent"])
+        ),
         helper.make_node("GlobalAveragePool", ["bent"], ["means"]),
         helper.make_node("Flatten", ["means"], ["features"]),
         helper.make_node("Gemm", ["features", "head"], ["output"]),

@@ -14,13 +14,21 @@ from tests.support.waiting import wait_for
 
 RSYSLOGD = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin")
 _INPUTS = {
-    "udp": 'module(load="imudp")\ninput(type="imudp" address="127.0.0.1" port="{port}" ruleset="audit")',
-    "tcp": 'module(load="imtcp")\ninput(type="imtcp" address="127.0.0.1" port="{port}" ruleset="audit")',
+    "udp": (
+        'module(load="imudp")\ninput(type="imudp" address="127.0.0.1" port="{port}"'
+        ' ruleset="audit")'
+    ),
+    "tcp": (
+        'module(load="imtcp")\ninput(type="imtcp" address="127.0.0.1" port="{port}"'
+        ' ruleset="audit")'
+    ),
     # Mutual: who sends shows a certificate of the same authority.
-    "tls": """global(DefaultNetstreamDriverCAFile="{folder}/authority.pem" DefaultNetstreamDriverCertFile="{folder}/collector.pem"
+    "tls": (
+        """global(DefaultNetstreamDriverCAFile="{folder}/authority.pem" DefaultNetstreamDriverCertFile="{folder}/collector.pem"
        DefaultNetstreamDriverKeyFile="{folder}/collector.key")
 module(load="imtcp" StreamDriver.Name="ossl" StreamDriver.Mode="1" StreamDriver.AuthMode="x509/certvalid")
-input(type="imtcp" address="127.0.0.1" port="{port}" ruleset="audit")""",
+input(type="imtcp" address="127.0.0.1" port="{port}" ruleset="audit")"""
+    ),
 }
 _TEMPLATE = """template(name="fields" type="list") {{
   constant(value="{{") property(name="pri" outname="pri" format="jsonf") constant(value=",")

@@ -56,7 +56,8 @@ _IODS: Final = {
 _NO_ALGORITHM_SUCCEEDED: Final = "111245"
 
 _DEVICE_UID: Final = re.compile(
-    r"Warning - </ContributingEquipmentSequence\(0018,a001\)\[\d+]/DeviceUID\(0018,1002\)> - Attribute is not present"
+    r"Warning - </ContributingEquipmentSequence\(0018,a001\)\[\d+]/DeviceUID\(0018,1002\)> -"
+    r" Attribute is not present"
 )
 _ACCESSION: Final = re.compile(
     r"Different information entities for attribute - Element=<AccessionNumber>"
@@ -221,9 +222,11 @@ def _content(report: Path, sources: Sequence[Path]) -> Verdict:
     return _verdict(
         "content",
         complaints,
-        f"{len(groups)} groups"
-        if groups or says_not_analysed(document) or _is_text(document)
-        else None,
+        (
+            f"{len(groups)} groups"
+            if groups or says_not_analysed(document) or _is_text(document)
+            else None
+        ),
     )
 
 

@@ -121,7 +121,11 @@ def run(library: Library, case: Case) -> None:
     took = data[: case.progress + alike * case.fragment] + (last if has_last else b"")
     ours, peer = socket.socketpair()
     sender = threading.Thread(target=_send, args=(peer, stream[unread_bytes:], case.cuts))
-    with open(os.memfd_create("transfer"), "w+b", buffering=0) as file, ours:  # noqa: PTH123 - a descriptor
+    with (
+        # A descriptor.
+        open(os.memfd_create("transfer"), "w+b", buffering=0) as file,  # noqa: PTH123
+        ours,
+    ):
         file.write(before[: case.first])
         buffer = bytearray(case.buffer)
         at = case.buffer - unread_bytes if case.count % 2 else 0

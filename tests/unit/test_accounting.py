@@ -55,10 +55,8 @@ def parent_of(child: str, *, waits: bool) -> str:
     """A script that starts a child and says `done` when the child says it, or has ended."""
     ending = "c.wait()\n" if waits else "c.stdout.readline()\n"
     return (
-        "import subprocess, sys\n"
-        f"c = subprocess.Popen([sys.executable, '-c', {child!r}, 'child'], stdout=subprocess.PIPE, stdin=subprocess.PIPE)\n"
-        + ending
-        + WAIT
+        f"import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', {child!r}, 'child'],"
+        " stdout=subprocess.PIPE, stdin=subprocess.PIPE)\n" + ending + WAIT
     )
 
 
@@ -72,7 +70,10 @@ def test_a_process_that_burnt_half_a_second_is_charged_with_it(start: Start) -> 
 
 
 def test_threads_are_charged_after_they_have_ended(start: Start) -> None:
-    threads = "import threading\nt = threading.Thread(target=lambda: sum(range(8_000_000)))\nt.start()\nt.join()\n"
+    threads = (
+        "import threading\nt = threading.Thread(target=lambda:"
+        " sum(range(8_000_000)))\nt.start()\nt.join()\n"
+    )
     alive = start(threads + WAIT)
     wait_for(
         lambda: len(list(Path(f"/proc/{alive.pid}/task").iterdir())) == 1,

@@ -142,7 +142,10 @@ def test_beyond_the_most_the_one_that_owes_longest_makes_room(full: int) -> None
 
 def test_beyond_the_most_a_request_whose_small_body_does_not_come_makes_room(full: int) -> None:
     """Such a body is waited for before a token is asked for."""
-    owing = b"POST /api/v1/requeue HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n"
+    owing = (
+        b"POST /api/v1/requeue HTTP/1.1\r\nHost: localhost\r\nExpect:"
+        b" 100-continue\r\nContent-Length: 9\r\n\r\n"
+    )
     with contextlib.ExitStack() as opened:
         peers = [opened.enter_context(connected(full, owing)) for _ in range(MOST)]
         assert [peer.recv(1 << 16).startswith(b"HTTP/1.1 100 ") for peer in peers] == [True] * MOST
@@ -155,7 +158,10 @@ def test_beyond_the_most_a_request_whose_small_body_does_not_come_makes_room(ful
 def test_a_body_that_is_no_http_behind_its_answer_is_no_error_of_ours(
     port: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    head = f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"
+    head = (
+        f"POST {STREAMED}refused HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding:"
+        " chunked\r\n\r\n5\r\nhello\r\n"
+    )
     with connected(port, head.encode()) as peer:
         assert peer.recv(1 << 16).startswith(b"HTTP/1.1 415")
         peer.sendall(b"no chunk\r\n")

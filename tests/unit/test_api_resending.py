@@ -172,8 +172,8 @@ def test_the_front_page_and_the_destinations_say_what_does_not_arrive_and_what_t
     page = text_of(rig, "/")
     assert "clinic gets nothing of densenet121_untrained@1" in page
     assert (
-        "1 withheld from clinic (untrained_weights): if clinic is a test PACS, set destinations.clinic.accept_untrained = true"
-        in page
+        "1 withheld from clinic (untrained_weights): if clinic is a test PACS, set"
+        " destinations.clinic.accept_untrained = true" in page
     )
     assert (
         'hilum_withheld_documents{destination="clinic",reason="untrained_weights"} 1.0'
@@ -242,7 +242,8 @@ def test_the_commands(rig: Rig, tmp_path: Path) -> None:
     kept = hilum(tmp_path, "requeue", "deliver", "--destination", "clinic")
     assert kept.returncode == 0, kept.stderr
     assert kept.stdout.startswith(
-        "0 items of deliver due again\n1 stay withheld from clinic (untrained_weights): if clinic is a test PACS"
+        "0 items of deliver due again\n1 stay withheld from clinic (untrained_weights): if clinic"
+        " is a test PACS"
     )
     waited = hilum(tmp_path, "study", STUDY, "--wait", "0")
     assert (waited.returncode, "its reports have not arrived: open" in waited.stderr) == (1, True)

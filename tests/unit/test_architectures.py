@@ -210,7 +210,9 @@ def test_weights_of_another_family_are_refused(tmp_path: Path) -> None:
     safetensors_file.write(tmp_path / "w.safetensors", {"backbone.stem.weight": torch.zeros(3)})
     with pytest.raises(
         ConfigurationError,
-        match=r"no densenet121: it lacks features.conv0.weight; its tensors are backbone.stem.weight",
+        match=(
+            r"no densenet121: it lacks features.conv0.weight; its tensors are backbone.stem.weight"
+        ),
     ):
         _loaded(tmp_path / "w.safetensors")
 

@@ -357,7 +357,8 @@ def test_a_command_is_one_row_with_its_verb_actor_and_outcome(
     config = tmp_path / "hilum.toml"
     (port,) = free_ports(1)
     config.write_text(
-        f'[site]\nstate_dir = "{tmp_path / "state"}"\n[ledger]\nurl = "{ledger_url}"\n[destinations.pacs]\nport = {port}\n'
+        f'[site]\nstate_dir = "{tmp_path / "state"}"\n[ledger]\nurl ='
+        f' "{ledger_url}"\n[destinations.pacs]\nport = {port}\n'
     )
     names = {"study": dataset.StudyInstanceUID, "image": dataset.SOPInstanceUID, "folder": tmp_path}
     seen: set[str] = set()

@@ -42,7 +42,7 @@ OTHER_UID = "1.2.826.0.1.3680043.9.3811.3.0.4"
 def settings_of(
     folder: Path, receive: dict[str, object] | None = None, api: dict[str, object] | None = None
 ) -> Settings:
-    (one, other) = free_ports(2)
+    one, other = free_ports(2)
     return Settings.model_validate(
         {
             "site": {"state_dir": folder},
@@ -109,8 +109,10 @@ def web_server(port: int, answer: bytes) -> Iterator[None]:
 def another_process_holds(folder: Path) -> Iterator[None]:
     """A server of this state folder whose sockets are not those of the port, as where a proxy of containers listens."""
     program = (
-        "import sys; from pathlib import Path; from hilum.settings import Settings, Site; from hilum.wiring.state_folder import hold\n"
-        "with hold(Settings(site=Site(state_dir=Path(sys.argv[1]))), 'all'):\n    print('held', flush=True); sys.stdin.read()\n"
+        "import sys; from pathlib import Path; from hilum.settings import Settings, Site; from"
+        " hilum.wiring.state_folder import hold\nwith"
+        " hold(Settings(site=Site(state_dir=Path(sys.argv[1]))), 'all'):\n    print('held',"
+        " flush=True); sys.stdin.read()\n"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(folder)],
@@ -146,7 +148,10 @@ def test_the_running_server_of_this_state_folder_is_known(tmp_path, monkeypatch)
         assert receive_check(settings) == Check(
             "receive port",
             ok=True,
-            detail=f"127.0.0.1:{settings.receive.port} is in use by the running server of this state folder",
+            detail=(
+                f"127.0.0.1:{settings.receive.port} is in use by the running server of this state"
+                " folder"
+            ),
         )
         assert api_check(settings).ok
 
@@ -162,8 +167,8 @@ def test_a_server_of_another_state_folder_is_a_problem_that_names_it(
         check = receive_check(settings) if section == "receive" else api_check(settings)
     assert not check.ok
     assert (
-        check.detail
-        == f"127.0.0.1:{port} is taken by another Hilum, with the state folder {tmp_path / 'theirs'}"
+        check.detail == f"127.0.0.1:{port} is taken by another Hilum, with the state folder"
+        f" {tmp_path / 'theirs'}"
     )
     assert re.fullmatch(
         rf"Stop it, or set {section}\.port \(HILUM_{section.upper()}__PORT\), such as \d+\.",
@@ -271,7 +276,10 @@ def test_two_ports_of_one_number_are_a_problem_that_names_both(tmp_path, host):
     )
     number = settings.receive.port
     where = f"api: cannot listen on 127.0.0.1 port {number}"
-    said = rf"{re.escape(where)}: receive\.port has the same number; set api\.port \(HILUM_API__PORT\), such as \d+\."
+    said = (
+        rf"{re.escape(where)}: receive\.port has the same number; set api\.port"
+        r" \(HILUM_API__PORT\), such as \d+\."
+    )
     checks = port_checks(settings)
     assert [(check.name, check.ok) for check in checks] == [
         ("receive port", True),
@@ -313,8 +321,9 @@ def test_a_second_role_of_a_host_says_how_both_can_run(tmp_path, monkeypatch):
     (problem,) = refused.value.problems
     assert re.fullmatch(
         re.escape(
-            f"api: cannot listen on 127.0.0.1 port {settings.api.port}: it is taken by the running server of this state folder; "
-            "stop it and run both roles in one server, as in `--role listener,dispatcher`, or set api.port (HILUM_API__PORT), such as "
+            f"api: cannot listen on 127.0.0.1 port {settings.api.port}: it is taken by the running"
+            " server of this state folder; stop it and run both roles in one server, as in `--role"
+            " listener,dispatcher`, or set api.port (HILUM_API__PORT), such as "
         )
         + r"\d+, for one of the two\.",
         problem,

@@ -131,9 +131,10 @@ def test_root_leaves_nothing_to_a_server_that_is_somebody_else(closed: Path) -> 
     os.chown(archive / "locks", NOBODY, NOBODY)
     for command in (("ingest", image), ("conflicts", "keep", "1"), ("recover", "--yes")):
         refused = hilum(closed, *command)
-        assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (2, True), (
-            refused.stderr
-        )
+        assert (refused.returncode, "sudo -u nobody hilum" in refused.stderr) == (
+            2,
+            True,
+        ), refused.stderr
     assert [path.name for path in archive.rglob("*")] == ["locks"]
     shutil.rmtree(archive)
     assert "1 stored" in hilum(closed, "ingest", image, user=NOBODY).stdout
@@ -176,7 +177,8 @@ def test_check_says_what_another_user_has_left_in_the_archive(closed: Path) -> N
     left.chmod(0o700)
     assert (found.ok, f"such as {left}" in found.detail) == (False, True)
     assert found.advice.endswith(
-        f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'} {closed / 'archive'}"
+        f"chown -R --reference={closed / 'ledger.sqlite'} {closed / 'ledger.sqlite'}"
+        f" {closed / 'archive'}"
     )
 
 

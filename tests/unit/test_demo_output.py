@@ -150,7 +150,10 @@ def test_the_tree_keeps_two_groups_and_all_that_follows():
 
 
 def test_a_tree_with_few_groups_is_shown_whole():
-    tree = "Report\n├─ Imaging Measurements\n│  └─ Measurement Group\n│     └─ Score: 0.5\n└─ Qualitative Evaluations"
+    tree = (
+        "Report\n├─ Imaging Measurements\n│  └─ Measurement Group\n│     └─ Score: 0.5\n└─"
+        " Qualitative Evaluations"
+    )
     assert "\n".join(shortened_tree(tree)) == tree
 
 

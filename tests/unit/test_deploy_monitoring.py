@@ -101,7 +101,10 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
                     {"series": 'up{job="hilum"}', "values": "1+0x30"},
                     *(
                         {
-                            "series": f'hilum_stuck_items{{stage="deliver", destination="pacs", instance="{host}"}}',
+                            "series": (
+                                'hilum_stuck_items{stage="deliver", destination="pacs",'
+                                f' instance="{host}"}}'
+                            ),
                             "values": "0 0 0 2+0x30",
                         }
                         for host in "ab"
@@ -112,7 +115,9 @@ def test_alerts_fire_and_stay_silent(tmp_path: Path):
                         "values": f"{20 * 86400 + 1200}+0x30",
                     },
                     {
-                        "series": 'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}',
+                        "series": (
+                            'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}'
+                        ),
                         "values": f"{22 * 86400}+0x30",
                     },
                     {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
@@ -233,7 +238,10 @@ def certificate_alert() -> dict[str, dict[str, str]]:
         "exp_labels": {"severity": "ticket", "section": "receive"},
         "exp_annotations": {
             "summary": "Our certificate of [receive] expires in 20d 0h 0m 0s",
-            "description": "Others refuse it from then on. Put a new one in its place; no restart is needed. `hilum check` says its day.",
+            "description": (
+                "Others refuse it from then on. Put a new one in its place; no restart is needed."
+                " `hilum check` says its day."
+            ),
         },
     }
 
@@ -243,7 +251,9 @@ def stuck_alert() -> dict[str, dict[str, str]]:
         "exp_labels": {"severity": "ticket", "stage": "deliver", "destination": "pacs"},
         "exp_annotations": {
             "summary": "2 items of deliver pacs need a person",
-            "description": "GET /api/v1/queues says for which reason. Then `hilum requeue deliver`.",
+            "description": (
+                "GET /api/v1/queues says for which reason. Then `hilum requeue deliver`."
+            ),
         },
     }
 

@@ -34,7 +34,9 @@ SERIES = {
     f'hilum_shadow_score_difference_bucket{{{PAIR}, le="+Inf"}}': "0+60x2000",
     # Two hosts, each of which says the same of the one ledger.
     **{
-        f'hilum_queue_items{{stage="compare", lane="reanalysis", destination="", state="due", instance="{host}"}}': "300+0x2000"
+        f'hilum_queue_items{{stage="compare", lane="reanalysis", destination="", state="due", instance="{host}"}}': (
+            "300+0x2000"
+        )
         for host in "ab"
     },
 }
@@ -120,7 +122,8 @@ def test_a_shadow_that_disagrees_or_falls_behind_for_a_day_is_said(tmp_path: Pat
         "1441m",
         {},
         "300 studies wait to be compared, and a night was not enough",
-        "The shadow costs more than this machine has to spare: `hilum rollout stop`, or another analyser.",
+        "The shadow costs more than this machine has to spare: `hilum rollout stop`, or another"
+        " analyser.",
     )
     silent = [
         alert("HilumShadowBehind", "1439m", None),
@@ -145,7 +148,8 @@ def test_a_candidate_that_nobody_proves_and_one_that_is_refused_are_said(tmp_pat
         "11m",
         labels,
         "Nobody proves chest@2 for chest",
-        "An analyser loads a candidate and either confirms or refuses it within a minute. GET /health/ready?role=analyse.",
+        "An analyser loads a candidate and either confirms or refuses it within a minute. GET"
+        " /health/ready?role=analyse.",
     )
     refused = alert(
         "HilumRolloutRefused",

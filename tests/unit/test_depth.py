@@ -451,6 +451,7 @@ def test_signed_values_that_fit_are_not_copied():
     dataset = words(picture(12, is_signed=True), 12)
     stored: StoredValues = decode(dataset)
     assert np.shares_memory(stored.array, np.frombuffer(dataset.PixelData, np.uint8))
-    assert stored.ends in (None, (stored.array.min(), stored.array.max())), (
-        "None where no C compiler was"
-    )
+    assert stored.ends in (
+        None,
+        (stored.array.min(), stored.array.max()),
+    ), "None where no C compiler was"

@@ -57,7 +57,10 @@ def test_the_notebook_needs_no_server(notebook):
         "skimage",
         "cv2",
     )
-    check = f"import sys; loaded = {watched!r}; assert not [name for name in loaded if name in sys.modules], 'loaded'"
+    check = (
+        f"import sys; loaded = {watched!r}; assert not [name for name in loaded if name in"
+        " sys.modules], 'loaded'"
+    )
     subprocess.run(
         [sys.executable, "-c", "\n".join([*BLOCKS, check])], check=True, capture_output=True
     )

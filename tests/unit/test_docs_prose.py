@@ -32,11 +32,17 @@ BEGINNING = r"(?:^|[.;:] )"
 # Each idiom with a sentence that has it.
 IDIOMS = {
     "relative pronoun without its person": (
-        rf"(?:{BEGINNING}|, |\b(?:and|as|but|by|for|from|of|or|says|than|to|while) )who\b|\bwho(?:m|ever|mever)\b",
+        (
+            rf"(?:{BEGINNING}|, |\b(?:and|as|but|by|for|from|of|or|says|than|to|while)"
+            r" )who\b|\bwho(?:m|ever|mever)\b"
+        ),
         "Of whom something comes is aborted, and who waits is asked.",
     ),
     "what as the subject": (
-        rf"(?:{BEGINNING}|, )what (?:are|cannot|comes?|came|could|exceeds?|fails?|had|has|holds?|is|may|must|needs?|stays?|waits?|was)\b",
+        (
+            rf"(?:{BEGINNING}|, )what"
+            r" (?:are|cannot|comes?|came|could|exceeds?|fails?|had|has|holds?|is|may|must|needs?|stays?|waits?|was)\b"
+        ),
         "What exceeds a limit is refused.",
     ),
     "verb before its subject": (
@@ -49,7 +55,10 @@ IDIOMS = {
         "One document knocks, and the sender is told so.",
     ),
     "place for a state": (
-        r"\b(?:lies?|lay|lying) (?:behind|below|beside|in|on|outside|still|there|under)\b|\bstreets?\b",
+        (
+            r"\b(?:lies?|lay|lying)"
+            r" (?:behind|below|beside|in|on|outside|still|there|under)\b|\bstreets?\b"
+        ),
         "The rest of its queue lies still.",
     ),
     "promise by its number": (r"\bpromises? \d", "Untrained weights decide nothing (promise 8)."),

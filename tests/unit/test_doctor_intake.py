@@ -50,7 +50,10 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     assert "receive port" not in checks
     assert "receive CA" not in checks
     assert checks["receive tls port"].ok
-    said = "certificate and key belong together; senders need no certificate (receive.tls_client_ca_file); our certificate holds until "
+    said = (
+        "certificate and key belong together; senders need no certificate"
+        " (receive.tls_client_ca_file); our certificate holds until "
+    )
     assert checks["receive TLS"].ok
     assert checks["receive TLS"].detail.startswith(said)
     assert checks["receive TLS"].detail.endswith(", in 2 days: RENEW receive.tls_certificate_file")
@@ -71,7 +74,10 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
     ]
     assert (with_authority.ok, with_authority.advice) == (
         False,
-        "Nobody whose certificate it has signed is believed: put the authority's new one into receive.tls_client_ca_file.",
+        (
+            "Nobody whose certificate it has signed is believed: put the authority's new one into"
+            " receive.tls_client_ca_file."
+        ),
     )
 
 
@@ -344,8 +350,9 @@ def test_a_key_that_others_may_read_is_a_problem() -> None:
         own = Authority(site / "certificates").identity("hilum", "IP:127.0.0.1")
         (site / "certificates").chmod(0o755)
         (site / "hilum.toml").write_text(
-            f'[receive]\ntls_port = 2762\ntls_certificate_file = "{own.certificate}"\ntls_key_file = "{own.key}"\n'
-            f'[destinations.pacs]\ntls = true\ncertificate_file = "{own.certificate}"\nkey_file = "{own.key}"'
+            f'[receive]\ntls_port = 2762\ntls_certificate_file = "{own.certificate}"\ntls_key_file'
+            f' = "{own.key}"\n[destinations.pacs]\ntls = true\ncertificate_file ='
+            f' "{own.certificate}"\nkey_file = "{own.key}"'
         )
         own.key.chmod(0o644)
         check = secrets_of(site)

@@ -152,8 +152,8 @@ def test_members_of_different_opsets_are_refused(tmp_path: Path) -> None:
         )
     ]
     assert (
-        "its members were exported with different ONNX opsets (16 and 17); export them with the same one"
-        in lines
+        "its members were exported with different ONNX opsets (16 and 17); export them with the"
+        " same one" in lines
     )
     with pytest.raises(ConfigurationError, match="different ONNX opsets"):
         build.build(["trio@1"], tmp_path / "manifests", tmp_path / "built", progress=lambda _: None)

@@ -250,8 +250,14 @@ def test_a_file_that_is_no_image_is_discarded_and_is_no_trouble(
     fates = ingest(settings, [tmp_path / "in"], ORIGIN, 1, heard.append, must_not_wait)
     assert fates == {Fate.DISCARDED: 2, Fate.STORED: 1}
     assert {taken.detail for taken in heard if taken.fate is Fate.DISCARDED} == {
-        "no image but X-Ray Radiation Dose SR Storage, of which nothing is kept (receive.other_objects)",
-        "no image but Key Object Selection Document Storage, of which nothing is kept (receive.other_objects)",
+        (
+            "no image but X-Ray Radiation Dose SR Storage, of which nothing is kept"
+            " (receive.other_objects)"
+        ),
+        (
+            "no image but Key Object Selection Document Storage, of which nothing is kept"
+            " (receive.other_objects)"
+        ),
     }
 
 
@@ -274,8 +280,14 @@ def test_a_file_that_is_refused_is_told_in_its_own_words(
         assert taken.fate is Fate.REFUSED
         detail.append(taken.detail)
     assert detail == [
-        "SOP Instance UID (0008,0018) differs from the file's (0002,0003); correct the file, both must say the same",
-        "SOP Class UID (0008,0016) differs from the file's (0002,0002); correct the file, both must say the same",
+        (
+            "SOP Instance UID (0008,0018) differs from the file's (0002,0003); correct the file,"
+            " both must say the same"
+        ),
+        (
+            "SOP Class UID (0008,0016) differs from the file's (0002,0002); correct the file, both"
+            " must say the same"
+        ),
         (
             "SOP Class not accepted: Digital Mammography X-Ray Image Storage - For Presentation. "
             "Send CR, DX and Secondary Capture images only"

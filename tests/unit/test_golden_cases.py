@@ -50,9 +50,11 @@ class Bench:
     def build(self, answer: str, file: str = "case.npy", **given):
         given.setdefault(
             "sha256",
-            file_sha256(self.release_folder / file)
-            if (self.release_folder / file).exists()
-            else "0" * 64,
+            (
+                file_sha256(self.release_folder / file)
+                if (self.release_folder / file).exists()
+                else "0" * 64
+            ),
         )
         write_release(self.folder / "manifests", self.text + case(file, answer, **given))
         build.build(
@@ -102,8 +104,8 @@ def test_the_engine_that_serves_is_asked_too(tmp_path: Path) -> None:
 def test_another_answer_is_refused_label_by_label(bench: Bench) -> None:
     said = bench.refusal(f"logits = {numbers(LOGITS + np.array([0.5, 0, 0]))}")
     assert (
-        f"logit of {TINY_LABELS[0]} is {LOGITS[0]:.4g}, known is {LOGITS[0] + 0.5:.4g}; 0.001 is allowed"
-        in said
+        f"logit of {TINY_LABELS[0]} is {LOGITS[0]:.4g}, known is {LOGITS[0] + 0.5:.4g}; 0.001 is"
+        " allowed" in said
     )
     assert TINY_LABELS[1] not in said
 

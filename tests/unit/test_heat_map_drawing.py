@@ -181,9 +181,10 @@ def test_a_modality_lut_that_cannot_be_used_hides_no_picture():
 
 def result_of(count: int = 1, **changes: object):
     release = make_release(**changes)
-    return report_of(
-        make_study(2, "CR", ("PA",) * count, rows=32, columns=32), release
-    ).result, release
+    return (
+        report_of(make_study(2, "CR", ("PA",) * count, rows=32, columns=32), release).result,
+        release,
+    )
 
 
 def test_what_is_present_is_shown_best_first_and_three_at_most():
@@ -219,7 +220,7 @@ def test_maps_add_up_to_the_logit():
 
     result, release = result_of()
     maps = ActivationMaps(LOGITS, maps_of(len(release.labels)).tobytes())
-    (shown, *_) = shown_on(result.source_images[0], result, release, maps)
+    shown, *_ = shown_on(result.source_images[0], result, release, maps)
     assert shown.cells.shape == (7, 7)
     assert shown.cells.sum() == pytest.approx((49 - 48) / 49, abs=1e-3)
 

@@ -497,7 +497,8 @@ def test_a_file_that_vanished_is_no_reason_to_stop(house: House) -> None:
 
 def test_one_object_that_the_ledger_refuses_is_quarantined_alone(house: House) -> None:
     house.execute(
-        "CREATE TRIGGER bad BEFORE INSERT ON instance WHEN new.sop_instance_uid = '1.2.2' BEGIN SELECT raise(ABORT, 'no'); END"
+        "CREATE TRIGGER bad BEFORE INSERT ON instance WHEN new.sop_instance_uid = '1.2.2' BEGIN"
+        " SELECT raise(ABORT, 'no'); END"
     )
     files = [house.put(data_set(uid), uid) for uid in ("1.2.1", "1.2.2", "1.2.3")]
     assert house.index(*files) == [RecordOutcome.NEW, RecordOutcome.NEW]

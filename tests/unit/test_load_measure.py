@@ -95,7 +95,8 @@ def run(
 ) -> outcome.Outcome:
     plan = scenario.parse(
         "x",
-        f"# Shows something.\n{settings}[goals]\nlost_studies = 0\nchanged_reports = 0\nsilent_refusals = 0",
+        f"# Shows something.\n{settings}[goals]\nlost_studies = 0\nchanged_reports ="
+        " 0\nsilent_refusals = 0",
     )
     samples = [
         Sample(float(at), {"listener": 100.0 + at}, {"analyse due": 4.0 if at > 3 else 0.0})

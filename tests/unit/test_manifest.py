@@ -74,9 +74,9 @@ def test_the_real_release_pins_weights_engine_and_label_order() -> None:
 
 def test_reading_the_catalogue_loads_no_engine_and_no_torch() -> None:
     code = (
-        "import sys, pathlib; from hilum.models import catalogue, canary, build, golden, showing;"
-        f"catalogue.load_catalogue(pathlib.Path({str(MANIFESTS)!r}));"
-        "print([name for name in ('torch', 'onnx', 'onnxruntime', 'openvino', 'tritonclient') if name in sys.modules])"
+        "import sys, pathlib; from hilum.models import catalogue, canary, build, golden,"
+        f" showing;catalogue.load_catalogue(pathlib.Path({str(MANIFESTS)!r}));print([name for name"
+        " in ('torch', 'onnx', 'onnxruntime', 'openvino', 'tritonclient') if name in sys.modules])"
     )
     assert (
         subprocess.run(
@@ -506,7 +506,10 @@ def test_isotonic_points_that_are_no_monotone_line_are_refused(
         ),
         (
             "[engine]",
-            "[calibration]\nmethod = 'platt'\nmeasured_on = 'x'\nlabels = { mass = { slope = 1.0 } }",
+            (
+                "[calibration]\nmethod = 'platt'\nmeasured_on = 'x'\nlabels = { mass = { slope ="
+                " 1.0 } }"
+            ),
             "calibration.labels.mass.slope: unknown key; known: a, b",
         ),
     ],

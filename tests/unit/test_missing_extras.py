@@ -73,7 +73,8 @@ def test_without_the_server_every_command_names_the_extra_and_the_pip_command(tm
     assert answer.returncode == 2
     assert answer.stdout == ""
     assert re.fullmatch(
-        r'hilum: \w+ is not installed; it comes with the extra "server": pip install "hilum\[server\]"\n',
+        r'hilum: \w+ is not installed; it comes with the extra "server": pip install'
+        r' "hilum\[server\]"\n',
         answer.stderr,
     ), answer.stderr
 

@@ -64,7 +64,10 @@ def test_a_release_that_is_right_has_no_problem(bench: Bench) -> None:
     assert bench.lines() == [
         "ok manifest: 3 labels, onnx, input 1 x 32 x 32",
         "ok weights: tiny.onnx is the file of the manifest, fits it, and holds no NaN",
-        "note golden cases: none; a build is then compared with itself only, not with its authors' numbers",
+        (
+            "note golden cases: none; a build is then compared with itself only, not with its"
+            " authors' numbers"
+        ),
     ]
 
 
@@ -194,17 +197,26 @@ one_head_a_label = behind_the_head(
     [
         (
             training,
-            "1 x BatchNormalization in training mode: an image's answer depends on its neighbours in the batch; export",
+            (
+                "1 x BatchNormalization in training mode: an image's answer depends on its"
+                " neighbours in the batch; export"
+            ),
         ),
         (dropout, "1 x Dropout in training mode: answers depend on chance"),
         (noise, "1 x RandomNormalLike: answers depend on chance"),
         (
             limited_score,
-            'comes out of a sigmoid, and model.activation sigmoid would follow it; say weights.output = "head"',
+            (
+                "comes out of a sigmoid, and model.activation sigmoid would follow it; say"
+                ' weights.output = "head"'
+            ),
         ),
         (
             one_head_a_label,
-            'no single tensor holds the logits: export it without its sigmoid, or say model.activation = "none"',
+            (
+                "no single tensor holds the logits: export it without its sigmoid, or say"
+                ' model.activation = "none"'
+            ),
         ),
         (cut_short, "not a readable ONNX file"),
         (contradictory, "no valid ONNX network: [ShapeInferenceError]"),
@@ -294,7 +306,10 @@ def test_an_answer_that_depends_on_the_other_images_of_a_batch(bench: Bench) -> 
     )
     with pytest.raises(
         ConfigurationError,
-        match=r"depends on its neighbours in the batch, or on chance: .*; export .* after net\.eval\(\)",
+        match=(
+            r"depends on its neighbours in the batch, or on chance: .*; export .* after"
+            r" net\.eval\(\)"
+        ),
     ):
         bench.build()
 
@@ -351,8 +366,8 @@ def test_a_pickle_is_recognised_whatever_it_is_called(
     )
     write_release(bench.folder / "manifests", text)
     assert (
-        f"{made} is a pickle, which may run code when it is read: `hilum models import` makes a safe file of it"
-        in bench.problem()
+        f"{made} is a pickle, which may run code when it is read: `hilum models import` makes a"
+        " safe file of it" in bench.problem()
     )
 
 

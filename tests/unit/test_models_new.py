@@ -285,8 +285,8 @@ def test_of_several_outputs_the_one_as_long_as_the_labels_is_taken(tmp_path: Pat
     text = drafted(tmp_path, file, str(tmp_path / "labels.txt"))
     assert '# its outputs are features (N, 6), y (N, 3); y is taken.\noutput = "y"' in text
     assert (
-        '# EDIT: a guess; its outputs are features (N, 6), y (N, 3); features is taken.\noutput = "features"'
-        in drafted(tmp_path, file, version="2")
+        "# EDIT: a guess; its outputs are features (N, 6), y (N, 3); features is taken.\noutput ="
+        ' "features"' in drafted(tmp_path, file, version="2")
     )
     with pytest.raises(
         ConfigurationError,
@@ -360,7 +360,7 @@ def test_a_quantised_network_is_pinned_to_whole_numbers(tmp_path: Path) -> None:
         numpy_helper.from_array(np.uint8(0), "zero"),
     )
     model.graph.initializer.extend([scale, zero])
-    (mean, product) = model.graph.node
+    mean, product = model.graph.node
     model.graph.ClearField("node")
     product.input[0] = "pooled_again"
     steps = [("QuantizeLinear", "pooled", "whole"), ("DequantizeLinear", "whole", "pooled_again")]

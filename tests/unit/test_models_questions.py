@@ -283,7 +283,8 @@ def test_a_text_that_means_another_concept_is_a_question(author):
     (question,) = labelled(author, EDEMA, MASS, wrong).asked()
     assert (
         question
-        == "manifest: labels.2: its concept is 'atelectasis', its text 'Pneumothorax' means 'pneumothorax': which one is it?"
+        == "manifest: labels.2: its concept is 'atelectasis', its text 'Pneumothorax' means"
+        " 'pneumothorax': which one is it?"
     )
 
 

@@ -157,10 +157,10 @@ def test_numbers_of_other_libraries_beside_the_weights_do_no_harm(tmp_path: Path
 
     beside = {
         "auroc": np.float64(0.8),
-        "when": datetime.datetime(2020, 1, 1),
+        "when": datetime.datetime(2020, 1, 1),  # noqa: DTZ001
         "arguments": argparse.Namespace(lr=0.1),
         "folder": Path("a"),
-    }  # noqa: DTZ001
+    }
     _assert_equal(
         _converted(_save({"state_dict": NETWORK.state_dict(), **beside}, tmp_path / "w.pt")),
         dict(NETWORK.state_dict()),
@@ -190,8 +190,8 @@ def test_what_a_hostile_pickle_asks_for_is_not_done(tmp_path: Path, is_zip: bool
             )
         )
         assert (
-            f"it asks for {name}, which weights never need. Nothing of it was run. Do not use this file"
-            in problem
+            f"it asks for {name}, which weights never need. Nothing of it was run. Do not use this"
+            " file" in problem
         )
     assert not witness.exists()
 
@@ -281,11 +281,17 @@ def test_no_cut_of_a_file_is_taken_for_a_whole_one(tmp_path: Path, is_zip: bool)
         "import os; os.fork()",
         "import os; os.pipe()",
         "bytearray(3 << 30)",
-        "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64)); open('/etc/hostname')",
+        (
+            "import os, resource; resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64));"
+            " open('/etc/hostname')"
+        ),
     ],
 )
 def test_the_locked_process_can_do_nothing_else(attempt: str) -> None:
-    before = "import os, resource, socket\nfrom hilum.models.importing import convert\nconvert.lock(1000)\nprint('locked')"
+    before = (
+        "import os, resource, socket\nfrom hilum.models.importing import"
+        " convert\nconvert.lock(1000)\nprint('locked')"
+    )
     code = f"{before}\n{attempt}\nprint('done')"
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=False
@@ -297,7 +303,10 @@ def test_the_locked_process_can_do_nothing_else(attempt: str) -> None:
 def test_the_locked_process_is_nobody() -> None:
     if os.geteuid() != 0:
         pytest.skip("only root has rights to give up")
-    code = "import os\nfrom hilum.models.importing import convert\nconvert.lock(1000)\nprint(os.getuid(), os.getgid(), os.getgroups())"
+    code = (
+        "import os\nfrom hilum.models.importing import"
+        " convert\nconvert.lock(1000)\nprint(os.getuid(), os.getgid(), os.getgroups())"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )
@@ -306,7 +315,10 @@ def test_the_locked_process_is_nobody() -> None:
 
 def test_the_locked_process_needs_the_standard_library_alone() -> None:
     loaded = "{name.partition('.')[0] for name in sys.modules}"
-    code = f"import sys\nimport hilum.models.importing.convert\nprint({loaded} & {{'torch', 'numpy', 'pydantic', 'onnx'}})"
+    code = (
+        f"import sys\nimport hilum.models.importing.convert\nprint({loaded} & {{'torch', 'numpy',"
+        " 'pydantic', 'onnx'})"
+    )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True
     )

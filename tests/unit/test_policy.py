@@ -130,23 +130,29 @@ def test_a_class_that_a_sender_may_not_send_is_not_supported_for_it() -> None:
 
 def test_the_advice_on_contexts_names_the_setting_of_this_sender() -> None:
     asked = Policy(HOSPITAL.receive, HOSPITAL.senders)
-    assert advise([NotAccepted(DX, is_known=False)], asked.terms("CASSETTES")) == (
-        "SOP Classes not accepted: Digital X-Ray Image Storage - For Presentation. "
+    assert (
+        advise([NotAccepted(DX, is_known=False)], asked.terms("CASSETTES"))
+        == "SOP Classes not accepted: Digital X-Ray Image Storage - For Presentation. "
         "Send Computed Radiography Image Storage only, or add to senders.CASSETTES.sop_classes."
     )
-    assert advise([NotAccepted(CT, is_known=False)], asked.terms("CASSETTES")) == (
-        "SOP Classes not accepted: CT Image Storage. Send Computed Radiography Image Storage only."
+    assert (
+        advise([NotAccepted(CT, is_known=False)], asked.terms("CASSETTES"))
+        == "SOP Classes not accepted: CT Image Storage. Send Computed Radiography Image Storage"
+        " only."
     )
-    assert advise([NotAccepted(DX, is_known=True)], asked.terms("ARCHIVE")) == (
-        "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation. "
-        "Propose JPEG 2000 Image Compression (Lossless Only), or add to senders.ARCHIVE.transfer_syntaxes."
+    assert (
+        advise([NotAccepted(DX, is_known=True)], asked.terms("ARCHIVE"))
+        == "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation."
+        " Propose JPEG 2000 Image Compression (Lossless Only), or add to"
+        " senders.ARCHIVE.transfer_syntaxes."
     )
     report = advise(
         [NotAccepted(terms.REPORT_SOP_CLASSES[0], is_known=True)], asked.terms("ARCHIVE")
     )
     assert (
         report
-        == "No Transfer Syntax accepted for: Comprehensive 3D SR Storage. Propose Explicit VR Little Endian."
+        == "No Transfer Syntax accepted for: Comprehensive 3D SR Storage. Propose Explicit VR"
+        " Little Endian."
     )
 
 
@@ -235,8 +241,9 @@ def test_advice_names_a_few_classes_and_counts_the_rest() -> None:
 
 def test_advice_on_a_transfer_syntax_names_the_class_and_the_way_out() -> None:
     advice = advise([NotAccepted(DX, is_known=True)], terms_of())
-    assert advice == (
-        "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation. Propose Explicit VR Little Endian."
+    assert (
+        advice == "No Transfer Syntax accepted for: Digital X-Ray Image Storage - For Presentation."
+        " Propose Explicit VR Little Endian."
     )
 
 

@@ -98,7 +98,10 @@ def test_what_fresh_memory_holds_does_not_matter(name, tmp_path):
 
     Here the C library fills all of it with 0xFE, and memory that is given back with 0x01.
     """
-    there = "from tests.unit.test_preprocessing_batch import *; torch.save(prepare_batch(PICTURES, SPECS[sys.argv[1]]), sys.argv[2])"
+    there = (
+        "from tests.unit.test_preprocessing_batch import *; torch.save(prepare_batch(PICTURES,"
+        " SPECS[sys.argv[1]]), sys.argv[2])"
+    )
     filled = {**os.environ, "MALLOC_PERTURB_": "1"}
     subprocess.run(
         [sys.executable, "-c", there, name, tmp_path / "made.pt"], check=True, cwd=ROOT, env=filled

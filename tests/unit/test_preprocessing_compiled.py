@@ -113,9 +113,10 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
         found = resized(Samples(array, *ends), *axes)
         exact = down @ np.clip(array.astype(float), *ends) @ across.T
         assert np.abs(found.image - exact).max() <= 4e-6 * np.abs(array).max(), ends
-        assert found.ends == (array.min(), array.max()), (
-            "of what is stored, not of what the clamps leave"
-        )
+        assert found.ends == (
+            array.min(),
+            array.max(),
+        ), "of what is stored, not of what the clamps leave"
     lookup = np.sqrt(np.arange(1 << 8 * array.itemsize, dtype=np.float32))
     levels = lookup[array.view(f"u{array.itemsize}")].astype(float)
     assert (

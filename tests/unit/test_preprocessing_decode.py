@@ -86,9 +86,10 @@ def test_a_clean_frame_is_a_view_of_pixel_data_and_nothing_writes_to_it():
     dataset = radiograph(ramp(16, 16), bits_stored=12)
     stored = decode(dataset)
     assert np.shares_memory(stored.array, np.frombuffer(dataset.PixelData, "u1"))
-    assert stored.ends in (None, (stored.array.min(), stored.array.max())), (
-        "None where no C compiler was"
-    )
+    assert stored.ends in (
+        None,
+        (stored.array.min(), stored.array.max()),
+    ), "None where no C compiler was"
 
 
 def test_high_bit_is_assumed_only_when_it_is_missing():

@@ -111,9 +111,10 @@ def test_centre_crop_of_odd_sizes(size, rows, columns):
 def test_centre_crop_of_a_fixed_size():
     image = torch.arange(35.0).reshape(5, 7)
     assert torch.equal(geometry.apply(image, [CentreCrop(size=3)]), image[1:4, 2:5])
-    assert geometry.apply(image, [CentreCrop(size=6)]).shape == (5, 6), (
-        "a side that is too short stays whole"
-    )
+    assert geometry.apply(image, [CentreCrop(size=6)]).shape == (
+        5,
+        6,
+    ), "a side that is too short stays whole"
 
 
 def test_pad_makes_a_square_in_the_middle_or_at_the_bottom_right():

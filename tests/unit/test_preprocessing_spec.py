@@ -248,10 +248,10 @@ def test_rounding_between_passes_needs_whole_grey_levels():
 def test_everything_but_the_tensors_works_without_torch():
     """A listener, a catalogue and a decode process import these, and must not pay for torch."""
     program = (
-        "import sys, hilum_preprocessing, hilum_preprocessing.decode, hilum_preprocessing.grayscale, hilum_preprocessing.kernels\n"
-        "hilum_preprocessing.InputSpec.from_mapping({'recipe': 'nih_pil_bicubic_224'})\n"
-        "assert 'torch' not in sys.modules\n"
-        "hilum_preprocessing.prepare_stored\n"
-        "assert 'torch' in sys.modules\n"
+        "import sys, hilum_preprocessing, hilum_preprocessing.decode,"
+        " hilum_preprocessing.grayscale,"
+        " hilum_preprocessing.kernels\nhilum_preprocessing.InputSpec.from_mapping({'recipe':"
+        " 'nih_pil_bicubic_224'})\nassert 'torch' not in"
+        " sys.modules\nhilum_preprocessing.prepare_stored\nassert 'torch' in sys.modules\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

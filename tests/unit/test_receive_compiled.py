@@ -52,7 +52,8 @@ needs_compiler = pytest.mark.skipif(
 def test_a_machine_with_a_compiler_has_the_library() -> None:
     if not any(map(shutil.which, ("cc", "gcc", "clang"))) or not HEADER.exists():
         missing(
-            "no C compiler or no xxhash.h: objects are received in Python (Debian packages gcc, libc6-dev and libxxhash-dev)"
+            "no C compiler or no xxhash.h: objects are received in Python (Debian packages gcc,"
+            " libc6-dev and libxxhash-dev)"
         )
     assert LIBRARY is not None, loaded()[1]
 

@@ -131,9 +131,7 @@ def test_one_other_pixel_is_another_digest_in_any_chunk(tmp_path: Path) -> None:
 def test_encapsulated_pixels_are_digested_to_the_end(tmp_path: Path) -> None:
     header = data_set("1.2.3", pixels=b"")[:-12]
     fragments = (
-        b"\xfe\xff\0\xe0\0\0\0\0"
-        + b"\xfe\xff\0\xe0\x04\0\0\0\xff\xd8\xff\xd9"
-        + b"\xfe\xff\xdd\xe0\0\0\0\0"
+        b"\xfe\xff\0\xe0\0\0\0\0\xfe\xff\0\xe0\x04\0\0\0\xff\xd8\xff\xd9\xfe\xff\xdd\xe0\0\0\0\0"
     )
     found = described(
         tmp_path, header + b"\xe0\x7f\x10\0OB\0\0\xff\xff\xff\xff" + fragments, JPEGBaseline8Bit

@@ -85,7 +85,8 @@ def test_a_request_that_cannot_be_read_is_a_row_that_names_its_sender_and_says_w
     assert (row.calling_ae_title, row.reason) == ("R%D6NTGEN", "protocol_error")
     assert (
         row.advice
-        == "Its A-ASSOCIATE-RQ cannot be read: a Presentation Context ID occurs twice. Correct the sender."
+        == "Its A-ASSOCIATE-RQ cannot be read: a Presentation Context ID occurs twice. Correct the"
+        " sender."
     )
 
 
@@ -176,7 +177,8 @@ def test_failed_requests_are_counted_with_the_last_cause() -> None:
     assert (row.stored, row.refused, row.reason) == (5, 2, "0xC000")
     assert (
         row.advice
-        == "2 C-STORE refused, the last with 0xC000: Study Instance UID (0020,000D) is missing; fill it in."
+        == "2 C-STORE refused, the last with 0xC000: Study Instance UID (0020,000D) is missing;"
+        " fill it in."
     )
 
 

@@ -152,7 +152,8 @@ def test_an_unused_image_is_named_with_its_reason():
     uid = instances[1].sop_instance_uid
     assert (
         said
-        == f"1 of 2 images not used (lateral_not_supported): {meaning} Image 2 of 2: view LATERAL, SOP Instance UID {uid}."
+        == f"1 of 2 images not used (lateral_not_supported): {meaning} Image 2 of 2: view LATERAL,"
+        f" SOP Instance UID {uid}."
     )
 
 

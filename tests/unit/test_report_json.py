@@ -198,7 +198,10 @@ def test_identity_is_decoded_and_whole():
     [
         (
             "first_frontal",
-            "2 of 3 analysed images are not in the findings (first_frontal): they rest on the others alone.",
+            (
+                "2 of 3 analysed images are not in the findings (first_frontal): they rest on the"
+                " others alone."
+            ),
         ),
         ("max", "Intended use: Research on chest radiographs."),
         ("mean", "Intended use: Research on chest radiographs."),

@@ -142,9 +142,13 @@ def test_a_report_is_one_line_in_the_log_without_what_it_found(tmp_path: Path) -
         "outcome",
         "reason",
     }
-    assert set(line) == {*known, "images", "images_used", "findings", "destinations"}, (
-        "neither a score nor a decision"
-    )
+    assert set(line) == {
+        *known,
+        "images",
+        "images_used",
+        "findings",
+        "destinations",
+    }, "neither a score nor a decision"
 
 
 def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -> None:

@@ -66,8 +66,8 @@ def test_basic_text_says_score_and_operating_point_beside_a_certainty():
         sr_text(derive(document, SR_LADDER[3], "2.25.5").content).replace("│", " ").split()
     )
     assert (
-        "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733, operating_point=0.5"
-        in text
+        "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733,"
+        " operating_point=0.5" in text
     )
 
 

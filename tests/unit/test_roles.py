@@ -47,7 +47,8 @@ def test_another_word_is_refused_with_those_that_there_are(said):
     (problem,) = refused.value.problems
     assert problem.startswith("unknown role ")
     assert problem.endswith(
-        "use all, listener, analyser, dispatcher or api, or several with commas between, as in listener,dispatcher"
+        "use all, listener, analyser, dispatcher or api, or several with commas between, as in"
+        " listener,dispatcher"
     )
 
 

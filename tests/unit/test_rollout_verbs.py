@@ -193,9 +193,9 @@ def test_a_study_shows_its_shadow_apart(rig: Rig, url: str) -> None:
 def config(tiny: Tiny, tmp_path: Path, url: str) -> Path:
     file = tmp_path / "hilum.toml"
     file.write_text(
-        f'[site]\nstate_dir = "{tmp_path / "state"}"\n'
-        f'[models]\nmanifests = "{tiny.manifests_dir}"\nbuilt = "{tiny.built_dir}"\nreleases = ["chest@1"]\n'
-        f'[ledger]\nurl = "{url}"\n'
+        f'[site]\nstate_dir = "{tmp_path / "state"}"\n[models]\nmanifests ='
+        f' "{tiny.manifests_dir}"\nbuilt = "{tiny.built_dir}"\nreleases ='
+        f' ["chest@1"]\n[ledger]\nurl = "{url}"\n'
     )
     return file
 
@@ -268,7 +268,10 @@ def test_the_whole_way_by_command(config: Path, url: str) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user without a name")
 def test_a_user_without_a_name_is_a_number() -> None:
-    code = "import os; from hilum.cli.frame import actor_here; os.setuid(54321); print(actor_here().name)"
+    code = (
+        "import os; from hilum.cli.frame import actor_here; os.setuid(54321);"
+        " print(actor_here().name)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], env={}, capture_output=True, text=True, check=False
     )

@@ -223,7 +223,10 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
         ("[receive]\nsop_classes = []\n", "at least 1 item"),
         (
             "[receive.maximum_associations_by_ae]\nROUTER = 1\n",
-            "receive.maximum_associations_by_ae: unknown setting; say it in [senders.<CALLING_AE_TITLE>], as maximum_associations",
+            (
+                "receive.maximum_associations_by_ae: unknown setting; say it in"
+                " [senders.<CALLING_AE_TITLE>], as maximum_associations"
+            ),
         ),
         (
             "[studies.quiet_seconds_by_ae]\nROUTER = 1\n",
@@ -347,8 +350,10 @@ def test_what_is_withheld_stands_in_the_log_with_what_to_do_and_nothing_of_the_p
         "back",
         "sender_unknown",
     )
-    assert line["advice"] == (
-        "name its AE Title and port in destinations.back.ports; then restart and `hilum requeue deliver --destination back`"
+    assert (
+        line["advice"]
+        == "name its AE Title and port in destinations.back.ports; then restart and `hilum requeue"
+        " deliver --destination back`"
     )
     assert set(line) == {
         "event",

@@ -152,7 +152,10 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(
             "a: path must lie beside destinations.o.path",
         ),
         (
-            '[watch.a]\npath = "/k"\n[commitment.R]\nhost = "r"\nport = 1\ntls = true\nca_file = "/k/ca"\n',
+            (
+                '[watch.a]\npath = "/k"\n[commitment.R]\nhost = "r"\nport = 1\ntls = true\nca_file'
+                ' = "/k/ca"\n'
+            ),
             "commitment.R.ca_file",
         ),
         (
@@ -328,7 +331,10 @@ def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(
         (
             "HILUM_RECEIVE",
             "{",
-            "HILUM_RECEIVE: names a whole table, which is written as JSON; for one setting of it: HILUM_RECEIVE__<NAME>",
+            (
+                "HILUM_RECEIVE: names a whole table, which is written as JSON; for one setting of"
+                " it: HILUM_RECEIVE__<NAME>"
+            ),
         ),
         ("HILUM_LEDGER", '"very-secret"', "HILUM_LEDGER: names a whole table"),
         (
@@ -418,7 +424,8 @@ def test_a_child_gets_the_same_settings_whatever_its_environment_says(
 ) -> None:
     file = written(
         tmp_path,
-        '[senders.ER]\nquiet_seconds = 2.5\n[destinations.pacs]\nae_title = "PACS1"\n[api]\ntoken = "t"\n',
+        '[senders.ER]\nquiet_seconds = 2.5\n[destinations.pacs]\nae_title = "PACS1"\n[api]\ntoken ='
+        ' "t"\n',
     )
     settings = load(file)
     text = settings.dump()
@@ -483,7 +490,8 @@ def test_settings_that_need_certificates_of_senders_say_so(tmp_path: Path) -> No
     ):
         load(file)
     file.write_text(
-        '[receive]\ntls_port = 2762\ntls_certificate_file = "c"\ntls_key_file = "k"\ntls_crl_file = "r"'
+        '[receive]\ntls_port = 2762\ntls_certificate_file = "c"\ntls_key_file = "k"\ntls_crl_file'
+        ' = "r"'
     )
     with pytest.raises(ConfigurationError, match=r"tls_crl_file needs tls_client_ca_file"):
         load(file)
@@ -492,8 +500,9 @@ def test_settings_that_need_certificates_of_senders_say_so(tmp_path: Path) -> No
 def test_secrets_are_found_in_a_settings_file_wherever_they_stand(tmp_path: Path) -> None:
     file = tmp_path / "hilum.toml"
     file.write_text(
-        '[api]\ntoken = "t"\n[ledger]\nurl = "postgresql+psycopg://hilum:p@db/hilum"\n[[people]]\npassword = "p"\n'
-        '[site]\nname = "St. Token\'s"\n[tracing]\nendpoint = "http://127.0.0.1:4318/v1/traces"'
+        '[api]\ntoken = "t"\n[ledger]\nurl ='
+        ' "postgresql+psycopg://hilum:p@db/hilum"\n[[people]]\npassword = "p"\n[site]\nname = "St.'
+        ' Token\'s"\n[tracing]\nendpoint = "http://127.0.0.1:4318/v1/traces"'
     )
     assert secrets_in(file) == ["api.token", "ledger.url", "people.password"]
     file.write_text('[api]\ntoken = ""\n[ledger]\nurl = "postgresql+psycopg://hilum@db/hilum"')

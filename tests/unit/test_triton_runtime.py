@@ -212,8 +212,9 @@ def test_the_launcher_refuses_to_start_without_its_parent() -> None:
     )
     assert (done.returncode, done.stdout) == (1, "")
     code = (
-        f"import os; from hilum.triton.sandbox import Sandbox; limits = Sandbox((), ()).dump();"
-        f"os.execv({sys.executable!r}, [{sys.executable!r}, {launcher.__file__!r}, str(os.getppid()), limits, '/bin/echo', 'started'])"
+        "import os; from hilum.triton.sandbox import Sandbox; limits = Sandbox((),"
+        f" ()).dump();os.execv({sys.executable!r}, [{sys.executable!r}, {launcher.__file__!r},"
+        " str(os.getppid()), limits, '/bin/echo', 'started'])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "started\n")

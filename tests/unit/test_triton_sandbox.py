@@ -128,7 +128,10 @@ def test_without_seccomp_or_its_library_it_is_said_what_to_do() -> None:
 
 
 def test_no_capability_is_left_to_root_but_reading() -> None:
-    status = "print(*(line.split()[1] for line in open('/proc/self/status') if line.startswith(('CapPrm', 'CapEff', 'CapAmb'))))"
+    status = (
+        "print(*(line.split()[1] for line in open('/proc/self/status') if"
+        " line.startswith(('CapPrm', 'CapEff', 'CapAmb'))))"
+    )
     limits = Sandbox((SERVER, *sandbox.python_folders()), ()).dump()
     found = said_by(f"sandbox.Sandbox.load({limits!r}).enter()", status)
     reading = f"{4 if os.geteuid() == 0 else 0:016x}"

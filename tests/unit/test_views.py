@@ -406,9 +406,12 @@ def test_queue_depth_and_age(street: Street, views: LedgerViews, clock: Clock) -
     assert queue("deliver", "live", "pacs") == (0, 1, 0, 3.0)
     clock.now += 31
     street.ledger.claim("deliver", 1, "worker-1", 60.0)
-    assert queue("deliver", "live", "pacs") == (0, 0, 1, 34.0), (
-        "while it is tried it does not grow younger"
-    )
+    assert queue("deliver", "live", "pacs") == (
+        0,
+        0,
+        1,
+        34.0,
+    ), "while it is tried it does not grow younger"
 
 
 def test_a_receiver_that_takes_nothing_is_seen(

@@ -82,7 +82,10 @@ def compare(found: J2kHeader, header: PixelHeader) -> None:
         seen != (header.rows, header.columns, header.samples)
         or found.precision > header.bits_allocated
     ):
-        detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
+        detail = (
+            f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components}"
+            " components; "
+        )
         raise NotAnalysable(
             Reason.CODESTREAM_MISMATCH,
             detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits",

@@ -159,8 +159,10 @@ def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
     is_for_pillow = found.is_even and found.components in (1, 3) and found.precision <= _WORD_BITS
     for codestream in codestreams:
         try:
-            _openjpeg_reduced(codestream, found, found.levels) if is_for_pillow else _openjpeg(
-                codestream
+            (
+                _openjpeg_reduced(codestream, found, found.levels)
+                if is_for_pillow
+                else _openjpeg(codestream)
             )
         except NotAnalysable:
             raise NotAnalysable(
@@ -214,7 +216,11 @@ def _openjpeg_reduced(codestream: Codestream, found: J2kHeader, reduce: int) -> 
     side = 1 << reduce
     try:
         with Image.open(io.BytesIO(codestream), formats=["JPEG2000"]) as image:
-            image._size = (-(-found.columns // side) * side, -(-found.rows // side) * side)  # noqa: SLF001 - no other way in
+            # No other way in.
+            image._size = (  # noqa: SLF001
+                -(-found.columns // side) * side,
+                -(-found.rows // side) * side,
+            )
             # Of a JPEG 2000 image this is a number, until it is loaded.
             image.reduce = reduce  # type: ignore[assignment, method-assign]
             image.load()

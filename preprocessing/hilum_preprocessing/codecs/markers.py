@@ -96,9 +96,9 @@ def _header(
         columns=int.from_bytes(codestream[frame + 5 : frame + 7], "big"),
         components=codestream[frame + 7],
         rows_at=frame + 3,
-        restart_interval=0
-        if restart is None
-        else int.from_bytes(codestream[restart + 2 : restart + 4], "big"),
+        restart_interval=(
+            0 if restart is None else int.from_bytes(codestream[restart + 2 : restart + 4], "big")
+        ),
         scan=scan,
         scan_components=codestream[first_scan + 2],
         scan_parameter=codestream[scan.start - 3],
@@ -155,7 +155,10 @@ def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
     """
     seen = (found.rows, found.columns, found.components)
     if seen != (header.rows, header.columns, header.samples) or found.precision not in precisions:
-        detail = f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components} components; "
+        detail = (
+            f"codestream {found.rows} x {found.columns}, {found.precision} bits, {found.components}"
+            " components; "
+        )
         raise NotAnalysable(
             Reason.CODESTREAM_MISMATCH,
             detail + f"header {header.rows} x {header.columns}, {header.bits_stored} bits",

@@ -187,7 +187,10 @@ def _why_missing(instance: Instance) -> str:
     if instance.pixels_removed_at is None:
         return "the file is not in the archive"
     removed = iso(instance.pixels_removed_at, "seconds")
-    return f"its pixels left the archive at {removed} (retention); send the image again to have it read"
+    return (
+        f"its pixels left the archive at {removed} (retention); send the image again to have it"
+        " read"
+    )
 
 
 def _values(

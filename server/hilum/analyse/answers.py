@@ -95,7 +95,10 @@ def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) 
             else None
         )
     off = f"{worst:.3g} off (tolerance {canary.tolerance:.3g})"
-    return f"{release.id}: {canary.name}'s logits are {off}; another build is loaded or the engine is broken"
+    return (
+        f"{release.id}: {canary.name}'s logits are {off}; another build is loaded or the engine is"
+        " broken"
+    )
 
 
 def explained(status: str, message: str, release: Release, url: str) -> Exception:
@@ -104,13 +107,17 @@ def explained(status: str, message: str, release: Release, url: str) -> Exceptio
     It quotes no tensor, so it holds no patient data.
     """
     if any(sign in message for sign in _NOT_LOADED) or "failed to load" in message:
-        advice = f"build it (`hilum models build {release.id}`), and load {release.triton_name} or restart that Triton"
+        advice = (
+            f"build it (`hilum models build {release.id}`), and load {release.triton_name} or"
+            " restart that Triton"
+        )
         return NotLoaded(
             f"{release.id} is not loaded in the Triton at {url} ({first_line(message)}): {advice}"
         )
     if _NO_CONTROL in message:
         return Retry(
-            f"the Triton at {url} does not load models on request: start it with --model-control-mode=explicit"
+            f"the Triton at {url} does not load models on request: start it with"
+            " --model-control-mode=explicit"
         )
     if status in LATER:
         said = f"{status}: {first_line(message)}"
@@ -150,7 +157,8 @@ def checked_cam(cam: Array | None, release: Release, images: int) -> Array:
     if cam is None or cam.ndim != 4 or cam.shape[:2] != wanted or cam.size == 0:
         found = "nothing" if cam is None else f"{cam.dtype} {cam.shape}"
         raise WrongAnswer(
-            f"{release.id}: the class activation maps are {found}, the release promises {wanted} of them"
+            f"{release.id}: the class activation maps are {found}, the release promises {wanted} of"
+            " them"
         )
     return cam
 

@@ -203,9 +203,11 @@ class DecodePool:
             log.warning(
                 "decode_process_died",
                 how=str(error),
-                advice="the image is tried apart, three times at most, and then ends as worker_crashed"
-                if begun
-                else "it was at no image; those that it had are asked for again",
+                advice=(
+                    "the image is tried apart, three times at most, and then ends as worker_crashed"
+                    if begun
+                    else "it was at no image; those that it had are asked for again"
+                ),
             )
             return [
                 _Asked(item.request, item.answer, item.lease.next)

@@ -29,7 +29,9 @@ class AuditRow(Answer):
     id: int
     at: Moment
     actor: str = Field(
-        description="The name that was authenticated: a token's, or on the command line the login user's."
+        description=(
+            "The name that was authenticated: a token's, or on the command line the login user's."
+        )
     )
     channel: Channel
     address: str = Field(description="Where the request came from; empty: this host.")

@@ -48,8 +48,13 @@ class Connection(H11Protocol):
     """
 
     def __init__(
-        self, *arguments: Any, limits: Limits, has_come: asyncio.Event, **named: Any
-    ) -> None:  # noqa: ANN401 - uvicorn's
+        # Uvicorn's.
+        self,
+        *arguments: Any,  # noqa: ANN401
+        limits: Limits,
+        has_come: asyncio.Event,
+        **named: Any,  # noqa: ANN401
+    ) -> None:
         super().__init__(*arguments, **named)
         self._limits, self._has_come = limits, has_come
         self.owes_since: float | None = (

@@ -36,7 +36,10 @@ class DestinationState(Answer):
         description="Where its documents go.", examples=["PACS@10.0.0.5:104"]
     )
     is_configured: bool = Field(
-        description="False: it is no longer in the settings, but has rows; nothing is delivered to it. See /forget."
+        description=(
+            "False: it is no longer in the settings, but has rows; nothing is delivered to it. See"
+            " /forget."
+        )
     )
     is_paused: bool
     owner: str | None = Field(description="The dispatcher that serves it now.")

@@ -24,17 +24,21 @@ def render(document: Mapping[str, Any]) -> str:
         for method, item in methods.items()
     )
     return (
-        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-        f"<title>{escape(info['title'])} REST</title><style>{_STYLE}</style><h1>{escape(info['title'])} {escape(info['version'])}</h1>"
-        f'<p>{escape(info["description"])}</p><p>For programs: <a href="/openapi.json">openapi.json</a></p>{sections}</html>'
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport"'
+        f' content="width=device-width">'
+        f"<title>{escape(info['title'])}"
+        f" REST</title><style>{_STYLE}</style><h1>{escape(info['title'])}"
+        f" {escape(info['version'])}</h1>"
+        f"<p>{escape(info['description'])}</p><p>For programs: <a"
+        f' href="/openapi.json">openapi.json</a></p>{sections}</html>'
     )
 
 
 def _operation(method: str, path: str, item: Mapping[str, Any]) -> str:
     rows = "".join(_parameter(parameter) for parameter in item.get("parameters", ()))
     return (
-        f"<section><h2>{method.upper()} {escape(path)}</h2><p><b>{escape(item['summary'])}.</b> {escape(item.get('description', ''))}</p>"
-        f"<table>{rows}</table></section>"
+        f"<section><h2>{method.upper()} {escape(path)}</h2><p><b>{escape(item['summary'])}.</b>"
+        f" {escape(item.get('description', ''))}</p><table>{rows}</table></section>"
     )
 
 

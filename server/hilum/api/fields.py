@@ -92,7 +92,10 @@ Cursor = Annotated[
     str | None,
     Query(
         max_length=200,
-        description="`next_cursor` of the page before, with the same filters; leave it out for the first page.",
+        description=(
+            "`next_cursor` of the page before, with the same filters; leave it out for the first"
+            " page."
+        ),
     ),
 ]
 

@@ -55,7 +55,9 @@ class FoundPage(Answer):
         description="When the image was received that was looked at last; null: all were looked at."
     )
     next_cursor: str | None = Field(
-        description="Give it as `cursor`, with the same body, to search on; null: it has come to the end."
+        description=(
+            "Give it as `cursor`, with the same body, to search on; null: it has come to the end."
+        )
     )
 
 

@@ -20,7 +20,10 @@ from hilum.verbs import Thing
 if TYPE_CHECKING:
     from hilum.api.parts import Parts
 
-OFF: Final = "Identifiers are neither shown nor searched for here: api.show_identifiers is off. On the server, `hilum find` does it."
+OFF: Final = (
+    "Identifiers are neither shown nor searched for here: api.show_identifiers is off. On the"
+    " server, `hilum find` does it."
+)
 _SHOWN: Final = "identifiers were shown"
 _LISTING: Final = "found"
 

@@ -54,7 +54,9 @@ class ForgottenAnswer(Answer):
         description="Deliveries that were due or dead, and end as destination_forgotten."
     )
     in_work: int = Field(
-        description="Deliveries that a dispatcher with earlier settings holds; restart it, then ask again."
+        description=(
+            "Deliveries that a dispatcher with earlier settings holds; restart it, then ask again."
+        )
     )
 
 
@@ -81,7 +83,9 @@ class CompleteOrder(Answer):
 
     without_waiting: bool = Field(
         default=False,
-        description="Images that nobody reads yet end as not_waited_for; what is in work is waited for.",
+        description=(
+            "Images that nobody reads yet end as not_waited_for; what is in work is waited for."
+        ),
     )
 
 

@@ -27,8 +27,10 @@ class AssociationAnswer(Answer):
     outcome: str = Field(examples=["released"])
     reason: str | None
     count: int = Field(
-        description="So many of a kind within a minute, on which nothing was stored: one row stands for all of them; "
-        "ended_at is the last one's, refused and own_documents are sums."
+        description=(
+            "So many of a kind within a minute, on which nothing was stored: one row stands for all"
+            " of them; ended_at is the last one's, refused and own_documents are sums."
+        )
     )
     stored: int
     refused: int
@@ -92,7 +94,9 @@ class CommitmentAnswer(Answer):
     peer_address: str
     requested_at: Moment
     state: CommitmentState = Field(
-        description="dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue."
+        description=(
+            "dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue."
+        )
     )
     instances: int = Field(description="Objects that it names.")
     committed: int | None
@@ -129,7 +133,10 @@ class QueueAnswer(Answer):
     waiting: int = Field(description="Due later: the quiet period or the pause between tries runs.")
     leased: int = Field(description="In work.")
     oldest_age_seconds: float = Field(
-        description="How long the oldest item has been due; of `deliver`, how long its document has been there."
+        description=(
+            "How long the oldest item has been due; of `deliver`, how long its document has been"
+            " there."
+        )
     )
 
 
@@ -206,7 +213,9 @@ class LabelAnswer(Answer):
     operating_point: float | None
     is_masked: bool
     rescaled_at: float | None = Field(
-        description="The activation that is called 0.5 as a score; null: the score is the activation."
+        description=(
+            "The activation that is called 0.5 as a score; null: the score is the activation."
+        )
     )
 
 
@@ -293,14 +302,18 @@ class RequeueOrder(Answer):
     )
     all: bool = Field(
         default=False,
-        description="Every ended item of the stage; for analyse that includes what is not analysed for good reason.",
+        description=(
+            "Every ended item of the stage; for analyse that includes what is not analysed for good"
+            " reason."
+        ),
     )
 
     @model_validator(mode="after")
     def _means_something(self) -> RequeueOrder:
         if not (self.all or self.reason or self.study_instance_uid or self.destination):
             raise ValueError(
-                'name at least one of reason, study_instance_uid and destination, or set "all": true'
+                'name at least one of reason, study_instance_uid and destination, or set "all":'
+                " true"
             )
         if self.destination and self.stage != "deliver":
             raise ValueError('destination belongs to "stage": "deliver"')

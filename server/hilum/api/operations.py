@@ -229,7 +229,8 @@ def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[st
     if order.destination is not None and order.destination not in known:
         raise HTTPException(
             404,
-            f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up what waits for it.",
+            f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up"
+            " what waits for it.",
         )
     chosen = {
         "reason": order.reason,

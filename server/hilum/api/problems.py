@@ -25,7 +25,9 @@ MEDIA_TYPE = "application/problem+json"
 HEADERS: Final = {
     "Cache-Control": "no-store",
     # Inline style: the one page that we have, /docs.
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'",
+    "Content-Security-Policy": (
+        "default-src 'none'; frame-ancestors 'none'; style-src 'unsafe-inline'"
+    ),
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",

@@ -135,7 +135,10 @@ def _disk(facts: Facts) -> Check:
             advice=f"Free space in the archive's file system, or lower {setting}.",
         )
     if free.files is not None and free.files < facts.limits.reject_below_files:
-        detail = f"{free.files} inodes free; below {facts.limits.reject_below_files} new associations are rejected"
+        detail = (
+            f"{free.files} inodes free; below {facts.limits.reject_below_files} new associations"
+            " are rejected"
+        )
         advice = "Delete files in the archive's file system, or lower receive.reserve_files."
         return Check("disk", ok=False, detail=detail, advice=advice)
     return Check("disk", ok=True, detail=detail)
@@ -151,7 +154,10 @@ def _destination(name: str, facts: Facts) -> Check:
             advice="Resume it when its receiver is back.",
         )
     if count := facts.failing.get(name):
-        advice = "`hilum destinations list` and the page Destinations say what was met; Hilum goes on trying."
+        advice = (
+            "`hilum destinations list` and the page Destinations say what was met; Hilum goes on"
+            " trying."
+        )
         return Check(
             title,
             ok=False,

@@ -96,7 +96,8 @@ def resend(parts: Parts, deed: Deed, study_uid: str, order: ResendOrder) -> Rese
     if done is None:
         raise HTTPException(
             404,
-            "There is no such study, or no such document in it; /api/v1/studies/{uid}/documents lists them.",
+            "There is no such study, or no such document in it; /api/v1/studies/{uid}/documents"
+            " lists them.",
         )
     if not done.due:
         left = "; ".join(

@@ -142,7 +142,9 @@ class RollbackOrder(Answer):
 
     pending: bool = Field(
         default=False,
-        description="Those that it has not reported are read anew by the release that reads from now on.",
+        description=(
+            "Those that it has not reported are read anew by the release that reads from now on."
+        ),
     )
 
 

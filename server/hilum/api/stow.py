@@ -141,7 +141,8 @@ def _boundary(request: Request) -> bytes:
     ):
         raise HTTPException(
             415,
-            'Send multipart/related; type="application/dicom" (PS3.18 10.5.1): neither metadata apart nor a bare object.',
+            'Send multipart/related; type="application/dicom" (PS3.18 10.5.1): neither metadata'
+            " apart nor a bare object.",
         )
     codings = {
         coding.strip().lower()
@@ -182,12 +183,14 @@ async def _take(
         if not events.is_complete:
             raise HTTPException(
                 400,
-                "The request ends without its closing boundary; what was complete before that is stored.",
+                "The request ends without its closing boundary; what was complete before that is"
+                " stored.",
             )
     except FormParserError as error:
         raise HTTPException(
             400,
-            f"The request is not a multipart body of this boundary ({error}); complete parts before that are stored.",
+            f"The request is not a multipart body of this boundary ({error}); complete parts before"
+            " that are stored.",
         ) from error
     except ClientDisconnect as error:
         raise HTTPException(400, "The request was not sent to its end.") from error
@@ -205,7 +208,8 @@ def _require_few(stowed: list[Stowed], maximum_parts: int) -> None:
     if len(stowed) >= maximum_parts:
         raise _too_many(
             413,
-            f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several requests",
+            f"The request has more than {maximum_parts} parts (stow.maximum_parts): send several"
+            " requests",
         )
     if (
         stowed

@@ -50,7 +50,8 @@ async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterat
         waited, received = waited + time.monotonic() - began, received + len(chunk)
         if pace.is_too_slow(waited, received):
             raise _late(
-                f"Less than {minimum} bytes a second came for {2 * seconds:g} s (receive.minimum_bytes_per_second)"
+                f"Less than {minimum} bytes a second came for {2 * seconds:g} s"
+                " (receive.minimum_bytes_per_second)"
             )
         yield chunk
 

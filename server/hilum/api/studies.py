@@ -32,8 +32,8 @@ router = APIRouter(
     prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ)
 )
 _NO_STUDY = (
-    "No image of this study is stored here: it never came, was refused, or was erased. /api/v1/associations says what was refused; "
-    "send the study again."
+    "No image of this study is stored here: it never came, was refused, or was erased."
+    " /api/v1/associations says what was refused; send the study again."
 )
 _MEDIA_TYPES = {
     "application/dicom": {"schema": {"type": "string", "format": "binary"}},
@@ -85,8 +85,12 @@ def list_studies(
     order: Annotated[
         Literal["newest", "oldest", "changed"],
         Query(
-            description="By last image received; or `changed`, for who follows results: by the last change of what this list says. "
-            "That takes no filters, its `next_cursor` is never null, and a page without studies says that there is no news."
+            description=(
+                "By last image received; or `changed`, for who follows results: by the last change"
+                " of what this list says. "
+                "That takes no filters, its `next_cursor` is never null, and a page without studies"
+                " says that there is no news."
+            )
         ),
     ] = "newest",
     limit: Limit = 50,
@@ -112,7 +116,10 @@ def list_studies(
 def _require_none(filters: Iterable[object]) -> None:
     """422: who follows with a filter would not hear of a study that has changed so that the filter leaves it out."""
     if any(value is not None for value in filters):
-        message = "changed takes no filters: a study that does not pass them any more would never be met; choose among what comes"
+        message = (
+            "changed takes no filters: a study that does not pass them any more would never be met;"
+            " choose among what comes"
+        )
         raise RequestValidationError([{"type": "enum", "loc": ("query", "order"), "msg": message}])
 
 

@@ -51,7 +51,10 @@ class StudySummary(Answer):
     """A study in a list."""
 
     id: int = Field(
-        description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased)."
+        description=(
+            "The study's number here. An erased study keeps it, under another `study_instance_uid`"
+            " (`state` erased)."
+        )
     )
     study_instance_uid: str = Field(examples=["1.2.826.0.1.3680043.8.498.1"])
     state: StudyState
@@ -81,7 +84,10 @@ class StudyPage(Answer):
 
     studies: list[StudySummary]
     next_cursor: str | None = Field(
-        description="Give it as `cursor` for the next page; null: this is the last. Never null with `order=changed`."
+        description=(
+            "Give it as `cursor` for the next page; null: this is the last. Never null with"
+            " `order=changed`."
+        )
     )
 
 
@@ -90,7 +96,10 @@ class ReadingAnswer(Answer):
 
     release: str
     is_shadow: bool = Field(
-        description="It reads along (docs/rollouts.md): nothing of it is reported, and the study does not wait for it."
+        description=(
+            "It reads along (docs/rollouts.md): nothing of it is reported, and the study does not"
+            " wait for it."
+        )
     )
     state: ReadingState
     reason: str | None
@@ -106,7 +115,9 @@ class ReadingAnswer(Answer):
     precision: str | None
     preprocessing_version: str | None
     timings: Timings | None = Field(
-        description="Seconds of each step, when it began and ended, and how many images were in its batch."
+        description=(
+            "Seconds of each step, when it began and ended, and how many images were in its batch."
+        )
     )
     finished_at: Moment | None
 
@@ -191,7 +202,9 @@ class DeliveryAnswer(Answer):
     state: DeliveryState
     reason: str | None
     detail: str | None = Field(
-        description="What the last try that failed met; of one not tried yet, what another one met there."
+        description=(
+            "What the last try that failed met; of one not tried yet, what another one met there."
+        )
     )
     attempts: int
     at: Moment | None = Field(
@@ -290,7 +303,10 @@ class StudyAnswer(Answer):
 
     disclaimer: str
     id: int = Field(
-        description="The study's number here. An erased study keeps it, under another `study_instance_uid` (`state` erased)."
+        description=(
+            "The study's number here. An erased study keeps it, under another `study_instance_uid`"
+            " (`state` erased)."
+        )
     )
     study_instance_uid: str
     state: StudyState

@@ -48,7 +48,8 @@ def score_image(reading: Reading, release: Release) -> ImageScores:
     logits = reading.logits or ()
     if len(logits) != len(release.labels):
         raise ValueError(
-            f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds {len(logits)} logits"
+            f"{release.id} has {len(release.labels)} labels, the reading {reading.id} holds"
+            f" {len(logits)} logits"
         )
     return ImageScores(
         sop_instance_uid=reading.sop_instance_uid,
@@ -100,9 +101,9 @@ def _finding(label: Label, said: _Said, release: Release) -> Finding:
         operating_point=label.operating_point,
         decision=decide(said.score, label.operating_point, is_trained=release.is_trained),
         source_sop_instance_uids=said.sources,
-        member_scores=dict(zip(release.members, said.member_scores, strict=False))
-        if release.members
-        else {},
+        member_scores=(
+            dict(zip(release.members, said.member_scores, strict=False)) if release.members else {}
+        ),
     )
 
 

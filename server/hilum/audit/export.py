@@ -21,7 +21,10 @@ def text_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
     for row in rows:
         count = f" x{row['count']}" if row["count"] != 1 else ""
         place = f"{row['channel']}{' from ' + row['address'] if row['address'] else ''}"
-        yield f"{iso(row['at'])[:19]}Z {row['verb']:18} {row['outcome']:7} {row['actor']} ({place}){count}"
+        yield (
+            f"{iso(row['at'])[:19]}Z {row['verb']:18} {row['outcome']:7} {row['actor']}"
+            f" ({place}){count}"
+        )
         about = [
             f"study {row['study_instance_uid']}" if row["study_instance_uid"] else "",
             _thing(row),

@@ -27,7 +27,10 @@ def quantise_model(
         bool,
         typer.Option(
             "--scores-only",
-            help="Without cases: compare scores on each fourth image, and no area under the ROC curve.",
+            help=(
+                "Without cases: compare scores on each fourth image, and no area under the ROC"
+                " curve."
+            ),
         ),
     ] = False,
     version: Annotated[
@@ -47,7 +50,10 @@ def quantise_model(
         if (cases is None) != scores_only:
             raise ConfigurationError(
                 [
-                    "give --cases with the truth; or --scores-only: then no area under the ROC curve is compared"
+                    (
+                        "give --cases with the truth; or --scores-only: then no area under the ROC"
+                        " curve is compared"
+                    )
                 ]
             )
         (read,) = catalogue.choose(
@@ -56,7 +62,8 @@ def quantise_model(
         order = Order(version or f"{read.release.version}.int8", calibration, cases, weights)
         outcome = quantise(read, order, settings.manifests_dir, settings.built_dir)
     print(
-        f"{outcome.release_id}: {'accepted' if outcome.judgement.is_accepted else 'refused'}; report: {outcome.report}"
+        f"{outcome.release_id}: {'accepted' if outcome.judgement.is_accepted else 'refused'};"
+        f" report: {outcome.report}"
     )
     for problem in outcome.judgement.problems:
         print(f"  {problem}")

@@ -37,7 +37,8 @@ def probe_destination(
 
     if name not in settings.destinations:
         print(
-            f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}",
+            f"hilum: no destination {name!r} in the settings; known:"
+            f" {', '.join(settings.destinations) or 'none'}",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -63,17 +64,22 @@ def list_destinations(config: Config = None) -> None:
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
     for item in found:
         words = [
-            "PAUSED"
-            if item["is_paused"]
-            else "in use"
-            if item["is_configured"]
-            else "not in the settings"
+            (
+                "PAUSED"
+                if item["is_paused"]
+                else "in use"
+                if item["is_configured"]
+                else "not in the settings"
+            )
         ]
         words += [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
         words += [f"{count} withheld: {reason}" for reason, count in item["withheld"].items()]
         words += [
-            f"{item['releasable']} of them can be released: hilum requeue deliver --destination {item['name']}"
+            (
+                f"{item['releasable']} of them can be released: hilum requeue deliver --destination"
+                f" {item['name']}"
+            )
         ] * bool(item["releasable"])
         print(
             f"{item['name']:24} {', '.join(words)}{': ' + item['detail'] if item['detail'] else ''}"
@@ -119,7 +125,8 @@ def forget_destination(
 
     if name in settings.destinations:
         print(
-            f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then forget it",
+            f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then"
+            " forget it",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -127,7 +134,8 @@ def forget_destination(
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
         if name not in (others := [item["name"] for item in found if not item["is_configured"]]):
             print(
-                f"hilum: nothing waits for a destination {name!r}; not in the settings: {', '.join(others) or 'none'}",
+                f"hilum: nothing waits for a destination {name!r}; not in the settings:"
+                f" {', '.join(others) or 'none'}",
                 file=sys.stderr,
             )
             raise typer.Exit(2)
@@ -148,7 +156,8 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
 
     if name not in settings.destinations:
         print(
-            f"hilum: no destination {name!r} in the settings; known: {', '.join(settings.destinations) or 'none'}",
+            f"hilum: no destination {name!r} in the settings; known:"
+            f" {', '.join(settings.destinations) or 'none'}",
             file=sys.stderr,
         )
         raise typer.Exit(2)

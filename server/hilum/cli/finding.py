@@ -39,7 +39,10 @@ def find(
     issuer: Annotated[
         str | None,
         typer.Option(
-            help="Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out: whichever issued it."
+            help=(
+                "Issuer of Patient ID (0010,0021), or of Accession Number (0008,0051); left out:"
+                " whichever issued it."
+            )
         ),
     ] = None,
     study_date_from: Annotated[
@@ -58,7 +61,10 @@ def find(
     since: Annotated[
         datetime | None,
         typer.Option(
-            help="Only images received at this time of this machine's clock or later, such as 2026-11-20."
+            help=(
+                "Only images received at this time of this machine's clock or later, such as"
+                " 2026-11-20."
+            )
         ),
     ] = None,
 ) -> None:
@@ -97,7 +103,8 @@ def find(
         received = f" received since {since}" if since else ""
         by = " as of this issuer" if issuer is not None else ""
         print(
-            f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was refused",
+            f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was"
+            " refused",
             file=sys.stderr,
         )
         raise typer.Exit(1)

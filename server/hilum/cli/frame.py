@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="hilum",
-    help="Chest radiographs in by DICOM, AI results out as Structured Reports and JSON. For research use only.",
+    help=(
+        "Chest radiographs in by DICOM, AI results out as Structured Reports and JSON. For research"
+        " use only."
+    ),
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,12 +47,18 @@ commitments_app = typer.Typer(
 )
 app.add_typer(commitments_app, name="commitments")
 conflicts_app = typer.Typer(
-    help="Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes of it.",
+    help=(
+        "Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes"
+        " of it."
+    ),
     no_args_is_help=True,
 )
 app.add_typer(conflicts_app, name="conflicts")
 rollout_app = typer.Typer(
-    help="From one release to another while the server runs: shadow, canary, switch, and the way back.",
+    help=(
+        "From one release to another while the server runs: shadow, canary, switch, and the way"
+        " back."
+    ),
     no_args_is_help=True,
 )
 app.add_typer(rollout_app, name="rollout")
@@ -97,7 +106,12 @@ def settings_explained() -> Iterator[None]:
     except ConfigurationError as error:
         raise _ended(2, *error.problems) from error
     except _of_file() as error:
-        from hilum.store.database import DAMAGED, RESTORE, is_damaged  # noqa: PLC0415 - as in `_of_file`
+        # As in `_of_file`.
+        from hilum.store.database import (  # noqa: PLC0415
+            DAMAGED,
+            RESTORE,
+            is_damaged,
+        )
 
         if not is_damaged(error):
             raise
@@ -121,7 +135,8 @@ def explained() -> Iterator[None]:
         except _of_database() as error:
             raise _ended(
                 1,
-                f"ledger: {_words(error)}. It has to run, to be writable for this user and to have room: then do it again.",
+                f"ledger: {_words(error)}. It has to run, to be writable for this user and to have"
+                " room: then do it again.",
             ) from error
 
 
@@ -270,7 +285,11 @@ def acting(
 
 def _keeps_audit(url: str) -> bool:
     """Not before there is a ledger, nor in one that an earlier version has left."""
-    from hilum.store.revision import REVISION, current_revision  # noqa: PLC0415 - imports the ledger
+    # Imports the ledger.
+    from hilum.store.revision import (  # noqa: PLC0415
+        REVISION,
+        current_revision,
+    )
     from hilum.wiring.same_user import ledger_files  # noqa: PLC0415 - the same
 
     with suppress(ConfigurationError):

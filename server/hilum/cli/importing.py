@@ -26,7 +26,10 @@ def import_model(
     source: Annotated[
         str,
         typer.Argument(
-            help="The checkpoint: .safetensors, .pt, .pth … With --download: the name of a published release."
+            help=(
+                "The checkpoint: .safetensors, .pt, .pth … With --download: the name of a published"
+                " release."
+            )
         ),
     ],
     name: Annotated[str, typer.Option(help="Of the release: small letters, digits and _.")],
@@ -37,7 +40,10 @@ def import_model(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="Order of the outputs: a known one (nih_14, chexpert_14 …), or a file, one label a line."
+            help=(
+                "Order of the outputs: a known one (nih_14, chexpert_14 …), or a file, one label a"
+                " line."
+            )
         ),
     ] = None,
     recipe: Annotated[

@@ -29,7 +29,10 @@ def ingest(
     lane: Annotated[
         str,
         typer.Option(
-            help="reanalysis (after all else), live, urgent; route: as set for --from, else for --to."
+            help=(
+                "reanalysis (after all else), live, urgent; route: as set for --from, else for"
+                " --to."
+            )
         ),
     ] = "reanalysis",
     to: Annotated[
@@ -61,7 +64,8 @@ def ingest(
     _require_known("lane", lane, _LANES)
     if not is_ae_title(calling):
         print(
-            "hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash (PS3.5 6.2)",
+            "hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash"
+            " (PS3.5 6.2)",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -133,7 +137,14 @@ class _Progress:
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - a fifth of a second
-        from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
+
+        # The same.
+        from rich.progress import (  # noqa: PLC0415
+            Progress,
+            SpinnerColumn,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         self._console = Console(
             stderr=True, highlight=False, markup=False, emoji=False, soft_wrap=True
@@ -156,7 +167,10 @@ class _Progress:
 
     def note(self, taken: TakenFile) -> None:
         """One file."""
-        from hilum.receive.left_files import plain  # noqa: PLC0415 - imports what other commands do not need
+        # Imports what other commands do not need.
+        from hilum.receive.left_files import (  # noqa: PLC0415
+            plain,
+        )
 
         self.counts[taken.fate] += 1
         if taken.detail:

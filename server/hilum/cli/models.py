@@ -32,7 +32,8 @@ def list_models(config: Config = None) -> None:
     for name, found in shelf.items():
         if isinstance(found, list):
             print(
-                f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models check {name}"
+                f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models"
+                f" check {name}"
             )
             continue
         item = found.release
@@ -40,9 +41,11 @@ def list_models(config: Config = None) -> None:
             "trained" if item.is_trained else "UNTRAINED",
             f"{item.engine} {item.precision}",
             "built" if is_built(item, settings.built_dir) else "not built",
-            "reads images"
-            if name in settings.active_releases
-            else "neither in models.releases nor in a route or of a sender",
+            (
+                "reads images"
+                if name in settings.active_releases
+                else "neither in models.releases nor in a route or of a sender"
+            ),
         ]
         print(f"{name:32} {', '.join(words)}")
 
@@ -61,7 +64,10 @@ def build_models(
     profile: Annotated[
         list[str] | None,
         typer.Option(
-            help="embedded (default); onnxruntime or tensorrt for a Triton that you run; may be repeated."
+            help=(
+                "embedded (default); onnxruntime or tensorrt for a Triton that you run; may be"
+                " repeated."
+            )
         ),
     ] = None,
     accelerator: Annotated[

@@ -89,13 +89,15 @@ def reanalyse(
             raise typer.Exit(2) from error
         deed.count = count.studies
     print(
-        f"{_words(count)}{' would be' if dry_run else ''} due for {release}{' as a shadow' if shadow else ''}"
+        f"{_words(count)}{' would be' if dry_run else ''} due for"
+        f" {release}{' as a shadow' if shadow else ''}"
     )
     for line in _left_out(count):
         print(f"hilum: {line}", file=sys.stderr)
     if not count.studies:
         print(
-            f"hilum: no closed study is left for {release}: it has read them all, or none is as you said",
+            f"hilum: no closed study is left for {release}: it has read them all, or none is as you"
+            " said",
             file=sys.stderr,
         )
         raise typer.Exit(1)
@@ -112,11 +114,20 @@ def _many(count: int, what: str) -> str:
 def _left_out(count: Count) -> Iterator[str]:
     """What was not begun, and what to do about it."""
     if count.open_studies:
-        yield f"left out: {_many(count.open_studies, 'study')} not closed; repeat it later (`hilum check` names what is stuck)"
+        yield (
+            f"left out: {_many(count.open_studies, 'study')} not closed; repeat it later (`hilum"
+            " check` names what is stuck)"
+        )
     if count.incomparable:
-        yield f"left out: {_many(count.incomparable, 'study')} for which no other release has spoken: there is nothing to compare with"
+        yield (
+            f"left out: {_many(count.incomparable, 'study')} for which no other release has spoken:"
+            " there is nothing to compare with"
+        )
     if count.without_pixels:
-        yield f"left out: {_many(count.without_pixels, 'image')} whose pixels have left the archive; send them again, then repeat it"
+        yield (
+            f"left out: {_many(count.without_pixels, 'image')} whose pixels have left the archive;"
+            " send them again, then repeat it"
+        )
 
 
 class _Progress:
@@ -124,7 +135,14 @@ class _Progress:
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - a fifth of a second
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - the same
+
+        # The same.
+        from rich.progress import (  # noqa: PLC0415
+            BarColumn,
+            Progress,
+            TextColumn,
+            TimeElapsedColumn,
+        )
 
         console = Console(stderr=True, highlight=False, markup=False, soft_wrap=True)
         columns = BarColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()

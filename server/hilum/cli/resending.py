@@ -38,7 +38,8 @@ def resend(
 
     if to is not None and to not in settings.destinations:
         print(
-            f"hilum: no destination {to!r} in the settings; known: {', '.join(settings.destinations) or 'none'}",
+            f"hilum: no destination {to!r} in the settings; known:"
+            f" {', '.join(settings.destinations) or 'none'}",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -53,7 +54,8 @@ def resend(
         )
         if not done:
             print(
-                f"hilum: no study or report {uid} in the ledger; `hilum find` looks for an Accession Number",
+                f"hilum: no study or report {uid} in the ledger; `hilum find` looks for an"
+                " Accession Number",
                 file=sys.stderr,
             )
             raise typer.Exit(1)
@@ -62,7 +64,8 @@ def resend(
         if not done.due:
             if not done.left:
                 print(
-                    f"hilum: nothing of {uid} was delivered{f' to {to}' if to else ''}; `hilum study {uid}` shows it",
+                    f"hilum: nothing of {uid} was delivered{f' to {to}' if to else ''}; `hilum"
+                    f" study {uid}` shows it",
                     file=sys.stderr,
                 )
             raise typer.Exit(1)

@@ -33,10 +33,12 @@ def show(config: Config = None) -> None:
         found, promised = views.retention_state(), views.promised()
     if found.believed is not None:
         print(
-            f"known time  {_day(found.believed.moment)}; the clock said {_day(found.believed.clock)}"
+            f"known time  {_day(found.believed.moment)}; the clock said"
+            f" {_day(found.believed.clock)}"
         )
     print(
-        f"this hour   {found.hour.images} images have left by age; {found.hour.may_leave or 'any number'} may"
+        f"this hour   {found.hour.images} images have left by age;"
+        f" {found.hour.may_leave or 'any number'} may"
     )
     print(f"promised    {promised.images} images, {promised.size_bytes} bytes")
     for reason, is_held in found.held.items():
@@ -67,7 +69,8 @@ def confirm_clock(
             believed = confirm(settings.ledger_url, today)
         except WrongDay as error:
             print(
-                f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then do it again.",
+                f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then"
+                " do it again.",
                 file=sys.stderr,
             )
             raise typer.Exit(1) from error

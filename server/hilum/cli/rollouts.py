@@ -124,14 +124,16 @@ def show_rollout(alias: Alias, config: Config = None) -> None:
         found = verbs.show(alias)
     if found is None:
         print(
-            f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what there is",
+            f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what"
+            " there is",
             file=sys.stderr,
         )
         raise typer.Exit(1)
     print(in_words(found))
     for event in reversed(found["events"][:_LINES_OF_HISTORY]):
         print(
-            f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9} {event['changed_by']}: {_what(event)}"
+            f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9}"
+            f" {event['changed_by']}: {_what(event)}"
         )
     if found["comparison"] is not None:
         print(*_comparison(found["comparison"]), sep="\n")
@@ -183,9 +185,15 @@ def _moment(seconds: float) -> str:
 def _comparison(found: Mapping[str, Any]) -> Iterator[str]:
     waiting = f", {found['waiting']} waiting" if found["waiting"] else ""
     failed = f", {found['failed']} failed" if found["failed"] else ""
-    yield f"\n{found['shadow']} read along with {found['release']}: {found['compared']} studies compared{waiting}{failed}"
+    yield (
+        f"\n{found['shadow']} read along with {found['release']}: {found['compared']} studies"
+        f" compared{waiting}{failed}"
+    )
     yield f"  {'finding':32} {'studies':>8} {'flips':>6} {'mean |difference|':>18} {'kappa':>6}"
     for item in found["findings"]:
         kappa = "" if item["kappa"] is None else f"{item['kappa']:.2f}"
         flips = item["flips"] if item["decided"] else ""
-        yield f"  {item['finding']:32} {item['studies']:8} {flips:6} {item['mean_difference']:18.4f} {kappa:>6}"
+        yield (
+            f"  {item['finding']:32} {item['studies']:8} {flips:6} {item['mean_difference']:18.4f}"
+            f" {kappa:>6}"
+        )

@@ -32,7 +32,10 @@ def serve(
     role: Annotated[
         str,
         typer.Option(
-            help="all, or some of listener, analyser, dispatcher, api, with commas between: listener,dispatcher."
+            help=(
+                "all, or some of listener, analyser, dispatcher, api, with commas between:"
+                " listener,dispatcher."
+            )
         ),
     ] = "all",
 ) -> None:
@@ -107,7 +110,8 @@ def migrate(config: Config = None) -> None:
         with acting(settings) as deed:  # its table may be new
             deed.detail = f"revision {revision}"
     print(
-        f"ledger at revision {revision}{', new and empty' if is_new else ''}: {place_of_ledger(settings.ledger_url)}"
+        f"ledger at revision {revision}{', new and empty' if is_new else ''}:"
+        f" {place_of_ledger(settings.ledger_url)}"
     )
 
 
@@ -142,12 +146,14 @@ def backup(
         else "no ledger (dump your PostgreSQL)"
     )
     print(
-        f"{folder}: {ledger}, {sum(put.values())} files: {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}"
+        f"{folder}: {ledger}, {sum(put.values())} files:"
+        f" {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}"
     )
     if is_empty:
         advice = "If the server has received some, it has other settings: give those (--config)."
         print(
-            f"hilum: {place_of_ledger(settings.ledger_url)} has no image: this is a backup of nothing. {advice}",
+            f"hilum: {place_of_ledger(settings.ledger_url)} has no image: this is a backup of"
+            f" nothing. {advice}",
             file=sys.stderr,
         )
     raise typer.Exit(1 if is_empty or put["missing"] else 0)

@@ -58,7 +58,11 @@ def study(
 ) -> None:
     """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
     settings = settings_of(config)
-    from hilum.api.study_answers import StudyAnswer, history_of  # noqa: PLC0415 - the same answer as REST gives
+    # The same answer as REST gives.
+    from hilum.api.study_answers import (  # noqa: PLC0415
+        StudyAnswer,
+        history_of,
+    )
     from hilum.store.audit_log import AuditLog  # noqa: PLC0415 - imports the ledger
     from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
@@ -69,7 +73,8 @@ def study(
         detail = _awaited(views, uid, wait or 0)
         if detail is None:
             print(
-                f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an Accession Number",
+                f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an"
+                " Accession Number",
                 file=sys.stderr,
             )
             raise typer.Exit(1)
@@ -87,7 +92,8 @@ def study(
             )
     if wait is not None and detail["report_state"] != ReportState.DELIVERED:
         print(
-            f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why, and the log",
+            f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why,"
+            " and the log",
             file=sys.stderr,
         )
         raise typer.Exit(1)
@@ -112,7 +118,8 @@ def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
     found = None if current is None else views.document(current)
     if found is None:
         print(
-            f"hilum: study {uid} has no Structured Report of its current result; run without --tree to see why",
+            f"hilum: study {uid} has no Structured Report of its current result; run without --tree"
+            " to see why",
             file=sys.stderr,
         )
         raise typer.Exit(1)
@@ -182,7 +189,8 @@ def requeue(
             f"put it back, or give up what waits for it: hilum destinations forget {destination}"
         )
         print(
-            f"hilum: no destination {destination!r} in the settings, so nobody would send it; {advice}",
+            f"hilum: no destination {destination!r} in the settings, so nobody would send it;"
+            f" {advice}",
             file=sys.stderr,
         )
         raise typer.Exit(2)
@@ -193,7 +201,8 @@ def requeue(
         deed.detail = " ".join(filter(None, (reason, destination and f"to {destination}"))) or None
         if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
             print(
-                f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession Number",
+                f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession"
+                " Number",
                 file=sys.stderr,
             )
             raise typer.Exit(1)
@@ -206,7 +215,8 @@ def requeue(
     for item in kept:
         if destination in (None, item["destination"]) and reason in (None, item["reason"]):
             print(
-                f"{item['items']} stay withheld from {item['destination']} ({item['reason']}): {item['advice']}; then repeat this"
+                f"{item['items']} stay withheld from {item['destination']} ({item['reason']}):"
+                f" {item['advice']}; then repeat this"
             )
 
 
@@ -294,7 +304,11 @@ def erase(
     wanted = _whom_to_erase(patient, study_uid, issuer)
     settings = migrated_settings(config)
     from hilum.receive.patient import OneStudy, Patient  # noqa: PLC0415 - imports pydicom
-    from hilum.wiring.erasing import erase as erase_owner  # noqa: PLC0415 - imports every room below
+
+    # Imports every room below.
+    from hilum.wiring.erasing import (  # noqa: PLC0415
+        erase as erase_owner,
+    )
 
     owner = Patient(wanted, issuer) if study_uid is None else OneStudy(wanted)
     with explained(), acting(settings) as deed:
@@ -316,7 +330,9 @@ def _whom_to_erase(patient: str | None, study_uid: str | None, issuer: str | Non
         problem = (
             "--study is empty"
             if patient is None
-            else "--patient is empty; many images have no Patient ID, and they are not one patient's"
+            else (
+                "--patient is empty; many images have no Patient ID, and they are not one patient's"
+            )
         )
     if problem is not None:
         print(f"hilum: {problem}", file=sys.stderr)

@@ -52,7 +52,11 @@ def create_token(
 ) -> None:
     """Make a token and print it. It is shown this once: the ledger keeps its digest alone."""
     settings = migrated_settings(config)
-    from hilum.store.access_tokens import AccessTokens, NameTaken  # noqa: PLC0415 - imports the ledger
+    # Imports the ledger.
+    from hilum.store.access_tokens import (  # noqa: PLC0415
+        AccessTokens,
+        NameTaken,
+    )
     from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
     _require_name(name)
@@ -63,7 +67,8 @@ def create_token(
                 print(AccessTokens(settings.ledger_url).create(name, scope, days or None))
             except NameTaken as error:
                 print(
-                    f"hilum: a token is, or was, named {name}: take another name, so that records stay clear",
+                    f"hilum: a token is, or was, named {name}: take another name, so that records"
+                    " stay clear",
                     file=sys.stderr,
                 )
                 raise typer.Exit(1) from error

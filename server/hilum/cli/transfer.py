@@ -98,7 +98,10 @@ def _named(
     if to or tls or given:
         raise ConfigurationError(
             [
-                "--destination has address and TLS in the settings: leave out --to, --tls and the options of TLS"
+                (
+                    "--destination has address and TLS in the settings: leave out --to, --tls and the"
+                    " options of TLS"
+                )
             ]
         )
     known = {
@@ -107,7 +110,10 @@ def _named(
     if name not in known:
         raise ConfigurationError(
             [
-                f"--destination {name}: no DICOM destination; the settings have {', '.join(known) or 'none'}"
+                (
+                    f"--destination {name}: no DICOM destination; the settings have"
+                    f" {', '.join(known) or 'none'}"
+                )
             ]
         )
     return known[name]
@@ -171,7 +177,10 @@ def _wait_for(receiver: Destination, seconds: float) -> None:
 
 def _send(paths: list[Path], receiver: Destination) -> SendReport:
     """Raises ConfigurationError where files of TLS are not usable."""
-    from hilum.deliver.send import send as send_files  # noqa: PLC0415 - pynetdicom is not needed elsewhere
+    # Pynetdicom is not needed elsewhere.
+    from hilum.deliver.send import (  # noqa: PLC0415
+        send as send_files,
+    )
     from hilum.deliver.tls import tls_of  # noqa: PLC0415 - as above
 
     if (tls := tls_of(receiver)) is not None:
@@ -188,7 +197,8 @@ def _send(paths: list[Path], receiver: Destination) -> SendReport:
 def _show(item: SentFile, done: int, total: int) -> None:
     status = "" if item.status is None else f" 0x{item.status:04X}"
     print(
-        f"{done}/{total} {item.state:8}{status} {item.path}{f': {item.detail}' if item.detail else ''}",
+        f"{done}/{total} {item.state:8}{status}"
+        f" {item.path}{f': {item.detail}' if item.detail else ''}",
         file=sys.stderr,
     )
 

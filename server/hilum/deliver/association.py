@@ -386,7 +386,10 @@ def refusal(association: Association, sop_class_uid: str) -> Refused:
     what += (
         f", nor {others} other class{'' if others == 1 else 'es'} that would do" if others else ""
     )
-    advice = f"enable this SOP Class for our AE Title {peer.calling_ae_title} there, then requeue the delivery"
+    advice = (
+        f"enable this SOP Class for our AE Title {peer.calling_ae_title} there, then requeue the"
+        " delivery"
+    )
     return Refused("sop_class_refused", f"{peer} does not accept {what}: {advice}")
 
 
@@ -394,4 +397,7 @@ def _rejection(answer: Rejection, peer: Peer) -> str:
     text = _REJECTIONS.get(
         (answer.source, answer.reason), "it gave no reason that helps; see its log"
     )
-    return f"({answer.result},{answer.source},{answer.reason}) {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"
+    return (
+        f"({answer.result},{answer.source},{answer.reason})"
+        f" {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"
+    )

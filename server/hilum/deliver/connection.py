@@ -130,7 +130,8 @@ def _lost(error: OSError) -> ConnectionLost:
         # In TLS 1.3 the alert of a receiver that wants our certificate comes after our side has
         # finished (RFC 8446 4.4.2.4).
         return ConnectionLost(
-            f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our certificate trusted there"
+            f"it ended TLS: {words(error)}; give certificate_file and key_file, and have our"
+            " certificate trusted there"
         )
     return ConnectionLost(f"connection lost: {error.strerror}")
 

@@ -117,7 +117,10 @@ class DicomLane:
         )
 
     def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
-        return f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as {UID(lower.sop_class_uid).name}"
+        return (
+            f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as"
+            f" {UID(lower.sop_class_uid).name}"
+        )
 
     def _established(self, sop_class_uid: str) -> Association:
         """Return the open association if it serves this class and has not ended, else a new one."""

@@ -182,12 +182,24 @@ def _problems(
             destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts
         )
     if "heatmap" in destination.documents and SecondaryCaptureImageStorage not in sendable:
-        yield f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title {destination.calling_ae_title} there"
+        yield (
+            f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title"
+            f" {destination.calling_ae_title} there"
+        )
 
 
 def _no_report(ours: str, left_out: list[str], contexts: tuple[Accepted, ...]) -> str:
     if left_out:
-        return f"it accepts {', '.join(UID(uid).name for uid in left_out)}, which sr_classes leaves out; add it to the settings"
+        return (
+            f"it accepts {', '.join(UID(uid).name for uid in left_out)}, which sr_classes leaves"
+            " out; add it to the settings"
+        )
     if any(item.is_accepted and item.sop_class_uid in _SR_CLASSES for item in contexts):
-        return f"it accepts reports in {ImplicitVRLittleEndian.name} only; enable {ExplicitVRLittleEndian.name} for {ours} there"
-    return f"it accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title {ours} there"
+        return (
+            f"it accepts reports in {ImplicitVRLittleEndian.name} only; enable"
+            f" {ExplicitVRLittleEndian.name} for {ours} there"
+        )
+    return (
+        "it accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title"
+        f" {ours} there"
+    )

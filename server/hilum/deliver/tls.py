@@ -32,7 +32,10 @@ class Tls:
             if self.certificate_file is not None:
                 load_own_certificate(context, self.certificate_file, self.key_file)
         except ssl.SSLError as error:
-            detail = f"TLS: {self._files()}: not usable ({error.reason or 'no PEM'}); give PEM files that belong together"
+            detail = (
+                f"TLS: {self._files()}: not usable ({error.reason or 'no PEM'}); give PEM files"
+                " that belong together"
+            )
             raise Retry(detail, is_outage=True) from error
         except OSError as error:
             detail = f"TLS: {self._files()}: {error.strerror}; give files that this user may read"
@@ -71,12 +74,21 @@ def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:
 def _why_not(error: OSError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code == CERTIFICATE_HAS_EXPIRED:
-            return f"its certificate is not accepted ({error.verify_message}); it is to be renewed there"
-        return f"its certificate is not accepted ({error.verify_message}); correct ca_file or tls_server_name"
+            return (
+                f"its certificate is not accepted ({error.verify_message}); it is to be renewed"
+                " there"
+            )
+        return (
+            f"its certificate is not accepted ({error.verify_message}); correct ca_file or"
+            " tls_server_name"
+        )
     if isinstance(error, ssl.SSLError) and is_of_our_end(error):
         return f"it says that our certificate has expired ({words(error)}); renew certificate_file"
     if isinstance(error, ssl.SSLError):
-        return f"TLS failed ({words(error)}); does this port speak TLS, and does it want our certificate?"
+        return (
+            f"TLS failed ({words(error)}); does this port speak TLS, and does it want our"
+            " certificate?"
+        )
     return "it ends or ignores the TLS handshake; does this port speak TLS?"
 
 

@@ -35,7 +35,14 @@ _SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
     _ABSTRACT_SYNTAX,
     _TRANSFER_SYNTAX,
     _USER_INFORMATION,
-) = 0x10, 0x20, 0x21, 0x30, 0x40, 0x50
+) = (
+    0x10,
+    0x20,
+    0x21,
+    0x30,
+    0x40,
+    0x50,
+)
 _MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = (
     0x51,
     0x52,
@@ -278,7 +285,8 @@ def _proposed(content: bytes) -> Proposed:
     )
     if not abstract or not syntaxes:
         raise Malformed(
-            f"the Presentation Context {context_id} has no {'Transfer' if abstract else 'Abstract'} Syntax"
+            f"the Presentation Context {context_id} has no {'Transfer' if abstract else 'Abstract'}"
+            " Syntax"
         )
     return Proposed(context_id, abstract, syntaxes)
 

@@ -18,7 +18,10 @@ def _accelerator(name: str, values: Mapping[str, str]) -> str:
     parameters = " ".join(
         f'parameters {{ key: "{key}" value: "{value}" }}' for key, value in values.items()
     )
-    return f' execution_accelerators {{ gpu_execution_accelerator : [ {{ name : "{name}" {parameters} }} ] }}'
+    return (
+        f' execution_accelerators {{ gpu_execution_accelerator : [ {{ name : "{name}" {parameters}'
+        " } ] }"
+    )
 
 
 def _cuda(_served: Served) -> str:

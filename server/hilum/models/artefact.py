@@ -57,7 +57,8 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
     if (found := identity.file_sha256(path)) != sha256:
         raise _refused(
             release.id,
-            f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release for this one",
+            f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release"
+            " for this one",
         )
     if pickled.is_pickle(path):
         raise _refused(release.id, f"{path} is {pickled.advice(path)}")
@@ -99,7 +100,10 @@ def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -
     )
     if not differs <= allowed:
         cause = "an image's answer depends on its neighbours in the batch, or on chance"
-        off = f"the canary's differs by {differs:.2g} between alone and in a batch, {allowed:.2g} is allowed"
+        off = (
+            f"the canary's differs by {differs:.2g} between alone and in a batch, {allowed:.2g} is"
+            " allowed"
+        )
         raise _refused(
             manifest.release.id,
             f"{cause}: {off}; export the network after net.eval(), without dropout",

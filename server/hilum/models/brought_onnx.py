@@ -44,7 +44,10 @@ def graft(manifest: Manifest, source: Path, destination: Path) -> None:
         try:
             _require_parity(manifest, alone, destination)
         except RuntimeError as error:
-            problem = f"{source}: ONNX Runtime does not run it with {_IMAGES} images: {str(error).replace(str(alone), source.name)}"
+            problem = (
+                f"{source}: ONNX Runtime does not run it with {_IMAGES} images:"
+                f" {str(error).replace(str(alone), source.name)}"
+            )
             raise ConfigurationError([problem]) from error
 
 
@@ -112,10 +115,16 @@ def _activated_twice(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str
     if ended is None or activation == "none":
         return
     if ended.logits is None:
-        advice = f'no single tensor holds the logits: export it without its {ended.activation}, or say model.activation = "none"'
+        advice = (
+            f"no single tensor holds the logits: export it without its {ended.activation}, or say"
+            ' model.activation = "none"'
+        )
     else:
         advice = f"say weights.output = {quoted(ended.logits)}, the tensor before it"
-    yield f"its output {output} comes out of a {ended.activation}, and model.activation {activation} would follow it; {advice}"
+    yield (
+        f"its output {output} comes out of a {ended.activation}, and model.activation {activation}"
+        f" would follow it; {advice}"
+    )
 
 
 def _rename_tensor(graph: onnx.GraphProto, old: str, new: str) -> None:
@@ -182,7 +191,10 @@ def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
     if not np.isfinite(alone).all():
         raise ConfigurationError(
             [
-                f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the weights are damaged"
+                (
+                    f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the"
+                    " weights are damaged"
+                )
             ]
         )
     grafted = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)(images)[
@@ -192,7 +204,10 @@ def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
     if not worst <= (PARITY if engine.precision == "f32" else tolerance(engine)):
         raise ConfigurationError(
             [
-                f"{manifest.release.id}: the network behind our normalisation differs by {worst:.2g} from itself"
+                (
+                    f"{manifest.release.id}: the network behind our normalisation differs by"
+                    f" {worst:.2g} from itself"
+                )
             ]
         )
 

@@ -78,7 +78,8 @@ def build(
         with _made_whole(built_dir, profile, manifest.release.triton_name) as tree:
             _make(manifest, tree, _Order(profile, built_dir, weights_dir, accelerator), progress)
         progress(
-            f"{manifest.release.id}: {profile} built in {tree_of(manifest.release, built_dir, profile)}"
+            f"{manifest.release.id}: {profile} built in"
+            f" {tree_of(manifest.release, built_dir, profile)}"
         )
 
 
@@ -120,7 +121,8 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
         shutil.copyfile(made, onnx_file)
     else:
         progress(
-            f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'} (up to a minute)"
+            f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'}"
+            " (up to a minute)"
         )
         artefact.make(manifest, onnx_file, order.weights_dir)
     progress(f"{release.id}: comparing engines on the canary")

@@ -17,13 +17,18 @@ def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
     """Why Triton must not be given this tree; a plan that was never built is none of them."""
     record, artefact = build.read_record(tree), tree / "1/model.onnx"
     if not artefact.is_file() or identity.file_sha256(artefact) != record.get("onnx_sha256"):
-        yield f"{tree}: 1/model.onnx is not the file that was built: delete the folder and build the release again"
+        yield (
+            f"{tree}: 1/model.onnx is not the file that was built: delete the folder and build the"
+            " release again"
+        )
         return
     said = served(manifest, record.get("cam_grid"), str(record.get("accelerator", "none")))
     yield from _config_problems(tree, said)
     yield from profile_checks.check_onnx(artefact, said)
     if profile == "embedded" and not _is_same(tree / "1/model.py", Path(embedded_model.__file__)):
-        yield f"{tree}: 1/model.py is not this Hilum's: delete the folder and build the release again"
+        yield (
+            f"{tree}: 1/model.py is not this Hilum's: delete the folder and build the release again"
+        )
     if profile == "tensorrt":
         yield from profile_checks.check_shape_ranges(record.get("optimization_profile", {}), said)
         yield from tensorrt.plan_problems(tree) if tensorrt.has_plan(tree) else ()

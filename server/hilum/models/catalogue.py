@@ -36,7 +36,10 @@ def look(manifests_dir: Path) -> dict[str, Manifest | list[str]]:
         except ConfigurationError as error:
             found[name] = error.problems
     if not found:
-        what = f"holds no <name@version>/{manifest.FILE_NAME}: set models.manifests to a folder that does"
+        what = (
+            f"holds no <name@version>/{manifest.FILE_NAME}: set models.manifests to a folder that"
+            " does"
+        )
         raise ConfigurationError([f"{manifests_dir} {what}"])
     return found
 

@@ -69,7 +69,10 @@ def canonical(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
     if len(known) < len(set(plain) - BESIDE_WEIGHTS):
         raise ConfigurationError(
             [
-                f"no {architecture} with one linear layer as its head: export it to ONNX with its authors' code"
+                (
+                    f"no {architecture} with one linear layer as its head: export it to ONNX with its"
+                    " authors' code"
+                )
             ]
         )
     return known

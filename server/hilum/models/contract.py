@@ -35,14 +35,19 @@ def problems(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
         if name not in found:
             yield f"it has no tensor {name}"
         elif found[name][0] != kind or clash(found[name][1], sizes):
-            yield f"{name} is {described(found[name])}, the contract says {described((kind, sizes))}"
+            yield (
+                f"{name} is {described(found[name])}, the contract says {described((kind, sizes))}"
+            )
 
 
 def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
     """The engines read a range; operators of another domain are known to one of them at most."""
     versions = {each.domain or "ai.onnx": each.version for each in model.opset_import}
     if (version := versions.get("ai.onnx", 0)) not in OPSETS:
-        yield f"its opset is {version}; {OPSETS.start} to {OPSETS.stop - 1} are served: export it with one of these"
+        yield (
+            f"its opset is {version}; {OPSETS.start} to {OPSETS.stop - 1} are served: export it"
+            " with one of these"
+        )
 
 
 def tensors(model: onnx.ModelProto) -> dict[str, Tensor]:
@@ -75,4 +80,7 @@ def clash(found: list[int | None], wanted: list[int | None]) -> bool:
 def described(tensor: Tensor) -> str:
     """For people."""
     kind, shape = tensor
-    return f"{TensorProto.DataType.Name(kind).lower()} {['any' if size is None else size for size in shape]}"
+    return (
+        f"{TensorProto.DataType.Name(kind).lower()}"
+        f" {['any' if size is None else size for size in shape]}"
+    )

@@ -49,8 +49,14 @@ def _head(facts: Facts, name: str, version: str) -> Iterator[str]:
     height, width = facts.size
     given, answer = label_names.printable(facts.input), label_names.printable(facts.output)
     yield f"# Begun by `hilum models new` from {facts.file}: opset {facts.opset},"
-    yield f"# {given} (N, {facts.channels}, {height or 'any'}, {width or 'any'}) → {answer} (N, {facts.outputs})."
-    yield "# Lines with EDIT are yours: no file says these things. docs/manifest.md explains every field."
+    yield (
+        f"# {given} (N, {facts.channels}, {height or 'any'}, {width or 'any'}) → {answer} (N,"
+        f" {facts.outputs})."
+    )
+    yield (
+        "# Lines with EDIT are yours: no file says these things. docs/manifest.md explains every"
+        " field."
+    )
     yield "format = 1"
     yield f"name = {quoted(name)}"
     yield f"version = {quoted(version)}"
@@ -62,10 +68,16 @@ def _head(facts: Facts, name: str, version: str) -> Iterator[str]:
 
 def _labels(facts: Facts) -> Iterator[str]:
     if facts.labels is None:
-        yield "# What each output means, in their order: a concept of docs/terminology.md, or a private code and its text."
+        yield (
+            "# What each output means, in their order: a concept of docs/terminology.md, or a"
+            " private code and its text."
+        )
     else:
         yield from _comment(f"In the order of the outputs, from {facts.labels.origin}.")
-    yield '# "none": scored, never decided. Put numbers where you have them, and say below where they come from.'
+    yield (
+        '# "none": scored, never decided. Put numbers where you have them, and say below where they'
+        " come from."
+    )
     yield "labels = ["
     names = facts.labels.names if facts.labels else (None,) * facts.outputs
     yield from (
@@ -77,7 +89,10 @@ def _labels(facts: Facts) -> Iterator[str]:
 
 def _label(name: str | None, index: int) -> str:
     if name is None:
-        return f'{{ private = "OUTPUT_{index}", text = "EDIT: what output {index} means", operating_point = "none" }}'
+        return (
+            f'{{ private = "OUTPUT_{index}", text = "EDIT: what output {index} means",'
+            ' operating_point = "none" }'
+        )
     if not name:
         return "{ is_masked = true }"
     concept = label_names.concept_of(name)
@@ -95,11 +110,20 @@ def _model(facts: Facts) -> Iterator[str]:
     yield "[model]"
     yield 'architecture = "onnx"'
     if facts.ending and facts.ending.logits is None:
-        yield f'activation = "none" # its scores come out of a {facts.ending.activation} already; see weights.output'
+        yield (
+            f'activation = "none" # its scores come out of a {facts.ending.activation} already; see'
+            " weights.output"
+        )
     elif facts.ending:
-        yield f'activation = "{facts.ending.activation}" # the last operator of the network; see weights.output'
+        yield (
+            f'activation = "{facts.ending.activation}" # the last operator of the network; see'
+            " weights.output"
+        )
     else:
-        yield 'activation = "sigmoid" # EDIT: a guess. "softmax" where exactly one label is true for an image, "none" for other numbers'
+        yield (
+            'activation = "sigmoid" # EDIT: a guess. "softmax" where exactly one label is true for'
+            ' an image, "none" for other numbers'
+        )
     yield "max_batch = 16"
 
 
@@ -110,7 +134,10 @@ def _weights(facts: Facts) -> Iterator[str]:
     yield f"input = {quoted(facts.input)}"
     yield from _output(facts)
     if facts.cam:
-        yield f"# cam = {quoted(facts.cam)} # EDIT: remove the first # if these are class activation maps: mean of a map + bias = logit"
+        yield (
+            f"# cam = {quoted(facts.cam)} # EDIT: remove the first # if these are class activation"
+            " maps: mean of a map + bias = logit"
+        )
 
 
 def _output(facts: Facts) -> Iterator[str]:
@@ -120,14 +147,22 @@ def _output(facts: Facts) -> Iterator[str]:
             f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items()
         )
         yield from _comment(
-            f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is taken."
+            f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is"
+            " taken."
         )
     if ended and ended.logits:
-        yield f"# {answer} is a {ended.activation} already; this is the tensor before it, so that logits are logits."
+        yield (
+            f"# {answer} is a {ended.activation} already; this is the tensor before it, so that"
+            " logits are logits."
+        )
     elif ended:
-        said = f"{answer} is a {ended.activation} already, and no single tensor holds the logits before it: its scores are taken as they are."
+        said = (
+            f"{answer} is a {ended.activation} already, and no single tensor holds the logits"
+            " before it: its scores are taken as they are."
+        )
         yield from _comment(
-            f"{said} Exported without that {ended.activation}, it would have logits, which a temperature or Platt's method need."
+            f"{said} Exported without that {ended.activation}, it would have logits, which a"
+            " temperature or Platt's method need."
         )
     yield f"output = {quoted((ended and ended.logits) or facts.output)}"
 
@@ -143,7 +178,10 @@ def _input(facts: Facts) -> Iterator[str]:
     if chosen is None:
         yield from _own_input(facts)
         return
-    yield f'recipe = "{chosen}" # EDIT: a guess by form ({facts.channels} x {height} x {width}); which one was it trained with?'
+    yield (
+        f'recipe = "{chosen}" # EDIT: a guess by form ({facts.channels} x {height} x {width});'
+        " which one was it trained with?"
+    )
     yield from (line for name in fitting for line in _comment(f"{name}: {RECIPES[name]['cites']}"))
     yield '# population = { minimum_age_years = 18, cites = "its authors trained it on adults" }'
 
@@ -166,8 +204,14 @@ def _own_input(facts: Facts) -> Iterator[str]:
     )
     size = {"height": height, "width": width}
     resize = {"op": "resize", **size, "kernel": "pil_bilinear_aa", "compute": "uint8_rounded"}
-    yield f'cites = "EDIT: no recipe is {facts.channels} x {height} x {width}; correct these steps and say where they are written down"'
-    yield f"intensity = {inline([{'op': 'maxval', 'of': 'bits'}, {'op': 'to_uint8', 'mode': 'round'}])}"
+    yield (
+        f'cites = "EDIT: no recipe is {facts.channels} x {height} x {width}; correct these steps'
+        ' and say where they are written down"'
+    )
+    yield (
+        "intensity ="
+        f" {inline([{'op': 'maxval', 'of': 'bits'}, {'op': 'to_uint8', 'mode': 'round'}])}"
+    )
     yield f"geometry = {inline([resize])}"
     yield f"target = {inline({**size, 'dtype': 'uint8'})}"
     yield f"normalise = {inline({'mean': mean, 'std': std, 'channels': facts.channels})}"
@@ -179,7 +223,10 @@ def _engine(facts: Facts) -> Iterator[str]:
     if facts.is_quantised:
         yield 'name = "onnxruntime"'
         yield 'precision = "int8" # the network is quantised'
-        yield 'optimisation = "disabled" # fused int8 kernels depend on the CPU: without fusion two hosts give the same numbers'
+        yield (
+            'optimisation = "disabled" # fused int8 kernels depend on the CPU: without fusion two'
+            " hosts give the same numbers"
+        )
     else:
         yield 'name = "openvino" # on CPUs twice as fast as onnxruntime'
         yield 'precision = "f32"'

@@ -121,7 +121,7 @@ def read_facts(file: Path, labels: str | None) -> Facts:
     problems = [*_input_problems(inputs), *_output_problems(outputs)]
     if problems:
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
-    (input_name, (_, (_, channels, height, width))) = next(iter(inputs.items()))
+    input_name, (_, (_, channels, height, width)) = next(iter(inputs.items()))
     assert channels is not None
     choices = {
         name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]
@@ -154,7 +154,7 @@ def read_facts(file: Path, labels: str | None) -> Facts:
 def _input_problems(inputs: dict[str, Tensor]) -> list[str]:
     if len(inputs) != 1:
         return [f"it has {len(inputs)} inputs ({', '.join(inputs)}); one image goes in"]
-    (name, (kind, sizes)) = next(iter(inputs.items()))
+    name, (kind, sizes) = next(iter(inputs.items()))
     if len(sizes) == 4 and sizes[1] not in {1, 3} and sizes[3] in {1, 3}:
         return [f"input {name} is {sizes}, channels last: export it channels first, (N, C, H, W)"]
     if len(sizes) != 4 or sizes[1] not in {1, 3}:
@@ -162,11 +162,13 @@ def _input_problems(inputs: dict[str, Tensor]) -> list[str]:
     problems = []
     if kind != onnx.TensorProto.FLOAT:
         problems.append(
-            f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with float32 inputs"
+            f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with"
+            " float32 inputs"
         )
     if sizes[0] is not None:
         problems.append(
-            f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch (torch.onnx: dynamic_shapes)"
+            f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch"
+            " (torch.onnx: dynamic_shapes)"
         )
     return problems
 

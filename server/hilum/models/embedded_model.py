@@ -33,7 +33,8 @@ def refuse_numpy_2(version: str) -> None:
     """
     if int(version.partition(".")[0]) >= 2:
         raise RuntimeError(
-            f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install numpy 1.26.4 there"
+            f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install"
+            " numpy 1.26.4 there"
         )
 
 
@@ -44,7 +45,8 @@ def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> Non
     """
     if precision == "bf16" and "BF16" not in capabilities:
         raise RuntimeError(
-            "the release pins precision bf16, which this CPU lacks; make a release with precision f32"
+            "the release pins precision bf16, which this CPU lacks; make a release with"
+            " precision f32"
         )
 
 
@@ -129,7 +131,10 @@ def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]
                 request.wait()
 
 
-def _outputs(request: Any) -> dict[str, Batch]:  # noqa: ANN401 - an openvino.InferRequest, which this module may not import
+def _outputs(
+    # An openvino.InferRequest, which this module may not import.
+    request: Any,  # noqa: ANN401
+) -> dict[str, Batch]:
     request.wait()
     return {
         name: np.array(value)

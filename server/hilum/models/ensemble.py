@@ -104,7 +104,10 @@ def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
             ", ".join(f"{domain} {version}".strip() for domain, version in each)
             for each in sorted(found)
         )
-        problem = f"its members were exported with different ONNX opsets ({shown}); export them with the same one"
+        problem = (
+            f"its members were exported with different ONNX opsets ({shown}); export them with the"
+            " same one"
+        )
         raise ConfigurationError([f"{manifest.release.id}: {problem}"])
 
 
@@ -143,7 +146,10 @@ def _logits_outputs(manifest: Manifest, count: int) -> list[onnx.ValueInfoProto]
 
 def _checked(model: onnx.ModelProto, manifest: Manifest) -> onnx.ModelProto:
     if model.ByteSize() > _LARGEST_BYTES:
-        problem = f"its members together are {model.ByteSize() / 1e9:.1f} GB; an ONNX file holds 2 GB: take fewer or smaller ones"
+        problem = (
+            f"its members together are {model.ByteSize() / 1e9:.1f} GB; an ONNX file holds 2 GB:"
+            " take fewer or smaller ones"
+        )
         raise ConfigurationError([f"{manifest.release.id}: {problem}"])
     onnx.checker.check_model(model, full_check=True)
     return model
@@ -166,6 +172,9 @@ def _require_parity(manifest: Manifest, files: Sequence[Path], merged: Path) -> 
     if not worst <= PARITY * max(1.0, float(np.abs(alone).max())):
         raise ConfigurationError(
             [
-                f"{release.id}: the merged members differ by {worst:.2g} from themselves alone; {PARITY:g} is allowed"
+                (
+                    f"{release.id}: the merged members differ by {worst:.2g} from themselves alone;"
+                    f" {PARITY:g} is allowed"
+                )
             ]
         )

@@ -48,4 +48,7 @@ def broken_rule(logits: Array, cam: Array | None, head_bias: Array, allowed: flo
     if (apart <= bound).all():
         return None
     row, label = np.unravel_index(np.argmax(apart - bound), apart.shape)
-    return f"mean of the map + bias differs from logit {label} by {apart[row, label]:.2g}; {bound[row, label]:.2g} is allowed"
+    return (
+        f"mean of the map + bias differs from logit {label} by {apart[row, label]:.2g};"
+        f" {bound[row, label]:.2g} is allowed"
+    )

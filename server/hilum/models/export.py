@@ -122,10 +122,16 @@ def _require_parity(manifest: Manifest, served: architectures.Served, artefact: 
             served, artefact, _images(manifest, size)
         ).items():
             if not worst <= allowed:
-                problem = f"{name} of ONNX differ from torch's by {worst:.2g} at batch {size}; {allowed:g} is allowed"
+                problem = (
+                    f"{name} of ONNX differ from torch's by {worst:.2g} at batch {size};"
+                    f" {allowed:g} is allowed"
+                )
                 raise ConfigurationError(
                     [
-                        f"{manifest.release.id}: {problem}; another version of torch or onnxscript may help"
+                        (
+                            f"{manifest.release.id}: {problem}; another version of torch or onnxscript"
+                            " may help"
+                        )
                     ]
                 )
 

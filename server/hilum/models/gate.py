@@ -105,6 +105,12 @@ def _problems(
             moved, allowed = change.largest_score_difference, limits.maximum_score_difference
             yield f"{change.key}: a score moves by {moved:.3g}; {allowed:g} is allowed"
         if change.auc_drop is not None and not change.auc_drop <= limits.maximum_auc_drop:
-            yield f"{change.key}: the area under the ROC curve falls by {change.auc_drop:.3g}; {limits.maximum_auc_drop:g} is allowed"
+            yield (
+                f"{change.key}: the area under the ROC curve falls by {change.auc_drop:.3g};"
+                f" {limits.maximum_auc_drop:g} is allowed"
+            )
     if is_compared and all(change.auc_drop is None for change in changes):
-        yield "no label has positive and negative cases: the areas under the ROC curve cannot be compared"
+        yield (
+            "no label has positive and negative cases: the areas under the ROC curve cannot be"
+            " compared"
+        )

@@ -108,7 +108,10 @@ def _canary(tree: Path, entry: Mapping[str, Any], bias: Array | None) -> Canary:
     except (OSError, ValueError) as error:
         raise ConfigurationError(
             [
-                f"{tree / entry['tensor']} is damaged or gone: delete {tree} and build the release again"
+                (
+                    f"{tree / entry['tensor']} is damaged or gone: delete {tree} and build the release"
+                    " again"
+                )
             ]
         ) from error
     return Canary(
@@ -135,7 +138,8 @@ def _find(manifest: Manifest, table: GoldenTable, weights_dir: Path | None) -> P
         raise _refused(
             manifest,
             table,
-            f"{path} has sha256 {found}, the manifest {table.sha256}: bring that file, or correct the digest",
+            f"{path} has sha256 {found}, the manifest {table.sha256}: bring that file, or correct"
+            " the digest",
         )
     return path
 
@@ -152,7 +156,10 @@ def _misses(manifest: Manifest, case: Case, logits: Array) -> Iterator[str]:
     kind = "score" if case.table.logits is None else "logit"
     for key, (given, known) in _compared(manifest, case, logits).items():
         if not abs(given - known) <= case.table.tolerance:
-            yield f"{kind} of {key} is {given:.4g}, known is {known:.4g}; {case.table.tolerance:g} is allowed"
+            yield (
+                f"{kind} of {key} is {given:.4g}, known is {known:.4g}; {case.table.tolerance:g} is"
+                " allowed"
+            )
 
 
 def _compared(manifest: Manifest, case: Case, logits: Array) -> dict[str, tuple[float, float]]:

@@ -16,7 +16,10 @@ from hilum.models.prologue import cut, join
 
 def write_half(artefact: Path, destination: Path, channels: int) -> None:
     """Write `destination`: float32 up to the normalised image and in the rule of an ensemble, float16 between; the same tensors outside."""
-    from onnxruntime.transformers.float16 import convert_float_to_float16  # noqa: PLC0415 - imports much, needed here alone
+    # Imports much, needed here alone.
+    from onnxruntime.transformers.float16 import (  # noqa: PLC0415
+        convert_float_to_float16,
+    )
 
     model = onnx.load(artefact)
     parts = cut(model, channels, tuple(each.name for each in model.graph.output))

@@ -97,7 +97,8 @@ def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
     stride = manifest_meaning.stride(table.model)
     if any(size % stride for size in spec.wire_shape[1:]):
         problems.append(
-            f"input: {table.model.architecture} needs height and width in multiples of {stride}, got {spec.wire_shape[1:]}"
+            f"input: {table.model.architecture} needs height and width in multiples of {stride},"
+            f" got {spec.wire_shape[1:]}"
         )
     return spec
 
@@ -160,9 +161,9 @@ def _build_key(table: ManifestTable, spec: InputSpec) -> str:
             "input": spec.version,
             "outputs": len(table.labels),
             "golden": [golden.model_dump() for golden in table.golden],
-            "activation": table.model.activation
-            if table.weights.members
-            else None,  # the rule of an ensemble computes it in the graph
+            "activation": (
+                table.model.activation if table.weights.members else None
+            ),  # the rule of an ensemble computes it in the graph
         }
     )
 

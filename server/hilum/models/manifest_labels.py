@@ -39,28 +39,39 @@ class LabelTable(Table):
     private: str | None = Field(
         None,
         pattern=r"^[A-Z][A-Z0-9_]{0,15}$",
-        description="Code value in the private scheme 99HILUM, for what no concept means; `text` goes with it. Its key is the same in"
-        " small letters.",
+        description=(
+            "Code value in the private scheme 99HILUM, for what no concept means; `text` goes with"
+            " it. Its key is the same in small letters."
+        ),
     )
     text: Line | None = Field(
         None,
-        description="Words in reports, where the concept's own do not fit: a line of at most 64 characters.",
+        description=(
+            "Words in reports, where the concept's own do not fit: a line of at most 64 characters."
+        ),
     )
     operating_point: float | Literal["none"] | None = Field(
         None,
-        description="The finding is present at this score and above. A trained release must give it for every label that may be asserted,"
-        ' or say `"none"`: scored, never decided.',
+        description=(
+            "The finding is present at this score and above. A trained release must give it for"
+            ' every label that may be asserted, or say `"none"`: scored, never decided.'
+        ),
     )
     is_masked: bool = Field(
         default=False,
-        description="The output is computed and never shown: untrained, unnamed, or known to be bad.",
+        description=(
+            "The output is computed and never shown: untrained, unnamed, or known to be bad."
+        ),
     )
     rescaled_at: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="Scores are bent so that this one becomes 0.5, in two straight lines through 0 and 1 (torchxrayvision's `op_threshs`);"
-        " `operating_point` is on the bent scale. Goes with the activation sigmoid.",
+        description=(
+            "Scores are bent so that this one becomes 0.5, in two straight lines through 0 and 1"
+            " (torchxrayvision's `op_threshs`); `operating_point` is on the bent scale. Goes with"
+            " the activation sigmoid."
+        ),
     )
 
     @model_validator(mode="after")
@@ -123,8 +134,11 @@ class CalibrationTable(Table):
     """
 
     method: Literal["temperature", "platt", "isotonic"] = Field(
-        description="`temperature`: one for all labels (Guo et al. 2017). `platt`: sigmoid(a * logit + b) (Platt 1999, whose A and B"
-        " are -a and -b). `isotonic`: a monotone line through points (Zadrozny and Elkan 2002)."
+        description=(
+            "`temperature`: one for all labels (Guo et al. 2017). `platt`: sigmoid(a * logit + b)"
+            " (Platt 1999, whose A and B are -a and -b). `isotonic`: a monotone line through points"
+            " (Zadrozny and Elkan 2002)."
+        )
     )
     measured_on: Paragraph = Field(description="The cases on which it was fitted.")
     temperature: float | None = Field(
@@ -137,8 +151,11 @@ class CalibrationTable(Table):
     )
     points: Mapping[str, Points] | None = Field(
         None,
-        description="Pairs of score and probability by label, both rising: `{ pneumothorax = [[0.1, 0.02], [0.6, 0.4]] }`. Straight lines"
-        " between, the end values beyond, as scikit-learn's IsotonicRegression with `out_of_bounds` clip gives them.",
+        description=(
+            "Pairs of score and probability by label, both rising: `{ pneumothorax = [[0.1, 0.02],"
+            " [0.6, 0.4]] }`. Straight lines between, the end values beyond, as scikit-learn's"
+            " IsotonicRegression with `out_of_bounds` clip gives them."
+        ),
     )
 
     @model_validator(mode="after")
@@ -188,13 +205,17 @@ class GoldenTable(Table):
     """
 
     file: FileName = Field(
-        description="Beside the manifest: a DICOM file (.dcm), prepared as any image is, or the wire tensor of one image (.npy),"
-        " as `hilum prepare` writes it."
+        description=(
+            "Beside the manifest: a DICOM file (.dcm), prepared as any image is, or the wire tensor"
+            " of one image (.npy), as `hilum prepare` writes it."
+        )
     )
     sha256: Sha256 = Field(description="Of the file.")
     logits: tuple[float, ...] | Mapping[str, float] | None = Field(
         None,
-        description="All of them in the order of the labels, or some by label: `{ pneumothorax = -1.25 }`.",
+        description=(
+            "All of them in the order of the labels, or some by label: `{ pneumothorax = -1.25 }`."
+        ),
     )
     scores: tuple[float, ...] | Mapping[str, float] | None = Field(
         None, description="The same for scores, after activation and rescaling."

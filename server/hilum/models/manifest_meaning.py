@@ -38,7 +38,9 @@ def has_cam(table: ManifestTable) -> bool:
 def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[str]:
     """Every one; `nearest` ends a message about an unknown name."""
     if folder != f"{table.name}@{table.version}":
-        yield f"the folder is {folder!r}, but the release is {table.name}@{table.version}: rename one"
+        yield (
+            f"the folder is {folder!r}, but the release is {table.name}@{table.version}: rename one"
+        )
     yield from _weights_problems(table)
     yield from _name_problems(table, nearest)
     for index, label in enumerate(table.labels):
@@ -46,7 +48,10 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
     if table.operating_points is None and any(
         isinstance(label.operating_point, float) for label in table.labels
     ):
-        yield "operating_points: missing; say where the operating points come from: measured_on and criterion"
+        yield (
+            "operating_points: missing; say where the operating points come from: measured_on and"
+            " criterion"
+        )
     if table.calibration is not None:
         yield from _calibration_problems(table.calibration, table)
     for index, golden in enumerate(table.golden):
@@ -112,7 +117,10 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
             )
             yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
         if label.private and (label.private in private or label.key(index) in codes.concepts):
-            yield f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its concept, or take another"
+            yield (
+                f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its"
+                " concept, or take another"
+            )
 
 
 def _twice(names: Sequence[str]) -> list[str]:
@@ -133,7 +141,10 @@ def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]
         if activation != "none" and not 0 < point < 1:
             yield f".operating_point: {point} is no {activation} score: those lie between 0 and 1"
     elif point is None and table.weights.is_trained and is_assertable and not label.is_masked:
-        yield '.operating_point: missing; give one, or "none" for a label that is scored and never decided, or is_masked = true'
+        yield (
+            '.operating_point: missing; give one, or "none" for a label that is scored and never'
+            " decided, or is_masked = true"
+        )
 
 
 def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iterator[str]:

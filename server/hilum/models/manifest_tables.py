@@ -35,8 +35,10 @@ class OptionsTable(Table):
     )
     norm: Literal["tokens", "pooled"] = Field(
         "tokens",
-        description="Where the last normalisation stands: over every token, or behind the pooling (timm's `fc_norm`). Class activation maps"
-        " are exact with `pooling` gap and `norm` tokens.",
+        description=(
+            "Where the last normalisation stands: over every token, or behind the pooling (timm's"
+            " `fc_norm`). Class activation maps are exact with `pooling` gap and `norm` tokens."
+        ),
     )
     patch: Literal[8, 14, 16, 32] = Field(16, description="Side of a patch in pixels.")
     heads: int | None = Field(
@@ -67,17 +69,25 @@ class ModelTable(Table):
     """The network and how its outputs are read."""
 
     architecture: Literal["densenet121", "resnet50", "vit", "vit_b16", "onnx"] = Field(
-        description="`onnx`: the weights file is a whole network whose output are logits. The others take a checkpoint of tensors:"
-        " `densenet121` and `resnet50` of torchvision and torchxrayvision, `vit` of timm and Hugging Face, `vit_b16` of torchvision."
+        description=(
+            "`onnx`: the weights file is a whole network whose output are logits. The others take a"
+            " checkpoint of tensors: `densenet121` and `resnet50` of torchvision and"
+            " torchxrayvision, `vit` of timm and Hugging Face, `vit_b16` of torchvision."
+        )
     )
     activation: Literal["sigmoid", "softmax", "none"] = Field(
-        description="From logits to scores: `sigmoid` each for itself, `softmax` shares of one, `none` as they are."
+        description=(
+            "From logits to scores: `sigmoid` each for itself, `softmax` shares of one, `none` as"
+            " they are."
+        )
     )
     max_batch: int = Field(16, ge=1, le=64, description="Most images in one request.")
     cam: bool | None = Field(
         None,
-        description="Whether class activation maps are served. Absent: where they are exact (a linear head on a global average). An onnx"
-        " network has them when `weights.cam` names its output.",
+        description=(
+            "Whether class activation maps are served. Absent: where they are exact (a linear head"
+            " on a global average). An onnx network has them when `weights.cam` names its output."
+        ),
     )
     options: OptionsTable = Field(
         OptionsTable(), description="What the checkpoint does not say about its network."
@@ -118,7 +128,9 @@ class WeightsTable(Table):
     )
     file: FileName | None = Field(
         None,
-        description="Beside the manifest, or in the folder that `hilum models build --weights` names.",
+        description=(
+            "Beside the manifest, or in the folder that `hilum models build --weights` names."
+        ),
     )
     sha256: Sha256 | None = Field(
         None, description="Of the file: a name alone does not say which weights."
@@ -128,7 +140,10 @@ class WeightsTable(Table):
     )
     rule: Literal["mean_score", "mean_logit"] | None = Field(
         None,
-        description="How members become one: the mean of their scores (then `logits` is its logit), or the mean of their logits.",
+        description=(
+            "How members become one: the mean of their scores (then `logits` is its logit), or the"
+            " mean of their logits."
+        ),
     )
     input: str = Field(
         "input",
@@ -136,11 +151,16 @@ class WeightsTable(Table):
     )
     output: str = Field(
         "output",
-        description="Name of its output: (N, labels) logits. Where the graph ends in an activation, the tensor before that.",
+        description=(
+            "Name of its output: (N, labels) logits. Where the graph ends in an activation, the"
+            " tensor before that."
+        ),
     )
     cam: str | None = Field(
         None,
-        description="Name of its output of class activation maps, (N, labels, h, w); absent: it has none.",
+        description=(
+            "Name of its output of class activation maps, (N, labels, h, w); absent: it has none."
+        ),
     )
 
     @model_validator(mode="after")
@@ -192,17 +212,25 @@ class EngineTable(Table):
     )
     precision: Literal["f32", "bf16", "int8"] = Field(
         "f32",
-        description="`bf16`: openvino, on CPUs that have it; not faster on all of those. "
-        "`int8`: onnxruntime, with an onnx file that was quantised.",
+        description=(
+            "`bf16`: openvino, on CPUs that have it; not faster on all of those. "
+            "`int8`: onnxruntime, with an onnx file that was quantised."
+        ),
     )
     optimisation: Literal["all", "extended", "basic", "disabled"] = Field(
         "all",
-        description="Graph optimisation of onnxruntime; quantised networks may give other numbers at each level.",
+        description=(
+            "Graph optimisation of onnxruntime; quantised networks may give other numbers at each"
+            " level."
+        ),
     )
     tolerance: float | None = Field(
         None,
         gt=0,
-        description="Largest difference of a logit that canary and golden cases may show. Absent: by precision.",
+        description=(
+            "Largest difference of a logit that canary and golden cases may show. Absent: by"
+            " precision."
+        ),
     )
 
     @model_validator(mode="after")
@@ -221,7 +249,10 @@ class StudyTable(Table):
 
     aggregation: Literal["max", "mean", "first_frontal"] = Field(
         "max",
-        description="Over the images of a study: the highest score of each label, the mean, or the first PA or AP image alone.",
+        description=(
+            "Over the images of a study: the highest score of each label, the mean, or the first PA"
+            " or AP image alone."
+        ),
     )
 
 
@@ -251,7 +282,10 @@ class ManifestTable(Table):
         "classification", description="What the network does: one number for each label."
     )
     manufacturer: Named = Field(
-        description="Who stands behind the weights; in every report. At most 64 characters, without a backslash."
+        description=(
+            "Who stands behind the weights; in every report. At most 64 characters, without a"
+            " backslash."
+        )
     )
     intended_use: Paragraph = Field(
         description="For what, and for whom, the release may be used; in every report."
@@ -267,7 +301,10 @@ class ManifestTable(Table):
     model: ModelTable = Field(description="The network and how its outputs are read.")
     weights: WeightsTable = Field(description="Where the numbers come from.")
     input: Mapping[str, Any] = Field(
-        description="A recipe by name (docs/recipes.md), with a `population` if you like, or a whole InputSpec (docs/input_spec.md)."
+        description=(
+            "A recipe by name (docs/recipes.md), with a `population` if you like, or a whole"
+            " InputSpec (docs/input_spec.md)."
+        )
     )
     engine: EngineTable = Field(description="Who computes, and how exactly.")
     study: StudyTable = Field(StudyTable(), description="From images to a study.")

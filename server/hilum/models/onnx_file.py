@@ -109,7 +109,10 @@ def _weights_problems(graph: onnx.GraphProto) -> Iterator[str]:
     factors = {name for node in graph.node if node.op_type in _MULTIPLYING for name in node.input}
     for tensor in _constants(graph):
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
-            yield "its weights lie in another file, which no digest covers; save it as one (onnx.save with save_as_external_data=False)"
+            yield (
+                "its weights lie in another file, which no digest covers; save it as one (onnx.save"
+                " with save_as_external_data=False)"
+            )
             return
         if tensor.data_type in _FLOATS and (
             held := _no_numbers(tensor, is_factor=tensor.name in factors)

@@ -34,11 +34,16 @@ _WORDED: Final = frozenset(
 """Fields that a person writes for other people to read, in whichever table."""
 _NOUNS: Final = "name|company|vendor|manufacturer|author|licen[cs]e|source|hospital"
 _EMPTY_WORDS: Final = re.compile(
-    rf"((still )?unknown|unnamed|your|the|my)?( ?({_NOUNS}))*|({_NOUNS}|it)( is)? (unknown|missing|not known)|unk|unspecified|undefined"
-    r"|n[/.]?a|n\.n|none( known| yet)?|null|nil|not( yet)? (known|specified|stated|given|available|applicable|sure|decided)|not yet"
-    r"|missing|empty|unavailable|to ?do|(please )?edit( me)?|insert (name|text) here|later|tbc|fix me|text|string|some(one|body)|me"
-    r"|to be (done|defined|determined|decided|announced|confirmed|added|filled in)|nobody|no idea|anonymous|blah?|lorem|x+"
-    r"|foo|bar|foobar|asdf|qwerty|abc|dummy|unbekannt|nicht bekannt|keine?( angabe)?|inconnue?|desconocid[oa]|desconhecid[oa]"
+    rf"((still )?unknown|unnamed|your|the|my)?( ?({_NOUNS}))*|({_NOUNS}|it)( is)?"
+    r" (unknown|missing|not known)|unk|unspecified|undefined"
+    r"|n[/.]?a|n\.n|none( known| yet)?|null|nil|not( yet)?"
+    r" (known|specified|stated|given|available|applicable|sure|decided)|not yet"
+    r"|missing|empty|unavailable|to ?do|(please )?edit( me)?|insert (name|text) here|later|tbc|fix"
+    r" me|text|string|some(one|body)|me"
+    r"|to be (done|defined|determined|decided|announced|confirmed|added|filled in)|nobody|no"
+    r" idea|anonymous|blah?|lorem|x+"
+    r"|foo|bar|foobar|asdf|qwerty|abc|dummy|unbekannt|nicht bekannt|keine?("
+    r" angabe)?|inconnue?|desconocid[oa]|desconhecid[oa]"
     r"|sconosciut[oa]|onbekend|okänd|ukjent|ukendt|nieznan[yae]|неизвестно|未知|不明|不詳"
 )
 _EMPTY_BEGINNING: Final = re.compile(
@@ -64,7 +69,10 @@ def guesses(text: str) -> Iterator[Fact]:
             said = found.group(1).strip()
             yield (
                 Verdict.QUESTION,
-                f"manifest: line {number} is a guess still marked {said!r}: correct it if it is wrong, then remove the mark",
+                (
+                    f"manifest: line {number} is a guess still marked {said!r}: correct it if it is"
+                    " wrong, then remove the mark"
+                ),
             )
 
 
@@ -85,7 +93,10 @@ def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
         if are_alike(one, other):
             yield (
                 Verdict.QUESTION,
-                f"manifest: labels.{first} is {one!r} and labels.{second} {other!r}: are they two findings? name them apart",
+                (
+                    f"manifest: labels.{first} is {one!r} and labels.{second} {other!r}: are they"
+                    " two findings? name them apart"
+                ),
             )
 
 
@@ -142,11 +153,17 @@ def _of_label(label: LabelTable) -> Iterator[str]:
         if near is not None:
             known = concepts[near]
             code = f"{known.code.scheme} {known.code.value}"
-            said = f"{label.text!r} (private {label.private}) is, or almost is, {known.text!r} with the code {code}"
+            said = (
+                f"{label.text!r} (private {label.private}) is, or almost is, {known.text!r} with"
+                f" the code {code}"
+            )
             yield f'{said}: write concept = "{near}", or name it apart'
     elif (
         label.concept
         and label.text
         and (near := concept_near(label.text)) not in {None, label.concept}
     ):
-        yield f"its concept is {label.concept!r}, its text {label.text!r} means {near!r}: which one is it?"
+        yield (
+            f"its concept is {label.concept!r}, its text {label.text!r} means {near!r}: which one"
+            " is it?"
+        )

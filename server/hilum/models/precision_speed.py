@@ -68,6 +68,7 @@ def advice(precision: str, milliseconds: Mapping[str, float]) -> str | None:
     if own < _WORTH * milliseconds[best]:
         return None
     return (
-        f"{precision} takes {own:.0f} ms of CPU an image and {best} {milliseconds[best]:.0f} on the machine that built it: "
-        f"where it serves on such a CPU, a release with precision {best} is faster"
+        f"{precision} takes {own:.0f} ms of CPU an image and {best} {milliseconds[best]:.0f} on the"
+        f" machine that built it: where it serves on such a CPU, a release with precision {best} is"
+        " faster"
     )

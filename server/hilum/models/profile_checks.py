@@ -62,7 +62,10 @@ def check_onnx(file: Path, served: Served) -> Iterator[str]:
             or found[name][0] != kind
             or contract.clash(found[name][1], [None, *dims])
         ):
-            yield f"{served.triton_name}: {file.name}: tensor {name!r} is {found.get(name)}, the contract says {wanted.get(name)}"
+            yield (
+                f"{served.triton_name}: {file.name}: tensor {name!r} is {found.get(name)}, the"
+                f" contract says {wanted.get(name)}"
+            )
 
 
 def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> Iterator[str]:
@@ -72,11 +75,17 @@ def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> I
     """
     shapes = [list(ranges.get(name, [])) for name in ("min", "opt", "max")]
     if any(shape[1:] != served.image_dims for shape in shapes):
-        yield f"{served.triton_name}: the optimization profile's images are {shapes}, the contract's {served.image_dims}"
+        yield (
+            f"{served.triton_name}: the optimization profile's images are {shapes}, the contract's"
+            f" {served.image_dims}"
+        )
         return
     smallest, usual, largest = (shape[0] for shape in shapes)
     if not 1 == smallest <= usual <= largest or largest < served.max_batch:
-        yield f"{served.triton_name}: the optimization profile takes {smallest} to {largest} images; 1 to {served.max_batch} are sent"
+        yield (
+            f"{served.triton_name}: the optimization profile takes {smallest} to {largest} images;"
+            f" 1 to {served.max_batch} are sent"
+        )
 
 
 def _contract_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:
@@ -107,7 +116,10 @@ def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
     allowed = {"preferred_batch_size", "max_queue_delay_microseconds"}
     for descriptor, _ in config.dynamic_batching.ListFields():
         if descriptor.name not in allowed:
-            yield f"dynamic_batching holds {descriptor.name}, a queue policy: it stalls the batcher 500 ms at a time"
+            yield (
+                f"dynamic_batching holds {descriptor.name}, a queue policy: it stalls the batcher"
+                " 500 ms at a time"
+            )
 
 
 def _size_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:

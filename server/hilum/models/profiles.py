@@ -29,7 +29,8 @@ def _head(served: Served, runs_in: str, group: str) -> str:
         f'name: "{served.triton_name}"\n'
         f"{runs_in}\n"
         f"max_batch_size: {served.max_batch}\n"
-        f'input [ {{ name: "image" data_type: {WIRE_TYPES[served.wire_type]} dims: {served.image_dims} }} ]\n'
+        f'input [ {{ name: "image" data_type: {WIRE_TYPES[served.wire_type]} dims:'
+        f" {served.image_dims} }} ]\n"
         f"output [\n{outputs}\n]\n"
         f"instance_group [ {{ {group} }} ]\n"
         # No delay: the analyser fills the batches, and one that is not full would only wait for
@@ -70,7 +71,10 @@ def _onnxruntime(served: Served) -> str:
         served, "bf16", "Triton's onnxruntime backend cannot run; use the embedded profile"
     )
     group = f"kind: {'KIND_CPU' if served.accelerator == 'none' else 'KIND_GPU'} count: 1"
-    optimisation = f"graph {{ level: {_GRAPH_LEVELS[served.optimisation]} }}{ACCELERATORS[served.accelerator](served)}"
+    optimisation = (
+        f"graph {{ level: {_GRAPH_LEVELS[served.optimisation]}"
+        f" }}{ACCELERATORS[served.accelerator](served)}"
+    )
     return (
         _head(served, 'backend: "onnxruntime"', group)
         + f"optimization {{ {optimisation} }}\n"
@@ -127,7 +131,10 @@ def render(served: Served, profile: str) -> str:
     if served.accelerator != "none" and profile != "onnxruntime":
         raise ConfigurationError(
             [
-                f"{served.triton_name}: an accelerator belongs to the onnxruntime profile, not to {profile}"
+                (
+                    f"{served.triton_name}: an accelerator belongs to the onnxruntime profile, not to"
+                    f" {profile}"
+                )
             ]
         )
     text = PROFILES[profile](served)

@@ -58,7 +58,10 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
     if not any(step.op_type == "Cast" for step in steps):
         raise ConfigurationError(
             [
-                f"{graph.name}: the graph does not begin with a cast of the image; it cannot be taken apart"
+                (
+                    f"{graph.name}: the graph does not begin with a cast of the image; it cannot be"
+                    " taken apart"
+                )
             ]
         )
     names = {name for step in steps for name in step.input}

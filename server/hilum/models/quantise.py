@@ -75,7 +75,10 @@ def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path)
 
 def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
     if read.table.quantisation is None:
-        yield "its manifest has no [quantisation] table: say how far scores may move (maximum_score_difference)"
+        yield (
+            "its manifest has no [quantisation] table: say how far scores may move"
+            " (maximum_score_difference)"
+        )
     if not read.release.is_trained:
         yield "untrained weights: there is no score to be kept"
     if read.release.members:
@@ -97,7 +100,10 @@ def _divided(read: Manifest, order: Order) -> tuple[Images, Cases]:
     if len(images.files) < FEWEST_IMAGES:
         raise ConfigurationError(
             [
-                f"{order.calibration}: {len(images.files)} images to calibrate with; {FEWEST_IMAGES} at least",
+                (
+                    f"{order.calibration}: {len(images.files)} images to calibrate with;"
+                    f" {FEWEST_IMAGES} at least"
+                ),
                 *images.skipped[:3],
             ]
         )
@@ -110,7 +116,10 @@ def _divided(read: Manifest, order: Order) -> tuple[Images, Cases]:
     if both:
         raise ConfigurationError(
             [
-                f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged by what made it"
+                (
+                    f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged"
+                    " by what made it"
+                )
             ]
         )
     return images, cases

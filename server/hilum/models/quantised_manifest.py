@@ -17,7 +17,10 @@ _TOLERANCE: Final = 0.1
 
 def manifest_text(read: Manifest, version: str, weights_sha256: str, report: str) -> str:
     """The whole file; `report` is named in its first line."""
-    heading = f"# Made by `hilum models quantise` from {read.release.id}; {report} says how it was judged.\n"
+    heading = (
+        f"# Made by `hilum models quantise` from {read.release.id}; {report} says how it was"
+        " judged.\n"
+    )
     return heading + toml_text(_content(read, version, weights_sha256))
 
 

@@ -26,7 +26,10 @@ def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 
     For each member of an ensemble.
     """
-    from hilum.models import ensemble  # noqa: PLC0415 - onnx, which a list of releases does not need
+    # Onnx, which a list of releases does not need.
+    from hilum.models import (  # noqa: PLC0415
+        ensemble,
+    )
 
     opsets: set[ensemble.Opsets] = set()
     problems: list[str] = []
@@ -96,7 +99,10 @@ def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     elif read.release.is_trained:
         yield (
             Verdict.NOTE,
-            "golden cases: none; a build is then compared with itself only, not with its authors' numbers",
+            (
+                "golden cases: none; a build is then compared with itself only, not with its"
+                " authors' numbers"
+            ),
         )
 
 
@@ -122,7 +128,10 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
     if profile == "tensorrt" and not tensorrt.has_plan(tree):
         yield (
             Verdict.NOTE,
-            f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py builds it where it is served",
+            (
+                f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py"
+                " builds it where it is served"
+            ),
         )
     elif not problems:
         yield Verdict.OK, f"{profile}: built in {tree}"
@@ -148,14 +157,20 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
             [f"engine {engine.name}: {missing_extra.in_words(error)}"]
         ) from error
     worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
-    said = f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    said = (
+        f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off,"
+        f" {known.tolerance:g} is allowed"
+    )
     if worst <= known.tolerance:
         yield Verdict.OK, said
     else:
         advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
         yield (
             Verdict.PROBLEM,
-            f"{said}: the tree, this machine's engine or its version is not the one that it was built with; {advice}",
+            (
+                f"{said}: the tree, this machine's engine or its version is not the one that it was"
+                f" built with; {advice}"
+            ),
         )
     cases = golden.cases(read, places.weights_dir)
     answers = golden.prove(read, cases, run, engine.name)
@@ -163,5 +178,8 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
         off, allowed = golden.worst(read, case, logits), case.table.tolerance
         yield (
             Verdict.OK,
-            f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off, {allowed:g} is allowed",
+            (
+                f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off,"
+                f" {allowed:g} is allowed"
+            ),
         )

@@ -66,7 +66,10 @@ def _kind(node: onnx.NodeProto, switches: dict[str, bool]) -> str | None:
     ):
         return "Dropout in training mode: answers depend on chance"
     if node.op_type == "BatchNormalization" and _is_training(node):
-        return "BatchNormalization in training mode: an image's answer depends on its neighbours in the batch"
+        return (
+            "BatchNormalization in training mode: an image's answer depends on its neighbours in"
+            " the batch"
+        )
     return None
 
 

@@ -38,22 +38,34 @@ def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
         yield "citation", release.citation
     yield (
         "network",
-        f"{release.architecture}, {'trained' if release.is_trained else 'UNTRAINED: decides nothing'}",
+        (
+            f"{release.architecture},"
+            f" {'trained' if release.is_trained else 'UNTRAINED: decides nothing'}"
+        ),
     )
     yield from _weights(shown)
     yield "engine", f"{release.engine} {release.precision}, batches up to {release.max_batch}"
     yield (
         "input",
-        f"{release.input_spec.get('recipe', 'own specification')} ({spec.version}), {spec.wire_dtype} {list(spec.wire_shape)}",
+        (
+            f"{release.input_spec.get('recipe', 'own specification')} ({spec.version}),"
+            f" {spec.wire_dtype} {list(spec.wire_shape)}"
+        ),
     )
     yield (
         "normalised",
-        f"(x - {_numbers(spec.normalise.mean)}) / {_numbers(spec.normalise.std)} in the graph, {spec.model_channels} channels",
+        (
+            f"(x - {_numbers(spec.normalise.mean)}) / {_numbers(spec.normalise.std)} in the graph,"
+            f" {spec.model_channels} channels"
+        ),
     )
     yield "reads", "frontal views only" if release.is_frontal_only else "all views"
     yield (
         "scores",
-        f"{release.activation} of the logits{_rescaled(release.labels)}; {release.aggregation} over the images of a study",
+        (
+            f"{release.activation} of the logits{_rescaled(release.labels)}; {release.aggregation}"
+            " over the images of a study"
+        ),
     )
     yield "operating points", _points(release.operating_points)
     yield "calibration", _calibration(release.calibration)
@@ -69,9 +81,11 @@ def _weights(shown: Manifest) -> Iterator[tuple[str, str]]:
     for each in shown.weights.members or (shown.weights,):
         yield (
             "weights",
-            f"made from seed {each.seed}"
-            if each.file is None
-            else f"{each.file}, sha256 {each.sha256}",
+            (
+                f"made from seed {each.seed}"
+                if each.file is None
+                else f"{each.file}, sha256 {each.sha256}"
+            ),
         )
 
 

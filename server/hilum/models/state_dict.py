@@ -49,6 +49,9 @@ def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Iterator
     )
     for name in sorted(needed & set(given)):
         if given[name].shape != own[name].shape:
-            yield f": {name} is {tuple(given[name].shape)}, the architecture needs {tuple(own[name].shape)}"
+            yield (
+                f": {name} is {tuple(given[name].shape)}, the architecture needs"
+                f" {tuple(own[name].shape)}"
+            )
         elif not given[name].isfinite().all():
             yield f": {name} holds NaN or infinity; the weights are damaged"

@@ -36,7 +36,10 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
 
     ONNX Runtime computes in float32 between the casts on a CPU, so that is a lower bound.
     """
-    from hilum.models.half_precision import write_half  # noqa: PLC0415 - build tools, not needed to check a tree
+    # Build tools, not needed to check a tree.
+    from hilum.models.half_precision import (  # noqa: PLC0415
+        write_half,
+    )
 
     write_half(tree / _ARTEFACT, tree / _HALF, manifest.spec.model_channels)
     images = [canary.known_image(manifest.spec, number) for number in range(_IMAGES)]
@@ -50,7 +53,10 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
         if apart <= allowed
         else "plans will be fp32, unless engine.tolerance allows more"
     )
-    return f"weights in half precision move logits by {apart:.2g} or more, {allowed:g} is allowed: {verdict}; the GPU's own numbers decide"
+    return (
+        f"weights in half precision move logits by {apart:.2g} or more, {allowed:g} is allowed:"
+        f" {verdict}; the GPU's own numbers decide"
+    )
 
 
 def has_plan(tree: Path) -> bool:
@@ -62,7 +68,10 @@ def plan_problems(tree: Path) -> Iterator[str]:
     """Why the plan of this tree must not be loaded, as far as can be seen without its GPU."""
     request, record = identity.read_record(tree / REQUEST), identity.read_record(tree / PLAN_RECORD)
     if "onnx" not in request:
-        yield f"{tree.name}: {REQUEST} is gone or damaged: build the release for the tensorrt profile again"
+        yield (
+            f"{tree.name}: {REQUEST} is gone or damaged: build the release for the tensorrt profile"
+            " again"
+        )
     elif not has_plan(tree):
         yield f"{tree.name}: has no plan yet: {_BUILD_PLANS}"
     elif record.get("onnx_sha256") != request["onnx"]["fp32"]["sha256"]:

@@ -50,14 +50,20 @@ def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
     if not build.is_built(manifest.release, places.built_dir, "tensorrt"):
         raise ConfigurationError(
             [
-                f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id} --profile tensorrt`"
+                (
+                    f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id} --profile"
+                    " tensorrt`"
+                )
             ]
         )
     for engine in build_engines(build.tree_of(manifest.release, places.built_dir, "tensorrt")):
         size, gpus = f"{engine.size_bytes / 1e6:.1f} MB in {engine.seconds:.1f} s", ", ".join(GPUS)
         yield (
             Verdict.OK,
-            f"tensorrt-rtx {engine.version}: {engine.precision} engine for {gpus}: {engine.layers} layers, {size}",
+            (
+                f"tensorrt-rtx {engine.version}: {engine.precision} engine for {gpus}:"
+                f" {engine.layers} layers, {size}"
+            ),
         )
 
 

@@ -23,7 +23,10 @@ _FIELDS: Final = frozenset(
 )
 # Verhoeff's permutation and dihedral multiplication; the check digit of every SNOMED CT identifier
 # (SNOMED CT TIG, 5.5).
-_MULTIPLY: Final = "0123456789 1234067895 2340178956 3401289567 4012395678 5987604321 6598710432 7659821043 8765932104 9876543210"
+_MULTIPLY: Final = (
+    "0123456789 1234067895 2340178956 3401289567 4012395678 5987604321 6598710432 7659821043"
+    " 8765932104 9876543210"
+)
 _PERMUTE: Final = (
     "0123456789 1576283094 5803796142 8916043527 9453126870 4286573901 2793806415 7046913258"
 )
@@ -145,7 +148,10 @@ def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> 
     if row["status"] not in {"A", "B", "C"}:
         yield f"status {row['status']!r} is none of A, B, C"
     if (row["status"] == "C") != (scheme == PRIVATE_SCHEME):
-        yield f"status C and the private scheme {PRIVATE_SCHEME} go together; got {row['status']} with {scheme}"
+        yield (
+            f"status C and the private scheme {PRIVATE_SCHEME} go together; got {row['status']}"
+            f" with {scheme}"
+        )
     # Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code
     # Meaning is LO (PS3.5 6.2).
     yield from (

@@ -19,23 +19,44 @@ _ROUNDING: Final = 1e-6  # below it float32 hardly tells two logits apart
 
 def smaller(apart: float, engine: EngineTable) -> str:
     """Where the logits for the canary and for an image of one grey level are so little apart."""
-    found = f"its logits for the known image and for an image of one grey level differ by {apart:.2g} only"
+    found = (
+        f"its logits for the known image and for an image of one grey level differ by {apart:.2g}"
+        " only"
+    )
     if apart / TOLD_APART < _ROUNDING:
-        return f"{found}: the network hardly sees its input. Bring the trained weights, and see whether weights.output names the logits"
-    why = f"with a tolerance of {canary.tolerance(engine):g} a wrong answer could pass, because {TOLD_APART:g} times that is needed"
+        return (
+            f"{found}: the network hardly sees its input. Bring the trained weights, and see"
+            " whether weights.output names the logits"
+        )
+    why = (
+        f"with a tolerance of {canary.tolerance(engine):g} a wrong answer could pass, because"
+        f" {TOLD_APART:g} times that is needed"
+    )
     line = f"`tolerance = {_one_digit(apart / TOLD_APART, is_upwards=False)}`"
-    return f"{found}; {why}. If these are the right weights, write {line} under [engine] in {FILE_NAME}, then build again"
+    return (
+        f"{found}; {why}. If these are the right weights, write {line} under [engine] in"
+        f" {FILE_NAME}, then build again"
+    )
 
 
 def larger(worst: float, engine: EngineTable) -> str:
     """Where an engine's logits are so far off the reference's."""
-    off = f"{engine.name} {engine.precision} differs by {worst:.2g} from the reference; {canary.tolerance(engine):g} is allowed"
+    off = (
+        f"{engine.name} {engine.precision} differs by {worst:.2g} from the reference;"
+        f" {canary.tolerance(engine):g} is allowed"
+    )
     if not math.isfinite(worst):
-        return f"{off}. Its logits are not numbers: take another engine.name or engine.precision, then build again"
+        return (
+            f"{off}. Its logits are not numbers: take another engine.name or engine.precision, then"
+            " build again"
+        )
     ways = " or ".join(f"`{each}`" for each in _other_engines(engine))
     other = f"Try {ways} under [engine] in {FILE_NAME}. " if ways else ""
     line = f"`tolerance = {_one_digit(worst, is_upwards=True)}`"
-    return f"{off}. {other}If results may differ by so much, write {line} under [engine] in {FILE_NAME}. Then build again"
+    return (
+        f"{off}. {other}If results may differ by so much, write {line} under [engine] in"
+        f" {FILE_NAME}. Then build again"
+    )
 
 
 def _other_engines(engine: EngineTable) -> list[str]:

@@ -97,4 +97,7 @@ def _misfits(shape: VitShape, options: OptionsTable, spec: InputSpec) -> Iterato
     patches = _patches(shape.patch, spec)
     if shape.positions not in (patches, patches + shape.has_class_token):
         size = "x".join(map(str, spec.wire_shape[1:]))
-        yield f"the input of {size} makes {patches} patches, the weights have places for {shape.positions}: trained at another size"
+        yield (
+            f"the input of {size} makes {patches} patches, the weights have places for"
+            f" {shape.positions}: trained at another size"
+        )

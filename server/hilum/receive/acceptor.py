@@ -221,7 +221,10 @@ class Acceptor:
         if account.is_too_slow:
             _log.warning(
                 "sender_too_slow",
-                advice="GET /api/v1/associations names it; receive.minimum_bytes_per_second is the limit",
+                advice=(
+                    "GET /api/v1/associations names it; receive.minimum_bytes_per_second is the"
+                    " limit"
+                ),
             )
         telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if account.is_too_slow else outcome).inc()
         account.show(outcome)
@@ -256,7 +259,10 @@ class Acceptor:
 
 
 def _silent(seconds: float) -> Unheard:
-    advice = f"It asked for no association within {seconds:g} s (receive.acse_timeout_seconds): see what connects from there."
+    advice = (
+        f"It asked for no association within {seconds:g} s (receive.acse_timeout_seconds): see what"
+        " connects from there."
+    )
     return Unheard("dropped", "no_request", advice)
 
 

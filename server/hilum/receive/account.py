@@ -40,7 +40,8 @@ NOT_DICOM = Unheard(
 TOO_MANY_CONNECTIONS = Unheard(
     "dropped",
     "too_many_connections",
-    "It asked for nothing while newer connections came, most of them from its own address: see what connects from there.",
+    "It asked for nothing while newer connections came, most of them from its own address: see what"
+    " connects from there.",
 )
 
 
@@ -173,7 +174,8 @@ class Account:
             parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")
         if (last := self.last_refusal) is not None:
             parts.append(
-                f"{self.refused} {self.requests} refused, the last with {last.label}: {last.comment}."
+                f"{self.refused} {self.requests} refused, the last with {last.label}:"
+                f" {last.comment}."
             )
         if (asked := self.commitment_refusal) is not None:
             parts.append(
@@ -181,7 +183,8 @@ class Account:
             )
         if self.discarded:
             parts.append(
-                f"Acknowledged and not kept, being no images: {counted(self.discarded)} (receive.other_objects)."
+                f"Acknowledged and not kept, being no images: {counted(self.discarded)}"
+                " (receive.other_objects)."
             )
         if self.has_note_not_permitted:
             parts.append(f"{NOTE_NOT_PERMITTED}.")

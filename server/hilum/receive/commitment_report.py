@@ -92,7 +92,8 @@ def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
     if status != 0:
         raise Refused(
             "report_refused",
-            f"answered 0x{status:04X}: the asker does not take its report; see its log, then requeue",
+            f"answered 0x{status:04X}: the asker does not take its report; see its log, then"
+            " requeue",
         )
     _count(verdict)
     return Advance(CommitmentState.REPORTED, reported(verdict))
@@ -101,7 +102,10 @@ def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
 def no_address(job: CommitmentJob, before: str = "") -> Refused:
     """Return the Refused of a report without an address."""
     title = job.request.calling_ae_title
-    advice = f"no address for the AE Title {title}: give host and port in [commitment.{title}], then requeue"
+    advice = (
+        f"no address for the AE Title {title}: give host and port in [commitment.{title}], then"
+        " requeue"
+    )
     return Refused("no_address", f"{before}{advice}")
 
 

@@ -30,8 +30,9 @@ class Dripping:
         self._is_wanted = minimum > 0
         self._taken_bytes = -1
         self.advice = (
-            f"It sent less than {minimum} bytes a second of a message for {2 * seconds:g} s: see to the network or to the sender, and send "
-            "again; receive.minimum_bytes_per_second is the limit."
+            f"It sent less than {minimum} bytes a second of a message for {2 * seconds:g} s: see to"
+            " the network or to the sender, and send again; receive.minimum_bytes_per_second is"
+            " the limit."
         )
 
     def is_found(self, connection: socket.socket, whole: int) -> bool:

@@ -311,7 +311,10 @@ def _element(data: memoryview, position: int, encoding: Encoding) -> Element:
 
 def _strange(vr: bytes, tag: int) -> str:
     if _VR.fullmatch(vr):
-        return f"{name_of(tag)} has the unknown value representation {vr.decode()}; leave it out, or send it as UN"
+        return (
+            f"{name_of(tag)} has the unknown value representation {vr.decode()}; leave it out, or"
+            " send it as UN"
+        )
     return "The data set is not encoded in its Transfer Syntax"
 
 

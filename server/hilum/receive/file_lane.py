@@ -38,9 +38,9 @@ def in_lane_of(files: Iterable[Path | str], arrivals: Iterable[Arrival]) -> list
     """Return the arrivals in the lane of their file's folder; the others are unchanged."""
     lane_of = functools.cache(_lane_of)  # a batch comes from few folders
     return [
-        _in_lane(lane_of(os.path.dirname(file)), arrival)
+        _in_lane(lane_of(os.path.dirname(file)), arrival)  # noqa: PTH120
         for file, arrival in zip(files, arrivals, strict=True)
-    ]  # noqa: PTH120
+    ]
 
 
 def _lane_of(folder: str) -> Lane | None:

@@ -155,7 +155,10 @@ def _fate(taken: Taken, sop_class_uid: str) -> tuple[Fate, str]:
     if taken is Taken.OTHER_OBJECT:
         return (
             Fate.DISCARDED,
-            f"no image but {UID(sop_class_uid).name}, of which nothing is kept (receive.other_objects)",
+            (
+                f"no image but {UID(sop_class_uid).name}, of which nothing is kept"
+                " (receive.other_objects)"
+            ),
         )
     return (
         (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")

@@ -54,9 +54,13 @@ File = Path | str
 """Text for incoming files (see `Archive.place`), a Path for files found by a scan."""
 _NOTHING: Mapping[File, Instance] = MappingProxyType({})
 _CONFLICT_ADVICE = {
-    RecordOutcome.CONFLICT: "other pixels under a known SOP Instance UID; the first ones stay in use",
-    RecordOutcome.HEADER_CONFLICT: "another header from a sender that may not correct this image; the first one stays in use: "
-    "decide with `hilum conflicts`, or set may_correct in the sender's section of senders",
+    RecordOutcome.CONFLICT: (
+        "other pixels under a known SOP Instance UID; the first ones stay in use"
+    ),
+    RecordOutcome.HEADER_CONFLICT: (
+        "another header from a sender that may not correct this image; the first one stays in use: "
+        "decide with `hilum conflicts`, or set may_correct in the sender's section of senders"
+    ),
 }
 _BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
 

@@ -27,7 +27,10 @@ from hilum.store.views import LedgerViews
 _log = telemetry.logger("receive")
 # a sector, a checksum, its place on the disk
 _OF_THE_FILE = frozenset({errno.EIO, errno.EBADMSG, errno.EUCLEAN})
-_ADVICE = "the copies that came take their place; look why the archive has lost files, or has damaged some"
+_ADVICE = (
+    "the copies that came take their place; look why the archive has lost files, or has damaged"
+    " some"
+)
 
 
 @dataclass(frozen=True, slots=True)

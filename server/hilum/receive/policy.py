@@ -66,7 +66,10 @@ class Policy:
         """Return the rejection of an address that no AE Title may use, or None."""
         if any(terms.is_near(peer_address) for terms in self._of_each_range):
             return None
-        advice = "This address is not in receive.peers, nor in peers of a section of senders: send from one that is, or add it there."
+        advice = (
+            "This address is not in receive.peers, nor in peers of a section of senders: send from"
+            " one that is, or add it there."
+        )
         return Rejection(1, 1, 1, "peer_address_not_allowed", advice)
 
     def rejection(
@@ -95,8 +98,8 @@ class Policy:
         if self._callers is None or calling.strip() in self._callers:
             return None
         advice = (
-            "This Calling AE Title is not in receive.calling_ae_titles and has no section in senders: correct it in the sender, "
-            "or add it there."
+            "This Calling AE Title is not in receive.calling_ae_titles and has no section in"
+            " senders: correct it in the sender, or add it there."
         )
         return Rejection(1, 1, 3, "calling_ae_title_not_recognised", advice)
 
@@ -106,20 +109,20 @@ class Policy:
             and already.of_sender >= terms.maximum_associations
         ):
             advice = (
-                f"{already.of_sender} associations of this Calling AE Title were open: send several images in one association, "
-                f"or raise {terms.key('maximum_associations')}."
+                f"{already.of_sender} associations of this Calling AE Title were open: send several"
+                f" images in one association, or raise {terms.key('maximum_associations')}."
             )
             return Rejection(*LATER, "limit_of_sender_exceeded", advice)
         if self._maximum_of_address is not None and already.of_address >= self._maximum_of_address:
             advice = (
-                f"{already.of_address} associations from this address were open: send several images in one association, "
-                "or raise receive.maximum_associations_of_address."
+                f"{already.of_address} associations from this address were open: send several"
+                " images in one association, or raise receive.maximum_associations_of_address."
             )
             return Rejection(*LATER, "limit_of_address_exceeded", advice)
         if already.everybody >= self._maximum:
             advice = (
-                f"{already.everybody} associations were open: send several images in one association, "
-                "or raise receive.maximum_associations."
+                f"{already.everybody} associations were open: send several images in one"
+                " association, or raise receive.maximum_associations."
             )
             return Rejection(*LATER, "local_limit_exceeded", advice)
         return None
@@ -144,9 +147,13 @@ def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
     if not terms.certificate_names or terms.certificate_names & names:
         return None
     advice = (
-        f"Its certificate holds none of {terms.key('certificate_names')}: correct the Calling AE Title, or add a name of the certificate."
+        f"Its certificate holds none of {terms.key('certificate_names')}: correct the Calling AE"
+        " Title, or add a name of the certificate."
         if names
-        else f"It showed no certificate, and {terms.key('certificate_names')} asks for one: send to receive.tls_port."
+        else (
+            f"It showed no certificate, and {terms.key('certificate_names')} asks for one: send to"
+            " receive.tls_port."
+        )
     )
     return Rejection(1, 1, 3, "certificate_not_of_ae_title", advice)
 
@@ -154,7 +161,10 @@ def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
 def _wrong_called(called: str, terms: Terms) -> Rejection | None:
     if called.strip() in terms.called_ae_titles:
         return None
-    advice = f"Set the Called AE Title to {' or '.join(terms.called_ae_titles)}, or add yours to {terms.key('called_ae_titles')}."
+    advice = (
+        f"Set the Called AE Title to {' or '.join(terms.called_ae_titles)}, or add yours to"
+        f" {terms.key('called_ae_titles')}."
+    )
     return Rejection(1, 1, 7, "called_ae_title_not_recognised", advice)
 
 

@@ -9,8 +9,9 @@ from typing import Final, Protocol
 from hilum.receive.streaming.provider import Unread
 
 NOTE_NOT_PERMITTED: Final = (
-    "A rejection note names images of other senders, which stay in use: `hilum images notes` lists them. "
-    "Take them out with `hilum images reject`, or set may_reject = true in this sender's section of senders"
+    "A rejection note names images of other senders, which stay in use: `hilum images notes` lists"
+    " them. Take them out with `hilum images reject`, or set may_reject = true in this sender's"
+    " section of senders"
 )
 
 

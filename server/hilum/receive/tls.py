@@ -38,15 +38,22 @@ _NO_TLS = (
     "It sent something that is no TLS ({}). Set the sender to TLS, or send to the port without TLS."
 )
 _ADVICE = {
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "It showed no certificate, and receive.tls_client_ca_file asks for one: "
-    "give the sender one that this authority has signed.",
-    "CERTIFICATE_EXPIRED": "It says that our certificate has expired ({}): renew receive.tls_certificate_file, which takes no restart; "
-    "or correct the sender's clock.",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": (
+        "It showed no certificate, and receive.tls_client_ca_file asks for one: "
+        "give the sender one that this authority has signed."
+    ),
+    "CERTIFICATE_EXPIRED": (
+        "It says that our certificate has expired ({}): renew receive.tls_certificate_file, which"
+        " takes no restart; or correct the sender's clock."
+    ),
     "HTTP_REQUEST": _NO_TLS,
     "WRONG_VERSION_NUMBER": _NO_TLS,
     "UNKNOWN_PROTOCOL": _NO_TLS,
     "RECORD_LAYER_FAILURE": _NO_TLS,
-    "ALERT": "It refused our certificate or our terms ({}): let the sender trust the authority of our certificate.",
+    "ALERT": (
+        "It refused our certificate or our terms ({}): let the sender trust the authority of our"
+        " certificate."
+    ),
 }
 _ELSE = "The TLS handshake failed ({}): TLS 1.2 or newer, with forward secrecy, is needed."
 
@@ -57,8 +64,13 @@ _VERIFY_ADVICE = {
     CERTIFICATE_HAS_EXPIRED: "renew it at the sender, or that of who signed it",
     _REVOKED: "its authority has revoked it: give the sender a new one",
     _NO_CRL: "receive.tls_crl_file has no list of the authority that signed it: add that list",
-    _CRL_NOT_YET_VALID: "the list in receive.tls_crl_file is of the future: correct this host's clock",
-    _CRL_HAS_EXPIRED: "the list in receive.tls_crl_file has expired, so nobody gets in: put the authority's new list there",
+    _CRL_NOT_YET_VALID: (
+        "the list in receive.tls_crl_file is of the future: correct this host's clock"
+    ),
+    _CRL_HAS_EXPIRED: (
+        "the list in receive.tls_crl_file has expired, so nobody gets in: put the authority's new"
+        " list there"
+    ),
 }
 
 
@@ -101,7 +113,10 @@ class ServerTls:
         try:
             self._loaded = self._load()
         except OSError as error:
-            problem = f"receive.tls_certificate_file, tls_key_file, tls_client_ca_file, tls_crl_file: {_why_unusable(error)}"
+            problem = (
+                "receive.tls_certificate_file, tls_key_file, tls_client_ca_file, tls_crl_file:"
+                f" {_why_unusable(error)}"
+            )
             raise ConfigurationError(
                 [f"{problem}; give PEM files that belong together and that this user may read."]
             ) from error

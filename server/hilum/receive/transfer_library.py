@@ -159,7 +159,8 @@ class Library:
             raise ValueError(f"a fragment of {unread.first} bytes, where {limit} may come")
         if unread.beginning and len(unread.beginning) != _BEGINNING_BYTES:
             raise ValueError(
-                f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one value"
+                f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one"
+                " value"
             )
         held = self._held(2 * outlet.writing.aligned_bytes)
         ctypes.memmove(held, outlet.end, len(outlet.end))

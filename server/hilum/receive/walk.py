@@ -35,7 +35,8 @@ class Walk:
             if _real(path).is_relative_to(own)
         )
         return [
-            f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} = {plain(own)})."
+            f"{plain(path)}: nothing is taken from there, it is Hilum's own ({name} ="
+            f" {plain(own)})."
             for path, own, name in named
         ]
 
@@ -84,7 +85,8 @@ class Walk:
         if top is None:
             raise OSError(
                 errno.ELOOP,
-                "a link of another account that leads elsewhere; give its target as a PATH of its own",
+                "a link of another account that leads elsewhere; give its target as a PATH of"
+                " its own",
                 str(path),
             )
         return beneath.open_file(top, target)

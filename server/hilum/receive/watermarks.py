@@ -33,10 +33,16 @@ class Watermarks:
             free = self._archive.free()
         # a mount that is dead or a server that is away: nothing could be stored
         except OSError as error:
-            advice = f"The archive's file system fails ({error.strerror}): mount it again at the receiver; send again later."
+            advice = (
+                f"The archive's file system fails ({error.strerror}): mount it again at the"
+                " receiver; send again later."
+            )
             return Rejection(*LATER, "archive_not_available", advice)
         if free.bytes < limit:
-            missing = f"{free.bytes >> 20} MiB of disk are free, {limit >> 20} MiB are wanted (receive.reject_bytes)"
+            missing = (
+                f"{free.bytes >> 20} MiB of disk are free, {limit >> 20} MiB are wanted"
+                " (receive.reject_bytes)"
+            )
             return Rejection(
                 *LATER, "disk_nearly_full", f"{missing}: free space; send again later."
             )
@@ -49,7 +55,10 @@ class Watermarks:
             )
         maximum = self._settings.maximum_due_readings
         if maximum and (due := self._due_readings(maximum)) >= maximum:
-            advice = f"{due} or more readings wait (receive.maximum_due_readings): check that the analysers work; send again later."
+            advice = (
+                f"{due} or more readings wait (receive.maximum_due_readings): check that the"
+                " analysers work; send again later."
+            )
             return Rejection(*LATER, "queue_full", advice)
         return None
 

@@ -82,7 +82,10 @@ def _number(group: Dataset) -> str:
         for text in texts
         if text.startswith(beginning)
     ]
-    return f"{_meaning(item.ConceptNameCodeSequence)} {measured.NumericValue} {shown}; {', '.join(compared)}"
+    return (
+        f"{_meaning(item.ConceptNameCodeSequence)} {measured.NumericValue} {shown};"
+        f" {', '.join(compared)}"
+    )
 
 
 def _images(report: Dataset) -> Iterator[sr.ContentItem]:

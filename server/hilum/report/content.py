@@ -219,7 +219,10 @@ def presence(finding: Finding) -> sr.ContentItem:
 
 def words_of(finding: Finding) -> str:
     """The decision in words."""
-    return f"{finding.text}: {DECISIONS[finding.decision]} (private code {finding.code.scheme} {finding.code.value})"
+    return (
+        f"{finding.text}: {DECISIONS[finding.decision]} (private code {finding.code.scheme}"
+        f" {finding.code.value})"
+    )
 
 
 def presence_in_words(finding: Finding) -> sr.ContentItem:

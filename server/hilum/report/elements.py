@@ -125,9 +125,9 @@ def decoded(element: DataElement) -> tuple[str, Any]:
     """
     allowed = dictionary_VR(element.tag).split(" or ")
     vr, value = element.VR if element.VR in allowed else allowed[0], element.value
-    return vr, value.split("\\") if vr in _MULTIPLE and isinstance(
-        value, str
-    ) and "\\" in value else value  # it claims one long text
+    return vr, (
+        value.split("\\") if vr in _MULTIPLE and isinstance(value, str) and "\\" in value else value
+    )  # it claims one long text
 
 
 def _items(value: Iterable[Dataset], keyword: str) -> Sequence | None:

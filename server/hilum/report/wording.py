@@ -39,7 +39,10 @@ def series_description(result: Result) -> str:
 
 def not_analysed(result: Result) -> str:
     """Why a study has no findings, and that this is no finding."""
-    return f"Not analysed ({result.reason}): {meaning_of(result.reason)} That nothing is reported here does not mean that nothing is there."
+    return (
+        f"Not analysed ({result.reason}): {meaning_of(result.reason)} That nothing is reported here"
+        " does not mean that nothing is there."
+    )
 
 
 def heat_map_description(result: Result) -> str:
@@ -74,7 +77,8 @@ def caveats(
         said.append("Uncalibrated: a score is the output of the model, not a probability.")
     if not result.is_trained:
         said.append(
-            "Untrained: the weights of this release are not trained. For technical tests only; no finding is called present or absent."
+            "Untrained: the weights of this release are not trained. For technical tests only; no"
+            " finding is called present or absent."
         )
     said += _image_remarks(result)
     if release.intended_use:
@@ -83,7 +87,8 @@ def caveats(
         said.append(f"No heat map: {heat_map.left_out}")
     if result.has_several_orders:
         said.append(
-            "The images name different Accession Numbers; this report has that of the image that gives it the patient."
+            "The images name different Accession Numbers; this report has that of the image that"
+            " gives it the patient."
         )
     return [*said, *_not_in_findings(result, release)]
 
@@ -110,7 +115,10 @@ def _image_remarks(result: Result) -> Iterator[str]:
         yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
     for flag, images in flagged.items():
         is_of_all = len(images) == total > 1
-        yield f"In doubt ({flag}): {flag_meaning(flag)}{f' All {total} images.' if is_of_all else _which(images, total)}"
+        yield (
+            f"In doubt ({flag}):"
+            f" {flag_meaning(flag)}{f' All {total} images.' if is_of_all else _which(images, total)}"
+        )
 
 
 def _which(images: Sequence[_Numbered], total: int) -> str:
@@ -135,4 +143,6 @@ def _not_in_findings(result: Result, release: Release) -> Iterator[str]:
         images = (
             f"{len(left)} of {len(analysed)} analysed images {'is' if len(left) == 1 else 'are'}"
         )
-        yield f"{images} not in the findings ({release.aggregation}): they rest on the others alone."
+        yield (
+            f"{images} not in the findings ({release.aggregation}): they rest on the others alone."
+        )

@@ -198,9 +198,9 @@ class AuditLog:
                 query = query.where(audit.c.id < cursors.decode(_LISTING, cursor)[1])
             rows = [row._asdict() for row in connection.execute(query)]
         page = rows[:limit]
-        return page, cursors.encode(_LISTING, page[-1]["at"], page[-1]["id"]) if len(
-            rows
-        ) > limit else None
+        return page, (
+            cursors.encode(_LISTING, page[-1]["at"], page[-1]["id"]) if len(rows) > limit else None
+        )
 
     def all(self, chosen: AuditFilter) -> Iterator[Item]:
         """Every row, newest first, some hundred at a time."""

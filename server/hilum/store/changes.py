@@ -22,12 +22,14 @@ from sqlalchemy.sql.functions import FunctionElement
 _TABLES = ("study", "result", "delivery")
 _BASE = "(SELECT CAST(value AS bigint) FROM installation WHERE key = 'changes_base')"
 _HIGHEST = ", ".join(
-    f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)"
+    # Our names.
+    f"1 + coalesce((SELECT max(change) FROM {name} WHERE change IS NOT NULL), 0)"  # noqa: S608
     for name in _TABLES
-)  # noqa: S608 - our names
+)
 # Another cluster, or this one at an earlier point: its transactions have other numbers.
 _IDENTITY = text(
-    "SELECT system_identifier || '.' || timeline_id FROM pg_control_system(), pg_control_checkpoint()"
+    "SELECT system_identifier || '.' || timeline_id FROM pg_control_system(),"
+    " pg_control_checkpoint()"
 )
 _MAY_BE_ASKED = text(
     "SELECT coalesce(has_function_privilege(to_regprocedure('pg_control_system()'), 'EXECUTE')"
@@ -40,7 +42,10 @@ _IS_ABOVE = text(f"SELECT {_NEXT_BEGUN} + {_BASE} >= greatest({_HIGHEST})")
 _LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
 _FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
 # Above all that there are, whatever the time is here, and for transactions that run already.
-_BEGINNING = f"greatest(CAST(:now AS bigint), {_HIGHEST}) - CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
+_BEGINNING = (
+    f"greatest(CAST(:now AS bigint), {_HIGHEST}) -"
+    " CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
+)
 _WRITE = text(
     f"INSERT INTO installation (key, value) VALUES ('changes_of', :identity), ('changes_base', CAST({_BEGINNING} AS text))"  # noqa: S608
 )
@@ -62,7 +67,10 @@ class EndOfChanges(FunctionElement[int]):
 
 @compiles(NextChange, "sqlite")
 def _next_in_sqlite(_element: NextChange, _compiler: Any, **_options: Any) -> str:  # noqa: ANN401 - SQLAlchemy's own protocol
-    return f"(SELECT max(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000, {_HIGHEST}))"
+    return (
+        "(SELECT max(CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000,"
+        f" {_HIGHEST}))"
+    )
 
 
 @compiles(NextChange, "postgresql")

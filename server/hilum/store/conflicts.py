@@ -109,7 +109,8 @@ def _replace(
         found.digest,
     ):
         raise CannotResolve(
-            "The file in quarantine is not the one that was put there; look at it before you decide."
+            "The file in quarantine is not the one that was put there; look at it before you"
+            " decide."
         )
     query = (
         select(instance)

@@ -23,7 +23,8 @@ from hilum.store.schema import document, installation, result
 
 KEY: Final = "epoch"
 _TABLE: Final = text(
-    "SELECT oid || '.' || CAST(CAST('installation' AS regclass) AS oid) FROM pg_database WHERE datname = current_database()"
+    "SELECT oid || '.' || CAST(CAST('installation' AS regclass) AS oid) FROM pg_database WHERE"
+    " datname = current_database()"
 )
 _LOCK: Final = text("LOCK TABLE installation IN SHARE ROW EXCLUSIVE MODE")
 

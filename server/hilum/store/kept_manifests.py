@@ -33,8 +33,14 @@ class KeptManifest:
 
 def edited_in_words(release: str) -> str:
     """For people: why a release does not read as its manifest says by now, and what to do."""
-    why = f"the manifest of {release} was edited after the release was taken into use, and a name stays what has read under it"
-    return f"{why}: give the edited one a version of its own, build and start that; or put the manifest back"
+    why = (
+        f"the manifest of {release} was edited after the release was taken into use, and a name"
+        " stays what has read under it"
+    )
+    return (
+        f"{why}: give the edited one a version of its own, build and start that; or put the"
+        " manifest back"
+    )
 
 
 def find(connection: Connection, release: str) -> KeptManifest | None:
@@ -67,7 +73,8 @@ def prove(connection: Connection, release: str, digest: str) -> None:
     known = find(connection, release)
     if known is not None and known.digest != digest:
         raise CannotRollOut(
-            f"the manifest of {release} was edited, and the rollout started again, while it was being proved"
+            f"the manifest of {release} was edited, and the rollout started again, while it was"
+            " being proved"
         )
     connection.execute(
         update(release_manifest).where(release_manifest.c.release == release).values(is_proved=True)

@@ -32,7 +32,10 @@ def require_ledger(url: str, archive: Archive) -> None:
         advice = "Restore it (docs/operations.md); for a new installation move the archive away."
         raise ConfigurationError(
             [
-                f"ledger: there is none yet, but {archive.root} holds objects, so it is missing. {advice}"
+                (
+                    f"ledger: there is none yet, but {archive.root} holds objects, so it is missing."
+                    f" {advice}"
+                )
             ]
         )
 
@@ -46,10 +49,16 @@ def require_archive(url: str, archive: Archive) -> None:
     """
     if archive.is_there or archive.has_objects or not _newest(url, 1):
         return
-    begun = f"If all of it is lost, or this host has one of its own, begin a new one: `mkdir -p {archive.root}/locks`."
+    begun = (
+        "If all of it is lost, or this host has one of its own, begin a new one: `mkdir -p"
+        f" {archive.root}/locks`."
+    )
     raise ConfigurationError(
         [
-            f"archive: the ledger names images, but there is no archive in {archive.root}. {NOT_MOUNTED} {begun}"
+            (
+                f"archive: the ledger names images, but there is no archive in {archive.root}."
+                f" {NOT_MOUNTED} {begun}"
+            )
         ]
     )
 

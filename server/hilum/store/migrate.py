@@ -90,7 +90,10 @@ def _require_references(connection: Connection) -> None:
     ):
         raise ConfigurationError(
             [
-                f"ledger: the migration would leave {len(broken)} rows without what they refer to. Please report this."
+                (
+                    f"ledger: the migration would leave {len(broken)} rows without what they refer to."
+                    " Please report this."
+                )
             ]
         )
 

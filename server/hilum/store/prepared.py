@@ -132,9 +132,10 @@ class _Form:
             dialect=dialect, column_keys=list(parameters), for_executemany=True
         )
         assert isinstance(compiled, SQLCompiler)
-        assert not [*compiled.insert_prefetch, *compiled.update_prefetch], (
-            "nobody here would compute it"
-        )
+        assert not [
+            *compiled.insert_prefetch,
+            *compiled.update_prefetch,
+        ], "nobody here would compute it"
         expanded = compiled.construct_expanded_state(dict(parameters))
         self.sql = expanded.statement
         self._lists = [

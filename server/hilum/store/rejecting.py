@@ -50,7 +50,8 @@ _REASONS = Prepared(
 )
 _HOLD = Prepared(
     text(
-        "SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[])) AS uid"
+        "SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[]))"
+        " AS uid"
     )
 )
 

@@ -120,7 +120,10 @@ def _why_not(row: Row[Any], destinations: Mapping[str, Destination]) -> str | No
     return (
         None
         if cause is None
-        else f"it would be withheld now ({cause.reason}): {cause.advice.format(name=row.destination)}"
+        else (
+            f"it would be withheld now ({cause.reason}):"
+            f" {cause.advice.format(name=row.destination)}"
+        )
     )
 
 
@@ -130,7 +133,10 @@ def _not_delivered(row: Row[Any]) -> str:
     if row.state == DeliveryState.DEAD:
         return f"it was not delivered ({row.reason}); mend that, then requeue it"
     if row.state == DeliveryState.WITHHELD:
-        return f"it was withheld ({row.reason}): {advice_of(row.reason, row.destination)}, then requeue it"
+        return (
+            f"it was withheld ({row.reason}): {advice_of(row.reason, row.destination)}, then"
+            " requeue it"
+        )
     return f"it was never delivered ({row.reason})"
 
 

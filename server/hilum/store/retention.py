@@ -343,9 +343,11 @@ def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
     return [
         study.c.state == StudyState.CLOSED,
         study.c.open_readings == 0,
-        study.c.lane.in_([lane.value for lane in rule.lanes])
-        if len(rule.lanes) < len(Lane)
-        else true(),
+        (
+            study.c.lane.in_([lane.value for lane in rule.lanes])
+            if len(rule.lanes) < len(Lane)
+            else true()
+        ),
         select(result.c.id).where(current).exists(),
         ~select(result.c.id).where(current, result.c.state != ResultState.REPORTED).exists(),
         ~select(reading.c.id).where(open_reading).exists(),

@@ -12,7 +12,10 @@ from hilum.errors import ConfigurationError
 from hilum.store.database import open_engine
 
 REVISION = "0012"  # what this version works with: the last of hilum/store/migrations
-ADVICE_IF_NEWER = "Start that version again, or restore the backup that was made before the upgrade (docs/operations.md)."
+ADVICE_IF_NEWER = (
+    "Start that version again, or restore the backup that was made before the upgrade"
+    " (docs/operations.md)."
+)
 
 
 def current_revision(url: str) -> str | None:
@@ -55,7 +58,10 @@ def require_not_newer(url: str) -> str | None:
     if is_newer(found := current_revision(url)):
         raise ConfigurationError(
             [
-                f"ledger: revision {found} is of a newer version of Hilum than this one. {ADVICE_IF_NEWER}"
+                (
+                    f"ledger: revision {found} is of a newer version of Hilum than this one."
+                    f" {ADVICE_IF_NEWER}"
+                )
             ]
         )
     return found

@@ -102,7 +102,8 @@ def started(rollout: Rollout, candidate: str, order: Order) -> Rollout:
     """The candidate is to be loaded; traffic goes on as before."""
     if rollout.state in _BUSY:
         raise CannotRollOut(
-            f"{rollout.candidate} is being rolled out already: promote it, roll it back or stop first"
+            f"{rollout.candidate} is being rolled out already: promote it, roll it back or stop"
+            " first"
         )
     if candidate == rollout.serving:
         raise CannotRollOut(f"{candidate} reads new studies already")
@@ -136,7 +137,8 @@ def promoted(rollout: Rollout, order: Order) -> Rollout:
         raise CannotRollOut(f"no candidate is running (state {rollout.state}): start one first")
     if order.mode is RolloutMode.SHADOW:
         raise CannotRollOut(
-            "a candidate that runs already is not promoted to a shadow: stop it, then start it as one"
+            "a candidate that runs already is not promoted to a shadow: stop it, then start it"
+            " as one"
         )
     return (
         _switched(rollout)
@@ -151,7 +153,8 @@ def rolled_back(rollout: Rollout) -> Rollout:
         return _with(rollout, _settled(rollout.previous), None, None)
     if rollout.previous is None:
         raise CannotRollOut(
-            f"there is no way back: {rollout.serving} serves, and no earlier release is kept loaded. Start one instead"
+            f"there is no way back: {rollout.serving} serves, and no earlier release is kept"
+            " loaded. Start one instead"
         )
     return replace(
         rollout, state=RolloutState.DONE, serving=rollout.previous, previous=None, problem=None

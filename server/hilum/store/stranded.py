@@ -48,9 +48,11 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
         )
     if found:
         begun = [
-            _of_study(row, longest_seconds, now)
-            if table is study
-            else {"row": row.id, "due_at": now}
+            (
+                _of_study(row, longest_seconds, now)
+                if table is study
+                else {"row": row.id, "due_at": now}
+            )
             for row in found.values()
         ]
         connection.execute(update(table).where(table.c.id == bindparam("row")), begun)

@@ -56,9 +56,11 @@ def page(
     rows = connection.execute(page_query(chosen, limit, cursor)).all()
     shown = items_of(connection, rows[:limit])
     last = rows[limit - 1] if len(rows) > limit else None
-    return shown, cursors.encode(
-        f"studies-{chosen.order}", float(last.last_received_at), last.id
-    ) if last else None
+    return shown, (
+        cursors.encode(f"studies-{chosen.order}", float(last.last_received_at), last.id)
+        if last
+        else None
+    )
 
 
 def items_of(connection: Connection, rows: Iterable[Row[Any]]) -> list[Item]:

@@ -53,6 +53,8 @@ def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
         yield Check(
             name,
             ok=False,
-            detail=f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}",
+            detail=(
+                f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}"
+            ),
             advice=advice,
         )

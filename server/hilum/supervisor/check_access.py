@@ -58,7 +58,10 @@ def secrets(settings: Settings, file: Path | None) -> Iterator[Check]:
     open_to_others = [path for path in kept if path.exists() and _is_readable(path.resolve())]
     if open_to_others:
         named = " ".join(shlex.quote(str(path)) for path in open_to_others)
-        advice = f"They hold secrets: chmod go= {named}; or chown root:hilum and chmod 0640, where hilum is the group of the server alone"
+        advice = (
+            f"They hold secrets: chmod go= {named}; or chown root:hilum and chmod 0640, where hilum"
+            " is the group of the server alone"
+        )
         yield Check(
             "secrets",
             ok=False,
@@ -116,7 +119,10 @@ def usable(settings: Settings) -> Iterator[Check]:
         yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
         return
     places = [path for path in (*files, archive) if path.exists()]
-    mend = f"chown -R --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
+    mend = (
+        "chown -R"
+        f" --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
+    )
     if os.geteuid() == 0:
         whose, advice = "were left by root to a server that is another user", mend
     else:

@@ -26,7 +26,10 @@ def api_tls(settings: Settings) -> Iterator[Check]:
         WebTls(api)
         yield certificate("api TLS", api.tls_certificate_file, "api.tls_certificate_file")
     elif api.is_public and not api.proxies:
-        advice = "Set api.tls_certificate_file and tls_key_file, or put a proxy with TLS in front and name it in api.proxies."
+        advice = (
+            "Set api.tls_certificate_file and tls_key_file, or put a proxy with TLS in front and"
+            " name it in api.proxies."
+        )
         yield Check(
             "api TLS",
             ok=False,

@@ -25,7 +25,10 @@ def collector_files(settings: Settings) -> Iterator[Check]:
         advice = (
             'Names and addresses cross the network in clear: set protocol = "tls".' if plain else ""
         )
-        detail = f"{settings.audit.syslog.host}:{settings.audit.syslog.port} by {settings.audit.syslog.protocol}"
+        detail = (
+            f"{settings.audit.syslog.host}:{settings.audit.syslog.port} by"
+            f" {settings.audit.syslog.protocol}"
+        )
         yield Check(_NAME, ok=True, detail=f"{detail}{'; ' + advice if advice else ''}")
 
 
@@ -39,6 +42,12 @@ def collector_waits(settings: Settings) -> Iterator[Check]:
         yield Check("audit", ok=True, detail="no server has begun to hand it on")
         return
     seconds = time.time() - waiting.oldest_at if waiting.count else 0.0
-    detail = f"{waiting.count} rows wait for the collector{f', the oldest for {seconds:.0f} s' if waiting.count else ''}"
-    advice = "See `audit_not_handed_on` in the server's log: is the collector there, and [audit.syslog] right?"
+    detail = (
+        f"{waiting.count} rows wait for the"
+        f" collector{f', the oldest for {seconds:.0f} s' if waiting.count else ''}"
+    )
+    advice = (
+        "See `audit_not_handed_on` in the server's log: is the collector there, and [audit.syslog]"
+        " right?"
+    )
     yield Check("audit", seconds < _LONG_SECONDS, detail, advice)

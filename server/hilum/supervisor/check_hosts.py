@@ -34,8 +34,14 @@ def waiting(settings: Settings) -> Iterator[Check]:
         yield Check("unindexed", ok=True, detail="no acknowledged image waits for its row for long")
         return
     count, names = sum(map(len, received_at.values())), ", ".join(sorted(received_at))
-    detail = f"{count} acknowledged image{'s'[: count > 1]} without a row, the oldest for {longest / 60:.0f} min, from {names}"
-    advice = "A server with listeners takes them within retention.check_seconds: start one. Else its log says not_indexed, or unreadable."
+    detail = (
+        f"{count} acknowledged image{'s'[: count > 1]} without a row, the oldest for"
+        f" {longest / 60:.0f} min, from {names}"
+    )
+    advice = (
+        "A server with listeners takes them within retention.check_seconds: start one. Else its log"
+        " says not_indexed, or unreadable."
+    )
     yield Check("unindexed", ok=False, detail=detail, advice=advice)
 
 
@@ -51,6 +57,12 @@ def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[
     if abs(ahead) <= DIFFERS_SECONDS:
         yield Check("clock", ok=True, detail="agrees with the ledger's; look on each host")
         return
-    detail = f"this host's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the ledger's"
-    advice = "Keep time by NTP on every host, the database's included: reports may be made twice, and work be taken from its host."
+    detail = (
+        f"this host's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} the"
+        " ledger's"
+    )
+    advice = (
+        "Keep time by NTP on every host, the database's included: reports may be made twice, and"
+        " work be taken from its host."
+    )
     yield Check("clock", ok=False, detail=detail, advice=advice)

@@ -72,7 +72,9 @@ def _receiver(title: str, name: str, destination: Destination) -> Check:
             title,
             ok=False,
             detail=where,
-            advice="Nothing answers there: check host, port and firewall; results wait until it does.",
+            advice=(
+                "Nothing answers there: check host, port and firewall; results wait until it does."
+            ),
         )
     seconds = min(destination.timeout_seconds, _ANSWER_SECONDS)
     found = probe(name, destination.model_copy(update={"timeout_seconds": seconds}))
@@ -81,7 +83,8 @@ def _receiver(title: str, name: str, destination: Destination) -> Check:
         title,
         found.is_ok,
         detail,
-        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until then.",
+        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until"
+        " then.",
     )
 
 
@@ -90,7 +93,10 @@ def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
 
     Whether it takes reports is known only when one is due.
     """
-    advice = "Nothing answers there: check host, port and firewall; reports of storage commitment wait for receive.commitment_hours."
+    advice = (
+        "Nothing answers there: check host, port and firewall; reports of storage commitment wait"
+        " for receive.commitment_hours."
+    )
     where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
     yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
     yield from _tls(f"commitment {title}", f"commitment.{title}", peer)
@@ -128,7 +134,10 @@ def authority(title: str, file: Path, setting: str) -> Check:
     ends = all_expire_at(file)
     holding = [moment for moment in ends if moment > time.time()]
     if not holding:
-        advice = f"Nobody whose certificate it has signed is believed: put the authority's new one into {setting}."
+        advice = (
+            "Nobody whose certificate it has signed is believed: put the authority's new one into"
+            f" {setting}."
+        )
         return Check(
             title,
             ok=False,
@@ -143,7 +152,10 @@ def authority(title: str, file: Path, setting: str) -> Check:
     return Check(
         title,
         ok=True,
-        detail=f"the authority's certificate holds until {_day(min(holding))}{_warning(min(holding), setting)}{gone}",
+        detail=(
+            "the authority's certificate holds until"
+            f" {_day(min(holding))}{_warning(min(holding), setting)}{gone}"
+        ),
     )
 
 
@@ -154,7 +166,10 @@ def revocations(title: str, file: Path, setting: str) -> Check:
     """
     first = min(crls_expire_at(file))
     if first <= time.time():
-        advice = f"Nobody whose authority it is of gets in by TLS: put the authority's new list into {setting}, which takes no restart."
+        advice = (
+            "Nobody whose authority it is of gets in by TLS: put the authority's new list into"
+            f" {setting}, which takes no restart."
+        )
         return Check(
             title,
             ok=False,
@@ -189,5 +204,8 @@ def gone(settings: Settings) -> Iterator[Check]:
         words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
         if words and not item["is_configured"]:
             detail = f"not in the settings, and deliveries to it are open: {', '.join(words)}"
-            advice = f"Nobody sends them. Put it back, or give them up: `hilum destinations forget {item['name']}`."
+            advice = (
+                "Nobody sends them. Put it back, or give them up: `hilum destinations forget"
+                f" {item['name']}`."
+            )
             yield Check(f"destination {item['name']}", ok=False, detail=detail, advice=advice)

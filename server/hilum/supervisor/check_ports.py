@@ -18,7 +18,11 @@ if TYPE_CHECKING:
 
 _LOWEST: Final = 1024  # below it only root may bind
 _TRIED: Final = 100
-_WILDCARDS: Final[Mapping[str, str]] = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+_WILDCARDS: Final[Mapping[str, str]] = {
+    # Compared, not bound.
+    "0.0.0.0": "127.0.0.1",  # noqa: S104
+    "::": "::1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +45,10 @@ class Port:
 
         `ports`: all of the settings.
         """
-        return f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}), such as {self._other(ports)}"
+        return (
+            f"set {self.section}.{self.name} (HILUM_{self.section.upper()}__{self.name.upper()}),"
+            f" such as {self._other(ports)}"
+        )
 
     def _other(self, ports: Sequence[Port]) -> int:
         """Return the next free port that any user may bind and that no other setting uses."""
@@ -83,9 +90,11 @@ def port_checks(settings: Settings) -> list[Check]:
         if (said := _clash(port, ports[:number], ports))
     }
     return [
-        Check(port.title, ok=False, detail=clashes[port.title])
-        if port.title in clashes
-        else port_check(settings, port)
+        (
+            Check(port.title, ok=False, detail=clashes[port.title])
+            if port.title in clashes
+            else port_check(settings, port)
+        )
         for port in ports
     ]
 
@@ -142,7 +151,10 @@ def bind_port(settings: Settings, port: Port) -> socket.socket:
         owner = _owner(settings, port, error)
         if owner is None:
             raise
-        problem = f"{port.section}: cannot listen on {port.host} port {port.number}: it is taken by {owner.words}"
+        problem = (
+            f"{port.section}: cannot listen on {port.host} port {port.number}: it is taken by"
+            f" {owner.words}"
+        )
         raise ConfigurationError(
             [f"{problem}; {_way_out(owner, port.advice(_ports(settings)))}."]
         ) from error
@@ -159,7 +171,10 @@ def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner |
         and cause.errno in {errno.EADDRINUSE, errno.EACCES}
         and accepts(host, port.number)
     ):
-        from hilum.supervisor.port_owner import owner_of  # noqa: PLC0415 - pynetdicom, which a supervisor does not need
+        # Pynetdicom, which a supervisor does not need.
+        from hilum.supervisor.port_owner import (  # noqa: PLC0415
+            owner_of,
+        )
 
         return owner_of(settings, host, port.number, port.protocol)
     return None
@@ -175,5 +190,8 @@ def _is_free(port: Port, number: int) -> bool:
 
 def _way_out(owner: Owner, advice: str) -> str:
     if owner.is_this_server:  # another role: each supervisor has an API port of its own
-        return f"stop it and run both roles in one server, as in `--role listener,dispatcher`, or {advice}, for one of the two"
+        return (
+            "stop it and run both roles in one server, as in `--role listener,dispatcher`, or"
+            f" {advice}, for one of the two"
+        )
     return f"stop it, or {advice}"

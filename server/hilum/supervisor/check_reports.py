@@ -71,7 +71,10 @@ def withheld(settings: Settings) -> Iterator[Check]:
                 advice=f"Restart the server, then run `{command}`.",
             )
         elif name in settings.destinations:
-            detail = f"{item['items']} withheld from {name} ({reason}): {item['advice']}; then restart the server and requeue them"
+            detail = (
+                f"{item['items']} withheld from {name} ({reason}): {item['advice']}; then restart"
+                " the server and requeue them"
+            )
             yield Check(f"withheld from {name}", ok=True, detail=detail)
 
 

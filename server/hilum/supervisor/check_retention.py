@@ -17,8 +17,9 @@ from hilum.supervisor.retention_words import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPE
 
 _DAY_SECONDS: Final = 86400.0
 _CHOOSE: Final = (
-    "Agree with the senders how long: set retention.committed_days. Or promise nothing: receive.storage_commitment = false, and "
-    "have modalities keep their images until the PACS has them."
+    "Agree with the senders how long: set retention.committed_days. Or promise nothing:"
+    " receive.storage_commitment = false, and have modalities keep their images until the PACS has"
+    " them."
 )
 
 
@@ -62,7 +63,10 @@ def _known_time(believed: Believed | None) -> Check:
 def _hour(found: RetentionState) -> Check:
     hour = found.hour
     if hour.is_spent:
-        said = f"{hour.images} images have left by age in this hour, and no more than {hour.may_leave} may"
+        said = (
+            f"{hour.images} images have left by age in this hour, and no more than"
+            f" {hour.may_leave} may"
+        )
         return Check("retention", ok=False, detail=said, advice=HOUR_SPENT)
     return Check("retention", ok=True, detail=f"{hour.images} images have left by age in this hour")
 
@@ -73,7 +77,10 @@ def _promises(settings: Settings, promised: Promised) -> Check:
     One of the two settings is probably a mistake.
     """
     name, days = "storage commitment", settings.retention.committed_days
-    kept = f"{promised.images} image{'s'[: promised.images != 1]} ({promised.size_bytes / 1e9:.1f} GB) promised"
+    kept = (
+        f"{promised.images} image{'s'[: promised.images != 1]} ({promised.size_bytes / 1e9:.1f} GB)"
+        " promised"
+    )
     if not settings.receive.storage_commitment:
         return Check(name, ok=True, detail=f"not offered; {kept}")
     if not deletes(settings.retention):
@@ -85,5 +92,8 @@ def _promises(settings: Settings, promised: Promised) -> Check:
             ok=True,
             detail=f"offered; what is promised stays for {days:g} days at least{longer}; {kept}",
         )
-    detail = f"offered without an end (retention.committed_days = 0), while other images leave; {kept}, and never leave"
+    detail = (
+        f"offered without an end (retention.committed_days = 0), while other images leave; {kept},"
+        " and never leave"
+    )
     return Check(name, ok=not promised.images, detail=detail, advice=_CHOOSE)

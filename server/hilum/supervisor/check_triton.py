@@ -32,7 +32,10 @@ def _remote(settings: Settings) -> Iterator[Check]:
     there = []
     for address in settings.triton.addresses:
         host, _, port = address.rpartition(":")
-        advice = "Nothing answers there: start that Triton, or set triton.url or triton.urls (none: embedded)."
+        advice = (
+            "Nothing answers there: start that Triton, or set triton.url or triton.urls (none:"
+            " embedded)."
+        )
         is_there = accepts(host.strip("[]"), int(port))
         there += [address] if is_there else []
         yield Check("triton", is_there, address, advice)
@@ -44,7 +47,10 @@ def _remote(settings: Settings) -> Iterator[Check]:
 def _access(settings: Settings) -> Check:
     """Check whether Triton authenticates us, as far as our own settings show."""
     own, found = settings.triton, ", ".join(settings.triton.addresses)
-    advice = "Set triton.tls and ca_file, with certificate_file and key_file or a token: docs/operations.md, A Triton of yours."
+    advice = (
+        "Set triton.tls and ca_file, with certificate_file and key_file or a token:"
+        " docs/operations.md, A Triton of yours."
+    )
     if own.tls and (own.certificate_file or own.token or own.token_file):
         return Check(
             "triton access", ok=True, detail=f"{found}: encrypted, and we show a {_shown(settings)}"
@@ -59,7 +65,10 @@ def _access(settings: Settings) -> Check:
     if all(is_loopback(address.rpartition(":")[0]) for address in own.addresses):
         detail = f"{found}: open to every account of this machine; {_RUNS_CODE}"
     else:
-        detail = f"{found}: images go there unencrypted, and calls need no certificate or token; {_RUNS_CODE}"
+        detail = (
+            f"{found}: images go there unencrypted, and calls need no certificate or token;"
+            f" {_RUNS_CODE}"
+        )
     return Check("triton access", ok=False, detail=detail, advice=advice)
 
 
@@ -111,7 +120,10 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
         if landlock.limits_network(version)
         else "may connect ANYWHERE (needs Linux 6.7: Landlock)"
     )
-    detail = f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for this user only"
+    detail = (
+        f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for"
+        " this user only"
+    )
     if not version:
         unseen = "this kernel has no Landlock (Linux 5.13, `landlock` in lsm=)"
         return Check(
@@ -132,7 +144,10 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
         )
     detail = f"{detail}; it reads programs and models, neither ledger nor archive"
     if sandbox.removable(ours):
-        detail += "; BUT it may remove files below /tmp, where they lie: for more than a trial move site.state_dir"
+        detail += (
+            "; BUT it may remove files below /tmp, where they lie: for more than a trial move"
+            " site.state_dir"
+        )
     return Check("triton sandbox", ok=True, detail=detail)
 
 
@@ -160,11 +175,17 @@ def _models(settings: Settings, addresses: list[str]) -> Iterator[Check]:
         if models is None:
             raise ConfigurationError(
                 [
-                    f"Triton at {address} does not answer by gRPC: do TLS and authentication of both sides match?"
+                    (
+                        f"Triton at {address} does not answer by gRPC: do TLS and authentication of"
+                        " both sides match?"
+                    )
                 ]
             )
         foreign = [name for name in models if name not in ours]
-        advice = "Others can load models there, and so run code: close it, or name the models in triton.other_models."
+        advice = (
+            "Others can load models there, and so run code: close it, or name the models in"
+            " triton.other_models."
+        )
         detail = f"{address}: {len(models)} loaded" + (
             f", not ours: {', '.join(foreign)}" if foreign else ", all ours"
         )

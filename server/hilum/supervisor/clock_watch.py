@@ -28,7 +28,10 @@ class ClockWatch:
             return
         self._differs = differs
         if differs:
-            advice = "keep time by NTP on every host, the database's included: reports may be made twice, and work be taken from its host"
+            advice = (
+                "keep time by NTP on every host, the database's included: reports may be made"
+                " twice, and work be taken from its host"
+            )
             _log.error("clock_differs", ahead_of_ledger_seconds=round(ahead, 1), advice=advice)
         else:
             _log.info("clock_agrees")

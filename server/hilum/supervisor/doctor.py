@@ -104,7 +104,10 @@ def _disk(settings: Settings, left: Free) -> Check:
     reserve, reject = settings.receive.reserve_bytes, settings.receive.reject_below_bytes
     free, files = left.bytes, settings.receive.reject_below_files
     syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
-    detail = f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]} a received object"
+    detail = (
+        f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]}"
+        " a received object"
+    )
     if free <= reserve:
         return Check(
             "disk",
@@ -118,7 +121,9 @@ def _disk(settings: Settings, left: Free) -> Check:
             "disk",
             ok=False,
             detail=detail,
-            advice="Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes).",
+            advice=(
+                "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
+            ),
         )
     if left.files is not None and left.files < files:
         detail = f"{left.files} inodes free; below {files} new associations are rejected"
@@ -151,7 +156,10 @@ def _direct_io(settings: Settings, existing: Path) -> Check:
         f"the file system of {archive} has no such writes": not is_taken,
     }
     found = [why for why, is_so in without.items() if is_so]
-    advice = "Large objects go through the page cache as without receive.direct_io: change that, or leave the setting out."
+    advice = (
+        "Large objects go through the page cache as without receive.direct_io: change that, or"
+        " leave the setting out."
+    )
     return Check(
         "direct I/O",
         not found,
@@ -192,11 +200,17 @@ def _who_may_send(receive: Receive) -> Check:
     found = [name for name, value in bounds.items() if value]
     if found or receive.host in LOOPBACK:
         return Check("senders", ok=True, detail=f"bounded by {', '.join(found) or 'receive.host'}")
-    detail = "ANYBODY who reaches the port may send under any AE Title, also under that of another sender, and so reject or correct its images"
+    detail = (
+        "ANYBODY who reaches the port may send under any AE Title, also under that of another"
+        " sender, and so reject or correct its images"
+    )
     return Check(
         "senders",
         ok=True,
-        detail=f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain = false",
+        detail=(
+            f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain ="
+            " false"
+        ),
     )
 
 
@@ -224,7 +238,10 @@ def _watched(name: str, watch: Watch) -> Iterator[Check]:
     """
     wanted = os.R_OK | os.X_OK | (0 if watch.when_taken == "keep" else os.W_OK)
     is_usable = watch.path.is_dir() and os.access(watch.path, wanted)
-    advice = f"Make it a folder that this user may read{'' if watch.when_taken == 'keep' else ' and write'}, or set watch.{name}.path."
+    advice = (
+        "Make it a folder that this user may"
+        f" read{'' if watch.when_taken == 'keep' else ' and write'}, or set watch.{name}.path."
+    )
     yield Check(f"watch {name}", is_usable, str(watch.path), advice)
 
 
@@ -304,7 +321,10 @@ def _edited(verbs: RolloutVerbs, configured: str) -> str:
     """
     with contextlib.suppress(CannotRollOut):
         if verbs.is_edited(configured):
-            return f"; the manifest of {configured} was edited since the server started, and holds from its next start on"
+            return (
+                f"; the manifest of {configured} was edited since the server started, and holds"
+                " from its next start on"
+            )
     return ""
 
 

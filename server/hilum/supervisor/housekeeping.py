@@ -41,8 +41,9 @@ _EVERY_LANE = frozenset(Lane)
 _PEAK = 4  # times the hourly average of deletions: images come by day
 _IMAGES_AN_HOUR = 1000
 _NOTHING_MORE = (
-    "nothing more may leave: deliver what waits, or add space; look whether snapshots, or a backup on this file system, hold what was "
-    "deleted, and whether storage commitment has promised the rest (retention.committed_days)"
+    "nothing more may leave: deliver what waits, or add space; look whether snapshots, or a backup"
+    " on this file system, hold what was deleted, and whether storage commitment has promised the"
+    " rest (retention.committed_days)"
 )
 _log = telemetry.logger("supervisor")
 

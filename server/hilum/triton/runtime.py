@@ -112,7 +112,10 @@ def _machine_problem() -> str | None:
     if sys.platform == "linux" and platform.machine() == "x86_64":
         return None
     here = f"{sys.platform} {platform.machine()}"
-    return f"The embedded Triton runs on Linux x86_64, this is {here}: set triton.url to a Triton that runs elsewhere."
+    return (
+        f"The embedded Triton runs on Linux x86_64, this is {here}: set triton.url to a Triton that"
+        " runs elsewhere."
+    )
 
 
 def wheel_problem(wheel: Wheel | None) -> str | None:
@@ -140,7 +143,10 @@ def glibc_problem(found: tuple[str, str]) -> str | None:
     if name != "glibc" or tuple(int(part) for part in version.split(".")[:2]) < _GLIBC:
         need = ".".join(map(str, _GLIBC))
         here = f"{name or 'another libc'} {version}"
-        return f"The embedded Triton needs glibc {need}, this is {here}: use Debian 12, Ubuntu 22.04 or newer, or set triton.url."
+        return (
+            f"The embedded Triton needs glibc {need}, this is {here}: use Debian 12, Ubuntu 22.04"
+            " or newer, or set triton.url."
+        )
     return None
 
 
@@ -164,7 +170,10 @@ def numpy_problem(version: str) -> str | None:
     """Under numpy 2 the stub reads every input as a constant, without an error."""
     if version and int(version.partition(".")[0]) < 2:
         return None
-    return f'Triton\'s Python stub gives wrong answers with numpy {version or "missing"}: pip install "numpy<2".'
+    return (
+        f"Triton's Python stub gives wrong answers with numpy {version or 'missing'}: pip install"
+        ' "numpy<2".'
+    )
 
 
 def prepare(wheel: Wheel, state_dir: Path) -> Path:

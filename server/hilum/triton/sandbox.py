@@ -84,8 +84,11 @@ class Sandbox:
             for path in (*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *self.readable)
         )
         yield from (
-            (device, landlock.USE) for name in _DEVICES for device in glob.glob(f"/dev/{name}")
-        )  # noqa: PTH207 - texts are wanted
+            # Texts are wanted.
+            (device, landlock.USE)
+            for name in _DEVICES
+            for device in glob.glob(f"/dev/{name}")  # noqa: PTH207
+        )
         yield _TEMPORARY, landlock.MAKE_FOLDERS
         yield from ((path, landlock.WRITE) for path in (SHARED_MEMORY, *self.writable))
 
@@ -120,7 +123,13 @@ def problem(library: str = seccomp.LIBRARY) -> str | None:
     One without Landlock still has the filter.
     """
     if not seccomp.is_installed(library):
-        return f"The embedded Triton's sandbox needs {library}: apt install libseccomp2, or set triton.url to a Triton that runs elsewhere."
+        return (
+            f"The embedded Triton's sandbox needs {library}: apt install libseccomp2, or set"
+            " triton.url to a Triton that runs elsewhere."
+        )
     if not seccomp.is_available():
-        return "The embedded Triton cannot be shut in here, as this kernel has no seccomp: set triton.url to a Triton that runs elsewhere."
+        return (
+            "The embedded Triton cannot be shut in here, as this kernel has no seccomp: set"
+            " triton.url to a Triton that runs elsewhere."
+        )
     return None

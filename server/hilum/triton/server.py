@@ -154,7 +154,10 @@ class EmbeddedTriton:
             self.stop()
             raise ConfigurationError(
                 [
-                    f"tritonserver's shared memory is open to other accounts ({opened[0]}): set triton.url."
+                    (
+                        f"tritonserver's shared memory is open to other accounts ({opened[0]}): set"
+                        " triton.url."
+                    )
                 ]
             )
 
@@ -256,7 +259,10 @@ class EmbeddedTriton:
             line for line in lines if " E " in line[:40] or line.startswith("error:")
         ] or lines[-5:]
         shown = "\n  ".join(line[:400] for line in errors[:5])
-        return f"tritonserver ended with status {self.poll()} before it was ready:\n  {shown}\n  The whole log: {self.log_file}"
+        return (
+            f"tritonserver ended with status {self.poll()} before it was ready:\n  {shown}\n  The"
+            f" whole log: {self.log_file}"
+        )
 
 
 def _port(url: str) -> int:

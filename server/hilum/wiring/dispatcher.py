@@ -316,7 +316,10 @@ def _warn_of_withheld(document: Document, job: ReportJob, causes: Mapping[str, C
             document=document.kind,
             destination=name,
             reason=cause.reason,
-            advice=f"{cause.advice.format(name=name)}; then restart and `hilum requeue deliver --destination {name}`",
+            advice=(
+                f"{cause.advice.format(name=name)}; then restart and `hilum requeue deliver"
+                f" --destination {name}`"
+            ),
         )
 
 

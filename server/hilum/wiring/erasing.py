@@ -73,7 +73,10 @@ class ErasureReport:
         """Return the report for a person, one line a fact. `whose`: patient or study."""
         verb = "would be erased; add --yes" if is_dry_run else "erased"
         lines = [
-            f"{self.studies} studies, {self.images} images, {self.documents} documents, {self.quarantined} files in quarantine {verb}"
+            (
+                f"{self.studies} studies, {self.images} images, {self.documents} documents,"
+                f" {self.quarantined} files in quarantine {verb}"
+            )
         ]
         lines += [
             f"{count} documents were delivered to {name}: ask there for their deletion"
@@ -85,17 +88,20 @@ class ErasureReport:
         ]
         if self.unreadable:
             lines.append(
-                f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose they are: look at them"
+                f"{self.unreadable} files in quarantine cannot be read, so nobody can say whose"
+                " they are: look at them"
             )
         if self.arriving:
             lines.append(f"{self.arriving} files of this {whose} have just arrived: do it again")
         if self.files_left:
             lines.append(
-                f"{self.files_left} files could not be deleted; the server goes on trying, its log says why"
+                f"{self.files_left} files could not be deleted; the server goes on trying, its log"
+                " says why"
             )
         if not (is_dry_run or self.is_rewritten):
             lines.append(
-                "the ledger was not rewritten, so its free pages may hold old bytes: do it again at a quiet hour"
+                "the ledger was not rewritten, so its free pages may hold old bytes: do it again at"
+                " a quiet hour"
             )
         return "\n".join(lines)
 
@@ -202,9 +208,10 @@ def _erase_rows(
 def _of_patient(erasure: Erasure, patient: Patient) -> tuple[set[str], dict[str, set[int]]]:
     """Return the patient's studies, and by study the results that name the patient."""
     studies, results = _studies(erasure, patient), _results(erasure, patient)
-    return studies | {
-        study_uid for study_uid in results if not erasure.has_images(study_uid)
-    }, results
+    return (
+        studies | {study_uid for study_uid in results if not erasure.has_images(study_uid)},
+        results,
+    )
 
 
 def _studies(erasure: Erasure, patient: Patient) -> set[str]:

@@ -14,7 +14,10 @@ from hilum.store.ledger import Ledger
 from hilum.wiring.charge import process_name
 
 _HEARTBEAT_SECONDS = 3.0
-_NAMESAKE_ADVICE = "another host of this ledger has our host's name and takes our leases for its own; give each its own name and restart both"
+_NAMESAKE_ADVICE = (
+    "another host of this ledger has our host's name and takes our leases for its own; give each"
+    " its own name and restart both"
+)
 log = telemetry.logger("wiring")
 
 

@@ -127,7 +127,8 @@ def ingest(
             stop.set()  # after Ctrl-C a thread must not wait for a full disk
     if left := sum(1 for _ in archive.unindexed(archive.process)):
         raise Retry(
-            f"{left} files are durable in the archive and wait for their rows: look at the ledger, then start this again"
+            f"{left} files are durable in the archive and wait for their rows: look at the ledger,"
+            " then start this again"
         )
     return _as_recorded(fates, outcomes)
 
@@ -215,5 +216,8 @@ def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
             if is_ours:
                 yield archive
                 return
-    problem = f"archive: {_AT_ONCE} commands of this host take files into {settings.archive_dir} already; wait for one of them."
+    problem = (
+        f"archive: {_AT_ONCE} commands of this host take files into {settings.archive_dir} already;"
+        " wait for one of them."
+    )
     raise ConfigurationError([problem])

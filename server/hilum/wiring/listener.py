@@ -30,7 +30,10 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
         if not is_ours:
             raise ConfigurationError(
                 [
-                    f"archive: another listener named {archive.process} uses {settings.archive_dir}; give each host its own name."
+                    (
+                        f"archive: another listener named {archive.process} uses"
+                        f" {settings.archive_dir}; give each host its own name."
+                    )
                 ]
             )
         serve_listener(

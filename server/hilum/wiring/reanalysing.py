@@ -46,10 +46,14 @@ def _peers(settings: Settings, rollouts: Rollouts, release: str) -> frozenset[st
     plan = plan_of(settings.active_releases, known)
     if release in plan.proving:
         raise CannotReanalyse(
-            f"{release} is not proved yet: `hilum rollout show {plan.proving[release]}` says when it is; then do it again"
+            f"{release} is not proved yet: `hilum rollout show {plan.proving[release]}` says when"
+            " it is; then do it again"
         )
     if release not in plan.all:
         loaded = ", ".join(sorted(plan.all)) or "none"
-        advice = f"name it in models.releases, or `hilum rollout start ALIAS {release} --shadow`; until it has read all"
+        advice = (
+            f"name it in models.releases, or `hilum rollout start ALIAS {release} --shadow`; until"
+            " it has read all"
+        )
         raise CannotReanalyse(f"no analyser reads by {release}, only by {loaded}: {advice}")
     return frozenset(name for item in known if release in item.releases for name in item.releases)

@@ -71,5 +71,11 @@ def _is_read_with(
 
 
 def _in_words(release: str) -> str:
-    why = f"a server runs on this state folder, and has read with {release} as it was before its manifest was edited"
-    return f"{why}: give the edited one a version of its own, and build that; or stop the server, build, and start it again"
+    why = (
+        f"a server runs on this state folder, and has read with {release} as it was before its"
+        " manifest was edited"
+    )
+    return (
+        f"{why}: give the edited one a version of its own, and build that; or stop the server,"
+        " build, and start it again"
+    )

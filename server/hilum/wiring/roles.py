@@ -22,7 +22,10 @@ def parse(text: str) -> str:
         known = f"{', '.join((ALL, *SERVED[:-1]))} or {SERVED[-1]}"
         raise ConfigurationError(
             [
-                f"unknown role {shown}; use {known}, or several with commas between, as in listener,dispatcher"
+                (
+                    f"unknown role {shown}; use {known}, or several with commas between, as in"
+                    " listener,dispatcher"
+                )
             ]
         )
     return ALL if ALL in words else joined(words)

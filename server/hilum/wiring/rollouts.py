@@ -89,7 +89,8 @@ class RolloutVerbs:
             raise CannotRollOut("; ".join(error.problems)) from error
         if not settings.triton.addresses and not is_built(found.release, settings.built_dir):
             raise CannotRollOut(
-                f"{release} is not built for the embedded Triton: run `hilum models build {release}`"
+                f"{release} is not built for the embedded Triton: run `hilum models build"
+                f" {release}`"
             )
         return found
 
@@ -100,7 +101,8 @@ class RolloutVerbs:
             raise CannotRollOut("; ".join(error.problems)) from error
         if release not in catalogue:
             raise CannotRollOut(
-                f"{release} has no manifest in {self.settings.manifests_dir}; known: {', '.join(sorted(catalogue))}"
+                f"{release} has no manifest in {self.settings.manifests_dir}; known:"
+                f" {', '.join(sorted(catalogue))}"
             )
         return catalogue[release]
 

@@ -20,7 +20,10 @@ def bind(section: str, host: str, port: int, name: str = "port") -> socket.socke
         reason = (
             error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         )
-        problem = f"{section}: cannot listen on {host} port {port} ({reason}); {_advice(section, name, error.errno)}."
+        problem = (
+            f"{section}: cannot listen on {host} port {port} ({reason});"
+            f" {_advice(section, name, error.errno)}."
+        )
         raise ConfigurationError([problem]) from error
 
 
@@ -28,5 +31,8 @@ def _advice(section: str, name: str, number: int | None) -> str:
     if number == errno.EADDRINUSE:
         return f"another program listens there: stop it or set {section}.{name}"
     if number == errno.EACCES:
-        return f"this user may not bind it: set {section}.{name} above 1023, or grant CAP_NET_BIND_SERVICE"
+        return (
+            f"this user may not bind it: set {section}.{name} above 1023, or grant"
+            " CAP_NET_BIND_SERVICE"
+        )
     return f"set {section}.host to an address of this machine"

@@ -51,7 +51,10 @@ def hold(settings: Settings, role: str) -> Iterator[None]:
                 _lock_alone(held.enter_context(path.open("w")), f"{state} (role {_role_of(path)})")
             _empty(metrics_dir(settings, role))
         except OSError as error:
-            problem = f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for this user or choose another folder."
+            problem = (
+                f"site.state_dir: cannot write in {state} ({error.strerror}); make it writable for"
+                " this user or choose another folder."
+            )
             raise ConfigurationError([problem]) from error
         yield
 
@@ -60,7 +63,10 @@ def _lock_alone(lock: IO[str], what: str) -> None:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        advice = "Stop it or choose another folder. Several hosts share archive/ in theirs alone, and nothing else of it."
+        advice = (
+            "Stop it or choose another folder. Several hosts share archive/ in theirs alone, and"
+            " nothing else of it."
+        )
         raise ConfigurationError(
             [f"site.state_dir: another `hilum serve` uses {what}. {advice}"]
         ) from error

@@ -81,7 +81,10 @@ def stow_store(
         if not is_ours:
             raise ConfigurationError(
                 [
-                    f"archive: another web process named {archive.process} uses {settings.archive_dir}."
+                    (
+                        f"archive: another web process named {archive.process} uses"
+                        f" {settings.archive_dir}."
+                    )
                 ]
             )
         titles = (

@@ -34,15 +34,19 @@ def migrate_at_rest(settings: Settings, role: str | None = None) -> str:
 
 
 def _require_rest(settings: Settings, found: str | None, role: str | None) -> None:
-    if (
-        at_work := [str(settings.site.state_dir)]
-        if is_held(settings, role)
-        else _alive(settings.ledger_url)
+    if at_work := (
+        [str(settings.site.state_dir)] if is_held(settings, role) else _alive(settings.ledger_url)
     ):
-        problem = f"ledger: a server works with it ({', '.join(at_work)}) at revision {found}, and could not go on at {REVISION}."
+        problem = (
+            f"ledger: a server works with it ({', '.join(at_work)}) at revision {found}, and could"
+            f" not go on at {REVISION}."
+        )
         raise ConfigurationError(
             [
-                f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten seconds later."
+                (
+                    f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten"
+                    " seconds later."
+                )
             ]
         )
 

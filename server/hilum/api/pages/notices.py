@@ -16,6 +16,9 @@ def notices(refusals: Iterable[Refusal], withheld: Iterable[Mapping[str, Any]]) 
         name, reason = item["destination"], item["reason"]
         said = f"{item['items']} withheld from {name}"
         if item["releasable"]:
-            yield f"{said}, {item['releasable']} can be released: hilum requeue deliver --destination {name} --reason {reason}"
+            yield (
+                f"{said}, {item['releasable']} can be released: hilum requeue deliver --destination"
+                f" {name} --reason {reason}"
+            )
         else:
             yield f"{said} ({reason}): {item['advice']}; then restart, and requeue them."

@@ -69,7 +69,9 @@ class Painter:
         except WorkerDied:
             log.warning(
                 "painting_process_died",
-                advice="the object crashed or hung its decoder, or memory is short; the page says so",
+                advice=(
+                    "the object crashed or hung its decoder, or memory is short; the page says so"
+                ),
             )
             return NoPicture(FAILED)
         return answer[1:] if answer[:1] == painting.PNG else _no_picture(answer[1:])

@@ -37,8 +37,8 @@ HEADERS: Final = {
     # The one style and the one script stand in the page and are named by their digest: nothing that
     # slips in between runs.
     "Content-Security-Policy": (
-        f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; img-src 'self'; connect-src 'self'; "
-        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+        f"default-src 'none'; style-src {_hash(_STYLE)}; script-src {_hash(_SCRIPT)}; img-src"
+        " 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
     ),
     # Without a referrer, Origin of a form would be "null" (Fetch, 3.1), and a change by our own
     # page could not be told from others'.

@@ -39,8 +39,8 @@ _STUDIES = 50
 _DEEDS = 20
 _NO_STUDY = NoVerb("it shows senders, and no study")
 _MISSING = (
-    "No image of this study is stored here: it never came, was refused, or was erased. The page on associations says what was refused; "
-    "send the study again."
+    "No image of this study is stored here: it never came, was refused, or was erased. The page on"
+    " associations says what was refused; send the study again."
 )
 ImageUid = Annotated[str, Path(pattern=UID_PATTERN, max_length=64)]
 DocumentId = Annotated[int, Path(ge=1)]

@@ -34,5 +34,8 @@ def size_of(tensors: Tensors, name: str, axis: int) -> int:
 def recipe_lines(name: str) -> list[str]:
     """The table `input`, with the way to the others."""
     return [
-        f'recipe = "{name}" # EDIT: how the images were prepared that the network was trained on; docs/recipes.md'
+        (
+            f'recipe = "{name}" # EDIT: how the images were prepared that the network was trained on;'
+            " docs/recipes.md"
+        )
     ]

@@ -44,9 +44,10 @@ def fetch(address: str, sha256: str, destination: Path) -> None:
 def _write(address: str, destination: Path) -> str:
     digest, size = hashlib.sha256(), 0
     with (
-        urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer,
+        # Https, see above.
+        urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer,  # noqa: S310
         destination.open("xb") as sink,
-    ):  # noqa: S310 - https, see above
+    ):
         while piece := answer.read(_PIECE):
             size += len(piece)
             if size > _MOST_BYTES:

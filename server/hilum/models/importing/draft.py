@@ -43,19 +43,31 @@ def text(draft: Draft, name: str, version: str, sha256: str) -> str:
 
 
 def _lines(draft: Draft, name: str, version: str, sha256: str) -> Iterator[str]:
-    yield "# Written by `hilum models import`. Look at every line that says EDIT, then `hilum models check` and `hilum models build`."
+    yield (
+        "# Written by `hilum models import`. Look at every line that says EDIT, then `hilum models"
+        " check` and `hilum models build`."
+    )
     yield from (f"# {remark}" for remark in draft.remarks)
     yield "format = 1"
     yield from (f"{key} = {quoted(value)}" for key, value in (("name", name), ("version", version)))
-    yield f"manufacturer = {quoted(draft.manufacturer)} # EDIT: who stands behind the weights; in every report"
-    yield 'intended_use = "Research. Not for clinical use." # EDIT: for what and for whom; in every report'
+    yield (
+        f"manufacturer = {quoted(draft.manufacturer)} # EDIT: who stands behind the weights; in"
+        " every report"
+    )
+    yield (
+        'intended_use = "Research. Not for clinical use." # EDIT: for what and for whom; in every'
+        " report"
+    )
     yield f"licence = {quoted(draft.licence)} # EDIT: of the weights"
     yield f"source = {quoted(draft.source)}"
     if draft.citation:
         yield f"citation = {quoted(draft.citation)}"
     yield "\n# In the order of the outputs."
     yield from ("labels = [", *draft.label_lines, "]")
-    yield f'\n[model]\narchitecture = "{draft.architecture}"\nactivation = "{draft.activation}"\nmax_batch = {draft.max_batch}'
+    yield (
+        f'\n[model]\narchitecture = "{draft.architecture}"\nactivation ='
+        f' "{draft.activation}"\nmax_batch = {draft.max_batch}'
+    )
     yield from _table("model.options", draft.options)
     yield f'\n[weights]\nfile = "{WEIGHTS}"\nsha256 = "{sha256}"'
     yield from ("\n[input]", *draft.input_lines)
@@ -63,7 +75,10 @@ def _lines(draft: Draft, name: str, version: str, sha256: str) -> Iterator[str]:
     yield '# population = { minimum_age_years = 18, cites = "its authors trained it on adults" }'
     yield from _table("operating_points", draft.operating_points)
     yield '\n[engine]\nname = "openvino"\nprecision = "f32"'
-    yield '\n[study]\naggregation = "max" # EDIT: max, mean or first_frontal: how images become a study'
+    yield (
+        '\n[study]\naggregation = "max" # EDIT: max, mean or first_frontal: how images become a'
+        " study"
+    )
 
 
 def _table(name: str, values: Mapping[str, str]) -> Iterator[str]:

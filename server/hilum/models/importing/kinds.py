@@ -37,7 +37,10 @@ def _convolutional(architecture: str, first: str, head: str, asked: Asked, given
     if asked.recipe is None and channels != 3:
         raise ConfigurationError(
             [
-                f"the network takes {channels} channel: say with --recipe how its images were prepared"
+                (
+                    f"the network takes {channels} channel: say with --recipe how its images were"
+                    " prepared"
+                )
             ]
         )
     return Draft(
@@ -68,7 +71,10 @@ def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
     if count != len(release.labels):
         raise ConfigurationError(
             [
-                f"{asked.source.name} has {count} outputs, {release.name} has {len(release.labels)}: another file"
+                (
+                    f"{asked.source.name} has {count} outputs, {release.name} has"
+                    f" {len(release.labels)}: another file"
+                )
             ]
         )
     return Draft(
@@ -78,13 +84,19 @@ def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
         label_lines=list(outputs.lines(release.labels, _thresholds(release, given))),
         input_lines=recipe_lines(release.recipe),
         manufacturer="torchxrayvision (public library)",
-        licence="Apache-2.0 for the library; the weights carry the terms of the data sets that they were trained on",
+        licence=(
+            "Apache-2.0 for the library; the weights carry the terms of the data sets that they"
+            " were trained on"
+        ),
         source=release.address,
-        citation="Cohen et al., TorchXRayVision: A library of chest X-ray datasets and models, MIDL 2022",
+        citation=(
+            "Cohen et al., TorchXRayVision: A library of chest X-ray datasets and models, MIDL 2022"
+        ),
         operating_points={
             "measured_on": quoted(f"a fifth, held out by its authors, of {release.trained_on}"),
             "criterion": quoted(
-                "Youden's J on the sigmoid of the logit; scores are bent so that it becomes 0.5 (torchxrayvision's op_norm)"
+                "Youden's J on the sigmoid of the logit; scores are bent so that it becomes 0.5"
+                " (torchxrayvision's op_norm)"
             ),
         },
         remarks=(f"{release.name} of torchxrayvision.",),
@@ -112,7 +124,10 @@ def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ..
     ):
         raise ConfigurationError(
             [
-                f"the file's op_threshs are not those of {release.name}: another release, or trained on; give --published"
+                (
+                    f"the file's op_threshs are not those of {release.name}: another release, or"
+                    " trained on; give --published"
+                )
             ]
         )
     return release.thresholds

@@ -26,7 +26,10 @@ def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
     named = label_names.named(asked, told, count)
     if named is None:
         known = ", ".join(terminology.load().label_sets)
-        advice = f"say with --labels in which order: {known}, or a file with one label a line (an empty line: an output without a name)"
+        advice = (
+            f"say with --labels in which order: {known}, or a file with one label a line (an empty"
+            " line: an output without a name)"
+        )
         raise ConfigurationError(
             [f"the network has {count} outputs and nothing says what they are; {advice}"]
         )
@@ -46,9 +49,15 @@ def lines(labels: Sequence[str], thresholds: Sequence[float] | None) -> Iterator
         elif thresholds is None:
             yield f'  {{ {meaning}, operating_point = "none" }},{_comment(label, meaning)}'
         elif math.isnan(thresholds[index]):
-            yield f"  {{ {meaning}, is_masked = true }}, # its authors have no operating point for it: 0.5 whatever the image"
+            yield (
+                f"  {{ {meaning}, is_masked = true }}, # its authors have no operating point for"
+                " it: 0.5 whatever the image"
+            )
         else:
-            yield f"  {{ {meaning}, operating_point = 0.5, rescaled_at = {thresholds[index]:.9g} }},{_comment(label, meaning)}"
+            yield (
+                f"  {{ {meaning}, operating_point = 0.5, rescaled_at = {thresholds[index]:.9g}"
+                f" }},{_comment(label, meaning)}"
+            )
 
 
 def _meaning(label: str, index: int) -> str:

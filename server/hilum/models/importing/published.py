@@ -73,7 +73,10 @@ def named(name: str | None, source: Path) -> Published:
             return of_file[0]
         raise ConfigurationError(
             [
-                f"{source.name} is no file name of torchxrayvision's: say with --published which release it is: {', '.join(known)}"
+                (
+                    f"{source.name} is no file name of torchxrayvision's: say with --published which"
+                    f" release it is: {', '.join(known)}"
+                )
             ]
         )
     if name not in known:

@@ -28,8 +28,10 @@ def vit(asked: Asked, given: Tensors) -> Draft:
     pooling = beside.pooling or ("cls" if "cls_token" in tensors and norm == "tokens" else "gap")
     epsilon = beside.epsilon or (1e-12 if checkpoint_names.is_hugging_face(given) else 1e-6)
     options = {
-        "pooling": quoted(pooling)
-        + ("" if beside.pooling else " # EDIT: cls or gap; no config.json said it"),
+        "pooling": (
+            quoted(pooling)
+            + ("" if beside.pooling else " # EDIT: cls or gap; no config.json said it")
+        ),
         "norm": quoted(norm),
         "patch": str(patch),
         "heads": str(beside.heads or width // vit_shape.HEAD_WIDTH),
@@ -44,18 +46,23 @@ def vit(asked: Asked, given: Tensors) -> Draft:
                 outputs.names(asked.labels, beside.labels, size_of(tensors, "head.weight", 0)), None
             )
         ),
-        input_lines=recipe_lines(asked.recipe)
-        if asked.recipe
-        else _described(beside, side, channels),
+        input_lines=(
+            recipe_lines(asked.recipe) if asked.recipe else _described(beside, side, channels)
+        ),
         manufacturer="unknown",
         licence="unknown",
         source=f"{asked.source.name}, a vision transformer with the names of {_family(given)}",
         options=options,
         remarks=(
-            "EDIT activation below, if the network was not trained with a sigmoid for each output.",
-        )
-        if not beside.activation
-        else (),
+            (
+                (
+                    "EDIT activation below, if the network was not trained with a sigmoid for each"
+                    " output."
+                ),
+            )
+            if not beside.activation
+            else ()
+        ),
         max_batch=8,
     )
 
@@ -77,7 +84,10 @@ def _side(tensors: Tensors, patch: int) -> int:
 
 def _described(beside: vit_files.Beside, side: int, channels: int) -> list[str]:
     if not beside.mean:
-        advice = "give --recipe, or put preprocessor_config.json (Hugging Face) or config.json (timm) beside the file"
+        advice = (
+            "give --recipe, or put preprocessor_config.json (Hugging Face) or config.json (timm)"
+            " beside the file"
+        )
         raise ConfigurationError(
             [f"nothing says how images were prepared for this network: {advice}"]
         )

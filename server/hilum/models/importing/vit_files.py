@@ -86,7 +86,10 @@ def _hugging_face(config: Mapping[str, Any], processor: Mapping[str, Any]) -> Be
     if processor.get("do_center_crop"):
         raise ConfigurationError(
             [
-                "preprocessor_config.json: do_center_crop; give --recipe with one that crops as it does"
+                (
+                    "preprocessor_config.json: do_center_crop; give --recipe with one that crops as it"
+                    " does"
+                )
             ]
         )
     mean, std = _on_grey_levels(processor)
@@ -130,7 +133,10 @@ def _timm(config: Mapping[str, Any]) -> Beside:
     if pooling is None:
         raise ConfigurationError(
             [
-                f"config.json: global_pool is {pool!r}, only token and avg are known; export the network to ONNX"
+                (
+                    f"config.json: global_pool is {pool!r}, only token and avg are known; export the"
+                    " network to ONNX"
+                )
             ]
         )
     return Beside(
@@ -154,17 +160,29 @@ def input_lines(beside: Beside, side: int, channels: int) -> Sequence[str]:
         geometry = [f'{{ op = "resize", height = {side}, width = {side}, {resize} }}']
     else:
         geometry = [
-            f'{{ op = "resize_side", side = "short", size = {beside.short_side}, rounding = "int", {resize} }}',
+            (
+                f'{{ op = "resize_side", side = "short", size = {beside.short_side}, rounding ='
+                f' "int", {resize} }}'
+            ),
             f'{{ op = "centre_crop", size = {side}, offset = "half_gap" }}',
         ]
     return (
-        "# EDIT: the picture that the network was trained on: here the object's first window, in 8 bits",
+        (
+            "# EDIT: the picture that the network was trained on: here the object's first window,"
+            " in 8 bits"
+        ),
         'views = "frontal_only"',
-        'source = { modality_lut = "apply", voi = "first_window", missing_voi = "identity", monochrome1 = "invert" }',
+        (
+            'source = { modality_lut = "apply", voi = "first_window", missing_voi = "identity",'
+            ' monochrome1 = "invert" }'
+        ),
         'intensity = [{ op = "maxval", of = "bits" }, { op = "to_uint8", mode = "round" }]',
         f"geometry = [{', '.join(geometry)}]",
         f'target = {{ height = {side}, width = {side}, dtype = "uint8" }}',
-        f"normalise = {{ mean = {_list(beside.mean[:channels])}, std = {_list(beside.std[:channels])}, channels = {channels} }}",
+        (
+            f"normalise = {{ mean = {_list(beside.mean[:channels])}, std ="
+            f" {_list(beside.std[:channels])}, channels = {channels} }}"
+        ),
     )
 
 

@@ -212,8 +212,8 @@ def _orient(capture: Dataset, headers: Sequence[Dataset]) -> None:
     capture.PatientOrientation = (
         list(found[0]) if found[0] is not None and found.count(found[0]) == len(found) else []
     )
-    capture.BodyPartExamined = (
-        "CHEST"  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
+    capture.BodyPartExamined = (  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
+        "CHEST"
     )
 
 
@@ -251,8 +251,9 @@ def _source(header: Dataset) -> Dataset:
 def _derivation(row: Row, release: Release) -> str:
     panel = row.panels[0]
     return (
-        f"Class activation maps of {release.id} over the source images: {resolution(panel.placement, panel.cells.shape)}, "
-        "bilinear between cells, each map on a scale of its own. Not for diagnosis."
+        f"Class activation maps of {release.id} over the source images:"
+        f" {resolution(panel.placement, panel.cells.shape)}, bilinear between cells, each map on a"
+        " scale of its own. Not for diagnosis."
     )
 
 

@@ -101,7 +101,10 @@ def _title(result: Result, release: Release) -> list[Line]:
 def _image_name(row: Row, number: int, result: Result) -> str:
     count, view = sum(item.is_used for item in result.source_images), row.image.view
     named = f", {view}" if view and view != "UNKNOWN" else ""
-    return f"Image {number} of {count} analysed{named}: {resolution(row.panels[0].placement, row.panels[0].cells.shape)}"
+    return (
+        f"Image {number} of {count} analysed{named}:"
+        f" {resolution(row.panels[0].placement, row.panels[0].cells.shape)}"
+    )
 
 
 def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
@@ -134,8 +137,14 @@ def _notes(rows: Sequence[Row], result: Result, context: ReportContext) -> list[
         panel.placement.analysed != _whole(panel.placement) for row in rows for panel in row.panels
     )
     said = [
-        "Class activation map, in cells of the source's size above; the colours are smoothed between them and outline no lesion.",
-        "Coloured: cells that raised the score. Cells that lowered it are not. Each panel has a scale of its own: see its bar.",
+        (
+            "Class activation map, in cells of the source's size above; the colours are smoothed"
+            " between them and outline no lesion."
+        ),
+        (
+            "Coloured: cells that raised the score. Cells that lowered it are not. Each panel has a"
+            " scale of its own: see its bar."
+        ),
         *(["Hatched: cut off before the analysis, not analysed."] if is_cut else []),
         f"Result revision {result.revision}. {context.disclaimer}",
     ]

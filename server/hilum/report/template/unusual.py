@@ -9,10 +9,20 @@ from collections.abc import Mapping
 from typing import Final
 
 UNUSUAL: Final[Mapping[str, str]] = {
-    "unknown_finding": "the result has a finding that the release's manifest does not have any more, or with another code",
-    "unknown_sop_class": "the image that gives patient and study is of a SOP Class that highdicom does not know as an image",
-    "template_refused": "the template of the release did not write its samples as the reference writes them",
-    "large_header": "an image's header is larger than 256 KiB, and reading it would hold up the dispatcher",
+    "unknown_finding": (
+        "the result has a finding that the release's manifest does not have any more, or with"
+        " another code"
+    ),
+    "unknown_sop_class": (
+        "the image that gives patient and study is of a SOP Class that highdicom does not know as"
+        " an image"
+    ),
+    "template_refused": (
+        "the template of the release did not write its samples as the reference writes them"
+    ),
+    "large_header": (
+        "an image's header is larger than 256 KiB, and reading it would hold up the dispatcher"
+    ),
     "lapsed": "a process died over this result, so it is built apart from the others",
 }
 """The closed list of reasons."""

@@ -13,7 +13,10 @@ down_revision = "0006"
 branch_labels = None
 depends_on = None
 
-_HORIZON = "coalesce((SELECT CAST(value AS double precision) FROM installation WHERE key = 'audit_horizon'), 0)"
+_HORIZON = (
+    "coalesce((SELECT CAST(value AS double precision) FROM installation WHERE key ="
+    " 'audit_horizon'), 0)"
+)
 _SQLITE = (
     """CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit is append-only'); END""",
@@ -28,8 +31,14 @@ _POSTGRESQL = (
         END IF;
         RAISE EXCEPTION 'the audit is append-only';
     END $$""",
-    "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE ON audit FOR EACH ROW EXECUTE FUNCTION audit_is_append_only()",
-    "CREATE TRIGGER audit_is_not_emptied BEFORE TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION audit_is_append_only()",
+    (
+        "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE ON audit FOR EACH ROW EXECUTE"
+        " FUNCTION audit_is_append_only()"
+    ),
+    (
+        "CREATE TRIGGER audit_is_not_emptied BEFORE TRUNCATE ON audit FOR EACH STATEMENT EXECUTE"
+        " FUNCTION audit_is_append_only()"
+    ),
 )
 
 

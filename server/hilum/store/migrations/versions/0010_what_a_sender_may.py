@@ -38,7 +38,8 @@ def downgrade() -> None:
     with op.batch_alter_table("conflict", schema=None) as batch_op:
         batch_op.drop_column("kind")
     op.execute(
-        "DELETE FROM rejection WHERE id NOT IN (SELECT min(id) FROM rejection GROUP BY sop_instance_uid, study_instance_uid)"
+        "DELETE FROM rejection WHERE id NOT IN (SELECT min(id) FROM rejection GROUP BY"
+        " sop_instance_uid, study_instance_uid)"
     )
     with op.batch_alter_table("rejection", schema=None) as batch_op:
         batch_op.drop_constraint(_SINCE, type_="unique")

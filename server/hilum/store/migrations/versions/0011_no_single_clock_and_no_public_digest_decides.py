@@ -13,11 +13,12 @@ branch_labels = None
 depends_on = None
 
 _ASKERS = sa.text(
-    "SELECT calling_ae_title, max(finished_at) AS moment FROM commitment WHERE committed > 0 AND finished_at IS NOT NULL "
-    "GROUP BY calling_ae_title"
+    "SELECT calling_ae_title, max(finished_at) AS moment FROM commitment WHERE committed > 0 AND"
+    " finished_at IS NOT NULL GROUP BY calling_ae_title"
 )
 _EARLIER_PROMISES = sa.text(
-    "UPDATE instance SET committed_at = :moment WHERE calling_ae_title = :title AND received_at <= :moment AND pixels_removed_at IS NULL"
+    "UPDATE instance SET committed_at = :moment WHERE calling_ae_title = :title AND received_at <="
+    " :moment AND pixels_removed_at IS NULL"
 )
 
 

@@ -13,7 +13,10 @@ depends_on = None
 
 _IS_WITHHELD = "reason IN ('untrained_weights', 'sender_unknown')"
 # Of a superseded result nothing is sent any more, so nothing of it is withheld either.
-_OF_CURRENT = "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id WHERE result.is_current = true)"
+_OF_CURRENT = (
+    "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id"
+    " WHERE result.is_current = true)"
+)
 
 
 def upgrade() -> None:
@@ -29,8 +32,10 @@ def upgrade() -> None:
         postgresql_where=withheld,
     )
     op.execute(
-        f"UPDATE delivery SET state = 'withheld' WHERE state = 'cancelled' AND {_IS_WITHHELD} AND {_OF_CURRENT}"
-    )  # noqa: S608 - constants
+        # Constants.
+        f"UPDATE delivery SET state = 'withheld' WHERE state = 'cancelled' AND {_IS_WITHHELD} AND"  # noqa: S608
+        f" {_OF_CURRENT}"
+    )
 
 
 def downgrade() -> None:
