@@ -28,7 +28,8 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
     One that a running process has mapped is replaced, not written to.
     """
     environment = dict(os.environ) if environment is None else environment
-    library, fresh = source.with_suffix(".so"), source.with_suffix(f".so.{os.getpid()}")
+    library = source.with_suffix(".so")
+    fresh = source.with_suffix(f".so.{os.getpid()}")
     found = (shutil.which(name, path=environment.get("PATH", "")) for name in _COMPILERS)
     compiler = environment.get("CC") or next(filter(None, found), None)
     if compiler is None:

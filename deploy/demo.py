@@ -239,7 +239,8 @@ def wait_for(hilum: Hilum, uid: str) -> dict[str, Any]:
 
     Raises DemoFailed after a while.
     """
-    deadline, last = time.monotonic() + PATIENCE_SECONDS, ""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    last = ""
     while time.monotonic() < deadline:
         answer = hilum.get(f"/api/v1/studies/{uid}")
         if answer.is_success:

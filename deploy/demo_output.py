@@ -111,7 +111,8 @@ def shortened_tree(text: str, groups: int = 2) -> Iterator[str]:
 
     There is one for each label, and they look alike.
     """
-    seen, is_left_out = 0, False
+    seen = 0
+    is_left_out = False
     for line in text.splitlines():
         depth = len(line) - len(line.lstrip("│├└─ "))
         if depth <= 6:

@@ -10,7 +10,9 @@ from typing import Any
 RESULT = Path(__file__).resolve().parents[1] / "load_tests/results/bench-ingest.json"
 Row = Callable[..., str]
 Figures = Mapping[str, Any]
-_OURS, _BARE, _UNSYNCED = "hilum", "C sink", "storescp"
+_OURS = "hilum"
+_BARE = "C sink"
+_UNSYNCED = "storescp"
 _DIRECT_SUFFIX = ", direct I/O"  # of the condition of a goal
 _PEERS = ("storescp", "storescp fdatasync", "C sink", "Orthanc", "storescp TLS")
 
@@ -21,7 +23,8 @@ def ingest_tables(row: Row, result: Path = RESULT) -> Iterator[str]:
         yield "\nNo run is committed yet: `make bench-ingest`, then `make docs`."
         return
     run = json.loads(result.read_text(encoding="utf-8"))
-    machine, medians = run["machine"], run["medians"]
+    machine = run["machine"]
+    medians = run["medians"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield (
         f"with a load average of {machine['load_average_before']:.1f} before it; {run['storescp']}."

@@ -53,7 +53,8 @@ def recipes_table(row: Row) -> Iterator[str]:
         " |\n|---|---|---|--:|--:|--:|---|"
     )
     for name in RECIPES:
-        spec, found = InputSpec.from_mapping({"recipe": name}), measured[name]
+        spec = InputSpec.from_mapping({"recipe": name})
+        found = measured[name]
         wire = (
             f"{spec.wire_dtype} {spec.target.height} x {spec.target.width},"
             f" {spec.model_channels} ch."
@@ -83,7 +84,8 @@ def echo_table(row: Row) -> Iterator[str]:
         yield "\nNot measured yet."
         return
     run = json.loads(BENCH_ECHO.read_text(encoding="utf-8"))
-    machine, measured = run["machine"], {"idle": run["idle_ms"], "decoding": run["busy_ms"]}
+    machine = run["machine"]
+    measured = {"idle": run["idle_ms"], "decoding": run["busy_ms"]}
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield f"with a load average of {machine['load_average_before']:.1f} before it.\n"
     yield f"| C-ECHO, ms | {' | '.join(run['idle_ms'])} |\n|---|{'--:|' * len(run['idle_ms'])}"

@@ -278,7 +278,8 @@ def terminology_table() -> Iterator[str]:
 def cpu_table() -> Iterator[str]:
     """Of the committed run of `make bench-cpu`."""
     run = json.loads(BENCH_CPU.read_text(encoding="utf-8"))
-    machine, sizes = run["machine"], run["milliseconds_per_image"]
+    machine = run["machine"]
+    sizes = run["milliseconds_per_image"]
     yield f"\nMeasured {run['measured_at'][:10]} on {machine['cores']} cores {machine['cpu']}"
     yield f"with a load average of {machine['load_average_before']:.0f} before it;"
     yield (
@@ -316,7 +317,8 @@ def preprocess_table(result: Path = BENCH_PREPROCESS) -> Iterator[str]:
     yield "|---|--:|---|--:|--:|--:|--:|--:|--:|"
     yield from map(_preprocess_row, run["rows"])
     if rates := run["workers_images_per_second"]:
-        two, one = rates["two"], rates["one"]
+        two = rates["two"]
+        one = rates["one"]
         yield (
             f"\nTwo workers, little endian files: {two:.0f} images a second, {two / one:.2f} times"
             " one."
@@ -327,7 +329,9 @@ def preprocess_table(result: Path = BENCH_PREPROCESS) -> Iterator[str]:
 
 def _preprocess_row(row: Mapping[str, Any]) -> str:
     """A run before they were measured has no decoders."""
-    theirs, ours, codec = row["theirs_ms"], row["ours_ms"], row.get("codec_ms")
+    theirs = row["theirs_ms"]
+    ours = row["ours_ms"]
+    codec = row.get("codec_ms")
     goal = f"{row['goal']:g}" if row["goal"] else ""
     alone = (f"{codec:.1f}", f"{theirs / codec:.2f}") if codec else ("", "")
     return _row(
@@ -385,7 +389,8 @@ def with_generated(text: str, name: str, content: str) -> str:
 
     Raises ValueError where there are no markers.
     """
-    begin, end = f"<!-- begin generated: {name} -->", f"<!-- end generated: {name} -->"
+    begin = f"<!-- begin generated: {name} -->"
+    end = f"<!-- end generated: {name} -->"
     if begin not in text or end not in text:
         raise ValueError(f"no markers for {name}: {begin} … {end}")
     return re.sub(

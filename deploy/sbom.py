@@ -1,8 +1,8 @@
 """`make sbom`: the packages of the server as CycloneDX JSON, and a table of their licences.
 
 Written to dist/. The packages are those that this environment has of the extras in
-deploy/lock/server.txt,
-with the shared libraries in their wheels. Exit status 1: a licence is not in deploy/licences.toml.
+deploy/lock/server.txt, with the shared libraries in their wheels. Exit status 1: a licence is not
+in deploy/licences.toml.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def words_of(annotation: object, list_of: Callable[[object], str] = lambda _: "l
 
 
 def _words(annotation: object, list_of: Callable[[object], str]) -> Iterator[str]:
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    inner = typing.get_args(annotation)
     if annotation in _WORDS:
         yield _WORDS[annotation]
     elif origin in (Union, types.UnionType):

@@ -1,9 +1,8 @@
 """CPU and memory of a tree of processes, by role: who used how much, Hilum and its peers apart.
 
 CPU seconds are those of each process's own clock (clock_getcpuclockid(3)): user and system, all
-threads, ended ones too, in
-nanoseconds. Only what a parent knows of children that ended unseen comes in ticks of 10 ms (cutime
-and cstime of proc(5)).
+threads, ended ones too, in nanoseconds. Only what a parent knows of children that ended unseen
+comes in ticks of 10 ms (cutime and cstime of proc(5)).
 """
 
 from __future__ import annotations
@@ -89,10 +88,13 @@ class Accountant:
     def __init__(
         self, root_pid: int, role_of: RoleOf = hilum_role, every_seconds: float = 0.5
     ) -> None:
-        self._root, self._role_of, self._every = root_pid, role_of, every_seconds
+        self._root = root_pid
+        self._role_of = role_of
+        self._every = every_seconds
         self._seen: dict[tuple[int, int], tuple[str, Process]] = {}
         self._alive: set[tuple[int, int]] = set()
-        self._lock, self._over = threading.Lock(), threading.Event()
+        self._lock = threading.Lock()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="accountant", daemon=True)
 
     def __enter__(self) -> Self:
@@ -150,7 +152,8 @@ class Accountant:
 
     def _role(self, process: Process, found: Mapping[int, str], known: str) -> str:
         """Of an orphan, and of one that has just ended, what it was before."""
-        command, is_root = command_line(process.pid), process.pid == self._root
+        command = command_line(process.pid)
+        is_root = process.pid == self._root
         if not command or not (is_root or process.parent_pid in found):
             return known
         return self._role_of(command, "" if is_root else found[process.parent_pid])
@@ -158,7 +161,8 @@ class Accountant:
     def _sums(self) -> Snapshot:
         sums: defaultdict[str, Usage] = defaultdict(Usage)
         for key, (role, process) in self._seen.items():
-            cpu, lives = process.cpu_seconds + self._unseen(process), key in self._alive
+            cpu = process.cpu_seconds + self._unseen(process)
+            lives = key in self._alive
             sums[role] += Usage(cpu, process.rss_bytes if lives else 0, int(lives))
         return dict(sums)
 
@@ -208,7 +212,8 @@ def below(table: Mapping[int, Process], roots: Sequence[int]) -> Iterator[Proces
     children: defaultdict[int, list[int]] = defaultdict(list)
     for process in table.values():
         children[process.parent_pid].append(process.pid)
-    waiting, done = list(reversed(roots)), set[int]()
+    waiting = list(reversed(roots))
+    done = set[int]()
     while waiting:
         pid = waiting.pop()
         if pid in table and pid not in done:

@@ -21,7 +21,8 @@ from load_tests.canvas import Canvas, Image, enlarge, quantum_noise, soft
 def frontal(canvas: Canvas, rng: np.random.Generator) -> None:
     """A PA chest: the patient's right is on the image's left."""
     size = rng.uniform(0.95, 1.04)
-    x, ax = canvas.x / np.float32(size), np.abs(canvas.x) / np.float32(size)
+    x = canvas.x / np.float32(size)
+    ax = np.abs(canvas.x) / np.float32(size)
     _frontal_body(canvas, ax)
     lung = _frontal_lungs(canvas, x, rng.uniform(27.2, 28.6))
     shadow = _frontal_middle(canvas, ax, rng.uniform(0.92, 1.12))
@@ -92,7 +93,8 @@ def _frontal_lungs(canvas: Canvas, x: Image, base: float) -> Image:
             (42, 14.3),
         ]
     )
-    right, left = soft(-x, 0.05), soft(x, 0.05)
+    right = soft(-x, 0.05)
+    left = soft(x, 0.05)
     ax = np.abs(x)
     dome = right * (base - 4.1 * np.exp(-(((ax - 6.0) / 5.6) ** 2)) + 3.3) + left * (
         base - 3.4 * np.exp(-(((ax - 6.6) / 5.4) ** 2)) + 4.0
@@ -132,7 +134,8 @@ def _frontal_bones(canvas: Canvas, ax: Image) -> None:
     """Ribs (posterior level, anterior falling to the middle), clavicles, spine, the edge of the shoulder blades, the humeri."""
     row = ax[:1]
     for level in range(11):
-        top, reach = 4.7 + 2.35 * level, min(14.6, 6.4 + 1.75 * level)
+        top = 4.7 + 2.35 * level
+        reach = min(14.6, 6.4 + 1.75 * level)
         posterior = (
             top
             + 0.016 * (row - 4.0) ** 2 * (1 + 0.12 * level)
@@ -170,7 +173,8 @@ def _frontal_bones(canvas: Canvas, ax: Image) -> None:
 def lateral(canvas: Canvas, rng: np.random.Generator) -> None:
     """A left lateral chest: sternum on the image's left, spine on its right."""
     size = rng.uniform(0.95, 1.05)
-    x, y = canvas.x / np.float32(size), canvas.y
+    x = canvas.x / np.float32(size)
+    y = canvas.y
     front = canvas.along_y(
         [(0, -6.0), (6, -8.6), (10, -11.0), (18, -13.2), (28, -14.0), (42, -14.4)]
     )
@@ -292,6 +296,7 @@ def _mark(image: Image) -> None:
     """An "L" of lead at the image's upper right, the patient's left (PS3.3 C.7.6.1.1.1 speaks of the orientation it confirms)."""
     rows, columns = image.shape
     unit = max(1, rows // 110)
-    top, left = rows // 14, columns - columns // 9
+    top = rows // 14
+    left = columns - columns // 9
     image[top : top + 5 * unit, left : left + unit] = 0.98
     image[top + 4 * unit : top + 5 * unit, left : left + 3 * unit] = 0.98

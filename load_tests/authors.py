@@ -1,9 +1,8 @@
 """What the authors of published models do to a radiograph, written down once more with pydicom, numpy, scikit-image, OpenCV and Pillow.
 
 Nothing of `hilum_preprocessing` is used here: this is what its recipes are compared with. Each
-function takes a data set and gives the
-network's input, (channels, height, width) float64, after mean and standard deviation. Raises
-ValueError for what the authors refuse.
+function takes a data set and gives the network's input, (channels, height, width) float64, after
+mean and standard deviation. Raises ValueError for what the authors refuse.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from skimage.transform import resize as skimage_resize
 Array = NDArray[Any]
 Author = Callable[[Dataset], Array]
 
-BILINEAR, BICUBIC, LANCZOS = (
-    Image.Resampling.BILINEAR,
-    Image.Resampling.BICUBIC,
-    Image.Resampling.LANCZOS,
-)
+BILINEAR = Image.Resampling.BILINEAR
+BICUBIC = Image.Resampling.BICUBIC
+LANCZOS = Image.Resampling.LANCZOS
 IMAGENET = (np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225]))
 HALF = (np.full(3, 0.5), np.full(3, 0.5))
 
@@ -72,7 +69,8 @@ def centre_crop(image: Array) -> Array:
     """datasets.XRayCenterCrop."""
     rows, columns = image.shape
     side = min(rows, columns)
-    top, left = rows // 2 - side // 2, columns // 2 - side // 2
+    top = rows // 2 - side // 2
+    left = columns // 2 - side // 2
     return image[top : top + side, left : left + side]
 
 
@@ -204,9 +202,11 @@ def jfhealthcare(dataset: Dataset) -> Array:
     image = cv2.cvtColor(cv2.GaussianBlur(image, (3, 3), 0), cv2.COLOR_GRAY2RGB)
     rows, columns, _ = image.shape
     if rows >= columns:
-        height, width = 512, round(512 / (rows * 1.0 / columns))
+        height = 512
+        width = round(512 / (rows * 1.0 / columns))
     else:
-        height, width = round(512 / (columns * 1.0 / rows)), 512
+        height = round(512 / (columns * 1.0 / rows))
+        width = 512
     image = cv2.resize(image, dsize=(width, height), interpolation=cv2.INTER_LINEAR)
     image = np.pad(
         image, ((0, 512 - height), (0, 512 - width), (0, 0)), mode="constant", constant_values=128.0
@@ -222,7 +222,8 @@ def chexzero_320(dataset: Dataset) -> Array:
     picture = chexpert_jpg(dataset)
     rows, columns = picture.shape
     ratio = float(320) / max(rows, columns)
-    height, width = int(rows * ratio), int(columns * ratio)
+    height = int(rows * ratio)
+    width = int(columns * ratio)
     canvas = Image.new("L", (320, 320))
     canvas.paste(
         Image.fromarray(pillow_resize(picture, height, width, LANCZOS)),

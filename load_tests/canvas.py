@@ -49,7 +49,8 @@ class Canvas:
 
         `softness` is relative to the radius.
         """
-        c, s = np.float32(np.cos(tilt)), np.float32(np.sin(tilt))
+        c = np.float32(np.cos(tilt))
+        s = np.float32(np.sin(tilt))
         u = ((self.x - x) * c + (self.y - y) * s) / radii[0]
         v = ((self.y - y) * c - (self.x - x) * s) / radii[1]
         return soft(1 - np.sqrt(u * u + v * v), softness)
@@ -80,8 +81,10 @@ class Canvas:
         rows = slice(
             *np.searchsorted(self.y[:, 0], [min(start[1], end[1]) - 1, max(start[1], end[1]) + 1])
         )
-        dx, dy = end[0] - start[0], end[1] - start[1]
-        x, y = self.x - np.float32(start[0]), self.y[rows] - np.float32(start[1])
+        dx = end[0] - start[0]
+        dy = end[1] - start[1]
+        x = self.x - np.float32(start[0])
+        y = self.y[rows] - np.float32(start[1])
         along = np.clip(
             (x * np.float32(dx) + y * np.float32(dy)) / np.float32(dx * dx + dy * dy), 0, 1
         )
@@ -112,10 +115,8 @@ def enlarge(image: Image, rows: int, columns: int) -> Image:
         )
         low = place.astype(np.intp)
         weight = (place - low).reshape((-1, 1) if axis == 0 else (1, -1))
-        first, second = (
-            image.take(low, axis),
-            image.take(np.minimum(low + 1, image.shape[axis] - 1), axis),
-        )
+        first = image.take(low, axis)
+        second = image.take(np.minimum(low + 1, image.shape[axis] - 1), axis)
         second -= first
         second *= weight
         image = np.add(first, second, out=first)

@@ -8,11 +8,10 @@ With names synced as this file system allows, beside the other way.
 On an ext4 that is made for it, in a file (root), or with `--folder` on one that is there.
 
 Objects of 0.5 MB through the archive's own writer, one after the other and from 4 and 16 threads at
-once, in turns. Commits are those that
-ext4 counts (/proc/fs/jbd2), of whoever uses the file system meanwhile. Each commit waits for the
-disk's cache to be emptied, which takes
-a fraction of a millisecond on a virtual disk and ten on a spinning one: the count says what the
-speed of one machine does not.
+once, in turns. Commits are those that ext4 counts (/proc/fs/jbd2), of whoever uses the file system
+meanwhile. Each commit waits for the disk's cache to be emptied, which takes a fraction of a
+millisecond on a virtual disk and ten on a spinning one: the count says what the speed of one
+machine does not.
 """
 
 from __future__ import annotations
@@ -134,10 +133,12 @@ def _commits(counter: Path) -> int:
 def _turn(archive: Archive, way: str, at_once: int, objects: int, counter: Path) -> Turn:
     _put(archive)  # its folder is made
     os.sync()
-    before, began = _commits(counter), time.monotonic()
+    before = _commits(counter)
+    began = time.monotonic()
     with ThreadPoolExecutor(at_once) as pool:
         files = list(pool.map(lambda _: _put(archive), range(objects)))
-    seconds, commits = time.monotonic() - began, _commits(counter) - before
+    seconds = time.monotonic() - began
+    commits = _commits(counter) - before
     for file in files:
         file.unlink()
     return Turn(way, at_once, objects / seconds, commits / objects)

@@ -25,8 +25,10 @@ class TritonPythonModel(Served):
     def initialize(self, args: Mapping[str, str]) -> None:
         """As served, with a counter around the engine."""
         super().initialize(args)
-        self._seconds, self._file = 0.0, Path(os.environ["TMPDIR"], f"{args['model_name']}{SUFFIX}")
-        self._bare, self._engine = self._engine, self._counted
+        self._seconds = 0.0
+        self._file = Path(os.environ["TMPDIR"], f"{args['model_name']}{SUFFIX}")
+        self._bare = self._engine
+        self._engine = self._counted
 
     def _counted(self, batch: Batch) -> Mapping[str, Batch]:
         began = time.process_time()

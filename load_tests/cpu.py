@@ -1,8 +1,8 @@
 """`make bench-cpu`: where the CPU of an image goes, by stage and by process, for a 10 MB and a 0.5 MB image; idle, at work, busy, flat out.
 
 It starts a Hilum of its own with DenseNet-121 in OpenVINO (bf16 or f32, whichever costs this CPU
-less), is its sender and its PACS,
-and leaves both out of the figures. Results, with those of earlier runs, in
+less), is its sender and its PACS, and leaves both out of the figures. Results, with those of
+earlier runs, in
 `load_tests/results/bench-cpu.json`.
 """
 

@@ -16,7 +16,10 @@ _HISTORY = 50
 _OUTSIDE_GOALS = {"10 MB": 14.0, "0.5 MB": 4.0}
 _ELSE_GOAL = 4.0
 _IDLE_GOAL = 0.01
-_LABEL, _COLUMN, _IDLE_COLUMN = 20, 9, 6  # 80 in all
+# 80 in all
+_LABEL = 20
+_COLUMN = 9
+_IDLE_COLUMN = 6
 
 
 @dataclass(frozen=True, slots=True)

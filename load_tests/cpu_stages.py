@@ -3,9 +3,8 @@
 Pure; every second of every process is in one row.
 
 A process's CPU is split into what its threads charged to stages, what it also uses when idle, and
-the rest. Where a process has
-one task, the rest is that task's: a listener's rest is receiving, an analyser's carries batches to
-Triton and back.
+the rest. Where a process has one task, the rest is that task's: a listener's rest is receiving, an
+analyser's carries batches to Triton and back.
 """
 
 from __future__ import annotations

@@ -60,11 +60,9 @@ class Street:
             "accept_untrained": True,
             "idle_release_seconds": _RELEASE_SECONDS,
         }
-        studies, log, receive = (
-            {"quiet_seconds": _QUIET_SECONDS},
-            {"level": "warning"},
-            {"direct_io": direct_io},
-        )
+        studies = {"quiet_seconds": _QUIET_SECONDS}
+        log = {"level": "warning"}
+        receive = {"direct_io": direct_io}
         self._hilum = Hilum(
             folder,
             {"loadtest": pacs},
@@ -105,7 +103,8 @@ class Street:
         """
         sender = Sender(Peer("HILUM", "127.0.0.1", self._hilum.dicom_port), studies, 2)
         sender.run(rate, count / rate)
-        arrivals, deadline = self._receiver.arrivals, time.monotonic() + _DRAIN_SECONDS
+        arrivals = self._receiver.arrivals
+        deadline = time.monotonic() + _DRAIN_SECONDS
         while any(
             arrivals.first_after(study.study_instance_uid, study.ended_at) is None
             for study in sender.sent
@@ -144,18 +143,14 @@ class Street:
 
         The scrapes of the counters lie outside of what the processes are charged with.
         """
-        counted, apart, before, began = (
-            self._counted(accountant),
-            _generator(),
-            accountant.snapshot(),
-            time.monotonic(),
-        )
+        counted = self._counted(accountant)
+        apart = _generator()
+        before = accountant.snapshot()
+        began = time.monotonic()
         work()
-        seconds, used, generator = (
-            time.monotonic() - began,
-            spent(before, accountant.snapshot()),
-            _generator() - apart,
-        )
+        seconds = time.monotonic() - began
+        used = spent(before, accountant.snapshot())
+        generator = _generator() - apart
         grown = _grown(counted, self._counted(accountant))
         return Window(
             seconds,

@@ -29,7 +29,8 @@ RESULT = Path(__file__).with_name("results") / "bench-echo.json"
 _GOAL_MS = 50.0
 _EVERY_SECONDS = 0.02
 _IMAGES_PER_SECOND = 3.0
-_ROWS, _COLUMNS = 2500, 2048
+_ROWS = 2500
+_COLUMNS = 2048
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -131,7 +132,8 @@ def echoes(
 
     One that waits for those before it counts with its wait.
     """
-    found, began = [], time.perf_counter()
+    found = []
+    began = time.perf_counter()
     for start in constant(1 / every_seconds, seconds):
         time.sleep(max(0.0, began + start - time.perf_counter()))
         status = association.echo()

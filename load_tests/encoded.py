@@ -18,10 +18,9 @@ from pydicom.uid import UID
 from load_tests.wire import Piece
 
 UID_BYTES = 44
-_LEAST, _MOST = (
-    10**38,
-    2**128 - 1,
-)  # 39 digits below 2.25 (PS3.5 B.2): 44 characters, even, so never padded
+# 39 digits below 2.25 (PS3.5 B.2): 44 characters, even, so never padded
+_LEAST = 10**38
+_MOST = 2**128 - 1
 PIXEL_DATA = 0x7FE00010
 UIDS = ("StudyInstanceUID", "SeriesInstanceUID", "SOPInstanceUID")
 
@@ -80,8 +79,10 @@ def encode(dataset: Dataset) -> Template:
         raise ValueError("a deflated data set has no place where its UIDs could be replaced")
     marks = {keyword: fresh_uid(random.Random(keyword)) for keyword in UIDS}
     copy = with_uids(dataset, marks)
-    encoded, split = _encoded(copy, syntax), len(_encoded(copy[:PIXEL_DATA], syntax))
-    head, tail = encoded[:split], memoryview(encoded)[split:]
+    encoded = _encoded(copy, syntax)
+    split = len(_encoded(copy[:PIXEL_DATA], syntax))
+    head = encoded[:split]
+    tail = memoryview(encoded)[split:]
     places = tuple(_places(head, mark.encode("ascii")) for mark in marks.values())
     return Template(str(dataset.SOPClassUID), str(syntax), head, tail, places)
 
@@ -100,20 +101,23 @@ def with_uids(dataset: Dataset, uids: Mapping[str, str]) -> Dataset:
 
 def fresh_objects(images: Sequence[Template], source: random.Random) -> tuple[str, list[Outgoing]]:
     """Study Instance UID and objects of a study that no server has seen: one study, one series."""
-    study_uid, series_uid = fresh_uid(source), fresh_uid(source)
+    study_uid = fresh_uid(source)
+    series_uid = fresh_uid(source)
     return study_uid, [image.fresh(study_uid, series_uid, fresh_uid(source)) for image in images]
 
 
 def _encoded(dataset: Dataset, syntax: UID) -> bytes:
     buffer = BytesIO()
     target = DicomIO(buffer)
-    target.is_implicit_VR, target.is_little_endian = syntax.is_implicit_VR, syntax.is_little_endian
+    target.is_implicit_VR = syntax.is_implicit_VR
+    target.is_little_endian = syntax.is_little_endian
     write_dataset(target, dataset)
     return buffer.getvalue()
 
 
 def _places(head: bytes, mark: bytes) -> tuple[int, ...]:
-    found, at = [], head.find(mark)
+    found = []
+    at = head.find(mark)
     while at >= 0:
         found.append(at)
         at = head.find(mark, at + 1)

@@ -71,7 +71,8 @@ def scene(rows: int, columns: int, bits: int) -> NDArray[Any]:
 def framed(picture: NDArray[Any]) -> NDArray[Any]:
     """With collimated borders, all of one value."""
     framed = np.zeros_like(picture)
-    top, left = picture.shape[0] // 10, picture.shape[1] // 8
+    top = picture.shape[0] // 10
+    left = picture.shape[1] // 8
     framed[top:-top, left:-left] = picture[top:-top, left:-left]
     return framed
 
@@ -81,15 +82,16 @@ def data_set(stored: NDArray[Any], bits_stored: int, **attributes: str) -> Datas
     dataset = Dataset()
     dataset.file_meta = FileMetaDataset()
     dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
-    dataset.SOPClassUID, dataset.Modality = SecondaryCaptureImageStorage, "CR"
-    dataset.BodyPartExamined, dataset.ViewPosition = "CHEST", "PA"
-    dataset.SamplesPerPixel, dataset.PhotometricInterpretation = 1, "MONOCHROME2"
+    dataset.SOPClassUID = SecondaryCaptureImageStorage
+    dataset.Modality = "CR"
+    dataset.BodyPartExamined = "CHEST"
+    dataset.ViewPosition = "PA"
+    dataset.SamplesPerPixel = 1
+    dataset.PhotometricInterpretation = "MONOCHROME2"
     dataset.Rows, dataset.Columns = stored.shape
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = (
-        8 * stored.itemsize,
-        bits_stored,
-        bits_stored - 1,
-    )
+    dataset.BitsAllocated = 8 * stored.itemsize
+    dataset.BitsStored = bits_stored
+    dataset.HighBit = bits_stored - 1
     dataset.PixelRepresentation = int(stored.dtype.kind == "i")
     # Signed values fill their container: bits beyond Bits Stored repeat the sign.
     dataset.PixelData = np.ascontiguousarray(stored).tobytes()

@@ -75,10 +75,8 @@ class Ground:
             time.sleep(LOOK_SECONDS)
             if time.monotonic() - said >= _SAY_SECONDS:
                 said = time.monotonic()
-                accepted, waiting = (
-                    sum(study.failure is None for study in sent),
-                    len(self.unreported(list(sent))),
-                )
+                accepted = sum(study.failure is None for study in sent)
+                waiting = len(self.unreported(list(sent)))
                 self.say(
                     f"{said - begin:5.0f} s: {len(sent)} sent, {accepted} accepted, {waiting} wait"
                     " for their report"
@@ -91,7 +89,8 @@ def drain(ground: Ground, sent: Sequence[Sent]) -> bool:
     False: some have none after the quiet period and `drain_seconds` without any.
     """
     patience = ground.quiet_seconds + ground.scenario.drain_seconds
-    open_studies, since = ground.unreported(sent), time.monotonic()
+    open_studies = ground.unreported(sent)
+    since = time.monotonic()
     for _ in ground.looks(sent, since):
         left = ground.unreported(open_studies)
         since = time.monotonic() if len(left) < len(open_studies) else since

@@ -1,8 +1,8 @@
 """`make bench-infer`: what it costs to ask Triton instead of calling the engine, and how fast the engines are.
 
 A null model shows the way there and back alone, in three wire types and three transports; then the
-bundled networks, bare in this
-process beside the same engine behind Triton, in turns. Rounds are interleaved, figures are medians.
+bundled networks, bare in this process beside the same engine behind Triton, in turns. Rounds are
+interleaved, figures are medians.
 """
 
 from __future__ import annotations
@@ -80,7 +80,9 @@ class Bench:
     """One running Triton, and what was measured on it."""
 
     def __init__(self, plan: Plan, triton: EmbeddedTriton, url: str) -> None:
-        self._plan, self._pid, self._url = plan, triton.pid or 0, url
+        self._plan = plan
+        self._pid = triton.pid or 0
+        self._url = url
         self.measured = Measured()
 
     async def hop(self, nulls: Mapping[str, Served]) -> None:
@@ -101,10 +103,8 @@ class Bench:
 
         `shared memory` is tritonclient's, beside it.
         """
-        served, plain = (
-            TritonGateway(self._url, 60, shares_memory=True),
-            TritonGateway(self._url, 60),
-        )
+        served = TritonGateway(self._url, 60, shares_memory=True)
+        plain = TritonGateway(self._url, 60)
         for gateway in (served, plain):
             stack.push_async_callback(gateway.close)
         memory = await stack.enter_async_context(SharedMemory(self._url, largest, slots=2))
@@ -140,8 +140,10 @@ class Bench:
             await gateway.close()
 
     async def _engine(self, variant: Served, gateway: TritonGateway) -> None:
-        engine, ask = variant.engine(), _asking(gateway.infer, variant)
-        seconds, at_least = self._plan.engine_seconds, self._plan.batches_at_least
+        engine = variant.engine()
+        ask = _asking(gateway.infer, variant)
+        seconds = self._plan.engine_seconds
+        at_least = self._plan.batches_at_least
         for batch in map(variant.batch, ENGINE_BATCHES):
             engine(batch)
             await ask(batch)
@@ -193,7 +195,8 @@ class _Bare:
     """The engine as a gateway: in this process, one batch at a time."""
 
     def __init__(self, engine: Engine, thread: ThreadPoolExecutor) -> None:
-        self._engine, self._thread = engine, thread
+        self._engine = engine
+        self._thread = thread
 
     async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
         """As the analyser's gateway."""
@@ -246,13 +249,12 @@ def main(words: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
-    plan, around = (
-        (QUICK if options.quick else replace(FULL, rounds=options.rounds)),
-        circumstances(),
-    )
+    plan = QUICK if options.quick else replace(FULL, rounds=options.rounds)
+    around = circumstances()
     with tempfile.TemporaryDirectory(prefix="hilum-infer-") as folder:
         found, models = measure(plan, Path(folder), options.without)
-    rows, held = as_rows(found), goals(found, models)
+    rows = as_rows(found)
+    held = goals(found, models)
     show(rows, held)
     options.result.parent.mkdir(parents=True, exist_ok=True)
     options.result.write_text(
@@ -266,7 +268,8 @@ def measure(plan: Plan, folder: Path, without: Sequence[str] = ()) -> tuple[Meas
 
     With the names of the models whose wall time is held against the bare engine's.
     """
-    nulls, variants = make_nulls(folder), make_variants(folder, is_quick=plan.is_quick)
+    nulls = make_nulls(folder)
+    variants = make_variants(folder, is_quick=plan.is_quick)
     variants = [
         variant for variant in variants if not variant.release.name.startswith(tuple(without))
     ]

@@ -13,7 +13,9 @@ from typing import Any
 from load_tests.figures import Goal
 from load_tests.infer_loops import Window
 
-HOP_CPU_MS, WALL_RATIO, ADDED_P50_MS = 0.15, 0.95, 1.0
+HOP_CPU_MS = 0.15
+WALL_RATIO = 0.95
+ADDED_P50_MS = 1.0
 Cell = tuple[str, str, str, int, int]
 """(model, transport or `bare`, loop, batch, requests in flight)."""
 
@@ -54,7 +56,8 @@ def goals(measured: Measured, ratio_models: Sequence[str]) -> list[Goal]:
 
     The other transports are in the tables.
     """
-    at, null = measured.windows, "null, fp16"
+    at = measured.windows
+    null = "null, fp16"
     found = [
         Goal(
             "CPU of the hop, batch 16, fp16",

@@ -53,11 +53,13 @@ class Meter:
     def start(self) -> None:
         """From now on."""
         self._server = self._look()
-        self._client, self._began = time.process_time(), time.perf_counter()
+        self._client = time.process_time()
+        self._began = time.perf_counter()
 
     def stop(self, batch: int, latencies: Sequence[float]) -> Window:
         """Until now."""
-        seconds, client = time.perf_counter() - self._began, time.process_time() - self._client
+        seconds = time.perf_counter() - self._began
+        client = time.process_time() - self._client
         server, stub = (
             after - before for after, before in zip(self._look(), self._server, strict=True)
         )
@@ -75,7 +77,8 @@ def bare(
     engine: Callable[[Array], object], batch: Array, seconds: float, at_least: int = 2
 ) -> Window:
     """The engine in this process, one call after the other."""
-    meter, latencies = Meter(), list[float]()
+    meter = Meter()
+    latencies = list[float]()
     ends = time.perf_counter() + seconds
     while time.perf_counter() < ends or len(latencies) < at_least:
         began = time.perf_counter()
@@ -109,8 +112,10 @@ async def opened(
 
     A latency begins at the intended time.
     """
-    due, latencies = schedule(per_second, seconds, seed), list[float]()
-    meter, began = Meter(server_pid), time.perf_counter()
+    due = schedule(per_second, seconds, seed)
+    latencies = list[float]()
+    meter = Meter(server_pid)
+    began = time.perf_counter()
 
     async def at(moment: float) -> None:
         await asyncio.sleep(max(0.0, began + moment - time.perf_counter()))
@@ -123,7 +128,8 @@ async def opened(
 
 def schedule(per_second: float, seconds: float, seed: int) -> list[float]:
     """Seconds after the start, in order: gaps are exponential; one at least."""
-    draws, moments = random.Random(seed), [0.0]
+    draws = random.Random(seed)
+    moments = [0.0]
     while (following := moments[-1] + draws.expovariate(per_second)) < seconds:
         moments.append(following)
     return moments

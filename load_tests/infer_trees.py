@@ -25,7 +25,8 @@ from load_tests.serving import BUILT_MODELS, REPOSITORY
 Array = np.ndarray[Any, np.dtype[Any]]
 MAX_BATCH: Final = 16
 MANIFESTS: Final = REPOSITORY / "model_repository"
-DENSENET, VIT = "densenet121_untrained@1", "vit_b16_untrained@1"
+DENSENET = "densenet121_untrained@1"
+VIT = "vit_b16_untrained@1"
 _TYPES: Final = {"fp16": "TYPE_FP16", "uint8": "TYPE_UINT8", "fp32": "TYPE_FP32"}
 _DTYPES: Final = {"TYPE_FP16": np.float16, "TYPE_UINT8": np.uint8, "TYPE_FP32": np.float32}
 
@@ -126,10 +127,8 @@ def _variant(release: Release, folder: Path, engine: str, precision: str) -> Ser
         f"{release.name}_{engine}_{precision}",
     )
     config = read_config(made.tree)
-    config.parameters["engine"].string_value, config.parameters["precision"].string_value = (
-        engine,
-        precision,
-    )
+    config.parameters["engine"].string_value = engine
+    config.parameters["precision"].string_value = precision
     _write(made.tree, config, made.release.triton_name)
     return made
 
@@ -148,7 +147,8 @@ def _kind(tree: Path) -> str:
 
 
 def _write(tree: Path, config: model_config_pb2.ModelConfig, triton_name: str) -> None:
-    config.name, config.max_batch_size = triton_name, MAX_BATCH
+    config.name = triton_name
+    config.max_batch_size = MAX_BATCH
     del config.dynamic_batching.preferred_batch_size[:]
     config.dynamic_batching.preferred_batch_size.extend([MAX_BATCH // 2, MAX_BATCH])
     (tree / "config.pbtxt").write_text(text_format.MessageToString(config), encoding="utf-8")

@@ -51,7 +51,8 @@ from load_tests.measure import circumstances
 from load_tests.peers import Orthanc
 
 RESULT = Path(__file__).with_name("results") / "bench-ingest.json"
-_SLOW, _TLS = (ORTHANC,), (HILUM_TLS, DCMTK_TLS)
+_SLOW = (ORTHANC,)
+_TLS = (HILUM_TLS, DCMTK_TLS)
 _MANY_ASSOCIATIONS = 16  # of fewer TLS costs the same, and a second process has little to do
 _WARM = 16
 Start = Callable[[Path], Receiver]
@@ -103,7 +104,9 @@ def _options(words: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--result", type=Path, default=RESULT, help="(%(default)s)")
     options = parser.parse_args(words)
     if options.quick:
-        options.rounds, options.large, options.small = 1, 16, 32
+        options.rounds = 1
+        options.large = 16
+        options.small = 32
     return options
 
 
@@ -151,7 +154,8 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
         HILUM_TWO: lambda own: start_hilum(own, processes=2),
         DCMTK: start_storescp,
     }
-    shim, program = sync_shim(), sink()
+    shim = sync_shim()
+    program = sink()
     if shim is not None and program is not None:
         found |= {
             SYNCED: lambda own: start_storescp(own, shim),
@@ -213,7 +217,9 @@ def measure(folder: Path, name: str, receiver: Receiver, cell: Cell, files: Sequ
     send(files[:_WARM], cell, receiver)
     provide_pages(folder, total)
     wait_until(lambda: receiver.stored() >= stored + _WARM)
-    before, stages_before, began = receiver.cpu_seconds(), receiver.stages(), time.monotonic()
+    before = receiver.cpu_seconds()
+    stages_before = receiver.stages()
+    began = time.monotonic()
     send(files, cell, receiver)
     seconds = time.monotonic() - began
     wait_until(lambda: receiver.stored() >= stored + _WARM + len(files))

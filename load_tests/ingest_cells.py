@@ -47,7 +47,8 @@ class Cell:
         return f"{self.kind}, {self.associations} at once, PDU {self.pdu_bytes >> 10} KiB{each}"
 
 
-_SMALL_PDU, LARGE_PDU = 16 << 10, 128 << 10
+_SMALL_PDU = 16 << 10
+LARGE_PDU = 128 << 10
 CELLS = (
     Cell("dx", 1, LARGE_PDU),
     Cell("dx", 4, LARGE_PDU, is_wide=True),

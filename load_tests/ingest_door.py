@@ -27,7 +27,8 @@ from load_tests.storage_scu import VERIFICATION, StorageScu
 
 _DX = str(DigitalXRayImageStorageForPresentation)
 _KINDS = ((_DX, str(ExplicitVRLittleEndian)), (VERIFICATION, str(ImplicitVRLittleEndian)))
-_LARGE_BYTES, _AT_ONCE = 100_000_000, 16
+_LARGE_BYTES = 100_000_000
+_AT_ONCE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +62,11 @@ def measured(folder: Path, *, quick: bool) -> Door:
     """At a listener of its own. `quick`: a tenth of everything."""
     own = folder / "door"
     own.mkdir()
-    receiver, share = start_hilum(own), 10 if quick else 1
+    receiver = start_hilum(own)
+    share = 10 if quick else 1
     try:
-        set_up, echo = _set_up_ms(receiver, 200 // share), _echo_ms(receiver, 2_000 // share)
+        set_up = _set_up_ms(receiver, 200 // share)
+        echo = _echo_ms(receiver, 2_000 // share)
         idle = _idle_percent(receiver, 20.0 / share)
         return Door(set_up, echo, idle, _peak_mib(receiver, _LARGE_BYTES // share))
     finally:

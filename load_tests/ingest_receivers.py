@@ -64,8 +64,12 @@ class Receiver:
         tls: Certificates | None = None,
         metrics: Path | None = None,
     ) -> None:
-        self.port, self.stored, self.tls = port, stored, tls
-        self._process, self._objects, self._metrics = process, objects, metrics
+        self.port = port
+        self.stored = stored
+        self.tls = tls
+        self._process = process
+        self._objects = objects
+        self._metrics = metrics
 
     def cpu_seconds(self) -> float:
         """Of the process and all that it has started, ended ones too."""
@@ -172,7 +176,8 @@ def start_hilum(
     settings = Settings.model_validate({"site": {"state_dir": folder}, "receive": receive})
     migrate(settings.ledger_url)
     (folder / "settings.json").write_text(settings.dump(), encoding="utf-8")
-    archive, metrics = Archive(settings.archive_dir), folder / "metrics"
+    archive = Archive(settings.archive_dir)
+    metrics = folder / "metrics"
     metrics.mkdir()
     command = [
         sys.executable,

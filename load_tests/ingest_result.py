@@ -15,14 +15,17 @@ from typing import Any
 from load_tests.ingest_cells import Cell
 from load_tests.measure import Goal
 
-HILUM, DCMTK, SYNCED = "hilum", "storescp", "storescp fdatasync"
-ORTHANC, SINK = "Orthanc", "C sink"
-HILUM_TWO, HILUM_TLS, DCMTK_TLS = "hilum, 2 processes", "hilum TLS, 2 processes", "storescp TLS"
-HILUM_PLAIN, HILUM_TWICE, HILUM_DIRECT = (
-    "hilum, not compiled",
-    "hilum, two commits",
-    "hilum, direct I/O",
-)
+HILUM = "hilum"
+DCMTK = "storescp"
+SYNCED = "storescp fdatasync"
+ORTHANC = "Orthanc"
+SINK = "C sink"
+HILUM_TWO = "hilum, 2 processes"
+HILUM_TLS = "hilum TLS, 2 processes"
+DCMTK_TLS = "storescp TLS"
+HILUM_PLAIN = "hilum, not compiled"
+HILUM_TWICE = "hilum, two commits"
+HILUM_DIRECT = "hilum, direct I/O"
 NAMES = (
     HILUM,
     HILUM_DIRECT,

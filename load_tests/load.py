@@ -155,7 +155,8 @@ def measured(
     port = options.listen or free_ports(1)[0]
     receiver = stack.enter_context(Receiver(port, "0.0.0.0" if options.to else "127.0.0.1"))  # noqa: S104 - the Hilum of --to may be another host
     if options.to:
-        peer, watch = options.to, Watch(options.metrics, None, headers=_headers(options.token_file))
+        peer = options.to
+        watch = Watch(options.metrics, None, headers=_headers(options.token_file))
     else:
         hilum = started(stack, plan, folder, port)
         peer = Peer("HILUM", "127.0.0.1", hilum.dicom_port)

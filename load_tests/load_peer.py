@@ -202,7 +202,8 @@ def scores(
 
 def awaited_report(folder: Path, log_end: Callable[[], str]) -> Path:
     """The first file in `folder`, once it no longer grows. Raises RunBroken."""
-    deadline, size = time.monotonic() + 60, -1
+    deadline = time.monotonic() + 60
+    size = -1
     while time.monotonic() < deadline:
         found = next(iter(folder.iterdir()), None)
         if found is not None and (now := found.stat().st_size) == size > 0:

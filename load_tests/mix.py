@@ -112,7 +112,8 @@ def _studies(
 
 
 def _loaded(image: dict[str, Any], view: memoryview) -> Template:
-    head, tail = bytes(view[image["start"] : image["split"]]), view[image["split"] : image["end"]]
+    head = bytes(view[image["start"] : image["split"]])
+    tail = view[image["split"] : image["end"]]
     return Template(
         image["class"],
         image["syntax"],

@@ -17,7 +17,10 @@ from pynetdicom.presentation import PresentationContext
 from load_tests.phantom_modules import IMPLEMENTATION_UID
 
 APPLICATION_CONTEXT = UID("1.2.840.10008.3.1.1.1")
-_ACCEPTED, _CLASS_NOT_SUPPORTED, _SYNTAXES_NOT_SUPPORTED = 0, 3, 4  # PS3.8 Table 9-18
+# PS3.8 Table 9-18
+_ACCEPTED = 0
+_CLASS_NOT_SUPPORTED = 3
+_SYNTAXES_NOT_SUPPORTED = 4
 MAXIMUM_PDU_BYTES = 262_144  # what we take ourselves
 
 Kind = tuple[str, str]
@@ -87,8 +90,10 @@ def answer(
 def _primitive(calling: str, called: str) -> Any:  # noqa: ANN401 - pynetdicom ships no types
     primitive = A_ASSOCIATE()
     primitive.application_context_name = APPLICATION_CONTEXT
-    primitive.calling_ae_title, primitive.called_ae_title = calling, called
-    length, implementation = MaximumLengthNotification(), ImplementationClassUIDNotification()
+    primitive.calling_ae_title = calling
+    primitive.called_ae_title = called
+    length = MaximumLengthNotification()
+    implementation = ImplementationClassUIDNotification()
     length.maximum_length_received = MAXIMUM_PDU_BYTES
     implementation.implementation_class_uid = IMPLEMENTATION_UID
     primitive.user_information = [length, implementation]
@@ -97,11 +102,9 @@ def _primitive(calling: str, called: str) -> Any:  # noqa: ANN401 - pynetdicom s
 
 def _context(number: int, sop_class: str, syntax: str) -> PresentationContext:
     context = PresentationContext()
-    context.context_id, context.abstract_syntax, context.transfer_syntax = (
-        number,
-        sop_class,
-        [syntax],
-    )
+    context.context_id = number
+    context.abstract_syntax = sop_class
+    context.transfer_syntax = [syntax]
     return context
 
 

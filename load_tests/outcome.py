@@ -106,7 +106,8 @@ def growth(loaded: Loaded) -> dict[str, float]:
 
 def as_json(outcome: Outcome, around: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The result file: figures with the circumstances that they are true in."""
-    found, loaded = outcome.both_ends, outcome.loaded
+    found = outcome.both_ends
+    loaded = outcome.loaded
     return {
         "what": outcome.scenario.shows,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),

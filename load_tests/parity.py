@@ -3,9 +3,8 @@
     python -m load_tests.parity [--quick] [--result load_tests/results/bench-parity.json]
 
 Weights come from a seed and are saved as each family's authors save theirs; nothing is downloaded.
-Compared are logits and maps of torch
-with those of ONNX Runtime and OpenVINO, all in float32, at batch 1 and 5, on known images. Timings
-have no part in this.
+Compared are logits and maps of torch with those of ONNX Runtime and OpenVINO, all in float32, at
+batch 1 and 5, on known images. Timings have no part in this.
 """
 
 from __future__ import annotations
@@ -174,7 +173,8 @@ def _row(case: Case) -> dict[str, Any]:
 
 def imported(case: Case, folder: Path) -> tuple[Manifest, Path]:
     """The release that comes of the checkpoint, and its weights."""
-    theirs, out = folder / "theirs", folder / "out"
+    theirs = folder / "theirs"
+    out = folder / "out"
     theirs.mkdir()
     (theirs / "labels.txt").write_text(_LABELS, encoding="utf-8")
     spec = InputSpec.from_mapping({"recipe": case.recipe})

@@ -3,9 +3,8 @@
 Complete and valid, ours to publish, the same for the same seed.
 
 `make_study` and `make_instance` return pydicom data sets with file meta; `save` writes them; `python -m load_tests.phantom FILE`
-writes one and prints its Study Instance UID. DX (for presentation or processing),
-CR, and Secondary Capture with Modality CR (8 bits, as the public RSNA files are); little endian or
-JPEG Baseline.
+writes one and prints its Study Instance UID. DX (for presentation or processing), CR, and Secondary
+Capture with Modality CR (8 bits, as the public RSNA files are); little endian or JPEG Baseline.
 """
 
 from __future__ import annotations
@@ -143,10 +142,13 @@ def _stored_values(image: NDArray[np.float32], bits: int, photometric: str) -> N
 def _add_pixels(
     ds: Dataset, stored: NDArray[Any], bits: int, photometric: str, transfer_syntax_uid: str
 ) -> None:
-    ds.SamplesPerPixel, ds.PhotometricInterpretation = 1, photometric
+    ds.SamplesPerPixel = 1
+    ds.PhotometricInterpretation = photometric
     ds.Rows, ds.Columns = stored.shape
     ds.BitsAllocated = 8 * stored.dtype.itemsize
-    ds.BitsStored, ds.HighBit, ds.PixelRepresentation = bits, bits - 1, 0
+    ds.BitsStored = bits
+    ds.HighBit = bits - 1
+    ds.PixelRepresentation = 0
     if transfer_syntax_uid != JPEGBaseline8Bit:
         ds.LossyImageCompression = "00"
         ds.add_new(
@@ -156,7 +158,8 @@ def _add_pixels(
         )
         return
     codestream = imagecodecs.jpeg8_encode(stored, level=92)
-    ds.LossyImageCompression, ds.LossyImageCompressionMethod = "01", "ISO_10918_1"
+    ds.LossyImageCompression = "01"
+    ds.LossyImageCompressionMethod = "ISO_10918_1"
     ds.LossyImageCompressionRatio = f"{stored.nbytes / len(codestream):.2f}"
     ds.add_new("PixelData", "OB", encapsulate([bytes(codestream)]))
     ds["PixelData"].is_undefined_length = True
@@ -180,10 +183,8 @@ def _add_file_meta(ds: Dataset, transfer_syntax_uid: str) -> None:
     meta.MediaStorageSOPClassUID = UID(ds.get("SOPClassUID", ""))
     meta.MediaStorageSOPInstanceUID = UID(ds.get("SOPInstanceUID", ""))
     meta.TransferSyntaxUID = UID(transfer_syntax_uid)
-    meta.ImplementationClassUID, meta.ImplementationVersionName = (
-        IMPLEMENTATION_UID,
-        "HILUM_PHANTOM",
-    )
+    meta.ImplementationClassUID = IMPLEMENTATION_UID
+    meta.ImplementationVersionName = "HILUM_PHANTOM"
     ds.file_meta = meta
 
 

@@ -63,9 +63,11 @@ def add_patient_and_study(ds: Dataset, seed: int) -> None:
     ds.PatientBirthDate = f"19{40 + seed % 60:02d}0{1 + seed % 9}15"
     ds.PatientSex = "FMO"[seed % 3]
     ds.StudyInstanceUID = uid_for("study", seed)
-    ds.StudyDate, ds.StudyTime = "20260105", f"{8 + seed % 10:02d}{seed % 60:02d}00"
+    ds.StudyDate = "20260105"
+    ds.StudyTime = f"{8 + seed % 10:02d}{seed % 60:02d}00"
     ds.ReferringPhysicianName = "Referrer^Test"
-    ds.StudyID, ds.AccessionNumber = f"S{seed:08d}", f"A{seed:08d}"
+    ds.StudyID = f"S{seed:08d}"
+    ds.AccessionNumber = f"A{seed:08d}"
     ds.StudyDescription = "Chest, two views"
 
 
@@ -74,12 +76,16 @@ def add_series(ds: Dataset, seed: int, modality: Modality, view: str, number: in
     ds.Modality = "DX" if modality == "DX" else "CR"
     ds.SeriesInstanceUID = uid_for("series", seed, modality, view)
     ds.SeriesNumber = number
-    ds.SeriesDate, ds.SeriesTime = ds.StudyDate, ds.StudyTime
+    ds.SeriesDate = ds.StudyDate
+    ds.SeriesTime = ds.StudyTime
     ds.SeriesDescription = f"Chest {view}"
     ds.OperatorsName = "Operator^Test"
-    ds.Manufacturer, ds.ManufacturerModelName = "Hilum project", "Phantom"
-    ds.InstitutionName, ds.StationName = "Phantom Hospital", "PHANTOM1"
-    ds.DeviceSerialNumber, ds.SoftwareVersions = "1", "1"
+    ds.Manufacturer = "Hilum project"
+    ds.ManufacturerModelName = "Phantom"
+    ds.InstitutionName = "Phantom Hospital"
+    ds.StationName = "PHANTOM1"
+    ds.DeviceSerialNumber = "1"
+    ds.SoftwareVersions = "1"
 
 
 def add_image(ds: Dataset, seed: int, modality: Modality, view: str, intent: Intent) -> None:
@@ -99,8 +105,10 @@ def add_image(ds: Dataset, seed: int, modality: Modality, view: str, intent: Int
         *(() if modality != "DX" or intent == "FOR PRESENTATION" else (intent,)),
     )
     ds.InstanceNumber = 1
-    ds.ContentDate, ds.ContentTime = ds.StudyDate, ds.StudyTime
-    ds.AcquisitionDate, ds.AcquisitionTime = ds.StudyDate, ds.StudyTime
+    ds.ContentDate = ds.StudyDate
+    ds.ContentTime = ds.StudyTime
+    ds.AcquisitionDate = ds.StudyDate
+    ds.AcquisitionTime = ds.StudyTime
     ds.AcquisitionNumber = 1
     ds.PatientOrientation = _ORIENTATION[view]
     ds.BodyPartExamined = "CHEST"
@@ -110,7 +118,9 @@ def add_image(ds: Dataset, seed: int, modality: Modality, view: str, intent: Int
 
 def _code(value: str, meaning: str) -> Dataset:
     item = Dataset()
-    item.CodeValue, item.CodingSchemeDesignator, item.CodeMeaning = value, "SCT", meaning
+    item.CodeValue = value
+    item.CodingSchemeDesignator = "SCT"
+    item.CodeMeaning = meaning
     return item
 
 
@@ -118,7 +128,8 @@ def add_dx(ds: Dataset, view: str, photometric: str, spacing: list[str], intent:
     """PS3.3 A.26: what a digital radiography system writes."""
     ds.PresentationIntentType = intent
     ds.ImageType = ["ORIGINAL", "PRIMARY", ""]
-    ds.AcquisitionDeviceProcessingDescription, ds.AcquisitionDeviceProcessingCode = "Chest", "CHEST"
+    ds.AcquisitionDeviceProcessingDescription = "Chest"
+    ds.AcquisitionDeviceProcessingCode = "CHEST"
     ds.ImageLaterality = "U"
     ds.AnatomicRegionSequence = [_code("816094009", "Chest")]
     ds.ViewCodeSequence = [_code(*_VIEW_CODES[view])]
@@ -127,26 +138,34 @@ def add_dx(ds: Dataset, view: str, photometric: str, spacing: list[str], intent:
     # PS3.3 C.8.11.3.1.2: -1 where a larger stored value means less radiation, as bone has in
     # MONOCHROME2.
     ds.PixelIntensityRelationshipSign = -1 if photometric == "MONOCHROME2" else 1
-    ds.DetectorType, ds.DetectorConfiguration, ds.DetectorID = (
-        "SCINTILLATOR",
-        "AREA",
-        "PHANTOM-DETECTOR",
-    )
-    ds.DateOfLastDetectorCalibration, ds.TimeOfLastDetectorCalibration = "20260101", "080000"
+    ds.DetectorType = "SCINTILLATOR"
+    ds.DetectorConfiguration = "AREA"
+    ds.DetectorID = "PHANTOM-DETECTOR"
+    ds.DateOfLastDetectorCalibration = "20260101"
+    ds.TimeOfLastDetectorCalibration = "080000"
     ds.ImagerPixelSpacing = spacing
     ds.PositionerType = "NONE"
-    ds.KVP, ds.ExposureTime, ds.XRayTubeCurrent, ds.Exposure = "125", 10, 200, 2
-    ds.ExposureInuAs, ds.ExposureTimeInuS, ds.XRayTubeCurrentInuA = 2000, "10000", "200000"
+    ds.KVP = "125"
+    ds.ExposureTime = 10
+    ds.XRayTubeCurrent = 200
+    ds.Exposure = 2
+    ds.ExposureInuAs = 2000
+    ds.ExposureTimeInuS = "10000"
+    ds.XRayTubeCurrentInuA = "200000"
     ds.DistanceSourceToDetector = "1800"
     ds.AcquisitionContextSequence = []
-    ds.RescaleIntercept, ds.RescaleSlope, ds.RescaleType = "0", "1", "US"
+    ds.RescaleIntercept = "0"
+    ds.RescaleSlope = "1"
+    ds.RescaleType = "US"
     ds.PresentationLUTShape = "INVERSE" if photometric == "MONOCHROME1" else "IDENTITY"
 
 
 def add_cr(ds: Dataset, spacing: list[str]) -> None:
     """PS3.3 A.2: what a plate reader writes."""
     ds.ImageType = ["ORIGINAL", "PRIMARY"]
-    ds.KVP, ds.PlateID, ds.Sensitivity = "120", "PLATE-7", "200"
+    ds.KVP = "120"
+    ds.PlateID = "PLATE-7"
+    ds.Sensitivity = "200"
     ds.CassetteSize = "35CMX43CM"
     ds.ImagerPixelSpacing = spacing
 
@@ -160,5 +179,6 @@ def add_secondary_capture(ds: Dataset, spacing: list[str]) -> None:
 
 def add_window(ds: Dataset, bits: int) -> None:
     """VOI LUT over the whole range (PS3.3 C.11.2): the drawing is made for display as it is."""
-    ds.WindowCenter, ds.WindowWidth = str(2 ** (bits - 1)), str(2**bits)
+    ds.WindowCenter = str(2 ** (bits - 1))
+    ds.WindowWidth = str(2**bits)
     ds.WindowCenterWidthExplanation = "NORMAL"

@@ -102,7 +102,8 @@ def _keep_busy(ground: Ground, senders: Senders, counted_from: float, end: float
 
     That is `end`, or later when too few are reported then.
     """
-    permitted, count_before = 0, ground.receiver.arrivals.count()
+    permitted = 0
+    count_before = ground.receiver.arrivals.count()
     latest = end + ground.manners.timeout_seconds
     while (now := time.monotonic()) < end or (
         _reports_between(ground, counted_from, now) < _PROBE_STUDIES and now < latest
@@ -122,23 +123,24 @@ def _keep_busy(ground: Ground, senders: Senders, counted_from: float, end: float
 
 def load(ground: Ground, unit_rate: float) -> Loaded:
     """The load that counts, then the way back to an idle latency, then everything drained."""
-    scenario, receiver, watch = ground.scenario, ground.receiver, ground.watch
+    scenario = ground.scenario
+    receiver = ground.receiver
+    watch = ground.watch
     schedule = scenario.arrivals.schedule(scenario.seconds, unit_rate)
     ground.say(f"load: {_words(schedule)} for {scenario.seconds:g} s")
     with ground.senders(schedule) as senders, senders_afterwards(ground) as few:
-        before, used, received, ours = (
-            watch.scrape(),
-            watch.used(),
-            receiver.cpu_seconds(),
-            time.process_time(),
-        )
+        before = watch.scrape()
+        used = watch.used()
+        received = receiver.cpu_seconds()
+        ours = time.process_time()
         begin = time.monotonic() + 0.2
         senders.go(begin)
         _watch_load(ground, senders, begin)
         ended_at = time.monotonic()
         recovery = recover(ground, few, ended_at) if scenario.recovery_seconds else None
     drain(ground, [*senders.sent, *few.sent])
-    hilum, received = spent(used, watch.used()), receiver.cpu_seconds() - received
+    hilum = spent(used, watch.used())
+    received = receiver.cpu_seconds() - received
     cpu = {
         "generator": senders.cpu_seconds,
         "receiver": received,

@@ -109,7 +109,8 @@ def _rates(axes: Axes, content: dict[str, Any]) -> None:
 
 def _latencies(axes: Axes, found: Outcome) -> None:
     """One point a study, at its intended start."""
-    begin, first_after = found.loaded.begin, found.arrivals.first_after
+    begin = found.loaded.begin
+    first_after = found.arrivals.first_after
     points = [
         (
             study.intended_at - begin,

@@ -63,5 +63,7 @@ def _compress(image: Dataset, uid: UID, encoder: Callable[[Pixels], bytes] | Non
     if encoder is None:
         return
     image.PixelData = encapsulate([encoder(image.pixel_array)])
-    image["PixelData"].VR, image["PixelData"].is_undefined_length = "OB", True  # PS3.5 A.4
+    # PS3.5 A.4
+    image["PixelData"].VR = "OB"
+    image["PixelData"].is_undefined_length = True
     image.file_meta.TransferSyntaxUID = uid

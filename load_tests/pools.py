@@ -32,7 +32,9 @@ from load_tests.serving import REPOSITORY
 _RELEASE: Final = "densenet121_untrained@1"
 _MANIFESTS: Final = REPOSITORY / "model_repository"
 _RESULT: Final = REPOSITORY / "load_tests/results/bench-pools.json"
-_CALLS, _WARM_CALLS, _IMAGES = 20, 5, 20
+_CALLS = 20
+_WARM_CALLS = 5
+_IMAGES = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +45,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=12, help="(%(default)s)")
     parser.add_argument("--result", type=Path, default=_RESULT, help="(%(default)s)")
     options = parser.parse_args(arguments)
-    before, rows = circumstances(), []
+    before = circumstances()
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         for precision in _precisions():
             pair = _pair(Path(folder), precision)
@@ -86,7 +89,8 @@ def _precisions() -> list[str]:
 def _pair(folder: Path, precision: str) -> tuple[Engine, Engine]:
     """As torch exports it, and as built."""
     manifest = catalogue.load_manifests(_MANIFESTS, (_RELEASE,))[_RELEASE]
-    exported, built = folder / "exported.onnx", folder / "built.onnx"
+    exported = folder / "exported.onnx"
+    built = folder / "built.onnx"
     if not built.exists():
         export.export_as_torch_does(manifest, exported)
         export.export(manifest, None, built)

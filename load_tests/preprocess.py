@@ -6,9 +6,8 @@ Ours beside the authors' code path.
     load_tests/results/bench-preprocess.json]
 
 Both sides take turns in one process that is pinned to one core, with one thread of torch. A round
-gives CPU seconds of either side and
-their ratio; the table has medians of all rounds. Files are in the page cache. With `--device cuda`
-the GPU is measured and nothing else.
+gives CPU seconds of either side and their ratio; the table has medians of all rounds. Files are in
+the page cache. With `--device cuda` the GPU is measured and nothing else.
 """
 
 from __future__ import annotations
@@ -133,7 +132,8 @@ def measurable(wanted: Sequence[Case]) -> list[Case]:
 
 def measured(case: Case, rounds: int) -> Row:
     """One case, its sides in turns. All run once before."""
-    theirs, ours = case.theirs().astype(np.float64), case.ours().astype(np.float64)
+    theirs = case.theirs().astype(np.float64)
+    ours = case.ours().astype(np.float64)
     difference = np.abs(theirs - ours)
     seconds = [_round(case) for _ in range(rounds)]
     ratios = tuple(slow / fast for slow, fast, _ in seconds)
@@ -193,7 +193,8 @@ def _worker(core: int, folder: Path, seconds: float) -> float:
     run = little_endian(folder)
     run()
     time.sleep(0.5)  # the others start up meanwhile
-    count, began = 0, time.perf_counter()
+    count = 0
+    began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         run()
         count += 1

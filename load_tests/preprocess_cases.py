@@ -5,8 +5,8 @@ The authors' code path beside ours, on the same object, in the same process.
 The pictures are synthetic, of 12 bits (8 for JPEG Baseline), and compress about as radiographs do.
 `plain` is torchxrayvision's
 read_xray_dcm; `shown` is its VinDr loader, which applies modality LUT and window before the same
-crop and resize; rows with the name
-of a recipe are that recipe, up to its grey levels. All take `Dataset.pixel_array` as it comes:
+crop and resize; rows with the name of a recipe are that recipe, up to its grey levels. All take
+`Dataset.pixel_array` as it comes:
 pydicom chooses the decoder. `fastest` is
 `shown` with the quickest plug-in picked by hand.
 """
@@ -37,7 +37,8 @@ Tensorway = Callable[[], Array]
 _SKIMAGE: Callable[..., Any] = skimage_resize
 _GRAIN = 8.0  # of 4095
 _REDUCED_GOAL = 15.0
-_PLAIN, _SHOWN = "torchxrayvision_224", "torchxrayvision_vindr_224"
+_PLAIN = "torchxrayvision_224"
+_SHOWN = "torchxrayvision_vindr_224"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ def _with_decoding(folder: Path, size: tuple[int, int]) -> list[Case]:
             if syntax.decode
             else None
         )
-        shown, ours = partial(_read, path, "", authors.vindr), partial(_ours, path, _spec(_SHOWN))
+        shown = partial(_read, path, "", authors.vindr)
+        ours = partial(_ours, path, _spec(_SHOWN))
         found.append(Case(f"{name}, shown", shown, ours, syntax.goal, codec, decoder))
         if syntax.fastest:
             by_hand = partial(_read, path, syntax.fastest, authors.vindr)
@@ -188,13 +190,14 @@ def _file(folder: Path, syntax: Syntax, size: tuple[int, int]) -> tuple[Path, by
     dataset = phantom.make_instance(1, rows=8, columns=8, bits=syntax.bits, modality="CR")
     array = picture(*size, syntax.bits)
     dataset.Rows, dataset.Columns = array.shape
-    dataset.BitsAllocated, dataset.BitsStored, dataset.HighBit = (
-        8 * array.itemsize,
-        syntax.bits,
-        syntax.bits - 1,
-    )
-    dataset.RescaleSlope, dataset.RescaleIntercept, dataset.RescaleType = "1", "0", "US"
-    dataset.WindowCenter, dataset.WindowWidth = str(highest // 2), str(highest * 3 // 4)
+    dataset.BitsAllocated = 8 * array.itemsize
+    dataset.BitsStored = syntax.bits
+    dataset.HighBit = syntax.bits - 1
+    dataset.RescaleSlope = "1"
+    dataset.RescaleIntercept = "0"
+    dataset.RescaleType = "US"
+    dataset.WindowCenter = str(highest // 2)
+    dataset.WindowWidth = str(highest * 3 // 4)
     dataset.file_meta.TransferSyntaxUID = syntax.uid
     encoded = syntax.encode(array) if syntax.encode else array.tobytes()
     _put_pixels(dataset, encoded, is_encapsulated=syntax.encode is not None)

@@ -95,7 +95,8 @@ def _stored(array: np.ndarray[Any, Any]) -> StoredValues:
 def _rate(run: Callable[[], object], device: torch.device, seconds: float) -> float:
     run()
     torch.cuda.synchronize(device)
-    count, began = 0, time.perf_counter()
+    count = 0
+    began = time.perf_counter()
     while time.perf_counter() - began < seconds:
         run()
         count += _BATCH
@@ -106,10 +107,8 @@ def _rate(run: Callable[[], object], device: torch.device, seconds: float) -> fl
 def _error(
     stored: StoredValues, spec: InputSpec, device: torch.device, arithmetic: Arithmetic
 ) -> float:
-    on_cpu, on_device = (
-        prepare_stored(stored, spec),
-        prepare_stored(stored, spec, device, arithmetic).cpu(),
-    )
+    on_cpu = prepare_stored(stored, spec)
+    on_device = prepare_stored(stored, spec, device, arithmetic).cpu()
     return float((on_cpu.double() - on_device.double()).abs().max())
 
 

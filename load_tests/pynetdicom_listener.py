@@ -41,7 +41,8 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
 _REQUIRED = ("AffectedSOPClassUID", "AffectedSOPInstanceUID")
-_FLUSH_SECONDS, _ROWS_SECONDS = 8.0, 3.0
+_FLUSH_SECONDS = 8.0
+_ROWS_SECONDS = 3.0
 
 
 def serve_oracle(
@@ -109,7 +110,9 @@ class _Association:
     def __init__(
         self, event: Event, settings: Settings, reception: Reception, accounts: AccountBook
     ) -> None:
-        self._assoc, self._reception, self._accounts = event.assoc, reception, accounts
+        self._assoc = event.assoc
+        self._reception = reception
+        self._accounts = accounts
         self._terms = Policy(settings.receive, settings.senders).terms("")
         self._account = Account(event.address[0], started_at=time.time())
         self._verdicts = Verdicts(self._account)
@@ -123,12 +126,11 @@ class _Association:
             self._assoc.bind(kind, handler)
 
     def _established(self, _event: Event) -> None:
-        account, request = self._account, self._assoc.requestor.primitive
+        account = self._account
+        request = self._assoc.requestor.primitive
         account.is_requested = account.is_established = True
-        account.called_ae_title, account.calling_ae_title = (
-            str(request.called_ae_title),
-            str(request.calling_ae_title),
-        )
+        account.called_ae_title = str(request.called_ae_title)
+        account.calling_ae_title = str(request.calling_ae_title)
         account.accepted = frozenset(
             context.abstract_syntax for context in self._assoc.accepted_contexts
         )
@@ -161,7 +163,8 @@ class _Association:
         failure = self._verdicts.refused(problem)
         response = C_STORE()
         response.MessageIDBeingRespondedTo = message.command_set.MessageID
-        response.Status, response.ErrorComment = failure.status, failure.comment
+        response.Status = failure.status
+        response.ErrorComment = failure.comment
         self._assoc.dimse.send_msg(response, message.context_id)
         for keyword in _REQUIRED:  # without them pynetdicom lets the message lie
             if keyword in message.command_set:
@@ -185,7 +188,8 @@ class _Association:
         except Exception as error:  # noqa: BLE001 - the C-STORE edge: the sender gets a status, whatever went wrong
             failure = self._verdicts.failed(error)
             answer = Dataset()
-            answer.Status, answer.ErrorComment = failure.status, failure.comment
+            answer.Status = failure.status
+            answer.ErrorComment = failure.comment
             return answer
         return 0x0000
 
@@ -202,7 +206,8 @@ class _Association:
 
 def main(settings_file: str) -> None:
     """Until SIGTERM."""
-    settings, stop = restore(Path(settings_file).read_text(encoding="utf-8")), threading.Event()
+    settings = restore(Path(settings_file).read_text(encoding="utf-8"))
+    stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     listening = socket.create_server((settings.receive.host, settings.receive.port))
     serve_oracle(

@@ -30,7 +30,10 @@ BEHAVIOURS = ("well", "down", "silent", "full")
 _VERIFICATION = "1.2.840.10008.1.1"
 _SOP_CLASSES = (str(Comprehensive3DSRStorage), _VERIFICATION)
 _SYNTAXES = (str(ExplicitVRLittleEndian), str(ImplicitVRLittleEndian))
-_SUCCESS, _OUT_OF_RESOURCES, _CANNOT_UNDERSTAND = 0x0000, 0xA700, 0xC000  # PS3.4 Table B.2-1
+# PS3.4 Table B.2-1
+_SUCCESS = 0x0000
+_OUT_OF_RESOURCES = 0xA700
+_CANNOT_UNDERSTAND = 0xC000
 _STUDY_INSTANCE_UID = Tag("StudyInstanceUID")
 _IDLE_SECONDS = 3600.0
 
@@ -53,7 +56,8 @@ class Listener:
 
     def behave(self, name: str) -> None:
         """Take on a behaviour: `down` closes the port and all connections, every other one has it open."""
-        was, self.behaviour.name = self.behaviour.name, name
+        was = self.behaviour.name
+        self.behaviour.name = name
         if name == "down" and was != "down":
             self._close()
         elif was == "down" and name != "down":
@@ -95,10 +99,12 @@ class Association:
     """One association, from its request to its end. Raises ConnectionEnded."""
 
     def __init__(self, link: Wire, behaviour: Behaviour) -> None:
-        self._link, self._behaviour = link, behaviour
+        self._link = link
+        self._behaviour = behaviour
         self._syntaxes: dict[int, str] = {}
         self._limit = 0
-        self._command, self._data_set = bytearray(), bytearray()
+        self._command = bytearray()
+        self._data_set = bytearray()
 
     def run(self) -> None:
         """Negotiate, then answer until the peer releases or aborts."""
@@ -126,8 +132,10 @@ class Association:
         command = wire.read_command_set(bytes(self._command))
         if not is_data_set and wire.number_in(command, wire.DATA_SET_TYPE) != wire.NO_DATA_SET:
             return
-        moment, content = time.monotonic(), bytes(self._data_set)
-        self._command, self._data_set = bytearray(), bytearray()
+        moment = time.monotonic()
+        content = bytes(self._data_set)
+        self._command = bytearray()
+        self._data_set = bytearray()
         status = self._judge(command, content, context_id, moment) if is_data_set else _SUCCESS
         if self._behaviour.name != "silent":
             self._answer(context_id, command, status)

@@ -6,8 +6,8 @@ moods.
     python -m load_tests.report [--rounds 15] [--result load_tests/results/bench-report.json]
 
 A study of two images with fourteen findings. Figures are CPU of one thread, the least of all rounds
-and the median. The ratio is that of
-the medians. A busy machine makes all of them larger: caches are shared.
+and the median. The ratio is that of the medians. A busy machine makes all of them larger: caches
+are shared.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +35,9 @@ from load_tests.serving import REPOSITORY
 
 _FINDINGS = 14
 _RESULT = REPOSITORY / "load_tests" / "results" / "bench-report.json"
-_REFERENCE, _TEMPLATE, _JSON = "SR, reference builder", "SR, template", "JSON beside an SR"
+_REFERENCE = "SR, reference builder"
+_TEMPLATE = "SR, template"
+_JSON = "JSON beside an SR"
 Step = tuple[Callable[[], object], int]
 
 
@@ -90,9 +93,9 @@ def steps(folder: Path) -> dict[str, Step]:
             1,
         ),
         **{
-            f"derive {item.name}": (lambda item=item: derive(report, item, "2.25.1"), 3)
+            f"derive {item.name}": (partial(derive, report, item, "2.25.1"), 3)
             for item in SR_LADDER[1:]
-        },  # type: ignore[misc]
+        },
     }
 
 
@@ -111,7 +114,8 @@ def measured(wanted: Mapping[str, Step], rounds: int) -> dict[str, list[float]]:
 
 def goals(seconds: Mapping[str, Sequence[float]]) -> list[Goal]:
     """Those of the issue."""
-    fast, slow = seconds[_TEMPLATE], seconds[_REFERENCE]
+    fast = seconds[_TEMPLATE]
+    slow = seconds[_REFERENCE]
     return [
         Goal(
             "template against reference",

@@ -32,7 +32,8 @@ class Sender:
 
     def __init__(self, peer: Peer, studies: Sequence[Sequence[Dataset]], associations: int) -> None:
         self.sent: list[Sent] = []
-        self._peer, self._associations = peer, associations
+        self._peer = peer
+        self._associations = associations
         self._mix = Mix(
             (
                 Part(
@@ -71,7 +72,8 @@ def without_delay(event: Event) -> None:
 
 def fresh_study(images: Sequence[Dataset]) -> list[Dataset]:
     """The same pictures under new UIDs: a study that the server has never seen."""
-    study_uid, series_uid = generate_uid(), generate_uid()
+    study_uid = generate_uid()
+    series_uid = generate_uid()
     return [_fresh(image, study_uid, series_uid) for image in images]
 
 

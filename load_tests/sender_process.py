@@ -63,9 +63,8 @@ def main() -> None:
 
 def _send(task: Task, mix: Mix, begin: float) -> None:
     orders = _orders(task, begin)
-    sending = Sending(
-        Peer.parse(task.peer), mix, Manners(**task.manners), orders, lambda sent: say(_line(sent))
-    )  # type: ignore[arg-type]
+    manners = Manners(**task.manners)  # type: ignore[arg-type]
+    sending = Sending(Peer.parse(task.peer), mix, manners, orders, lambda sent: say(_line(sent)))
     threading.Thread(target=_obey, args=(orders,), daemon=True).start()
     sending.start()
     sending.join()

@@ -3,8 +3,7 @@
 A study's start is fixed by its schedule, and it waits when no association is free.
 
 That wait counts in its latency. A loop that sent the next study only when the last one is answered
-would measure a slow server
-less often, and so call it fast (coordinated omission).
+would measure a slow server less often, and so call it fast (coordinated omission).
 """
 
 from __future__ import annotations
@@ -67,8 +66,10 @@ class OnTime:
     """
 
     def __init__(self, starts: Iterator[tuple[int, float]], begin: float) -> None:
-        self._starts, self._begin = starts, begin
-        self._lock, self._stopped = threading.Lock(), threading.Event()
+        self._starts = starts
+        self._begin = begin
+        self._lock = threading.Lock()
+        self._stopped = threading.Event()
 
     def take(self) -> tuple[int, float] | None:
         """The next study of the schedule."""
@@ -87,7 +88,9 @@ class OnPermit:
     """A closed loop: a study for each permit. For finding out what a server takes."""
 
     def __init__(self) -> None:
-        self._permits, self._numbers, self._is_over = threading.Semaphore(0), count(), False
+        self._permits = threading.Semaphore(0)
+        self._numbers = count()
+        self._is_over = False
 
     def permit(self, studies: int) -> None:
         """So many more."""
@@ -121,13 +124,11 @@ class Sending:
     def __init__(
         self, peer: Peer, mix: Mix, manners: Manners, orders: Orders, note: Callable[[Sent], None]
     ) -> None:
-        self._peer, self._mix, self._manners, self._orders, self._note = (
-            peer,
-            mix,
-            manners,
-            orders,
-            note,
-        )
+        self._peer = peer
+        self._mix = mix
+        self._manners = manners
+        self._orders = orders
+        self._note = note
         self._threads = [
             threading.Thread(target=self._serve, daemon=True) for _ in range(manners.associations)
         ]
@@ -170,14 +171,16 @@ class Sending:
         self, objects: list[Outgoing], kept: dict[str, StorageScu], calling: str
     ) -> tuple[int, float, str | None]:
         """How many images were answered with Success, when the last of them, and the first thing that went wrong."""
-        stored, accepted_at = 0, 0.0
+        stored = 0
+        accepted_at = 0.0
         try:
             association = self._association(kept, calling)
             for outgoing in objects:
                 status = association.store(outgoing)
                 if status != SUCCESS:
                     return stored, accepted_at, f"status 0x{status:04X}"
-                stored, accepted_at = stored + 1, time.monotonic()
+                stored = stored + 1
+                accepted_at = time.monotonic()
         except NotStored as error:
             return stored, accepted_at, str(error)
         return stored, accepted_at, None

@@ -114,7 +114,8 @@ class Hilum:
 
         `progress` hears what is still missing, each time it changes. Raises HilumEnded.
         """
-        last, deadline = "", time.monotonic() + seconds
+        last = ""
+        deadline = time.monotonic() + seconds
         while (missing := self._missing()) is not None:
             if missing != last:
                 progress(missing)

@@ -31,7 +31,9 @@ class SharedMemory:
     """A few regions of `size_bytes`, taken in turns. An async context manager."""
 
     def __init__(self, url: str, size_bytes: int, slots: int) -> None:
-        self._client, self._size, self._count = triton.InferenceServerClient(url), size_bytes, slots
+        self._client = triton.InferenceServerClient(url)
+        self._size = size_bytes
+        self._count = slots
         self._free: asyncio.Queue[Slot] = asyncio.Queue()
 
     async def __aenter__(self) -> Self:

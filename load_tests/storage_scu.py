@@ -40,13 +40,12 @@ class StorageScu:
         timeout_seconds: float = 60.0,
         maximum_pdu_bytes: int = 0,
     ) -> None:
-        self._peer, self._calling, self._kinds, self._timeout = (
-            peer,
-            calling_ae_title,
-            sorted(set(kinds)),
-            timeout_seconds,
-        )
-        self._limit, self._message_id = maximum_pdu_bytes, 0
+        self._peer = peer
+        self._calling = calling_ae_title
+        self._kinds = sorted(set(kinds))
+        self._timeout = timeout_seconds
+        self._limit = maximum_pdu_bytes
+        self._message_id = 0
         self._contexts: dict[Kind, int] = {}
         self._wire: Wire | None = None
 

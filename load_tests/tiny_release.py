@@ -181,7 +181,8 @@ def make_tiny(
     folder.mkdir(parents=True, exist_ok=True)
     onnx_file = tiny_network(folder / f"{name}.onnx", **network)
     digest = hashlib.sha256(onnx_file.read_bytes()).hexdigest()
-    manifests_dir, built_dir = folder / "manifests", folder / "built"
+    manifests_dir = folder / "manifests"
+    built_dir = folder / "built"
     write_release(manifests_dir, tiny_manifest(digest, name, max_batch, engine), onnx_file)
     build.build([f"{name}@1"], manifests_dir, built_dir, progress=lambda _: None)
     return Tiny(catalogue.load_catalogue(manifests_dir)[f"{name}@1"], manifests_dir, built_dir)

@@ -6,8 +6,8 @@ CPU of an image with every study traced, beside the same Hilum without traces.
     load_tests/results/bench-tracing.json]
 
 Two Hilums with DenseNet-121 in OpenVINO, started together; each round sends the same studies to one
-and then to the other, in turns. The
-collector is this process, which takes everything and keeps nothing; it is in nobody's figures.
+and then to the other, in turns. The collector is this process, which takes everything and keeps
+nothing; it is in nobody's figures.
 """
 
 from __future__ import annotations

@@ -51,7 +51,9 @@ class Watch:
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.samples: list[Sample] = []
-        self._url, self._accountant, self._every = metrics_url, accountant, every_seconds
+        self._url = metrics_url
+        self._accountant = accountant
+        self._every = every_seconds
         self._headers = headers or {}
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_again, daemon=True)

@@ -15,21 +15,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 ASSOCIATE_RQ, ASSOCIATE_AC, ASSOCIATE_RJ, P_DATA_TF, RELEASE_RQ, RELEASE_RP, ABORT = range(1, 8)
-C_STORE_RQ, C_STORE_RSP, C_ECHO_RQ, C_ECHO_RSP = 0x0001, 0x8001, 0x0030, 0x8030
+C_STORE_RQ = 0x0001
+C_STORE_RSP = 0x8001
+C_ECHO_RQ = 0x0030
+C_ECHO_RSP = 0x8030
 NO_DATA_SET = 0x0101
 
 # Elements of command sets that are used here, PS3.7 E.1.
-AFFECTED_SOP_CLASS_UID, COMMAND_FIELD, MESSAGE_ID, RESPONDED_TO, PRIORITY = (
-    0x0002,
-    0x0100,
-    0x0110,
-    0x0120,
-    0x0700,
-)
-DATA_SET_TYPE, STATUS, ERROR_COMMENT, AFFECTED_SOP_INSTANCE_UID = 0x0800, 0x0900, 0x0902, 0x1000
+AFFECTED_SOP_CLASS_UID = 0x0002
+COMMAND_FIELD = 0x0100
+MESSAGE_ID = 0x0110
+RESPONDED_TO = 0x0120
+PRIORITY = 0x0700
+DATA_SET_TYPE = 0x0800
+STATUS = 0x0900
+ERROR_COMMENT = 0x0902
+AFFECTED_SOP_INSTANCE_UID = 0x1000
 
 Piece = bytes | memoryview
-_IS_COMMAND, _IS_LAST = 0x01, 0x02  # PS3.8 E.2, Message Control Header
+# PS3.8 E.2, Message Control Header
+_IS_COMMAND = 0x01
+_IS_LAST = 0x02
 _PDV_OVERHEAD = 6
 _VECTORS = 512  # buffers of one sendmsg; Linux takes 1024
 _SPOKEN_PDU_BYTES = 262_144  # what is sent to a peer that sets no limit
@@ -146,7 +152,8 @@ def _fragments(message: Sequence[Piece], room: int) -> Iterator[Piece]:
     """
     used = 0
     for piece in message:
-        view, start = memoryview(piece), 0
+        view = memoryview(piece)
+        start = 0
         while start < len(view):
             size = min(room - used, len(view) - start)
             yield view[start : start + size]
@@ -159,7 +166,8 @@ def pdvs(pdu: bytes) -> Iterator[tuple[int, bool, bool, memoryview]]:
 
     Presentation Context ID, is it command, is it the last, content.
     """
-    view, at = memoryview(pdu), 6
+    view = memoryview(pdu)
+    at = 6
     while at < len(view):
         size = int.from_bytes(view[at : at + 4], "big")
         control = view[at + 5]
@@ -189,7 +197,8 @@ def _element(number: int, value: int | str) -> bytes:
 
 def read_command_set(encoded: bytes) -> dict[int, bytes]:
     """Element number of group 0000 → its value's bytes."""
-    found, at = {}, 0
+    found = {}
+    at = 0
     while at + 8 <= len(encoded):
         _, number, size = struct.unpack_from("<HHI", encoded, at)
         found[number] = encoded[at + 8 : at + 8 + size]

@@ -6,8 +6,8 @@
 An object of 10 MB through the archive's own writer, as the receive loop hands it on, beside writes
 that end wherever a sender's PDUs do;
 then mapped, read and dropped as a decode process does it. Then read again from the disk: mapped,
-and past the page cache. In turns, CPU of
-this process. `--folder` is on the file system that is asked about.
+and past the page cache. In turns, CPU of this process. `--folder` is on the file system that is
+asked about.
 """
 
 from __future__ import annotations
@@ -151,10 +151,12 @@ def _cpu_ms(archive: Archive) -> dict[str, float]:
 
 def _handed_on() -> Iterator[list[memoryview]]:
     """The object in pieces, as many at once as come; always the same ones."""
-    view, chance = memoryview(_OBJECT), random.Random(1)
+    view = memoryview(_OBJECT)
+    chance = random.Random(1)
     while view:
         size = chance.randint(*_AT_ONCE)
-        part, view = view[:size], view[size:]
+        part = view[:size]
+        view = view[size:]
         yield [part[begin : begin + _PDU_BYTES] for begin in range(0, len(part), _PDU_BYTES)]
 
 

@@ -98,8 +98,8 @@ def pytest_collection_finish() -> None:
 
     The collector looks at them no more, and seldom at young objects.
 
-    A third of the CPU of tests of the REST interface was its. `garbage` lets it look once
-    a file, so that an exception in `__del__` still fails a test.
+    A third of the CPU of tests of the REST interface was its. `garbage` lets it look once a file,
+    so that an exception in `__del__` still fails a test.
     """
     gc.collect()
     gc.freeze()

@@ -4,11 +4,9 @@
     python3 build_plans.py check REPOSITORY             # at each start, before tritonserver: docs/profiles.md
 
 REPOSITORY is the `tensorrt` folder that `hilum models build --profile tensorrt` made. A plan is
-accepted when it gives the recorded logits
-of the recorded images within the release's tolerance: fp16 first, else fp32 without TF32, else
-none. `1/plan.json` says what it was built
-from, on which GPU and with which TensorRT; another GPU type, TensorRT or ONNX file needs another
-plan.
+accepted when it gives the recorded logits of the recorded images within the release's tolerance:
+fp16 first, else fp32 without TF32, else none. `1/plan.json` says what it was built from, on which
+GPU and with which TensorRT; another GPU type, TensorRT or ONNX file needs another plan.
 """
 
 from __future__ import annotations
@@ -191,7 +189,8 @@ def _worst(tree: Path, request: Mapping[str, Any], plan: Path, tool: str) -> flo
 def _difference(
     batch: list[tuple[bytes, list[float]]], image: list[int], plan: Path, tool: str
 ) -> float:
-    pixels, answer = plan.with_name("image.bin"), plan.with_name("answer.json")
+    pixels = plan.with_name("image.bin")
+    answer = plan.with_name("answer.json")
     pixels.write_bytes(b"".join(case for case, _ in batch))
     shape = f"--shapes=image:{_times([len(batch), *image])}"
     once = ["--iterations=1", "--warmUp=0", "--duration=0"]

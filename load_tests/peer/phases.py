@@ -108,11 +108,13 @@ class Offering:
 
     def _wait_for(self, reports: int, meanwhile: Callable[[], None]) -> None:
         """Until so many have come; raises RunBroken when none comes for a long time."""
-        count, deadline = self.reported(), time.monotonic() + _STALL_SECONDS
+        count = self.reported()
+        deadline = time.monotonic() + _STALL_SECONDS
         while self.reported() < reports:
             meanwhile()
             if self.reported() > count:
-                count, deadline = self.reported(), time.monotonic() + _STALL_SECONDS
+                count = self.reported()
+                deadline = time.monotonic() + _STALL_SECONDS
             _pause(deadline)
 
     def latencies(self, after: float, until: float) -> list[float]:
@@ -150,15 +152,15 @@ def saturate(
     The window begins when as many are accepted, so that the ramp is not counted.
     """
     _fill(offering, outstanding)
-    before, began, done = accountant.snapshot(), time.monotonic(), offering.reported()
+    before = accountant.snapshot()
+    began = time.monotonic()
+    done = offering.reported()
     while time.monotonic() < began + seconds:
         offering.keep(outstanding)
         time.sleep(_LOOK_SECONDS)
-    used, ended, studies = (
-        spent(before, accountant.snapshot()),
-        time.monotonic(),
-        offering.reported() - done,
-    )
+    used = spent(before, accountant.snapshot())
+    ended = time.monotonic()
+    studies = offering.reported() - done
     if studies == 0:
         raise RunBroken(f"no report in {seconds:g} s of saturation")
     latencies = offering.latencies(began, ended)
@@ -169,11 +171,9 @@ def saturate(
 
 def _fill(offering: Offering, outstanding: int) -> None:
     """Until the system owes that many reports, and has delivered a quarter of them."""
-    accepted, reported, deadline = (
-        offering.accepted(),
-        offering.reported(),
-        time.monotonic() + _STALL_SECONDS,
-    )
+    accepted = offering.accepted()
+    reported = offering.reported()
+    deadline = time.monotonic() + _STALL_SECONDS
     while (
         offering.accepted() < accepted + outstanding
         or offering.reported() < reported + outstanding // 4

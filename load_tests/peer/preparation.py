@@ -63,5 +63,6 @@ def centre_crop(picture: Picture) -> Picture:
     """The largest square in the middle."""
     rows, columns = picture.shape
     side = min(rows, columns)
-    top, left = rows // 2 - side // 2, columns // 2 - side // 2
+    top = rows // 2 - side // 2
+    left = columns // 2 - side // 2
     return picture[top : top + side, left : left + side]

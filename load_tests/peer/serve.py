@@ -106,7 +106,8 @@ def read_labels(path: Path) -> tuple[Label, ...]:
 
 def stable_studies(url: str) -> Iterator[str]:
     """Orthanc identifiers of studies, each as often as it becomes stable."""
-    http, since = urllib3.PoolManager(), 0
+    http = urllib3.PoolManager()
+    since = 0
     while True:
         answer = http.request("GET", f"{url}/changes?since={since}&limit={_CHANGES}").json()
         yield from (

@@ -13,7 +13,8 @@ from load_tests.proof.small_disk import fill, free, keep_full
 from load_tests.proof.street import Street
 
 _MIB = 1 << 20
-_RESERVE_BYTES, _REJECT_BYTES = 4 * _MIB, 8 * _MIB
+_RESERVE_BYTES = 4 * _MIB
+_REJECT_BYTES = 8 * _MIB
 
 # Who is inside is answered 0xA700, who comes is rejected: so some must be inside when the room
 # goes, and some must come later.
@@ -35,7 +36,8 @@ def ledger_settings(folder: Path) -> Mapping[str, Mapping[str, Any]]:
 def disk_full(plan: Plan, street: Street) -> Found:
     """The whole state folder: first less than the reserve, then more than that but little, then nothing at all."""
     street.begin()
-    disk, seconds = street.folder / STATE[0], plan.of(20, 4)
+    disk = street.folder / STATE[0]
+    seconds = plan.of(20, 4)
     for room in (_RESERVE_BYTES - _MIB, _REJECT_BYTES - _MIB):
         plan.say(f"{room // _MIB} MiB are left")
         fill(disk, room)
@@ -60,7 +62,8 @@ def _pushed_back(street: Street, answer: str) -> Goal:
 def ledger_full(plan: Plan, street: Street) -> Found:
     """The ledger's file system is full, while the archive has room."""
     street.begin()
-    disk, before = street.folder / LEDGER[0], len(street.router.books.acknowledged)
+    disk = street.folder / LEDGER[0]
+    before = len(street.router.books.acknowledged)
     plan.say("the ledger's file system is full")
     keep_full(disk, plan.of(75, 6))
     meanwhile = len(street.router.books.acknowledged) - before

@@ -28,7 +28,8 @@ _FAILURE = re.compile(
 )
 _LISTENING = '"listening"'
 _BACKLOG = 512
-_PATIENCE_SECONDS, _LOOK_SECONDS = 120.0, 0.02
+_PATIENCE_SECONDS = 120.0
+_LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,8 @@ class Listeners:
         self._socket = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
         self.port = int(self._socket.getsockname()[1])
         self.indices = range(processes)
-        self._folder, self._census = folder, Census(processes)
+        self._folder = folder
+        self._census = Census(processes)
         self._living: dict[int, Child] = {}
         self._logs: list[Path] = []
 

@@ -63,8 +63,11 @@ class Auditor:
     """Of one archive and its ledger, while nobody receives."""
 
     def __init__(self, archive: Path, ledger_url: str, objects: Objects) -> None:
-        self.broken, self.left = Broken(), Left()
-        self._archive, self._ledger_url, self._objects = archive, ledger_url, objects
+        self.broken = Broken()
+        self.left = Left()
+        self._archive = archive
+        self._ledger_url = ledger_url
+        self._objects = objects
         self._digests: dict[str, str] = {}
 
     def look_into(self, inbox: Iterable[Path]) -> None:

@@ -25,7 +25,8 @@ from load_tests.encoded import Outgoing, Template, fresh_objects
 from load_tests.encoded import encode as encode_object
 
 _SIDES = (64, 64, 64, 128, 128, 256, 768)  # pixels: 8 KiB to 1.1 MiB an object
-_FILES_A_RUN, _AT_ONCE = 20, 4
+_FILES_A_RUN = 20
+_AT_ONCE = 4
 _SECONDS = "60"  # -ta, -td: a sender gives up on an association that was accepted and forgotten
 # Without the lines of another file in between.
 _ACKNOWLEDGED = re.compile(
@@ -69,7 +70,9 @@ class Outbox:
     def __init__(self, folder: Path, templates: Sequence[Template], chance: random.Random) -> None:
         folder.mkdir(parents=True)
         self.objects = Objects()
-        self._folder, self._templates, self._chance = folder, templates, chance
+        self._folder = folder
+        self._templates = templates
+        self._chance = chance
         self._again: deque[Path] = deque()
         self._lock = threading.Lock()
 
@@ -111,7 +114,8 @@ class Senders:
 
     def __init__(self, port: int, outbox: Outbox) -> None:
         self.associations: Counter[str] = Counter()
-        self._port, self._outbox = port, outbox
+        self._port = port
+        self._outbox = outbox
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(_AT_ONCE)
         self._lanes: list[Future[None]] = []

@@ -70,11 +70,9 @@ def _gathered(connection: Connection, archive: Path, arrivals: Arrivals) -> Evid
     }
     held = {row.path for row in connection.execute(select(conflict.c.path))}
     with arrivals.lock:
-        arrived, changed, repeated = (
-            dict(arrivals.digests),
-            tuple(arrivals.changed),
-            arrivals.repeated,
-        )
+        arrived = dict(arrivals.digests)
+        changed = tuple(arrivals.changed)
+        repeated = arrivals.repeated
     known = set(connection.execute(select(document.c.sop_instance_uid)).scalars())
     return Evidence(
         kept={uid: digest_of_file(archive / path) for uid, path in paths.items()},

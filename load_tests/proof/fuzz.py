@@ -19,9 +19,11 @@ from load_tests.proof.fuzz_peer import Played, SilentError, play
 from load_tests.proof.fuzz_scripts import asked, script, valid
 from load_tests.proof.part import Outcome, Plan
 
-_CASES, _SHORT_CASES = 100_000, 1_000
+_CASES = 100_000
+_SHORT_CASES = 1_000
 _ORACLE = "load_tests.pynetdicom_listener"
-_ORACLE_CASES, _SHORT_ORACLE_CASES = 2_000, 20
+_ORACLE_CASES = 2_000
+_SHORT_ORACLE_CASES = 20
 _AT_ONCE = 8
 _WARM_SHARE = 0.2  # of the cases: until then caches fill
 _BATCH = 500
@@ -86,7 +88,8 @@ def fuzz(plan: Plan) -> Outcome:
 
 def attack(folder: Path, seed: int, count: int, say: Callable[[str], None]) -> Judged:
     """So many associations at our listener."""
-    campaign, warm = Campaign(), int(count * _WARM_SHARE)
+    campaign = Campaign()
+    warm = int(count * _WARM_SHARE)
     with FuzzedListener(folder) as listener:
         idle = _settled(listener, campaign, seed, warm)
         for batch in _batches(warm, count):
@@ -124,7 +127,8 @@ def _case(listener: FuzzedListener, seed: int, number: int) -> Played | SilentEr
 
 def _judged(listener: FuzzedListener, campaign: Campaign, before: Size, after: Size) -> Judged:
     wrong = disagreements(campaign.acknowledged, campaign.possible, listener.archive.root)
-    failures, grown = listener.failures(), growth(before, after)
+    failures = listener.failures()
+    grown = growth(before, after)
     figures = {
         "associations": campaign.cases,
         "associations_accepted": campaign.accepted,

@@ -26,7 +26,8 @@ _FAILURE = re.compile(
     r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed"
 )
 _PATIENCE_SECONDS = 60.0
-_LOOK_SECONDS, _STEADY_LOOKS = 0.2, 10
+_LOOK_SECONDS = 0.2
+_STEADY_LOOKS = 10
 # A peer that promises more than it sends waits for these.
 _SECONDS = {"acse_timeout_seconds": 5, "network_timeout_seconds": 5}
 

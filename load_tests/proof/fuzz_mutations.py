@@ -80,7 +80,8 @@ def _repeat(chance: random.Random, content: bytes) -> bytes:
 
 def _edge(chance: random.Random, content: bytes) -> bytes:
     """A number that some code may not expect, of 2 or 4 bytes, in either order."""
-    at, value = _place(chance, content) // 2 * 2, chance.choice(_EDGES)
+    at = _place(chance, content) // 2 * 2
+    value = chance.choice(_EDGES)
     number = (
         struct.pack(chance.choice("<>") + chance.choice("LH"), value)
         if value < 1 << 16
@@ -144,7 +145,8 @@ def _double(chance: random.Random, pdus: list[bytes]) -> None:
 
 def _swap(chance: random.Random, pdus: list[bytes]) -> None:
     if pdus:
-        one, other = _any(chance, pdus), _any(chance, pdus)
+        one = _any(chance, pdus)
+        other = _any(chance, pdus)
         pdus[one], pdus[other] = pdus[other], pdus[one]
 
 

@@ -48,7 +48,8 @@ def play(port: int, script: Script) -> Played:
 
 class _Peer:
     def __init__(self, connection: socket.socket, script: Script) -> None:
-        self._connection, self._script = connection, script
+        self._connection = connection
+        self._script = script
         self._received = bytearray()
         self._is_broken = False
         self._answers: list[Mapping[int, bytes]] = []
@@ -135,7 +136,8 @@ class _Peer:
             try:
                 more = self._connection.recv(65_536)
             except ConnectionResetError:
-                self._is_broken, more = True, b""
+                self._is_broken = True
+                more = b""
             if not more:
                 return False
             self._received += more
@@ -173,7 +175,8 @@ def digest_of(message: Message) -> str:
 
 def accepted_contexts(acceptance: bytes) -> set[int]:
     """Presentation Context IDs with result 0 in an A-ASSOCIATE-AC (PS3.8 9.3.3)."""
-    found, at = set(), 74
+    found = set()
+    at = 74
     while at + 4 <= len(acceptance):
         kind, length = struct.unpack_from(">BxH", acceptance, at)
         if kind == _ACCEPTED_CONTEXT and acceptance[at + 6] == 0:

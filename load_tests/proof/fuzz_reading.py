@@ -64,7 +64,8 @@ class _Reading:
 
     def _begin(self) -> None:
         self._context_id: int | None = None
-        self._encoded, self._content = b"", b""
+        self._encoded = b""
+        self._content = b""
         self._request: dict[int, bytes] | None = None
 
     def add(self, context_id: int, control: int, content: bytes) -> Message | None:
@@ -84,7 +85,8 @@ class _Reading:
             or context_id not in self._contexts
         ):
             raise _WrongError
-        self._context_id, self._encoded = context_id, self._encoded + content
+        self._context_id = context_id
+        self._encoded = self._encoded + content
         if len(self._encoded) > _LARGEST_COMMAND_BYTES:
             raise _WrongError
         return self._decide(_read(self._encoded)) if is_last else None
@@ -134,7 +136,8 @@ def _pdvs(stream: bytes) -> Iterator[Pdv]:
 
 def _read(encoded: bytes) -> dict[int, bytes]:
     """Elements of group 0000 that say what is wanted. Raises _WrongError."""
-    found, at = {}, 0
+    found = {}
+    at = 0
     while at < len(encoded):
         if at + 8 > len(encoded):
             raise _WrongError

@@ -15,11 +15,9 @@ from load_tests import negotiation, wire
 from load_tests.proof.fuzz_mutations import spoil, spoil_stream
 from load_tests.proof.fuzz_objects import EXPLICIT, IMPLICIT, JPEG, data_set
 
-_CR, _DX, _SC = (
-    "1.2.840.10008.5.1.4.1.1.1",
-    "1.2.840.10008.5.1.4.1.1.1.1",
-    "1.2.840.10008.5.1.4.1.1.7",
-)
+_CR = "1.2.840.10008.5.1.4.1.1.1"
+_DX = "1.2.840.10008.5.1.4.1.1.1.1"
+_SC = "1.2.840.10008.5.1.4.1.1.7"
 _VERIFICATION = "1.2.840.10008.1.1"
 KINDS = (
     (_DX, EXPLICIT),
@@ -34,20 +32,16 @@ _ECHO_CONTEXT = 11
 _CANCEL_RQ = 0x0FFF
 _FIND_RQ = 0x0020
 
-RELEASE, ABORT = (
-    struct.pack(">BxLxxxx", wire.RELEASE_RQ, 4),
-    struct.pack(">BxLxxBB", wire.ABORT, 4, 0, 0),
-)
+RELEASE = struct.pack(">BxLxxxx", wire.RELEASE_RQ, 4)
+ABORT = struct.pack(">BxLxxBB", wire.ABORT, 4, 0, 0)
 _ENDINGS = (RELEASE, RELEASE, ABORT, b"")
 _FRAGMENTS = (12, 100, 4_090, 16_378, 131_066, 1_048_570)
 _WHOLE = 1 << 30
-_SHARE_VALID, _SHARE_SPOILT_CONTENT, _SHARE_SPOILT_REQUEST, _SHARE_DRIBBLED, _SHARE_RESET = (
-    0.1,
-    0.5,
-    0.1,
-    0.1,
-    0.15,
-)
+_SHARE_VALID = 0.1
+_SHARE_SPOILT_CONTENT = 0.5
+_SHARE_SPOILT_REQUEST = 0.1
+_SHARE_DRIBBLED = 0.1
+_SHARE_RESET = 0.15
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,15 +23,20 @@ ROLES = (
     "dispatcher",
 )
 # The supervisor takes all others along, so it dies less often than they do.
-_SUPERVISOR_SHARE, _ONE_SUPERVISOR_IN, _TWO_AT_ONCE_SHARE = 0.1, 12, 0.2
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
+_SUPERVISOR_SHARE = 0.1
+_ONE_SUPERVISOR_IN = 12
+_TWO_AT_ONCE_SHARE = 0.2
+_SHORTEST_SECONDS = 0.1
+_LONGEST_SECONDS = 1.0
 _TOLD_EVERY = 20
-_IMAGES_BETWEEN_KILLS, _PATIENCE_SECONDS = 2, 10.0
+_IMAGES_BETWEEN_KILLS = 2
+_PATIENCE_SECONDS = 10.0
 
 
 def kills(plan: Plan, street: Street) -> Found:
     """200 kills; the short form 9. Each role once, in order, then what the dice say."""
-    wanted, chance = int(plan.of(200, 9)), plan.random
+    wanted = int(plan.of(200, 9))
+    chance = plan.random
     street.begin()
     killed = Counter(_kill_each(street, chance))
     while (done := killed.total()) < wanted:
@@ -52,10 +57,8 @@ def _await_load(street: Street) -> None:
 
     Kills in a row only prolong the pauses of the supervisor, and then nothing is under load.
     """
-    acknowledged, deadline = (
-        len(street.router.books.acknowledged),
-        time.monotonic() + _PATIENCE_SECONDS,
-    )
+    acknowledged = len(street.router.books.acknowledged)
+    deadline = time.monotonic() + _PATIENCE_SECONDS
     while (
         len(street.router.books.acknowledged) < acknowledged + _IMAGES_BETWEEN_KILLS
         and time.monotonic() < deadline

@@ -27,11 +27,15 @@ from load_tests.proof.street import NotQuiet
 from load_tests.storage_scu import SUCCESS, NotStored, StorageScu
 
 _MIB = 1 << 20
-_STEP_MIB, _TIMES_FULL, _SHORT_TIMES_FULL = 16, 10, 2
+_STEP_MIB = 16
+_TIMES_FULL = 10
+_SHORT_TIMES_FULL = 2
 # 0: the file system itself refuses (ENOSPC), in the middle of an object too; otherwise Hilum does
 # before it comes to that.
 _RESERVES_BYTES = (0, 2 * _MIB)
-_LANES, _REFUSALS_A_LANE, _AGAIN_SECONDS = 4, 10, 0.02
+_LANES = 4
+_REFUSALS_A_LANE = 10
+_AGAIN_SECONDS = 0.02
 _OUT_OF_RESOURCES = 0xA700  # PS3.4 B.2.3
 _MAXIMUM_SECONDS = 2.0
 _SHOWN = 10
@@ -119,12 +123,10 @@ def fill_disks(folder: Path, seed: int, times: int, say: Callable[[str], None]) 
 def _filled(
     folder: Path, chance: random.Random, reserve_bytes: int, times: int, say: Callable[[str], None]
 ) -> Filled:
-    archive, templates, objects, over = (
-        folder / "state/archive",
-        drawn(),
-        Objects(),
-        threading.Event(),
-    )
+    archive = folder / "state/archive"
+    templates = drawn()
+    objects = Objects()
+    over = threading.Event()
     lanes = [Lane(random.Random(chance.getrandbits(64)), objects) for _ in range(_LANES)]
     with (
         small_disk(archive, _STEP_MIB),
@@ -156,7 +158,8 @@ def _fill_and_enlarge(
     say: Callable[[str], None],
 ) -> list[float]:
     """Seconds from each time that there was room until the last lane had stored an object."""
-    since, recoveries = 0.0, []
+    since = 0.0
+    recoveries = []
     try:
         for number in range(times):
             _await_each(lanes, _OUT_OF_RESOURCES, _REFUSALS_A_LANE, since)

@@ -21,11 +21,15 @@ from load_tests.proof.door_senders import Outbox, Senders, drawn
 from load_tests.proof.part import Outcome, Plan, pause
 from load_tests.proof.street import NotQuiet
 
-_KILLS, _SHORT_KILLS = 200, 5
+_KILLS = 200
+_SHORT_KILLS = 5
 _KILLS_A_ROUND = 25  # then a new archive: it is listed after each kill, and deleted in the end
 _PROCESSES = 2
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.02, 0.8
-_BOTH_SHARE, _AGAIN_SHARE, _LONGEST_START_SECONDS = 0.5, 0.2, 1.5
+_SHORTEST_SECONDS = 0.02
+_LONGEST_SECONDS = 0.8
+_BOTH_SHARE = 0.5
+_AGAIN_SHARE = 0.2
+_LONGEST_START_SECONDS = 1.5
 _SHOWN = 10
 
 
@@ -85,7 +89,9 @@ def listener_kills(plan: Plan) -> Outcome:
 
 def kill_listeners(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) -> Outcome:
     """So many kills of one or both of two processes."""
-    chance, tally, templates = random.Random(seed), Tally(), drawn()
+    chance = random.Random(seed)
+    tally = Tally()
+    templates = drawn()
     while tally.kills < wanted and not tally.problems:
         try:
             _round(

@@ -11,7 +11,8 @@ from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.street import Street
 
 # Longer than the busy timeout of store.database, 30 s, twice; the short form sees the waiting only.
-_LONG_SECONDS, _SHORT_SECONDS = 75.0, 5.0
+_LONG_SECONDS = 75.0
+_SHORT_SECONDS = 5.0
 
 
 def ledger_locked(plan: Plan, street: Street) -> Found:

@@ -30,7 +30,8 @@ def pacs_times_out(plan: Plan, street: Street) -> Found:
 
     They come again, the same bytes under the same UID.
     """
-    seconds, before = plan.of(30, 5), street.pacs.arrivals.repeated
+    seconds = plan.of(30, 5)
+    before = street.pacs.arrivals.repeated
     street.begin()
     plan.say(f"the PACS takes reports and does not answer for {seconds:g} s")
     street.pacs.behave("silent")

@@ -126,7 +126,8 @@ def conclude(plan: Plan, street: Street, *found: Found) -> Outcome:
 
 
 def _figures(street: Street, recovery: float | None) -> dict[str, Any]:
-    after, books = street.sizes(), street.router.books
+    after = street.sizes()
+    books = street.router.books
     return {
         "studies": street.router.begun,
         "images_acknowledged": len(books.acknowledged),

@@ -3,8 +3,8 @@
 When it is back, what was acknowledged is there.
 
 Archive and ledger lie on a file system of their own, whose journal is ended at a random moment:
-what was not on its disk by then is gone,
-as after a power cut, but for what the disk itself holds in a cache and was not told to write.
+what was not on its disk by then is gone, as after a power cut, but for what the disk itself holds
+in a cache and was not told to write.
 Listeners stand still from that moment on.
 """
 
@@ -29,11 +29,13 @@ from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import NotQuiet
 
-_CUTS, _SHORT_CUTS = 200, 6
+_CUTS = 200
+_SHORT_CUTS = 6
 _CUTS_A_ROUND = 10  # then a new disk
 _DISK_MIB = 2048
 _PROCESSES = 2
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.1, 1.0
+_SHORTEST_SECONDS = 0.1
+_LONGEST_SECONDS = 1.0
 _SHOWN = 10
 _SIDES = (
     64,
@@ -91,7 +93,9 @@ def power(plan: Plan) -> Outcome:
 
 def cut_power(folder: Path, seed: int, wanted: int, say: Callable[[str], None]) -> Outcome:
     """So many cuts at least, as many of each file system and each way."""
-    chance, tally, templates = random.Random(seed), Tally(), drawn(_SIDES)
+    chance = random.Random(seed)
+    tally = Tally()
+    templates = drawn(_SIDES)
     conditions = [(kind, way) for kind in kinds() for way in WAYS]
     share = -(-wanted // len(conditions))
     for number, (kind, way) in enumerate(conditions):

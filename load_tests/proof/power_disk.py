@@ -36,8 +36,11 @@ class PowerDisk:
 
     def __init__(self, kind: str, folder: Path, mib: int, options: Sequence[str] = ()) -> None:
         """`options`: more, for mkfs."""
-        self._kind, self._folder, self._options = kind, folder, options
-        self._image, self._bytes = folder.with_name(f"{folder.name}.{kind}"), mib * _MIB
+        self._kind = kind
+        self._folder = folder
+        self._options = options
+        self._image = folder.with_name(f"{folder.name}.{kind}")
+        self._bytes = mib * _MIB
 
     def __enter__(self) -> Self:
         """Make it anew and mount it."""

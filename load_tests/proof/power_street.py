@@ -3,8 +3,8 @@
 All that was acknowledged is reported, and once only.
 
 Received files, readings, results and documents lie on a file system of their own, as in `power`.
-The PACS is another machine: what it was
-sent it keeps, and a document that is sent again after a cut must have the bytes that it had before.
+The PACS is another machine: what it was sent it keeps, and a document that is sent again after a
+cut must have the bytes that it had before.
 """
 
 from __future__ import annotations
@@ -24,12 +24,15 @@ from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import START_SECONDS, NotQuiet, Street, wait_for
 from load_tests.serving import HilumEnded
 
-_CUTS, _SHORT_CUTS = 15, 1
+_CUTS = 15
+_SHORT_CUTS = 1
 _DISK_MIB: Final = 1024
 # Of load before a cut. Leases of the former life end ten seconds after a start: without waiting for
 # that no cut would meet a delivery.
-_SHORTEST_SECONDS, _LONGEST_SECONDS = 0.0, 3.0
-_REPORTING_SHARE, _REPORT_SECONDS = 0.6, 60.0
+_SHORTEST_SECONDS = 0.0
+_LONGEST_SECONDS = 3.0
+_REPORTING_SHARE = 0.6
+_REPORT_SECONDS = 60.0
 _ENDING_SECONDS = 20.0
 
 
@@ -80,7 +83,8 @@ def _on(kind: str, plan: Plan) -> Outcome:
 
 
 def _cuts(plan: Plan, street: Street, disk: PowerDisk) -> Found:
-    wanted, chance = int(plan.of(_CUTS, _SHORT_CUTS)), plan.random
+    wanted = int(plan.of(_CUTS, _SHORT_CUTS))
+    chance = plan.random
     street.begin()
     for number in range(1, wanted + 1):
         _cut(street, disk, chance)

@@ -39,10 +39,15 @@ class Router:
     ) -> None:
         self.books = Books()
         self.begun = 0
-        self._port, self._supply, self._is_held = port, supply, is_held
-        self._rate, self._per_association = load.rate, load.studies_per_association
-        self._next_at, self._lock = time.monotonic(), threading.Lock()
-        self._ending, self._giving_up = threading.Event(), threading.Event()
+        self._port = port
+        self._supply = supply
+        self._is_held = is_held
+        self._rate = load.rate
+        self._per_association = load.studies_per_association
+        self._next_at = time.monotonic()
+        self._lock = threading.Lock()
+        self._ending = threading.Event()
+        self._giving_up = threading.Event()
         self._left: int | None = None
         self._threads = [
             threading.Thread(target=self._serve, daemon=True) for _ in range(load.associations)
@@ -50,7 +55,8 @@ class Router:
 
     def start(self, studies: int | None = None) -> None:
         """Begin, without end or with so many studies."""
-        self._left, self._next_at = studies, time.monotonic()
+        self._left = studies
+        self._next_at = time.monotonic()
         for thread in self._threads:
             thread.start()
 
@@ -79,7 +85,8 @@ class Router:
         return any(thread.is_alive() for thread in self._threads)
 
     def _serve(self) -> None:
-        line, stored = Line(self._port), 0
+        line = Line(self._port)
+        stored = 0
         while (images := self._next()) is not None:
             for image in images:
                 self._insist(line, image)

@@ -16,7 +16,8 @@ from load_tests.proof.street import NotQuiet, Street
 
 # As fast as the street takes them: what bounds the load is what is under way, not the rate.
 LOAD = Load(rate=500.0, views=("PA",), associations=4, studies_per_association=50, outstanding=200)
-_SAMPLE_SECONDS, _SHORT_SAMPLE_SECONDS = 30.0, 2.0
+_SAMPLE_SECONDS = 30.0
+_SHORT_SAMPLE_SECONDS = 2.0
 _STALLED_SECONDS = 300.0
 # Over the second half, where caches and pools are full; 20,000 studies are what a hospital takes in
 # a month.
@@ -27,7 +28,8 @@ Sample = dict[str, float]
 
 def soak(plan: Plan, street: Street) -> Found:
     """20,000 studies of one image; the short form 200."""
-    wanted, begin = int(plan.of(20_000, 200)), time.monotonic()
+    wanted = int(plan.of(20_000, 200))
+    begin = time.monotonic()
     street.router.start(wanted)
     samples = _watched(plan, street, wanted)
     street.fault()
@@ -54,7 +56,9 @@ def _growth_goal(role: str, rate: float) -> Goal:
 def _watched(plan: Plan, street: Street, wanted: int) -> list[Sample]:
     """Memory by role until all are reported."""
     samples: list[Sample] = []
-    begin, moved_at, last = time.monotonic(), time.monotonic(), 0
+    begin = time.monotonic()
+    moved_at = time.monotonic()
+    last = 0
     every = plan.of(_SAMPLE_SECONDS, _SHORT_SAMPLE_SECONDS)
     while street.router.is_running or street.outstanding() > 0:
         time.sleep(every)
@@ -98,7 +102,8 @@ def slope(samples: Sequence[Sample], role: str) -> float:
 
 def _latencies(street: Street) -> dict[str, float]:
     """From acknowledged to reported, median seconds of the first and of the last tenth of the studies."""
-    acknowledged, arrivals = street.router.books.acknowledged_at, street.pacs.arrivals.by_study
+    acknowledged = street.router.books.acknowledged_at
+    arrivals = street.pacs.arrivals.by_study
     waited = [arrivals[study][0] - at for study, at in acknowledged.items() if study in arrivals]
     tenth = max(1, len(waited) // 10)
     return {

@@ -30,8 +30,10 @@ from load_tests.tiny_release import Tiny
 
 START_SECONDS = 180.0  # on a busy machine
 DRAIN_SECONDS = 600.0
-_QUIET_SECONDS, _LOOK_SECONDS = 1.0, 0.3
-_WARM_UP_STUDIES, _FIRST_STUDIES = 8, 4
+_QUIET_SECONDS = 1.0
+_LOOK_SECONDS = 0.3
+_WARM_UP_STUDIES = 8
+_FIRST_STUDIES = 4
 _STUB = "triton-stub"
 # systemd waits for all processes of the unit before it starts it again (deploy/systemd).
 _ENDING_SECONDS = 40.0
@@ -55,7 +57,8 @@ class Street:
         **sections: Mapping[str, Any],
     ) -> None:
         (port,) = free_ports(1)
-        self.folder, self.pacs = folder, Receiver(port)
+        self.folder = folder
+        self.pacs = Receiver(port)
         self.hilum = Hilum(
             folder, {"pacs": _pacs(port, timeout_seconds)}, **_sections(tiny, sections)
         )
@@ -63,7 +66,8 @@ class Street:
         self.ledger_url = (
             sections.get("ledger", {}).get("url") or f"sqlite:///{folder / 'state/ledger.sqlite'}"
         )
-        self.starts, self.unasked_ends = 0, 0
+        self.starts = 0
+        self.unasked_ends = 0
         self.before: Sizes = {}
         self._last_fault_at = 0.0
         self._warm_up = Router(self.hilum.dicom_port, Supply(seed + 1), Load(rate=20.0))

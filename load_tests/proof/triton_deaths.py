@@ -8,7 +8,8 @@ from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.street import Street, wait_for
 
 DEADLINE_SECONDS = 2.0
-_STUB, _SERVER = "triton-stub", "tritonserver"
+_STUB = "triton-stub"
+_SERVER = "tritonserver"
 _BACK_SECONDS = 120.0
 
 

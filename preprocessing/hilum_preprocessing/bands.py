@@ -1,10 +1,9 @@
 """The matrix of a resize along one axis, cut into blocks of one shape, so that a single batched product does the whole axis.
 
 A row of the matrix needs few samples of the input, and those of neighbouring rows overlap. A block
-makes eight samples of the output
-from one window of the input; all windows are equally long, and each begins `stride` samples after
-the one before. That costs some
-multiplications by zero and saves hundreds of calls; a dense product would do 15 times the work.
+makes eight samples of the output from one window of the input; all windows are equally long, and
+each begins `stride` samples after the one before. That costs some multiplications by zero and saves
+hundreds of calls; a dense product would do 15 times the work.
 """
 
 from __future__ import annotations

@@ -27,9 +27,8 @@ def prepare_batch(
     Raises NotAnalysable when one of the pictures is.
 
     Every picture goes through the products that it would go through alone, of its own shape:
-    neighbours, position and padding cannot
-    change a bit of it, and no bytes are spent on making shapes equal. On a GPU the next picture is
-    uploaded meanwhile.
+    neighbours, position and padding cannot change a bit of it, and no bytes are spent on making
+    shapes equal. On a GPU the next picture is uploaded meanwhile.
     """
     parts = [visible(stored, spec) for stored in pictures]
     arrived = on_device(

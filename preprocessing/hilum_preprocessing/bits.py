@@ -85,8 +85,7 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
     Raises NotAnalysable (codestream_mismatch) when they are no such values.
 
     Samples as wide as the container are container words. Narrower ones are values; unsigned ones
-    under Pixel Representation 1 are
-    their two's complement, as every DICOM toolkit reads them.
+    under Pixel Representation 1 are their two's complement, as every DICOM toolkit reads them.
     """
     if array.shape != header.shape:
         raise NotAnalysable(

@@ -76,7 +76,8 @@ def _through_palette(dataset: Dataset, indices: NDArray[Any]) -> tuple[NDArray[A
 
 def _table(dataset: Dataset, keyword: str) -> tuple[int, NDArray[Any], int]:
     """(first mapped index, entries, bits of an entry). The descriptor's 0 entries mean 65536."""
-    descriptor, data = numbers(dataset, f"{keyword}Descriptor"), element(dataset, f"{keyword}Data")
+    descriptor = numbers(dataset, f"{keyword}Descriptor")
+    data = element(dataset, f"{keyword}Data")
     if len(descriptor) != 3 or not isinstance(data, bytes):
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is missing, or in segments")
     count, first, bits = (int(value) for value in descriptor)

@@ -5,11 +5,10 @@ Resizes, extremes and histograms of stored values, the pixel guard's statistics.
 None wherever torch or numpy must do it.
 
 torch's products (resample.py) multiply three times as much, most of it by zero, because a product
-has no bands; and MKL copies both
-factors into another order before. Reading each sample once, and adding it to the few sums that want
-it, takes a third of the time. Where
-the library is missing or does not say what a product says, torch does it as before; both are within
-rounding of each other. Torch-free.
+has no bands; and MKL copies both factors into another order before. Reading each sample once, and
+adding it to the few sums that want it, takes a third of the time. Where the library is missing or
+does not say what a product says, torch does it as before; both are within rounding of each other.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -95,13 +94,15 @@ def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uin
 
 def extremes(array: NDArray[Any]) -> tuple[int, int] | None:
     """Smallest and largest stored value (rows, columns)."""
-    library, samples = loaded()[0], Samples(array)
+    library = loaded()[0]
+    samples = Samples(array)
     return library.extremes(samples) if library is not None and samples.are_stored else None
 
 
 def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
     """(256,) or (65536,) how often each stored value is there, by its bits, seen as an unsigned number."""
-    library, samples = loaded()[0], Samples(array)
+    library = loaded()[0]
+    samples = Samples(array)
     return (
         library.counts(samples)
         if library is not None and samples.are_stored and array.size < 1 << 32
@@ -190,7 +191,8 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     library.finish(found, *how)
     if halves is not None and not np.array_equal(halves, found.image.astype(np.float16)):
         return np.inf
-    down, across = _dense(exact_taps(rows), rows), _dense(exact_taps(columns), columns)
+    down = _dense(exact_taps(rows), rows)
+    across = _dense(exact_taps(columns), columns)
     exact = (down @ (np.clip(picture, 100.0, 4000.0) * 0.5 - 300.0) @ across.T).clip(600.0, 720.0)
     return np.inf if found.ends != (0, 4092) else float(np.abs(found.image - exact).max())
 

@@ -29,8 +29,8 @@ class Crossings:
 
     `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the range. `judged` have a pair beside them
     that is none of these, and says how smooth the picture is there. Of those, `smooth` ones are in
-    the cleared picture; `continued` ones
-    are smooth with the bits left in, and a jump with the bits cleared.
+    the cleared picture; `continued` ones are smooth with the bits left in, and a jump with the bits
+    cleared.
     """
 
     count: int = 0
@@ -60,7 +60,8 @@ def crossings(
     seen = Crossings()
     exact: Any = np.int64 if whole.itemsize > 2 else np.int32
     for rows in _blocks(len(whole)):
-        block, below = whole[rows].astype(exact), cleared[rows].astype(exact)
+        block = whole[rows].astype(exact)
+        below = cleared[rows].astype(exact)
         beside = (block - below) >> header.bits_stored
         if beside.max() == beside.min():
             continue

@@ -3,12 +3,10 @@
 Do the bits beside them belong to the picture? Torch-free.
 
 Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or
-the header understates the depth
-of the pixels: cleared, the picture wraps around, and is another one. What tells the two apart is
-where neighbouring pixels differ in
-those bits. An overlay has its edges anywhere, and the picture goes on beneath them; a picture that
-is deeper jumps by its whole range
-there, and goes on without a jump where the bits are left in.
+the header understates the depth of the pixels: cleared, the picture wraps around, and is another
+one. What tells the two apart is where neighbouring pixels differ in those bits. An overlay has its
+edges anywhere, and the picture goes on beneath them; a picture that is deeper jumps by its whole
+range there, and goes on without a jump where the bits are left in.
 """
 
 from __future__ import annotations
@@ -36,10 +34,9 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     """Stored values of unsigned words that have bits set outside of the stored ones, and what was seen.
 
     Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where
-    a few pixels exceed by a 64th of the
-    range; moved down where all words are left-justified although High Bit does not say so, and left
-    where they are in the opposite
-    case. Raises NotAnalysable (depth_contradicted) elsewhere.
+    a few pixels exceed by a 64th of the range; moved down where all words are left-justified
+    although High Bit does not say so, and left where they are in the opposite case. Raises
+    NotAnalysable (depth_contradicted) elsewhere.
     """
     cleared = _field(container, header)
     if not header.is_judged:

@@ -34,7 +34,10 @@ _PLOT: Final = 150
 _GAP: Final = 16
 _LINE: Final = 20
 _BINS: Final = 120
-_GROUND, _INK, _FAINT, _ACCENT = (250, 250, 248), (32, 32, 32), (150, 150, 150), (200, 60, 20)
+_GROUND = (250, 250, 248)
+_INK = (32, 32, 32)
+_FAINT = (150, 150, 150)
+_ACCENT = (200, 60, 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
     levels = table.values[stored.array.astype(np.int64) - table.first]
     placement = place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
     tensor = prepare_stored(stored, spec).cpu().numpy()[0]
-    pixels, kept = _shown(levels), _kept(levels, placement, 1 << stored.reduced)
+    pixels = _shown(levels)
+    kept = _kept(levels, placement, 1 << stored.reduced)
     return [
         _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
         _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
@@ -144,7 +148,8 @@ def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
 
 def _shown(values: Array) -> Image.Image:
     """(H, W) of any type, its own range stretched to 0..255, as large as a panel."""
-    low, high = float(values.min()), float(values.max())
+    low = float(values.min())
+    high = float(values.max())
     grey = (
         ((values.astype(np.float64) - low) / max(high - low, 1e-12) * 255).round().astype(np.uint8)
     )
@@ -166,7 +171,8 @@ def _kept(levels: Array, placement: Placement, step: int) -> Array:
 def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
     """What a crop leaves out is darkened."""
     top, left, bottom, right = placement.analysed
-    across, down = picture.width / placement.columns.source, picture.height / placement.rows.source
+    across = picture.width / placement.columns.source
+    down = picture.height / placement.rows.source
     box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
     framed = picture.point(lambda level: level // 3)
     framed.paste(picture.crop(box), box[:2])

@@ -52,7 +52,8 @@ def _least(array: NDArray[Any], origin: int, sign: int) -> int:
     What lies on the other side wraps around to the far end.
     """
     unsigned = np.dtype(f"u{array.itemsize}")
-    words, start = array.view(unsigned), unsigned.type(origin % (1 << (8 * unsigned.itemsize)))
+    words = array.view(unsigned)
+    start = unsigned.type(origin % (1 << (8 * unsigned.itemsize)))
     return min(
         int((block - start if sign > 0 else start - block).min()) for block in _blocks(words)
     )

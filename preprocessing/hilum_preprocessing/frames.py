@@ -33,8 +33,7 @@ def decode_frames(dataset: Dataset, maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS
     Words that do not fit into Bits Stored are masked; `decode` judges them.
 
     ([frames,] rows, columns[, 3]) of uint8, int8, uint16, int16 or uint32; one frame has no axis of
-    its own. `maximum_pixels` of all
-    frames together. Raises NotAnalysable.
+    its own. `maximum_pixels` of all frames together. Raises NotAnalysable.
     """
     require_pixel_data(dataset)
     header = replace(PixelHeader.of(dataset), is_judged=False)

@@ -3,8 +3,8 @@
 They follow the table of levels. Torch-free.
 
 Each maps a picture's size to another one; `Size` is (height, width), None while it depends on the
-image. What an operation does to a
-picture of known size: sizing.py, placement.py. What it does to pixels: geometry.py.
+image. What an operation does to a picture of known size: sizing.py, placement.py. What it does to
+pixels: geometry.py.
 """
 
 from __future__ import annotations

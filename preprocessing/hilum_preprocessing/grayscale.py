@@ -3,8 +3,8 @@
 Stored value in, level out. Torch-free.
 
 Order of PS3.3 C.11: modality LUT, VOI LUT, polarity, then the recipe's own operations. All of them
-map each pixel by itself, so they
-collapse to one table of at most 65536 entries, computed in float64 and applied once.
+map each pixel by itself, so they collapse to one table of at most 65536 entries, computed in
+float64 and applied once.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def _nominal(
     stored: StoredValues, observed: slice, counted: NDArray[np.int64] | None = None
 ) -> Levels:
     """The stored values themselves, of which the picture uses these, so often."""
-    first, count = _first(stored), 1 << stored.bits_stored
+    first = _first(stored)
+    count = 1 << stored.bits_stored
     return Levels(
         np.arange(first, first + count, dtype=np.float64),
         float(first),
@@ -205,7 +206,8 @@ def _padding_entries(stored: StoredValues) -> slice:
     """Entries of the table that are no part of the picture."""
     if stored.padding is None:
         return slice(0, 0)
-    low, beyond = stored.padding[0] - _first(stored), stored.padding[1] - _first(stored) + 1
+    low = stored.padding[0] - _first(stored)
+    beyond = stored.padding[1] - _first(stored) + 1
     return slice(max(0, low), max(0, beyond))
 
 

@@ -114,7 +114,8 @@ def tag_flags(
 
 
 def _check_modality(dataset: Dataset) -> None:
-    modality, sop_class = word(dataset, "Modality"), word(dataset, "SOPClassUID")
+    modality = word(dataset, "Modality")
+    sop_class = word(dataset, "SOPClassUID")
     if sop_class in _RADIOGRAPHS:
         if modality in _OTHER_MODALITIES:
             raise NotAnalysable(Reason.WRONG_MODALITY, "Modality names another kind of image")

@@ -49,10 +49,8 @@ class PixelHeader:
         photometric = word(dataset, "PhotometricInterpretation")
         if not photometric:
             required(dataset, "PhotometricInterpretation")
-        bits_allocated, bits_stored = (
-            integer(dataset, "BitsAllocated"),
-            integer(dataset, "BitsStored"),
-        )
+        bits_allocated = integer(dataset, "BitsAllocated")
+        bits_stored = integer(dataset, "BitsStored")
         samples = integer(dataset, "SamplesPerPixel")
         header = cls(
             rows=integer(dataset, "Rows"),

@@ -73,7 +73,8 @@ def percentiles(levels: Levels, wanted: tuple[float, ...]) -> list[float]:
     Linear between the two nearest of them.
     """
     order = np.argsort(levels.picture, kind="stable")
-    values, last = levels.picture[order], np.cumsum(levels.picture_counts[order])
+    values = levels.picture[order]
+    last = np.cumsum(levels.picture_counts[order])
     places = np.array(wanted) / 100.0 * (last[-1] - 1)
     below, above = (
         values[np.searchsorted(last, whole, side="right")]

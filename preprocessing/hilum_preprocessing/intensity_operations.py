@@ -1,8 +1,8 @@
 """Intensity operations as data: what to do to the value of a pixel, not how. Torch-free.
 
 Each maps values to values, one pixel at a time; some need a number that the whole picture gives
-(its smallest value, a percentile,
-its histogram). `Range` is the interval in which values can lie, None while it depends on the image.
+(its smallest value, a percentile, its histogram). `Range` is the interval in which values can lie,
+None while it depends on the image.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Levels that lie on a line, flat ends being clamps. Torch-free.
 
 A line with its clamps costs a conversion and at most two passes; looking up costs three times that.
-Which of the two it is, is read
-from the table, so it cannot differ from it.
+Which of the two it is, is read from the table, so it cannot differ from it.
 """
 
 from __future__ import annotations
@@ -59,7 +58,8 @@ def slope_of(levels: Floats, first: int) -> Slope | None:
 def line_within(levels: Floats, first: int, slope: Slope, part: slice) -> Line | None:
     """What `line_of` says of a part of the levels whose slope is known, without looking at each of them."""
     used = levels[part]
-    begin, end = max(slope.first - part.start, 0), min(slope.last - part.start, len(used) - 2)
+    begin = max(slope.first - part.start, 0)
+    end = min(slope.last - part.start, len(used) - 2)
     return (
         Line(0.0, float(used[0]))
         if begin > end
@@ -73,8 +73,10 @@ def _line_through(levels: Floats, first: int, first_step: int, last_step: int) -
     None: too few lie between the clamps.
     """
     last = len(levels) - 1
-    is_low, is_high = first_step > 0, last_step < last - 1
-    begin, end = first_step + is_low, last_step + 1 - is_high
+    is_low = first_step > 0
+    is_high = last_step < last - 1
+    begin = first_step + is_low
+    end = last_step + 1 - is_high
     if begin >= end:
         return None
     slope = float(levels[end] - levels[begin]) / (end - begin)

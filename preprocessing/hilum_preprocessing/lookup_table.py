@@ -13,7 +13,8 @@ from hilum_preprocessing.elements import numbers, required
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 
 _WORDS: Final = 1 << 16
-_LEAST_BITS, _MOST_BITS = 8, 16
+_LEAST_BITS = 8
+_MOST_BITS = 16
 # Curves that saturate softly end a little below the top of their range.
 _REACHES_THE_TOP: Final = 0.98
 _SHIFTED_BY: Final = 1 / 8  # of the table; some begin a little above the smallest input
@@ -59,7 +60,8 @@ class LookupTable:
         So it is for pixels of the other sign.
         """
         first = self.first_for(low, high)
-        beneath, beyond = first - low, first + len(self.entries) - 1 - high
+        beneath = first - low
+        beyond = first + len(self.entries) - 1 - high
         return beneath * beyond > 0 and min(abs(beneath), abs(beyond)) >= _SHIFTED_BY * len(
             self.entries
         )

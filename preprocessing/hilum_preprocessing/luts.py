@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple, TypeVar
 
 from pydicom.dataset import Dataset
@@ -101,7 +102,8 @@ def modality_of(dataset: Dataset) -> ModalityLut:
 
 
 def _rescale(dataset: Dataset) -> Rescale | None:
-    slope, intercept = numbers(dataset, "RescaleSlope"), numbers(dataset, "RescaleIntercept")
+    slope = numbers(dataset, "RescaleSlope")
+    intercept = numbers(dataset, "RescaleIntercept")
     if not slope and not intercept:
         return None
     if len(slope) > 1 or len(intercept) > 1:
@@ -136,7 +138,8 @@ def _or_unusable(read: Callable[[Dataset], T], dataset: Dataset) -> tuple[T | No
 
 def _windows(dataset: Dataset) -> tuple[Window | None, ...]:
     """Raises NotAnalysable when the attributes are not numbers, or are not as many of one as of the other."""
-    centres, widths = numbers(dataset, "WindowCenter"), numbers(dataset, "WindowWidth")
+    centres = numbers(dataset, "WindowCenter")
+    widths = numbers(dataset, "WindowWidth")
     function = word(dataset, "VOILUTFunction") or "LINEAR"
     if bool(centres) != bool(widths) or function not in _FUNCTIONS:
         raise NotAnalysable(
@@ -219,9 +222,7 @@ def pixel_aspect_of(dataset: Dataset) -> float | None:
     None: what is said makes no sense.
     """
     for keyword in ("PixelSpacing", "ImagerPixelSpacing", "PixelAspectRatio"):
-        sides, is_unreadable = _or_unusable(
-            lambda of, keyword=keyword: numbers(of, keyword), dataset
-        )  # type: ignore[misc]
+        sides, is_unreadable = _or_unusable(partial(numbers, keyword=keyword), dataset)
         if is_unreadable or sides:
             return sides[0] / sides[1] if sides and len(sides) == 2 and min(sides) > 0 else None
     return 1.0

@@ -2,8 +2,7 @@ r"""Which way up a picture is, by Patient Orientation (PS3.3 C.7.6.1.1.1). Torch
 
 The first value is the direction in which rows run, the second that of columns: letters of the
 patient's left, right, anterior, posterior, head and foot, the principal one first. A frontal view
-is
-shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean
+is shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean
 nothing.
 
 Field of View Rotation and Horizontal Flip (PS3.3 C.8.11.4) tell how the stored picture came about,

@@ -35,10 +35,8 @@ def overlay_bits(dataset: Dataset, bits_allocated: int) -> int:
 
 def _bit(dataset: Dataset, group: int, position: BaseTag, bits_allocated: int) -> int:
     try:
-        bit, allocated = (
-            dataset[position].value,
-            dataset.get(interned(group << 16 | _BITS_ALLOCATED)),
-        )
+        bit = dataset[position].value
+        allocated = dataset.get(interned(group << 16 | _BITS_ALLOCATED))
         is_in_pixels = allocated is None or allocated.value == bits_allocated
     except MALFORMED:
         return 0

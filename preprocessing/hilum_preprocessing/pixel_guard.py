@@ -1,11 +1,9 @@
 """The input guard by pixels: does this look like a frontal chest radiograph that was exposed and stored as usual? Torch-free.
 
 A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed,
-and nothing is inverted. What is seen
-is a doubt for the reader (a flag), or, where the limits say so, a refusal. The statistics follow
-those of a three-level gate that
-was published with 178 centres (Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough
-contrast?
+and nothing is inverted. What is seen is a doubt for the reader (a flag), or, where the limits say
+so, a refusal. The statistics follow those of a three-level gate that was published with 178 centres
+(Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough contrast?
 """
 
 from __future__ import annotations
@@ -67,10 +65,8 @@ class PixelLimits:
 
 def look(stored: StoredValues) -> PixelStatistics:
     """Statistics of a grid of samples."""
-    nominal, lowest = (
-        (1 << stored.bits_stored) - 1,
-        -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0,
-    )
+    nominal = (1 << stored.bits_stored) - 1
+    lowest = -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
     grid = _grid(stored)
     seen = seen_in(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
     return _look(stored) if seen is None else _from_seen(seen, stored, grid.size)
@@ -90,7 +86,8 @@ def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
 
 def _look(stored: StoredValues) -> PixelStatistics:
     """The same in numpy: to the bit, where C has no fused multiplication."""
-    samples, nominal = _samples(stored), float((1 << stored.bits_stored) - 1)
+    samples = _samples(stored)
+    nominal = float((1 << stored.bits_stored) - 1)
     low, high = _percentiles(samples)
     levels = np.clip((samples - low) / max(high - low, 1e-9), 0.0, 1.0)
     rows, columns = stored.array.shape

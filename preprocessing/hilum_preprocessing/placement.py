@@ -92,7 +92,8 @@ class Placement:
 
         None: the cell shows padding only.
         """
-        rows, columns = self.rows.cell(cell[0], grid[0]), self.columns.cell(cell[1], grid[1])
+        rows = self.rows.cell(cell[0], grid[0])
+        columns = self.columns.cell(cell[1], grid[1])
         return (
             None if rows is None or columns is None else (rows[0], columns[0], rows[1], columns[1])
         )
@@ -124,9 +125,11 @@ def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
                 )
             case Pad():
                 margins = pad_margins(op, now)
-                rows, columns = rows.padded(*margins[0]), columns.padded(*margins[1])
+                rows = rows.padded(*margins[0])
+                columns = columns.padded(*margins[1])
             case Resize():
-                rows, columns = rows.resized(op.height), columns.resized(op.width)
+                rows = rows.resized(op.height)
+                columns = columns.resized(op.width)
     return Placement(rows, columns)
 
 

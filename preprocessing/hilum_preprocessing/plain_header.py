@@ -106,13 +106,16 @@ def _explicit(
         if position > last:
             return None
         group, number, name, length = _EXPLICIT.unpack_from(content, position)
-        tag, vr, value = interned(group << 16 | number), _NAMES.get(name), position + 8
+        tag = interned(group << 16 | number)
+        vr = _NAMES.get(name)
+        value = position + 8
         if (group == _PIXELS_GROUP and tag in PIXELS) or (is_meta and group != 2):
             return held, position
         if vr is None or group == 0xFFFE:
             return None
         if vr in _LONG:
-            (length,), value = _LENGTH.unpack_from(content, value), value + 4
+            (length,) = _LENGTH.unpack_from(content, value)
+            value = value + 4
         if vr == "SQ" and length == _UNDEFINED:
             held[tag], position = _sequence(file, tag, value, held)
         elif (position := value + length) <= last:
@@ -131,7 +134,8 @@ def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int]
         if position > last:
             return None
         group, number, length = _IMPLICIT.unpack_from(content, position)
-        tag, value = interned(group << 16 | number), position + 8
+        tag = interned(group << 16 | number)
+        value = position + 8
         if group == _PIXELS_GROUP and tag in PIXELS:
             return held, position
         if group == 0xFFFE:

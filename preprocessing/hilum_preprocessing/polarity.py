@@ -17,10 +17,9 @@ def is_inverted(stored: StoredValues, source: Source) -> bool:
     """MONOCHROME1, or what Presentation LUT Shape says where it stands and is honoured.
 
     The Presentation LUT is the last step, and its output are P-values (PS3.3 C.11.6), so it says by
-    itself whether the output is
-    turned round. In the DX IOD INVERSE goes with MONOCHROME1 and IDENTITY with MONOCHROME2
-    (C.8.11.3): one inversion, said twice. Only
-    where an object breaks that rule do the two readings differ.
+    itself whether the output is turned round. In the DX IOD INVERSE goes with MONOCHROME1 and
+    IDENTITY with MONOCHROME2 (C.8.11.3): one inversion, said twice. Only where an object breaks
+    that rule do the two readings differ.
     """
     if source.presentation_lut == "honour" and stored.presentation_lut_shape:
         return stored.presentation_lut_shape == "INVERSE"

@@ -55,8 +55,8 @@ def prepare(
     `image` is a data set, or the path of a DICOM file, which is then read by `read_file`.
 
     Raises NotAnalysable with the reason why the model would see nothing: a file that is not DICOM
-    is
-    such a reason. Raises OSError when the file cannot be opened, TypeError for any other `image`.
+    is such a reason. Raises OSError when the file cannot be opened, TypeError for any other
+    `image`.
     """
     dataset = image if isinstance(image, Dataset) else _read(image)
     view, header = admitted(dataset, spec)

@@ -3,9 +3,8 @@
 Serving follows what a model was trained on, not what a viewer would show. Torch-free.
 
 Each recipe cites where it comes from. Sizes of a wrong choice, on one image in 8-bit levels at 224:
-a missed inversion 121, a
-wrong scale 159, squash instead of centre crop 38, no antialiasing 6, another antialiased kernel
-below 1.
+a missed inversion 121, a wrong scale 159, squash instead of centre crop 38, no antialiasing 6,
+another antialiased kernel below 1.
 """
 
 from __future__ import annotations

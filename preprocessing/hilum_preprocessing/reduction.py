@@ -3,9 +3,8 @@
 Torch-free.
 
 After r levels the sample k of the low-pass band sits at pixel 2^r * k of the picture: on the even
-grid, and not in the middle of 2^r
-pixels (ISO/IEC 15444-1, annex F). A resize that takes it for a smaller picture shifts everything by
-half a pixel a level.
+grid, and not in the middle of 2^r pixels (ISO/IEC 15444-1, annex F). A resize that takes it for a
+smaller picture shifts everything by half a pixel a level.
 """
 
 from __future__ import annotations
@@ -105,10 +104,9 @@ def choose_reduction(spec: InputSpec, size: tuple[int, int], levels: int) -> int
     """How often a picture of `size` (rows, columns), coded with `levels` decompositions, may be halved for this specification.
 
     The largest r that leaves at least twice the length of the first resize along both axes. 0 where
-    the specification does not allow it
-    or takes its levels from the picture's own statistics (the low-pass band has others), where
-    pixels are made square first, where
-    whole grey levels are resized to the bit, and where the resizer does not antialias.
+    the specification does not allow it or takes its levels from the picture's own statistics (the
+    low-pass band has others), where pixels are made square first, where whole grey levels are
+    resized to the bit, and where the resizer does not antialias.
     """
     if (
         spec.source.allow_reduced_decode != "auto"

@@ -4,9 +4,8 @@ On a CPU compiled.py takes a shorter way to the same sums, where it can; this on
 against.
 
 Columns come first: a block of rows is written once as floats into memory that stays in the cache,
-whatever stored values, tables
-or clamps it comes from, and leaves it narrow. The narrow picture is kept lying on its side, so that
-the second pass is the first one again.
+whatever stored values, tables or clamps it comes from, and leaves it narrow. The narrow picture is
+kept lying on its side, so that the second pass is the first one again.
 """
 
 from __future__ import annotations
@@ -43,9 +42,8 @@ class Pixels:
     level of the picture, `ends` its smallest and largest stored value where somebody knows them.
     `line` (slope, offset): what `fill`
     leaves undone because it can be done to the result of a resize. `is_uint8`: the levels are whole
-    grey levels. `size` (rows, columns)
-    in pixels; `grids` say which of them there are. `samples`: what `fill` makes, for the compiled
-    resize; None: not on a CPU.
+    grey levels. `size` (rows, columns) in pixels; `grids` say which of them there are. `samples`:
+    what `fill` makes, for the compiled resize; None: not on a CPU.
     """
 
     size: tuple[int, int]
@@ -134,7 +132,8 @@ class _Sums(NamedTuple):
 
 def _products(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic) -> _Sums:
     """The same in torch, on any device."""
-    down, across = bands(rows, arithmetic, pixels.device), bands(columns, arithmetic, pixels.device)
+    down = bands(rows, arithmetic, pixels.device)
+    across = bands(columns, arithmetic, pixels.device)
     image = _product(down, _narrow(pixels, across, down))[: rows.n_out, : columns.n_out]
     return _Sums(image.to(torch.float32), down.sums, across.sums)
 
@@ -144,9 +143,8 @@ def _resize_uint8(pixels: Pixels, op: Resize) -> Tensor:
 
     `fill` must give whole levels of 0..255. Products of a level and half a 22-bit weight are whole numbers, so that float32 adds them
     without error, in any order and on any device. Pillow 13 does rows first when the height shrinks
-    much more than the width (its pull
-    request 9549): single pixels then differ, by a few levels beside hard edges. Models were trained
-    with versions that never did.
+    much more than the width (its pull request 9549): single pixels then differ, by a few levels
+    beside hard edges. Models were trained with versions that never did.
     """
     rows, columns = _axes(pixels, op)
     if (

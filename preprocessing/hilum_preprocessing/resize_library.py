@@ -43,8 +43,8 @@ class Samples:
     """(rows, columns) of stored values or levels, neighbours in a row being neighbours in memory.
 
     They are clamped to `low`..`high`, or looked up in `lookup` (256 or 65536 entries, float32) by
-    their bits; not both. `levels`: the
-    same table for whole grey levels; None: values of uint8 are grey levels.
+    their bits; not both. `levels`: the same table for whole grey levels; None: values of uint8 are
+    grey levels.
     """
 
     array: NDArray[Any]
@@ -171,11 +171,13 @@ class Library:
     def resize(self, samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
         """In floats. None where the sums would take too much memory."""
         _require_sizes(samples, rows, columns)
-        down, across = matrices.down(rows), matrices.across(columns)
+        down = matrices.down(rows)
+        across = matrices.across(columns)
         if down.room * across.room * 4 > _MOST_BYTES:
             return None
         sums = np.empty((down.room, across.room), np.float32)
-        image, ends = np.empty((rows.n_out, columns.n_out), np.float32), _no_ends()
+        image = np.empty((rows.n_out, columns.n_out), np.float32)
+        ends = _no_ends()
         width = ctypes.c_int64(across.room)
         self._c.hilum_resize(
             _source(samples),
@@ -214,13 +216,12 @@ class Library:
         None as above, or where sums overflow.
         """
         _require_sizes(samples, rows, columns)
-        down, across = matrices.whole_down(rows), matrices.whole_across(columns)
+        down = matrices.whole_down(rows)
+        across = matrices.whole_across(columns)
         if rows.length * columns.n_out > _MOST_BYTES or not (down.fits and across.fits):
             return None
-        line, narrow = (
-            np.zeros(across.room, np.int16),
-            np.empty((rows.length, columns.n_out), np.uint8),
-        )
+        line = np.zeros(across.room, np.int16)
+        narrow = np.empty((rows.length, columns.n_out), np.uint8)
         image = np.empty((rows.n_out, columns.n_out), np.uint8)
         said = ctypes.byref(down.said), ctypes.byref(across.said)
         self._c.hilum_resize_whole(_source(samples), *said, _at(line), _at(narrow), _at(image))
@@ -254,7 +255,8 @@ class Library:
         """
         (a, b, first), (c, d, second) = places
         strides = (stride // grid.itemsize for stride in grid.strides)
-        kind, seen = _TYPES[grid.dtype], Seen()
+        kind = _TYPES[grid.dtype]
+        seen = Seen()
         said = _Look(
             grid.ctypes.data,
             *strides,
@@ -266,7 +268,8 @@ class Library:
             (first, second),
             (a, b, c, d),
         )
-        keys, numbers = np.empty(grid.size, np.uint16), np.empty((2, grid.size))
+        keys = np.empty(grid.size, np.uint16)
+        numbers = np.empty((2, grid.size))
         self._c.hilum_look(
             ctypes.byref(said), _at(keys), _at(numbers), _at(numbers[1]), ctypes.byref(seen)
         )

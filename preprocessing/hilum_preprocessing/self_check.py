@@ -1,8 +1,8 @@
 """Two known pictures through a specification, on the device that will serve it, beside the tensors that were recorded for them.
 
 For a server that loads a release: wrong library versions, a driver that computes in another
-precision or a changed algorithm show
-before the first patient's image. What the recipes give beside their authors' code is another
+precision or a changed algorithm show before the first patient's image. What the recipes give beside
+their authors' code is another
 question: tests/golden.
 """
 
@@ -83,7 +83,8 @@ def _drawn(rows: int, columns: int, bits: int) -> np.ndarray[Any, np.dtype[Any]]
 
     Waves, grain, a dark edge, a bright marker.
     """
-    y, x = np.arange(rows, dtype=np.int64)[:, None], np.arange(columns, dtype=np.int64)[None, :]
+    y = np.arange(rows, dtype=np.int64)[:, None]
+    x = np.arange(columns, dtype=np.int64)[None, :]
     waves = np.abs((5 * x + 3 * y) % 700 - 350) + np.abs((7 * y - 2 * x) % 460 - 230)
     grain = ((x * 73856093) ^ (y * 19349663)) >> 9 & 63
     levels = (waves + grain) * ((1 << bits) - 1) // 643

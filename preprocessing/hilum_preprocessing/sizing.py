@@ -33,8 +33,8 @@ def geometry_of(
     """The operations for an image of `size` (rows, columns), each resize to a height and a width.
 
     Raises NotAnalysable: pixels that are not square where the specification refuses them, an image
-    that is smaller than its crop, or one
-    that would be too large on the way (`MOST_PIXELS_BETWEEN`, `LONGEST_SIDE_BETWEEN`). Nothing is
+    that is smaller than its crop, or one that would be too large on the way (`MOST_PIXELS_BETWEEN`,
+    `LONGEST_SIDE_BETWEEN`). Nothing is
     allocated.
     """
     steps = tuple(_steps((*_squaring(spec, size, pixel_aspect), *spec.geometry), size))
@@ -107,7 +107,8 @@ def _size_after(op: GeometryOp, size: tuple[int, int]) -> tuple[int, int]:
                 length + sum(gap) for length, gap in zip(size, pad_margins(op, size), strict=True)
             )
         case Resize():
-            rows, columns = op.height, op.width
+            rows = op.height
+            columns = op.width
         case _:
             return size
     return rows, columns

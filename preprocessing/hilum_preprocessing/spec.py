@@ -3,9 +3,8 @@
 Torch-free.
 
 It ends with the wire tensor, (1, height, width) fp16 or uint8. `normalise` says what the model's
-graph does after that; it
-stays here because the builder of the graph and a person who checks a release need it beside the
-rest.
+graph does after that; it stays here because the builder of the graph and a person who checks a
+release need it beside the rest.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ def level_extremes(
     """
     used = table.values[table.entries(ends)]
     if table.slope is not None:
-        first, last = float(used[0]), float(used[-1])
+        first = float(used[0])
+        last = float(used[-1])
         return (first, last) if first <= last else (last, first)
     steps = np.diff(used)
     if not ((steps >= 0).all() or (steps <= 0).all()):

@@ -3,8 +3,8 @@
 An empty item takes 8 bytes of a file, and half a kilobyte and 10 µs of each reader: of 16 MiB two
 million, a gigabyte and minutes.
 So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of our
-real objects the largest has some
-300, the deepest five levels. A document that lists instances may have more: three for each.
+real objects the largest has some 300, the deepest five levels. A document that lists instances may
+have more: three for each.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _LEAST_BYTES: Final = 8  # of an element or an item
 _READS_OF_ONE: Final = 4  # at most: head, length, value, and where a sequence may end
 _DENSE: Final = 64  # of random bytes one in 256 is the backslash that parts values
 _CHARACTER_SET: Final = 0x00080005
-_ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
+_ITEM = 0xFFFEE000
+_ITEM_END = 0xFFFEE00D
+_SEQUENCE_END = 0xFFFEE0DD
 _UNDEFINED: Final = 0xFFFFFFFF
 _LONG_VRS: Final = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
 _SHORT_VRS: Final = frozenset(
@@ -185,7 +187,9 @@ class _Walk:
     """Along one encoded data set, without recursion."""
 
     def __init__(self, data: memoryview, order: str, budget: Budget) -> None:
-        self._data, self._order, self._budget = data, order, budget
+        self._data = data
+        self._order = order
+        self._budget = budget
         self._levels: list[_Level] = []
         self._position = 0
 
@@ -248,7 +252,8 @@ class _Walk:
         start = self._position
         if level.is_implicit:
             group, number, length = _IMPLICIT[self._order].unpack_from(self._data, start)
-            vr, value = b"", start + _LEAST_BYTES
+            vr = b""
+            value = start + _LEAST_BYTES
         else:
             group, number, vr, length = _EXPLICIT[self._order].unpack_from(self._data, start)
             value = start + _LEAST_BYTES

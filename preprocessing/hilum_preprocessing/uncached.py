@@ -3,9 +3,8 @@
 Torch-free.
 
 The page cache would take memory for them that nobody uses again, and find, fill, map and give back
-each page: for 10 MB that takes five
-times as much CPU as to have the disk write into memory that is there. A file that lies in the cache
-is better read where it is.
+each page: for 10 MB that takes five times as much CPU as to have the disk write into memory that is
+there. A file that lies in the cache is better read where it is.
 """
 
 from __future__ import annotations
@@ -40,7 +39,8 @@ class Uncached:
 
     def __init__(self, file: int, size: int) -> None:
         self.size = size
-        self._file, self._view = file, _buffer(size).data
+        self._file = file
+        self._view = _buffer(size).data
         self._count = 0  # are here
 
     def first(self, count: int) -> memoryview | None:

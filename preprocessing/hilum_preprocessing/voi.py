@@ -32,7 +32,8 @@ def chosen(voi: Voi, source: Source) -> LookupTable | Window | None:
     """
     if source.voi == "none":
         return None
-    window, lut = window_of(voi, source), _lut_of(voi, source)
+    window = window_of(voi, source)
+    lut = _lut_of(voi, source)
     return lut if lut is not None and (window is None or source.voi_prefer == "lut") else window
 
 
@@ -96,14 +97,16 @@ def _without_voi(levels: Levels, source: Source, bits_stored: int) -> Levels:
 
 def windowed(values: Values, window: Window) -> Values:
     """Values of any shape to [0, 1] by PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 (SIGMOID) and C.11.2.1.3.2 (LINEAR_EXACT)."""
-    centre, width = window.centre, window.width
+    centre = window.centre
+    width = window.width
     if window.function == "SIGMOID":
         sigmoid: Values = 0.5 * (
             1.0 + np.tanh(2.0 * (values - centre) / width)
         )  # 1 / (1 + exp(-4 (x - c) / w)), no overflow
         return sigmoid
     if window.function == "LINEAR":
-        centre, width = centre - 0.5, width - 1.0
+        centre = centre - 0.5
+        width = width - 1.0
     if width == 0.0:
         return np.where(values <= centre, 0.0, 1.0)
     return np.clip((values - centre) / width + 0.5, 0.0, 1.0)

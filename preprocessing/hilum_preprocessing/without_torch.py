@@ -45,7 +45,8 @@ def prepared(
 def _resized(
     stored: StoredValues, spec: InputSpec, part: Visible, op: Resize, ends: tuple[int, int]
 ) -> NDArray[Any] | None:
-    array, table = part.within(stored.array), level_table(stored, spec, ends)
+    array = part.within(stored.array)
+    table = level_table(stored, spec, ends)
     line = line_for(table, ends, is_uint8=spec.is_uint8)
     samples = samples_of(array, table, line, is_uint8=spec.is_uint8)
     rows, columns = axes_of(op, part.size, part.grids)

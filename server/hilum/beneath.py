@@ -3,8 +3,7 @@
 No link leads out of it, whatever another account puts there meanwhile.
 
 Each folder on the way is opened by its name in the one before (openat, O_NOFOLLOW), and what
-follows is done in the folder that
-is open.
+follows is done in the folder that is open.
 """
 
 from __future__ import annotations

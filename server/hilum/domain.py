@@ -243,8 +243,7 @@ class RolloutState(StrEnum):
     RUNNING: it reads along, or reads a share of new studies.
 
     SWITCHED: it reads all new studies, and the release before is kept loaded. DONE: one release
-    reads, alone. CLOSED: the settings
-    name another one than when it began.
+    reads, alone. CLOSED: the settings name another one than when it began.
     """
 
     LOADING = "loading"
@@ -289,9 +288,8 @@ class ReportState(StrEnum):
     OPEN: on their way, or to be made.
 
     FAILED: something needs a person. WITHHELD: the settings keep a report from a destination.
-    DELIVERED: each destination
-    has what it takes. NOT_DELIVERED: no destination takes any, so they are in REST only; or the
-    study was erased.
+    DELIVERED: each destination has what it takes. NOT_DELIVERED: no destination takes any, so they
+    are in REST only; or the study was erased.
     """
 
     OPEN = "open"
@@ -453,9 +451,8 @@ class Release:
     are no probabilities.
     `build_key` digests all that the built tree depends on: a tree with another key is stale. `operating_points` says where they
     come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the
-    order of their numbers, and `rule`
-    says how they become one (mean_score, mean_logit); empty: one network. `digest` is that of all
-    that the manifest says.
+    order of their numbers, and `rule` says how they become one (mean_score, mean_logit); empty: one
+    network. `digest` is that of all that the manifest says.
     """
 
     name: str

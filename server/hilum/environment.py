@@ -1,8 +1,8 @@
 """Settings from environment variables, `HILUM_<SECTION>__<NAME>`, laid over what the file says.
 
 Names of sections and settings may stand in any case. Names that people give (a destination's, an AE
-Title) keep theirs: a variable means
-the one that is there already and differs in case only, else a new one, as it is written.
+Title) keep theirs: a variable means the one that is there already and differs in case only, else a
+new one, as it is written.
 """
 
 from __future__ import annotations
@@ -90,14 +90,16 @@ def _target(
     for part in variable[len(_PREFIX) :].split(_BETWEEN):
         name = part.lower()
         if get_origin(kind) is Mapping:
-            name, kind = _as_it_stands(part, here), get_args(kind)[1]
+            name = _as_it_stands(part, here)
+            kind = get_args(kind)[1]
         elif _is_section(kind) and name in kind.model_fields:
             kind = kind.model_fields[name].annotation
         else:
             return Unknown(
                 variable, (*place, name), list(kind.model_fields) if _is_section(kind) else []
             )
-        place, here = (*place, name), here.get(name) if isinstance(here, Mapping) else {}
+        place = (*place, name)
+        here = here.get(name) if isinstance(here, Mapping) else {}
     return place, kind
 
 

@@ -12,10 +12,8 @@ def silence_libraries() -> None:
     Pydicom's warnings quote element values, so patient data (promise 10).
 
     python_multipart's say what we answer and log ourselves. All warnings, because one is attributed
-    to
-    whichever module pydicom was called from, and that may be ours. Their lines end at a handler
-    that
-    drops them: a level would not do, pydicom sets its own when it is imported later.
+    to whichever module pydicom was called from, and that may be ours. Their lines end at a handler
+    that drops them: a level would not do, pydicom sets its own when it is imported later.
     """
     warnings.simplefilter("ignore")
     for name in ("pydicom", "pynetdicom", "highdicom", "python_multipart"):

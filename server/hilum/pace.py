@@ -12,14 +12,16 @@ class Pace:
     Too slow is two windows one after the other with something in them, and too little.
 
     Two, because a sender may pause within one for nearly as long as silence is borne. A window with
-    nothing is silence, or the time
-    in which we answer: neither is judged here.
+    nothing is silence, or the time in which we answer: neither is judged here.
     """
 
     def __init__(self, minimum_bytes_per_second: int, window_seconds: float) -> None:
-        self._minimum, self._window_seconds = minimum_bytes_per_second, window_seconds
+        self._minimum = minimum_bytes_per_second
+        self._window_seconds = window_seconds
         self._whole = 0
-        self._began, self._bytes_before, self._slow_windows = float("-inf"), 0, 0
+        self._began = float("-inf")
+        self._bytes_before = 0
+        self._slow_windows = 0
 
     def is_too_slow(self, now: float, received_bytes: int, whole: int = 0) -> bool:
         """At a moment in seconds, when so many bytes, and so many messages as a whole, have come since the beginning."""
@@ -35,4 +37,6 @@ class Pace:
 
     def begin_anew(self, now: float, received_bytes: int) -> None:
         """Forget what was: a message is whole, or it was not the sender who made us wait."""
-        self._began, self._bytes_before, self._slow_windows = now, received_bytes, 0
+        self._began = now
+        self._bytes_before = received_bytes
+        self._slow_windows = 0

@@ -3,9 +3,8 @@
     receive ═ analyse ═ assemble ═ report ═ deliver        ═ is a durable boundary: a committed row, safe to crash here
 
 A stage claims leased rows, works on a bounded number of them at once, and writes what it decided.
-It is not a barrier: each
-item completes alone, and commits are grouped. Every stage is idempotent: the same row done twice
-gives the same rows.
+It is not a barrier: each item completes alone, and commits are grouped. Every stage is idempotent:
+the same row done twice gives the same rows.
 
 Beside the street stand `compare`: what a release that reads along would have said
 (docs/rollouts.md), for which nobody waits; and
@@ -136,8 +135,11 @@ class StageLoop:
         self._has_room = has_room
         self.destination = destination
         self._heirs: dict[str | None, StageLoop] = {loop.destination: loop for loop in heirs}
-        self._stage, self._ledger, self._settings = stage, ledger, settings
-        self._owner, self._handle = owner, handle
+        self._stage = stage
+        self._ledger = ledger
+        self._settings = settings
+        self._owner = owner
+        self._handle = handle
         self._held: set[asyncio.Task[None]] = set()
         self._promised = 0  # places for what another loop may hand on
         self._holds_lapsed = self._is_claiming = False
@@ -145,8 +147,10 @@ class StageLoop:
         self._decided: list[tuple[Job, Advance]] = []
         # What a bug, or a damaged ledger, keeps from being written: until something is, or until no
         # more try has met the bug.
-        self.problem, self._problem_ends = "", math.inf
-        self._wake, self._stopping = asyncio.Event(), False
+        self.problem = ""
+        self._problem_ends = math.inf
+        self._wake = asyncio.Event()
+        self._stopping = False
         # One thread: the ledger's transactions of one loop are in order, and SQLite has one writer
         # anyway.
         self._ledger_thread = OneThread(f"{stage.name}-ledger")
@@ -158,7 +162,8 @@ class StageLoop:
             while not self._stopping:
                 self._wake.clear()
                 if time.monotonic() > self._problem_ends:
-                    self.problem, self._problem_ends = "", math.inf
+                    self.problem = ""
+                    self._problem_ends = math.inf
                 jobs, pause = await self._claim(is_due=is_due)
                 for job in jobs:
                     self._start(job)
@@ -182,10 +187,8 @@ class StageLoop:
 
         `is_due`: one should be by now.
         """
-        room, poll = (
-            self._stage.batch - len(self._held) - self._promised,
-            self._settings.poll_seconds,
-        )
+        room = self._stage.batch - len(self._held) - self._promised
+        poll = self._settings.poll_seconds
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
@@ -210,7 +213,9 @@ class StageLoop:
 
     def _claim_now(self, room: int, *, is_due: bool) -> tuple[list[Job], float]:
         """Unless `is_due` it looks first: a claim takes the write lock, for which others wait."""
-        stage, poll, self._wants_room = self._stage, self._settings.poll_seconds, False
+        stage = self._stage
+        poll = self._settings.poll_seconds
+        self._wants_room = False
         if (
             not is_due
             and (
@@ -354,14 +359,16 @@ class StageLoop:
             }
             await self._advance(job, Advance(self._stage.failed, values))
             return
-        name, pause = self._stage.name, back_off(lapses, self._settings)
+        name = self._stage.name
+        pause = back_off(lapses, self._settings)
         await self._in_ledger_thread(
             self._insist, lambda: self._ledger.set_aside(name, job.lease, "its worker died", pause)
         )
         self._wake.set()
 
     async def _retry(self, job: Job, error: Retry) -> None:
-        lease, settings = job.lease, self._settings
+        lease = job.lease
+        settings = self._settings
         if not error.is_outage and lease.attempts >= settings.maximum_attempts:
             values = {
                 "reason": Reason.ATTEMPTS_EXHAUSTED.value,
@@ -375,7 +382,8 @@ class StageLoop:
             if error.after_seconds is not None
             else back_off(lease.attempts, settings)
         )
-        name, counts = self._stage.name, not error.is_outage
+        name = self._stage.name
+        counts = not error.is_outage
         await self._in_ledger_thread(
             self._insist,
             lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts),
@@ -395,7 +403,8 @@ class StageLoop:
         await self._flush()
 
     async def _flush(self) -> None:
-        group, self._decided = self._decided, []
+        group = self._decided
+        self._decided = []
         if group:
             written = await self._write(group)
             for (_, decided), is_written in zip(
@@ -579,7 +588,8 @@ def _heard_by_loop(bell: Bell, descriptor: int, wake: asyncio.Event) -> Iterator
 def _heard_by_thread(
     bell: Bell, stage: str, wake: asyncio.Event, poll_seconds: float
 ) -> Iterator[None]:
-    loop, is_over = asyncio.get_running_loop(), threading.Event()
+    loop = asyncio.get_running_loop()
+    is_over = threading.Event()
 
     def hear() -> None:
         while not is_over.is_set():

@@ -24,8 +24,8 @@ def limit_memory(maximum_pixels: int) -> None:
     The kernel refuses more (RLIMIT_AS).
 
     Libraries reserve address space that they never use, and each another amount: torch half a
-    gigabyte or ten. So call it when all is
-    loaded. 0: no limit, where a driver reserves more later, as CUDA does.
+    gigabyte or ten. So call it when all is loaded. 0: no limit, where a driver reserves more later,
+    as CUDA does.
     """
     if maximum_pixels:
         limit = _mapped_bytes() + max(_LEAST_BYTES, maximum_pixels * _BYTES_PER_PIXEL)

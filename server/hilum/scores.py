@@ -75,8 +75,7 @@ def probabilities_of(logits: Sequence[float], release: Release) -> Numbers | Non
     Or None without a calibration (promise 8).
 
     Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no
-    probabilities. Raises ValueError for a
-    calibration that makes no sense.
+    probabilities. Raises ValueError for a calibration that makes no sense.
     """
     if release.calibration is None or not release.is_trained:
         return None

@@ -152,7 +152,8 @@ _TYPE_WORDS: Mapping[object, str] = {
 }
 _LARGEST = 2_000_000
 _MANIFESTS = Path(__file__).resolve().parents[2] / "model_repository"
-_SQLITE, _POSTGRESQL = "sqlite:///", "postgresql+psycopg://"
+_SQLITE = "sqlite:///"
+_POSTGRESQL = "postgresql+psycopg://"
 # As SQLAlchemy divides it; else what is left of a password with an @ in it is taken for a host, or
 # a port, and shown in errors.
 _SERVER = re.compile(r"([^@]*@)?(\[[^]@/?]+\]|[^][@:/?]*)(:[0-9]+)?([/?].*)?")
@@ -1479,7 +1480,8 @@ class Settings(_Section):
 
     @model_validator(mode="after")
     def _pixels_leave_before_associations_are_rejected(self) -> Settings:
-        pressure, reject = self.retention.pressure_free_bytes, self.receive.reject_below_bytes
+        pressure = self.retention.pressure_free_bytes
+        reject = self.receive.reject_below_bytes
         if 0 < pressure <= reject:
             raise ValueError(
                 f"retention.pressure_free_bytes: must be above {reject}, where receive begins to"
@@ -1580,7 +1582,8 @@ class Settings(_Section):
 
         As the sender's section says, else the route, else as for all.
         """
-        sender, route = self.sender(calling_ae_title), self.routes.get(called_ae_title, _NO_ROUTE)
+        sender = self.sender(calling_ae_title)
+        route = self.routes.get(called_ae_title, _NO_ROUTE)
         return Handling(
             lane=sender.lane or route.lane,
             releases=tuple(
@@ -1660,7 +1663,8 @@ class Settings(_Section):
         return self.model_dump_json()
 
 
-_ANY_SENDER, _NO_ROUTE = Sender(), Route()
+_ANY_SENDER = Sender()
+_NO_ROUTE = Route()
 
 
 def _our_paths(sections: Mapping[str, Any]) -> Iterator[tuple[str, Path]]:
@@ -1937,7 +1941,8 @@ def _described(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, 
 
 def _type_name(annotation: object) -> str:
     """A type in the words of TOML."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Literal:
         return " or ".join(arguments)
     if origin is tuple:

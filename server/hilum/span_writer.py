@@ -51,12 +51,12 @@ class SpanWriter:
             "service.version": __version__,
             "service.instance.id": f"{socket.gethostname()}/{os.getpid()}",
         }
-        self._resource, self._scope = (
-            Resource({**said, "hilum.process": process}),
-            InstrumentationScope("hilum", __version__),
-        )
+        self._resource = Resource({**said, "hilum.process": process})
+        self._scope = InstrumentationScope("hilum", __version__)
         self._watched = _Watched(OTLPSpanExporter(endpoint=endpoint, timeout=_ANSWER_SECONDS))
-        self._lock, self._queued = threading.Lock(), 0  # of which the exporter has seen some
+        # of which the exporter has seen some
+        self._lock = threading.Lock()
+        self._queued = 0
         self._processor = BatchSpanProcessor(
             self._watched,
             max_queue_size=_QUEUE_SPANS,
@@ -110,7 +110,8 @@ class _Watched(SpanExporter):
     """Counts, and says when the collector goes away and comes back."""
 
     def __init__(self, exporter: SpanExporter) -> None:
-        self._exporter, self._is_away = exporter, False
+        self._exporter = exporter
+        self._is_away = False
         self.seen = 0
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:

@@ -1,9 +1,8 @@
 """The only place that creates metrics and configures logging.
 
 Metrics are Prometheus multi-process files in `PROMETHEUS_MULTIPROC_DIR` (set by the supervisor
-before a child starts), so that
-one scrape shows all processes. Labels are few and bounded: no UID, no name, no AE Title that is not
-configured (promise 10).
+before a child starts), so that one scrape shows all processes. Labels are few and bounded: no UID,
+no name, no AE Title that is not configured (promise 10).
 """
 
 from __future__ import annotations
@@ -517,7 +516,8 @@ def _log_uncaught() -> None:
             exc_info=arguments.exc_value,
         )
 
-    sys.excepthook, threading.excepthook = in_process, in_thread
+    sys.excepthook = in_process
+    threading.excepthook = in_thread
 
 
 def logger(room: str) -> structlog.stdlib.BoundLogger:

@@ -3,9 +3,8 @@
 One trace a study (docs/tracing.md). Off by default.
 
 The ids of a study's trace and of its root follow from its UID, so processes that meet only in the
-ledger write into one trace, and
-nothing is stored for it (docs/decisions/traces-without-columns.md). A span is written when it has
-ended, from its two times.
+ledger write into one trace, and nothing is stored for it
+(docs/decisions/traces-without-columns.md). A span is written when it has ended, from its two times.
 """
 
 from __future__ import annotations
@@ -95,12 +94,15 @@ def begin(writer: Writer, share: float, namespace: uuid.UUID) -> None:
     `namespace`: the installation's, so that no two of them share a trace.
     """
     close()
-    _Process.writer, _Process.share, _Process.key = writer, share, namespace.bytes
+    _Process.writer = writer
+    _Process.share = share
+    _Process.key = namespace.bytes
 
 
 def close() -> None:
     """Write no more."""
-    writer, _Process.writer = _Process.writer, None
+    writer = _Process.writer
+    _Process.writer = None
     _sampled.cache_clear()
     if writer is not None:
         writer.close()
@@ -195,7 +197,8 @@ UNTRACED: Final = Work()
 
 @contextlib.contextmanager
 def _traced(place: Place, name: str, kind: Kind, attributes: Attributes) -> Iterator[Work]:
-    work, began = Work(), time.time()
+    work = Work()
+    began = time.time()
     token = _here.set(place)
     try:
         yield work
@@ -225,7 +228,8 @@ class Association:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._began, self._span = time.time(), random.getrandbits(64) or 1
+        self._began = time.time()
+        self._span = random.getrandbits(64) or 1
         self._traces: dict[int, Trace] = {}
 
     def place_in(self, trace: Trace) -> Place | None:

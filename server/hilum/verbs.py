@@ -2,8 +2,7 @@
 
 A route of the web or a command of the command line declares its verb with `performs`. What shows no
 study and changes nothing declares a `NoVerb` with a reason, so that a test can tell it from one
-that
-was forgotten. The events are those of PS3.15 A.5.3.
+that was forgotten. The events are those of PS3.15 A.5.3.
 """
 
 from __future__ import annotations
@@ -105,8 +104,7 @@ class Thing(StrEnum):
     """What a verb is about, beside a study of the ledger.
 
     A patient and an accession number are named by a keyed digest, and so is a study or an image
-    that
-    the ledger does not know (any more).
+    that the ledger does not know (any more).
     """
 
     IMAGE = "image"

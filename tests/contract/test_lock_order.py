@@ -3,8 +3,7 @@
 On PostgreSQL two batches that cross would wait for each other.
 
 One transaction has what comes first in that order while a batch, which names it last, waits for it.
-If the batch had anything else
-of what it names already, going on would be a deadlock.
+If the batch had anything else of what it names already, going on would be a deadlock.
 """
 
 from __future__ import annotations

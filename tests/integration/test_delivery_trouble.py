@@ -3,9 +3,8 @@
 Every report ends there, once, and as what it is.
 
 One that stores and then does not answer, one that is down for a while, one that takes Enhanced SR
-only, one that takes text only,
-one behind TLS, one that takes nothing until a person changes it, one whose disk is full for a
-moment.
+only, one that takes text only, one behind TLS, one that takes nothing until a person changes it,
+one whose disk is full for a moment.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """A real trained model on real radiographs through the whole street, beside an untrained one that no clinic must see.
 
 The images are NIH's, sent as Secondary Capture with Modality CR; the recorded logits are those of
-ONNX Runtime without graph
-optimisation, which is what the release pins.
+ONNX Runtime without graph optimisation, which is what the release pins.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Every variant of the report under the gate, and read back against the JSON.
 
-Modality, number of images, what their headers hold,
-what was found, what was not analysed, what it replaces, and each SOP Class of the ladder.
+Modality, number of images, what their headers hold, what was found, what was not analysed, what it
+replaces, and each SOP Class of the ladder.
 """
 
 from __future__ import annotations

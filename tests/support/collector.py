@@ -1,7 +1,8 @@
 """An OpenTelemetry collector's receiver (OTLP 1.x over HTTP) that keeps what it is sent.
 
-It parses by OpenTelemetry's own schema, and takes
-protobuf, as our processes post it, and JSON, as tritonserver does."""
+It parses by OpenTelemetry's own schema, and takes protobuf, as our processes post it, and JSON, as
+tritonserver does.
+"""
 
 from __future__ import annotations
 

@@ -5,8 +5,7 @@ What an attacker can do where the digest has no secret seed.
 A lane of XXH3 adds the product of both halves of (data XOR secret) to its sum, and the data itself
 to its neighbour's.
 Where the low half of the data is that of the secret, the product is 0 whatever the high half is. So
-the high halves of
-two stripes of a block may be moved against each other, and every sum stays.
+the high halves of two stripes of a block may be moved against each other, and every sum stays.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 Which they are, and a stored file that holds one of them up.
 
 The kernel's file leases do it (fcntl(2), F_SETLEASE): whoever opens a leased file waits until the
-lease is given back, and dies
-there if it is killed. The server itself is not touched.
+lease is given back, and dies there if it is killed. The server itself is not touched.
 """
 
 from __future__ import annotations

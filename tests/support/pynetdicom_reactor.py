@@ -1,17 +1,15 @@
 """Races of pynetdicom's client (3.0.4), mended for tests, which send with it.
 
 Its reactor says that it is paused a moment before it waits. If its thread loses the interpreter
-just behind that wait, `send_c_echo` and
-its kin believe it, and the reactor takes the response that they wait for off the queue: "Received
-unexpected C-ECHO service message", and
-after the DIMSE time-out an abort. Seen once in some thirty runs of all tests.
+just behind that wait, `send_c_echo` and its kin believe it, and the reactor takes the response that
+they wait for off the queue: "Received unexpected C-ECHO service message", and after the DIMSE
+time-out an abort. Seen once in some thirty runs of all tests.
 
 A report of storage commitment is served on a thread of its own, which says for the reactor that it
 is paused, and then that it is not.
 Who releases meanwhile overtakes the response, which is no event of the state then: the thread that
-reads and writes dies, and `release`
-waits for 30 s. Or the reactor has paused before that thread says that it has not: `release` looks
-for it for ever, 10,000 times a second.
+reads and writes dies, and `release` waits for 30 s. Or the reactor has paused before that thread
+says that it has not: `release` looks for it for ever, 10,000 times a second.
 """
 
 from __future__ import annotations

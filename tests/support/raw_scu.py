@@ -77,9 +77,8 @@ def rejection_of(assoc: Association) -> tuple[int, int, int] | None:
     """Result, source and reason of the A-ASSOCIATE-RJ that this association got; None: it got none.
 
     pynetdicom 3.0.4 overlooks one in a thousand on a busy machine: when the answer and the end of
-    the connection have been read before
-    the thread that associates looks whether there is a connection, it says that there was none. The
-    answer is in its queue then.
+    the connection have been read before the thread that associates looks whether there is a
+    connection, it says that there was none. The answer is in its queue then.
     """
     answer = assoc.acceptor.primitive or assoc.dul.receive_pdu()
     if answer is None or not getattr(answer, "result", 0):

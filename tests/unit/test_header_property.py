@@ -3,8 +3,7 @@
 And what identifies a patient or an order is whole.
 
 The headers are drawn at random from what hospitals send: names in every character set, sexes that
-are none, values that are missing,
-empty, too long, doubled or broken.
+are none, values that are missing, empty, too long, doubled or broken.
 """
 
 from __future__ import annotations

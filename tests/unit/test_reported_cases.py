@@ -3,9 +3,8 @@
 The outcome that its report demands.
 
 The files are those of `cases` in the folder that HILUM_TEST_DATA names; `cases.json` says of each
-what must come of it. Those that
-it marks with `ingest` go into an archive first, as `hilum ingest` takes them, and are then read
-from there.
+what must come of it. Those that it marks with `ingest` go into an archive first, as `hilum ingest`
+takes them, and are then read from there.
 """
 
 from __future__ import annotations

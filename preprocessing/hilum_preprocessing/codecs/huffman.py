@@ -31,7 +31,8 @@ class Table(NamedTuple):
 def tables_of(segment: bytes) -> Iterator[tuple[int, Table]]:
     """(class and destination, table) of each table in a DHT segment without its length (ISO/IEC 10918-1 B.2.4.2 and annex C)."""
     while len(segment) >= 17:
-        counts, rest = segment[1:17], segment[17:]
+        counts = segment[1:17]
+        rest = segment[17:]
         yield segment[0], Table(counts, rest[: sum(counts)])
         segment = rest[sum(counts) :]
 
@@ -39,7 +40,8 @@ def tables_of(segment: bytes) -> Iterator[tuple[int, Table]]:
 def codes_of(table: Table) -> Codes:
     """Annex C: codes of one length count upwards, and the next longer ones go on from there."""
     found: dict[tuple[int, int], int] = {}
-    code, remaining = 0, iter(table.symbols)
+    code = 0
+    remaining = iter(table.symbols)
     for length, number in enumerate(table.counts, 1):
         for _, symbol in zip(range(number), remaining, strict=False):
             found[length, code] = symbol
@@ -109,7 +111,8 @@ def changes(bits: Bits, dc: Codes, ac: Codes) -> Iterator[bool]:
 def _is_change(bits: Bits, dc: Codes, ac: Codes) -> bool:
     category = bits.symbol(dc)
     bits.take(category)
-    sizes, at = 0, 0
+    sizes = 0
+    at = 0
     while at < _COEFFICIENTS and (symbol := bits.symbol(ac)):
         bits.take(symbol & 0x0F)
         sizes += symbol & 0x0F

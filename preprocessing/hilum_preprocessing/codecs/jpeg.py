@@ -1,8 +1,8 @@
 """JPEG Baseline, Extended and Lossless. Torch-free; the decoder holds no lock.
 
 libjpeg fills what is missing with grey and reports success: a file cut to 60 % decodes without an
-error. So the end marker, the markers
-on the way, the frame header and where the data end are looked at here.
+error. So the end marker, the markers on the way, the frame header and where the data end are looked
+at here.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 Torch-free; the decoders hold no lock.
 
 OpenJPEG and OpenJPH refuse a codestream that is cut within a packet. Of one that is cut between
-two, OpenJPEG is asked with bytes behind
-it (`extended`). Neither can see a damaged bit within a code-block: the codestream has no checksum.
+two, OpenJPEG is asked with bytes behind it (`extended`). Neither can see a damaged bit within a
+code-block: the codestream has no checksum.
 """
 
 from __future__ import annotations
@@ -190,7 +190,8 @@ def _clamped(array: NDArray[Any], header: PixelHeader, fits: Callable[[], bool])
     codestream is deeper than the header.
     """
     span = 1 << header.bits_stored
-    least, most = int(array.min()), int(array.max())
+    least = int(array.min())
+    most = int(array.max())
     if least < -span // 2 or most > span + span // 2 or (most >= span and not fits()):
         raise NotAnalysable(
             Reason.CODESTREAM_MISMATCH,

@@ -88,7 +88,9 @@ def _header(
     codestream: Codestream, seen: Mapping[int, int], scan: slice, tables: Mapping[int, Table]
 ) -> JpegHeader:
     """From where the lengths of the segments stand."""
-    frame, first_scan, restart = seen[_FRAME], seen[_START_OF_SCAN], seen.get(_RESTART_INTERVAL)
+    frame = seen[_FRAME]
+    first_scan = seen[_START_OF_SCAN]
+    restart = seen.get(_RESTART_INTERVAL)
     return JpegHeader(
         marker=codestream[frame - 1],
         precision=codestream[frame + 2],
@@ -207,7 +209,10 @@ def check_scans(codestream: Codestream, found: JpegHeader) -> None:
     for number, scan in enumerate(_scans(codestream, found)):
         if number == _MOST_SEGMENTS:
             raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_SEGMENTS} scans")
-        count, first, last, bits = scan[2], scan[-3], scan[-2], scan[-1] & 0x0F
+        count = scan[2]
+        first = scan[-3]
+        last = scan[-2]
+        bits = scan[-1] & 0x0F
         is_progressive = found.marker == PROGRESSIVE
         for component in scan[3 : 3 + 2 * count : 2]:
             of_component = left.setdefault(component, [_ALL_BITS] * _COEFFICIENTS)

@@ -50,9 +50,8 @@ def _is_padding(data: bytes, needed: int, header: PixelHeader) -> bool:
     """Whether what follows the pixels is less than a row and a column, or zeros.
 
     Not padding, even if zero, is as much as a whole frame: several frames, deeper pixels, more
-    samples, rows or columns. Nor are zeros
-    of whole columns beyond a sector: the header may have a column too few, which shears the
-    picture, and the last row may be black.
+    samples, rows or columns. Nor are zeros of whole columns beyond a sector: the header may have a
+    column too few, which shears the picture, and the last row may be black.
     """
     rest = len(data) - needed
     row, column = (max(1, header.size_bytes // length) for length in (header.rows, header.columns))

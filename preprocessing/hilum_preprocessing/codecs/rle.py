@@ -73,7 +73,9 @@ def _cut(segment: bytes, length: int, allowed: int) -> bytes:
 
     Raises NotAnalysable where there are not so many bytes, or more than `allowed` behind them.
     """
-    kept, made, position = segment, 0, 0
+    kept = segment
+    made = 0
+    position = 0
     while position + 1 < len(segment):
         code = segment[position]
         count, size = (
@@ -87,7 +89,8 @@ def _cut(segment: bytes, length: int, allowed: int) -> bytes:
             break  # less than a run is left: the padding of a segment of odd length
         if made < length <= made + count:
             kept = segment[:position] + _run(segment[position : position + size], length - made)
-        made, position = made + count, position + size
+        made = made + count
+        position = position + size
     if made < length:
         raise NotAnalysable(
             Reason.TRUNCATED_PIXEL_DATA,

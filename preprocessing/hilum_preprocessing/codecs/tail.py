@@ -1,16 +1,13 @@
 """Does the entropy-coded data of a JPEG codestream end where its last row ends? Torch-free.
 
 JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and
-skips what is left over. A cut, or a
-damaged bit that makes a code longer or shorter, moves everything after it, so that the data end too
-early or too late. That can be
+skips what is left over. A cut, or a damaged bit that makes a code longer or shorter, moves
+everything after it, so that the data end too early or too late. That can be
 seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits.
-If the picture took all of its
-data and nothing else, the additional rows are what those bits stand for: of lossless JPEG to the
-bit, else to the block; a block that
-is darker than black looks as before, so then other bits are tried. What cannot be seen, by any
-decoder: damage that leaves the number
-of bits alone; and by this one: a cut within the last block.
+If the picture took all of its data and nothing else, the additional rows are what those bits stand
+for: of lossless JPEG to the bit, else to the block; a block that is darker than black looks as
+before, so then other bits are tried. What cannot be seen, by any
+decoder: damage that leaves the number of bits alone; and by this one: a cut within the last block.
 """
 
 from __future__ import annotations
@@ -171,7 +168,9 @@ def _predicted(above: NDArray[np.int64], steps: list[int], predictor: int) -> ND
 def _prediction(row: list[int], above: list[int], at: int, predictor: int) -> int:
     if at == 0:
         return above[0]  # H.1.2.1: the first sample of a row is predicted from the one above it
-    a, b, c = row[-1], above[at], above[at - 1]
+    a = row[-1]
+    b = above[at]
+    c = above[at - 1]
     return (0, a, b, c, a + b - c, a + (b - c >> 1), b + (a - c >> 1), a + b >> 1)[predictor & 7]
 
 

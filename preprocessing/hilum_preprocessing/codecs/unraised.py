@@ -33,10 +33,11 @@ def dropped_exceptions() -> Iterator[list[type[BaseException]]]:
 
 
 def _open(dropped: list[type[BaseException]]) -> None:
-    global _previous
+    global _previous  # noqa: PLW0603 - the hook is the process's own
     with _lock:
         if not _blocks:
-            _previous, sys.unraisablehook = sys.unraisablehook, _note
+            _previous = sys.unraisablehook
+            sys.unraisablehook = _note
         _blocks[threading.get_ident()] = dropped
 
 

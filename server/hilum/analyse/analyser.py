@@ -50,8 +50,12 @@ class Analyser:
         guard: Guard | None = None,
         explain: Explain = _not_configured,
     ) -> None:
-        self._explain, self._guard = explain, guard or Guard()
-        self._settings, self._gateway, self._pool, self._find = settings, gateway, pool, find
+        self._explain = explain
+        self._guard = guard or Guard()
+        self._settings = settings
+        self._gateway = gateway
+        self._pool = pool
+        self._find = find
         self._releases: dict[str, Release] = {}
         self._batchers: dict[str, Batcher] = {}
         self._pumps: dict[str, asyncio.Task[None]] = {}
@@ -175,10 +179,8 @@ def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
 
     Several releases share one decoding.
     """
-    prepared, decoded = (
-        ended - ready.prepare_seconds,
-        ended - ready.prepare_seconds - ready.decode_seconds,
-    )
+    prepared = ended - ready.prepare_seconds
+    decoded = ended - ready.prepare_seconds - ready.decode_seconds
     for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
         tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
 

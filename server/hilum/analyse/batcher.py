@@ -78,7 +78,8 @@ class Batcher:
     """The queue of one release, served until cancelled; urgent images overtake."""
 
     def __init__(self, release: Release, gateway: Gateway, batches_in_flight: int) -> None:
-        self._release, self._gateway = release, gateway
+        self._release = release
+        self._gateway = gateway
         self._slots = asyncio.Semaphore(batches_in_flight)
         self._queue: asyncio.PriorityQueue[_Waiting] = asyncio.PriorityQueue()
         self._order = itertools.count()

@@ -65,7 +65,8 @@ class DecodePool:
         maximum_pixels: int = 0,
         prepare: Callable[[Request, Decoded], Answer] | None = None,
     ) -> None:
-        self._seconds, self._prepare = seconds_per_image, prepare
+        self._seconds = seconds_per_image
+        self._prepare = prepare
         self._count = processes or max(1, (os.cpu_count() or 2) - 1)
         # Where a device prepares, a slot in page-locked memory holds an image until then. One slot
         # more than the images that work at once is enough: the next image is decoded while the
@@ -167,7 +168,8 @@ class DecodePool:
             left = [_Asked(request, answer, await self._free.get())]
             is_again = False
             while left:
-                left, is_again = await self._ask_all(self._apart, left, is_again=is_again), True
+                left = await self._ask_all(self._apart, left, is_again=is_again)
+                is_again = True
             self._is_trying = False
             await self._apart.end()
 

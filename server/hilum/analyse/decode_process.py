@@ -42,12 +42,10 @@ class DecodeProcess:
         `maximum_pixels`: the process may take the memory that a picture of that size needs; 0: all
         memory there is.
         """
-        self._slots, self._threads, self._load_codecs, self._maximum_pixels = (
-            slots,
-            threads,
-            load_codecs,
-            maximum_pixels,
-        )
+        self._slots = slots
+        self._threads = threads
+        self._load_codecs = load_codecs
+        self._maximum_pixels = maximum_pixels
         self._process: BaseProcess | None = None
         self._pipe: Pipe | None = None
 
@@ -145,7 +143,8 @@ class DecodeProcess:
 
     def _ended(self) -> None:
         # at once: when the pool stops, a thread may end it as well
-        process, self._process = self._process, None
+        process = self._process
+        self._process = None
         if process is not None:
             process.kill()
             process.join()

@@ -47,7 +47,8 @@ class Endpoint:
             url, deadline_seconds, shares_memory=shares_memory, credentials=credentials
         )
         self.foreign: tuple[str, ...] = ()
-        self.in_flight, self._url = 0, url
+        self.in_flight = 0
+        self._url = url
         self._proved: set[str] = set()
         self._problems: dict[str, str] = {}
         self._checking = asyncio.Lock()

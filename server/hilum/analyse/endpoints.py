@@ -53,7 +53,8 @@ class Endpoints:
         ]
         self._known: dict[str, tuple[Release, KnownAnswer]] = {}
         self._mending: dict[str, asyncio.Task[None]] = {}
-        self._turns, self._last_turn = itertools.count(1), dict.fromkeys(urls, 0)
+        self._turns = itertools.count(1)
+        self._last_turn = dict.fromkeys(urls, 0)
 
     def has_room(self) -> bool:
         """Return whether any endpoint serves any release.
@@ -192,7 +193,8 @@ class Endpoints:
         return problem
 
     async def _everywhere(self, verb: Callable[[Endpoint], Awaitable[None]]) -> None:
-        asked, failures = self._answering(), list[Retry]()
+        asked = self._answering()
+        failures = list[Retry]()
         for endpoint in asked:
             try:
                 await verb(endpoint)

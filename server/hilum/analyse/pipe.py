@@ -27,7 +27,8 @@ class Pipe(asyncio.BufferedProtocol):
     """Requests of one caller, and the messages with their results."""
 
     def __init__(self) -> None:
-        self._piece, self._received = memoryview(bytearray(_PIECE_BYTES)), bytearray()
+        self._piece = memoryview(bytearray(_PIECE_BYTES))
+        self._received = bytearray()
         self._heard: deque[Any] = deque()
         self._hearing: asyncio.Future[None] | None = None
         self._transport: asyncio.Transport | None = None
@@ -64,7 +65,8 @@ class Pipe(asyncio.BufferedProtocol):
         if self.is_lost:
             raise EOFError
         loop = asyncio.get_running_loop()
-        self._hearing, self._deadline = loop.create_future(), loop.time() + seconds
+        self._hearing = loop.create_future()
+        self._deadline = loop.time() + seconds
         if self._timer is None or self._timer.when() > self._deadline:
             self._set_timer(loop)
         await self._hearing
@@ -126,11 +128,13 @@ def _first(received: bytearray) -> bytes | None:
     """Remove and return the first message, once all of it is there."""
     if len(received) < _LENGTH.size:
         return None
-    start, (length,) = _LENGTH.size, _LENGTH.unpack_from(received)
+    start = _LENGTH.size
+    (length,) = _LENGTH.unpack_from(received)
     if length < 0:
         if len(received) < _LONG.size:
             return None
-        start, (_, length) = _LONG.size, _LONG.unpack_from(received)
+        start = _LONG.size
+        (_, length) = _LONG.unpack_from(received)
     if len(received) - start < length:
         return None
     message = bytes(received[start : start + length])

@@ -70,7 +70,8 @@ class SlotMemory:
     """
 
     def __init__(self, area: Area, descriptor: int | None = None) -> None:
-        self.area, self._stride = area, area.stride
+        self.area = area
+        self._stride = area.stride
         self.descriptor = (
             os.memfd_create("hilum-slots", os.MFD_CLOEXEC) if descriptor is None else descriptor
         )

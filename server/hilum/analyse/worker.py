@@ -100,7 +100,8 @@ class Questions:
             return request
         terms = request.terms
         if terms != self._terms:
-            self._terms, self._pickled = terms, pickle.dumps(terms)
+            self._terms = terms
+            self._pickled = pickle.dumps(terms)
         return Question(str(request.path), self._pickled)
 
 

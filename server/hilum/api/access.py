@@ -43,8 +43,7 @@ class Access:
         """The valid token of a credential. Raises HTTPException 401 or 429, and Retry. Blocks.
 
         While an address is locked out, only tokens of Hilum's own form are looked at. Those cannot
-        be
-        guessed. So others at that address, as all accounts of one machine are, go on working.
+        be guessed. So others at that address, as all accounts of one machine are, go on working.
         """
         locked = self.guesses.locked_seconds(address)
         is_looked_at = not locked or has_form(credential.secret)

@@ -32,16 +32,19 @@ class Around:
     """ASGI middleware, outermost of ours: also errors are measured and guarded."""
 
     def __init__(self, app: ASGIApp, body_seconds: float = _BODY_SECONDS) -> None:
-        self._app, self._body_seconds = app, body_seconds
+        self._app = app
+        self._body_seconds = body_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on, or refuse its body."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        started, status = time.perf_counter(), 500
+        started = time.perf_counter()
+        status = 500
 
-        is_head, method = scope["method"] == "HEAD", _method(scope)
+        is_head = scope["method"] == "HEAD"
+        method = _method(scope)
         if is_head:
             scope = {
                 **scope,
@@ -86,7 +89,8 @@ class Around:
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             async def replay() -> Message:
                 nonlocal first
-                message, first = first, None
+                message = first
+                first = None
                 return message or await receive()
 
             await self._app(scope, replay, send)

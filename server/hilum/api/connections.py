@@ -56,12 +56,14 @@ class Connection(H11Protocol):
         **named: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(*arguments, **named)
-        self._limits, self._has_come = limits, has_come
+        self._limits = limits
+        self._has_come = has_come
         self.owes_since: float | None = (
             time.monotonic()
         )  # a request is due, or the rest of one that is answered
         self._drained = 0  # bytes of that rest
-        self._unsent, self._unsent_since = 0, 0.0
+        self._unsent = 0
+        self._unsent_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
         """Make room for it, or none."""
@@ -85,7 +87,8 @@ class Connection(H11Protocol):
             self.owes_since = None
             return
         if self.owes_since is None:
-            self.owes_since, self._drained = time.monotonic(), 0
+            self.owes_since = time.monotonic()
+            self._drained = 0
         if self.conn.their_state is h11.SEND_BODY:
             self._drained += len(data)
 
@@ -108,7 +111,8 @@ class Connection(H11Protocol):
         """`now`: of time.monotonic."""
         unsent = self.transport.get_write_buffer_size()
         if unsent != self._unsent or not unsent:
-            self._unsent, self._unsent_since = unsent, now
+            self._unsent = unsent
+            self._unsent_since = now
         elif now - self._unsent_since > self._limits.unread_seconds:
             self.abort()
         if (
@@ -120,7 +124,8 @@ class Connection(H11Protocol):
             if self._drained < _DRAINED_BYTES:
                 self.abort()
             else:  # a large body that was refused: who sends it reads the answer behind it
-                self.owes_since, self._drained = now, 0
+                self.owes_since = now
+                self._drained = 0
 
     @property
     def is_spare(self) -> bool:

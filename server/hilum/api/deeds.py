@@ -52,7 +52,8 @@ class AuditedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own, with the deed around."""
-        handle, verb = super().get_route_handler(), verb_of(self.endpoint)
+        handle = super().get_route_handler()
+        verb = verb_of(self.endpoint)
 
         async def audited(request: Request) -> Response:
             if not isinstance(verb, Verb):

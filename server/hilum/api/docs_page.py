@@ -17,7 +17,8 @@ table{border-collapse:collapse;width:100%}td{border-top:1px solid #ddd;padding:.
 
 def render(document: Mapping[str, Any]) -> str:
     """One HTML page of an OpenAPI document."""
-    info, paths = document["info"], document["paths"]
+    info = document["info"]
+    paths = document["paths"]
     sections = "".join(
         _operation(method, path, item)
         for path, methods in paths.items()

@@ -1,10 +1,9 @@
 """Who may read, and what may be asked.
 
 A token with the scope that the route needs: as Bearer, as the password of HTTP Basic, or by the
-session of a browser that was logged
-in with it. Nothing is changed for a page of another site. No unknown query parameter, and none
-twice that is no list: a filter with
-a typo must not answer with everything, nor one of two as if it were both.
+session of a browser that was logged in with it. Nothing is changed for a page of another site. No
+unknown query parameter, and none twice that is no list: a filter with a typo must not answer with
+everything, nor one of two as if it were both.
 """
 
 from __future__ import annotations
@@ -155,7 +154,8 @@ async def refuse_other_sites(request: Request) -> None:
     It adds password and cookie by itself, whichever page asks. Browsers name that page's site in
     Sec-Fetch-Site, on plain HTTP only in Origin. Programs send neither, and no cookie of ours.
     """
-    site, origin = request.headers.get("sec-fetch-site"), request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site")
+    origin = request.headers.get("origin")
     if request.method in _READING or site in ("same-origin", "none"):
         return
     if site is None and origin is None and not _has_session(request):

@@ -61,7 +61,9 @@ class Guesses:
     def report(self) -> None:
         """Log one line for each address since the last time, the busiest ones first."""
         with self._lock:
-            counts, self._unsaid, self._timer = self._unsaid, Counter(), None
+            counts = self._unsaid
+            self._unsaid = Counter()
+            self._timer = None
         busiest = counts.most_common(_LINES)
         for source, count in busiest:
             log.warning(

@@ -26,11 +26,9 @@ class LoginLinks:
     """Of the server that keeps its state there."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
-        self._folder, self._address, self._clock = (
-            settings.run_dir / "login",
-            base_address(settings.api),
-            clock,
-        )
+        self._folder = settings.run_dir / "login"
+        self._address = base_address(settings.api)
+        self._clock = clock
 
     def make(self, user: str) -> str:
         """A link that logs `user` in, once and within ten minutes. Raises OSError."""

@@ -38,7 +38,8 @@ class Observer:
     def facts(self) -> Facts:
         """What readiness rests on; a ledger that does not answer is one of the facts."""
         try:
-            processes, destinations = self.views.processes(), self.views.destinations()
+            processes = self.views.processes()
+            destinations = self.views.destinations()
             failing = self.views.failing(self.clock() - FAILING_SECONDS)
         except Retry as error:
             return Facts(error.detail, self.free(), self.settings.receive)
@@ -50,7 +51,8 @@ class Observer:
         """The same from what the ledger has answered already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
-        limits, configured = self.settings.receive, self.settings.destinations
+        limits = self.settings.receive
+        configured = self.settings.destinations
         return Facts(None, self.free(), limits, processes, paused, counts, configured, self.host)
 
     def free(self) -> Free | None:

@@ -121,7 +121,8 @@ def _disk(facts: Facts) -> Check:
             detail="the archive's file system fails",
             advice="Mount it again; the log says what it answers.",
         )
-    reserve, reject = facts.limits.reserve_bytes, facts.limits.reject_below_bytes
+    reserve = facts.limits.reserve_bytes
+    reject = facts.limits.reject_below_bytes
     detail = f"{free.bytes / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved"
     if free.bytes <= reject:
         setting = "receive.reserve_bytes"

@@ -54,7 +54,8 @@ class _Server(uvicorn.Server):
     ) -> None:
         """`has_come`: set when a connection is made."""
         super().__init__(config)
-        self._stop, self._has_come = stop, has_come
+        self._stop = stop
+        self._has_come = has_come
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

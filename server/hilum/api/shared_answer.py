@@ -22,7 +22,9 @@ class SharedAnswer(Generic[T]):
     def __init__(
         self, make: Callable[[], T], seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._make, self._seconds, self._clock = make, seconds, clock
+        self._make = make
+        self._seconds = seconds
+        self._clock = clock
         self._lock = asyncio.Lock()
         self._made: tuple[T, float] | None = None
 

@@ -34,8 +34,11 @@ async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterat
 
     What we do with a chunk is not the sender's time.
     """
-    seconds, minimum = settings.network_timeout_seconds, settings.minimum_bytes_per_second
-    pace, waited, received = Pace(minimum, seconds), 0.0, 0
+    seconds = settings.network_timeout_seconds
+    minimum = settings.minimum_bytes_per_second
+    pace = Pace(minimum, seconds)
+    waited = 0.0
+    received = 0
     while True:
         began = time.monotonic()
         try:
@@ -47,7 +50,8 @@ async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterat
             ) from error
         if chunk is None:
             return
-        waited, received = waited + time.monotonic() - began, received + len(chunk)
+        waited = waited + time.monotonic() - began
+        received = received + len(chunk)
         if pace.is_too_slow(waited, received):
             raise _late(
                 f"Less than {minimum} bytes a second came for {2 * seconds:g} s"
@@ -104,7 +108,8 @@ class Events:
         self._parser.write(chunk)
         if len(self._piece) >= _PIECE_BYTES:
             self._flush()
-        found, self._found = self._found, []
+        found = self._found
+        self._found = []
         return iter(found)
 
     def require_beginning(self) -> None:

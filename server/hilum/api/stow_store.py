@@ -96,18 +96,19 @@ class VisitedRoute(APIRoute):
         async def visited(request: Request) -> Response:
             store: Store = request.app.state.parts.store
             visit = request.state.visit = store.open(request.client.host if request.client else "")
-            status, detail = 500, "An error of the server; its log has the details."
+            status = 500
+            detail = "An error of the server; its log has the details."
             try:
                 response = await handle(request)
-                status, detail = response.status_code, ""
+                status = response.status_code
+                detail = ""
             except HTTPException as error:
-                status, detail = error.status_code, str(error.detail)
+                status = error.status_code
+                detail = str(error.detail)
                 raise
             except RequestValidationError:
-                status, detail = (
-                    422,
-                    "The address is not that of a study, or has parameters: see the answer.",
-                )
+                status = 422
+                detail = "The address is not that of a study, or has parameters: see the answer."
                 raise
             finally:
                 visit.end(status, detail)

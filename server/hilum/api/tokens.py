@@ -44,7 +44,10 @@ class KnownTokens:
         ledger: AccessTokens,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._fixed, self._views, self._ledger, self._clock = fixed, views, ledger, clock
+        self._fixed = fixed
+        self._views = views
+        self._ledger = ledger
+        self._clock = clock
         self._met: dict[str, tuple[AccessToken, float]] = {}  # by name; as many as the ledger has
         self._noted: dict[str, float] = {}
 

@@ -65,9 +65,8 @@ def assemble(
     Else a result for each release that read this study.
 
     Idempotent: a release whose source digest equals its current result's gets no new one. A release
-    that is no longer configured
-    ends as not analysed (release_not_available), unless it has a result, which then stands as long
-    as none of its images is rejected.
+    that is no longer configured ends as not analysed (release_not_available), unless it has a
+    result, which then stands as long as none of its images is rejected.
     Images that name more than one patient give no findings (patient_conflict); `identify` is asked
     where there are several.
     `namespace` and `epoch` (see `store.epoch`) are what the UIDs of documents are minted from.
@@ -159,9 +158,8 @@ def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
     Pixels, headers, what became of each image, and the rules of the decision.
 
     So a late image, a corrected header, a reading that was done again and a new operating point
-    each give a new result, and nothing
-    else does: not a late lateral of a study that a frontal release has reported, because the report
-    would say the same again.
+    each give a new result, and nothing else does: not a late lateral of a study that a frontal
+    release has reported, because the report would say the same again.
     """
     everything = list(images)
     in_scope = [item for item in everything if not item.is_out_of_scope] or everything

@@ -118,7 +118,8 @@ def _name_one_patient(said: Iterable[Identity]) -> bool:
 
 
 def _are_two(one: tuple[str, str], other: tuple[str, str]) -> bool:
-    (patient_id, issuer), (other_id, other_issuer) = one, other
+    (patient_id, issuer) = one
+    (other_id, other_issuer) = other
     return patient_id != other_id or (
         bool(issuer) and bool(other_issuer) and issuer != other_issuer
     )

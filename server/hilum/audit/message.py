@@ -41,9 +41,13 @@ _DESTINATION: Final = Code("110152", "DCM", "Destination Role ID")
 _SOURCE: Final = Code("110153", "DCM", "Source Role ID")
 _STUDY_UID: Final = Code("110180", "DCM", "Study Instance UID")
 _URI: Final = Code("12", "RFC-3881", "URI")
-_HOST_NAME, _IP_ADDRESS = "1", "2"
+_HOST_NAME = "1"
+_IP_ADDRESS = "2"
 _SYSTEM_OBJECT: Final = "2"
-_REPORT, _SECURITY_RESOURCE, _QUERY_ROLE, _RESOURCE = "3", "13", "24", "4"
+_REPORT = "3"
+_SECURITY_RESOURCE = "13"
+_QUERY_ROLE = "24"
+_RESOURCE = "4"
 _FORBIDDEN: Final = re.compile(
     "[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )  # in XML 1.0, 2.2

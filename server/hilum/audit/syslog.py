@@ -59,7 +59,8 @@ class Collector:
     """Sends batches of rows. Raises ConfigurationError for files that are not usable."""
 
     def __init__(self, settings: Syslog, source: Source) -> None:
-        self._settings, self._source = settings, source
+        self._settings = settings
+        self._source = source
         self._context = _context(settings) if settings.protocol == "tls" else None
 
     def send(self, rows: Sequence[Row]) -> None:

@@ -61,7 +61,8 @@ def audit(
     chosen = AuditFilter(*moments, actor, Verb(verb) if verb else None, study_uid)
     at_most = limit if limit or form != "text" else _SHOWN
     with explained(), acting(settings, study_uid) as deed:
-        deed.count, deed.detail = 0, form
+        deed.count = 0
+        deed.detail = form
         rows = itertools.islice(AuditLog(settings.ledger_url).all(chosen), at_most)
         for line in FORMATS[form](map(deed.counting, rows), Source(settings.site.name)):
             print(line)

@@ -65,13 +65,13 @@ def list_conflicts(
     """List the conflicts that nobody has decided yet, newest first, one a line.
 
     Number, state, kind (pixels, header), SOP Instance UID, sender, size, file, and the Study
-    Instance UID of the image in use
-    (-: there is none any more).
+    Instance UID of the image in use (-: there is none any more).
     """
     settings = migrated_settings(config)
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
-    views, cursor = LedgerViews(settings.ledger_url), None
+    views = LedgerViews(settings.ledger_url)
+    cursor = None
     with explained(), acting(settings):
         while True:
             found, cursor = views.conflicts(limit=500, cursor=cursor)

@@ -53,9 +53,8 @@ def ingest(
     What is there is not written again.
 
     A line on standard error for each file that was not taken, with the reason. Exit status 0: all
-    DICOM objects are in. 1: some are
-    not; or a link to a folder was not followed; or other pixels under a known SOP Instance UID wait
-    in quarantine (`hilum conflicts list`).
+    DICOM objects are in. 1: some are not; or a link to a folder was not followed; or other pixels
+    under a known SOP Instance UID wait in quarantine (`hilum conflicts list`).
 
     Files of this installation itself (its state folder, ledger, models and folder destinations) are
     passed over, with a line.
@@ -94,7 +93,8 @@ def ingest(
             progress.say(f"stopped   {_counted(progress.counts, began)}; the same command goes on")
             raise
         finally:
-            deed.count, deed.detail = _taken(progress.counts), f"to {to}"
+            deed.count = _taken(progress.counts)
+            deed.detail = f"to {to}"
     print(_counted(fates, began))
     if count := fates[Fate.CONFLICT]:
         # What is met for the first time is known as such only when it gets its row.

@@ -82,10 +82,8 @@ def build_models(
     from hilum.models.build import build  # noqa: PLC0415 - imports torch and onnx
     from hilum.wiring.rebuilding import require_replaceable  # noqa: PLC0415 - imports the ledger
 
-    chosen, profiles = (
-        tuple(releases or settings.active_releases),
-        tuple(dict.fromkeys(profile or ["embedded"])),
-    )
+    chosen = tuple(releases or settings.active_releases)
+    profiles = tuple(dict.fromkeys(profile or ["embedded"]))
     with explained():
         require_replaceable(settings, chosen, profiles)
     for each in profiles:

@@ -61,8 +61,8 @@ def reanalyse(
     `hilum rollout show ALIAS` says how far both agree.
 
     Stop it at any moment and repeat it safely: what was begun is read, and a repeat goes on with
-    the rest. The server reads meanwhile; live
-    images go first. Exit status 1: there is nothing to read.
+    the rest. The server reads meanwhile; live images go first. Exit status 1: there is nothing to
+    read.
     """
     settings = migrated_settings(config)
     from hilum.store.reanalysing import Order  # noqa: PLC0415 - imports the ledger

@@ -24,8 +24,8 @@ def recover(
     Those that came after the backup whose ledger was restored (docs/operations.md).
 
     They are read and reported as what has just come, also while the server runs. Safe to repeat.
-    Exit status 1: there are some, and they
-    were only counted; or the ledger refuses some, which go to quarantine.
+    Exit status 1: there are some, and they were only counted; or the ledger refuses some, which go
+    to quarantine.
     """
     settings = migrated_settings(config)
     from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
@@ -35,8 +35,10 @@ def recover(
 
     telemetry.configure_logging("error", settings.log.format, "recover")
     with explained(), acting(settings) as deed:
-        files, outcomes = orphans_of(settings), Counter[RecordOutcome]()
-        deed.count, deed.detail = len(files), None if yes else "only counted"
+        files = orphans_of(settings)
+        outcomes = Counter[RecordOutcome]()
+        deed.count = len(files)
+        deed.detail = None if yes else "only counted"
         if yes:
             require_same_user(settings)  # it moves files, and may be stopped on the way
             outcomes = recover_orphans(settings, files)

@@ -29,8 +29,7 @@ def resend(
     The stored bytes, under the same UID.
 
     For a receiver that has lost them. One that still has them meets the same object, which changes
-    nothing there. Exit status 1: nothing
-    was there to be sent; it says why.
+    nothing there. Exit status 1: nothing was there to be sent; it says why.
     """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger

@@ -30,7 +30,8 @@ def show(config: Config = None) -> None:
     from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained(), closing(LedgerViews(settings.ledger_url)) as views:
-        found, promised = views.retention_state(), views.promised()
+        found = views.retention_state()
+        promised = views.promised()
     if found.believed is not None:
         print(
             f"known time  {_day(found.believed.moment)}; the clock said"
@@ -57,8 +58,8 @@ def confirm_clock(
 ) -> None:
     """Say that the clock is right, after it jumped ahead: deletion by age goes on from it.
 
-    It jumps where the server had no power for long. The clock is the database's on PostgreSQL,
-    else this host's. Exit status 1: it shows another day; then nothing was changed.
+    It jumps where the server had no power for long. The clock is the database's on PostgreSQL, else
+    this host's. Exit status 1: it shows another day; then nothing was changed.
     """
     settings = migrated_settings(config)
     from hilum.store.known_time import WrongDay, confirm  # noqa: PLC0415 - imports the ledger

@@ -42,9 +42,8 @@ def serve(
     """Run the server until Ctrl-C, SIGTERM, or the end of its terminal (unless with nohup).
 
     One machine: role all. Several machines: the roles of each, with ledger.url naming one
-    PostgreSQL, one Triton, and one archive
-    mounted at archive/ in the state folder of each. Each machine has a host name of its own: by it
-    they tell their leases apart. Each
+    PostgreSQL, one Triton, and one archive mounted at archive/ in the state folder of each. Each
+    machine has a host name of its own: by it they tell their leases apart. Each
     `hilum serve` has an API port of its own: where two of them share a machine, set HILUM_API__PORT for one, or give one both roles.
     """
     with settings_explained():
@@ -126,8 +125,8 @@ def backup(
     To restore, start on the copy.
 
     On the same file system files get a second name instead of a copy. A ledger on PostgreSQL is
-    yours to dump, before this. One that an
-    earlier version has left is copied as it is, so an upgrade may begin with this.
+    yours to dump, before this. One that an earlier version has left is copied as it is, so an
+    upgrade may begin with this.
     """
     settings = settings_of(config)
     from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger

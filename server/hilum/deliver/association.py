@@ -83,7 +83,8 @@ class Association:
     def __init__(
         self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int
     ) -> None:
-        self.peer, self.contexts = peer, contexts
+        self.peer = peer
+        self.contexts = contexts
         self._wire: Connection | None = wire
         self._room = (
             max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES))
@@ -371,10 +372,8 @@ def refusal(association: Association, sop_class_uid: str) -> Refused:
     It is the most frequent refusal of a PACS. Result 4 is about the Transfer Syntax (PS3.8 Table
     9-18).
     """
-    peer, rejected = (
-        association.peer,
-        [item for item in association.contexts if not item.is_accepted],
-    )
+    peer = association.peer
+    rejected = [item for item in association.contexts if not item.is_accepted]
     context = next((item for item in rejected if item.sop_class_uid == sop_class_uid), None)
     what = f"{UID(sop_class_uid).name} ({sop_class_uid})"
     what += (

@@ -157,7 +157,8 @@ class DicomLane:
         if self._association is None:
             return
         timer = threading.Timer(seconds, self._release_if_idle)
-        timer.name, timer.daemon = f"idle-{self._name}", True
+        timer.name = f"idle-{self._name}"
+        timer.daemon = True
         # raises where the machine has no thread left; then the next document tries again
         timer.start()
         self._timer = timer

@@ -25,7 +25,8 @@ class FolderLane:
 
     def __init__(self, name: str, destination: Destination) -> None:
         assert destination.path is not None, "settings refuse a folder destination without path"
-        self._name, self._folder = name, destination.path
+        self._name = name
+        self._folder = destination.path
 
     def deliver(self, document: Document) -> None:
         """Return when the file is durable under its final name (see `Lane.deliver`)."""

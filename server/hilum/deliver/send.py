@@ -187,7 +187,8 @@ def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:
     for item in objects:
         if item.context not in contexts and len(contexts) == _MAXIMUM_CONTEXTS:
             yield group
-            group, contexts = [], set()
+            group = []
+            contexts = set()
         group.append(item)
         contexts.add(item.context)
     if group:
@@ -247,7 +248,8 @@ def _answered(item: _Object, response: Response, peer: Peer) -> SentFile:
 
     The receiver alone knows the cause. Its comment goes to a terminal and into no log.
     """
-    status, said = response.status, f': "{response.comment}"' if response.comment else ""
+    status = response.status
+    said = f': "{response.comment}"' if response.comment else ""
     if is_stored(status):
         words = (
             "not stored again, it has this SOP Instance UID:"
@@ -274,7 +276,8 @@ def _failed(item: _Object, error: Retry | Refused, peer: Peer) -> SentFile:
 
 
 def _not_accepted(item: _Object, peer: Peer, *, is_class_known: bool = False) -> str:
-    syntax, name = UID(item.transfer_syntax_uid).name, UID(item.sop_class_uid).name
+    syntax = UID(item.transfer_syntax_uid).name
+    name = UID(item.sop_class_uid).name
     remedy = (
         "convert the file"
         if is_class_known

@@ -17,8 +17,10 @@ from hilum.dimse import pdu
 
 APPLICATION_CONTEXT: Final = "1.2.840.10008.3.1.1.1"  # PS3.7 A.2.1
 # PS3.8 Table 9-18.
-ACCEPTANCE, USER_REJECTION = 0, 1
-ABSTRACT_SYNTAX_NOT_SUPPORTED, TRANSFER_SYNTAXES_NOT_SUPPORTED = 3, 4
+ACCEPTANCE = 0
+USER_REJECTION = 1
+ABSTRACT_SYNTAX_NOT_SUPPORTED = 3
+TRANSFER_SYNTAXES_NOT_SUPPORTED = 4
 
 _ITEM = struct.Struct(">BxH")
 # Type, length, protocol version, Called and Calling AE Title.
@@ -28,27 +30,16 @@ _CONTEXT = struct.Struct(">BxBx")
 _LENGTH = struct.Struct(">L")
 _LENGTH_OF_UID = struct.Struct(">H")
 _SCP: Final = b"\0\1"  # SCU role: no, SCP role: yes
-(
-    _APPLICATION_CONTEXT,
-    _PROPOSED,
-    _ANSWERED,
-    _ABSTRACT_SYNTAX,
-    _TRANSFER_SYNTAX,
-    _USER_INFORMATION,
-) = (
-    0x10,
-    0x20,
-    0x21,
-    0x30,
-    0x40,
-    0x50,
-)
-_MAXIMUM_LENGTH, _IMPLEMENTATION_CLASS_UID, _ROLE_SELECTION, _IMPLEMENTATION_VERSION_NAME = (
-    0x51,
-    0x52,
-    0x54,
-    0x55,
-)
+_APPLICATION_CONTEXT = 0x10
+_PROPOSED = 0x20
+_ANSWERED = 0x21
+_ABSTRACT_SYNTAX = 0x30
+_TRANSFER_SYNTAX = 0x40
+_USER_INFORMATION = 0x50
+_MAXIMUM_LENGTH = 0x51
+_IMPLEMENTATION_CLASS_UID = 0x52
+_ROLE_SELECTION = 0x54
+_IMPLEMENTATION_VERSION_NAME = 0x55
 _TITLE_BYTES: Final = 16
 # One object is made of each. 128 contexts with 60 Transfer Syntaxes stay below this limit.
 _MAXIMUM_ITEMS: Final = 8192

@@ -23,7 +23,11 @@ _PEM_CRL: Final = re.compile("-----BEGIN X509 CRL-----([^-]*)-----END ")
 _PEM: Final = re.compile("-----BEGIN (?:X509 |TRUSTED )?CERTIFICATE-----([^-]*)-----END ")
 _NO_PEM: Final = "holds no certificate in PEM"
 _NO_PEM_CRL: Final = "holds no certificate revocation list in PEM"
-_VERSION, _INTEGER, _UTC_TIME, _GENERALIZED_TIME = 0xA0, 0x02, 0x17, 0x18  # DER tags
+# DER tags
+_VERSION = 0xA0
+_INTEGER = 0x02
+_UTC_TIME = 0x17
+_GENERALIZED_TIME = 0x18
 
 
 def load_own_certificate(context: ssl.SSLContext, certificate: Path, key: Path | None) -> None:
@@ -110,10 +114,13 @@ def _not_after(der: bytes) -> float:
 
 def _element(der: bytes, at: int) -> tuple[int, int, int]:
     """Return the tag of the element, the start of its content, and its end (X.690 8.1)."""
-    tag, size, start = der[at], der[at + 1], at + 2
+    tag = der[at]
+    size = der[at + 1]
+    start = at + 2
     if size & 0x80:
         count = size & 0x7F
-        size, start = int.from_bytes(der[start : start + count], "big"), start + count
+        size = int.from_bytes(der[start : start + count], "big")
+        start = start + count
     return tag, start, start + size
 
 

@@ -11,12 +11,15 @@ HEADER = struct.Struct(">BxL")  # type, length of the rest
 # of a Presentation Data Value: length from here on, context, message control header (annex E.2)
 ITEM = struct.Struct(">LBB")
 ITEM_LENGTH_BYTES = 4
-IS_COMMAND, IS_LAST = 1, 2
+IS_COMMAND = 1
+IS_LAST = 2
 
 RELEASE = struct.pack(">BxLxxxx", RELEASE_RQ, 4)
 RELEASED = struct.pack(">BxLxxxx", RELEASE_RP, 4)
 
-_USER, _PROVIDER = 0, 2  # PS3.8 9.3.8
+# PS3.8 9.3.8
+_USER = 0
+_PROVIDER = 2
 
 
 def beginning(length: int, context_id: int, control: int) -> bytes:

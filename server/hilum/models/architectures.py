@@ -50,7 +50,9 @@ class Asked:
 
 
 def _vit(asked: Asked) -> nn.Module:
-    spec, options, tensors = asked.spec, asked.options, asked.tensors
+    spec = asked.spec
+    options = asked.options
+    tensors = asked.tensors
     shape = (
         vit_shape.untrained(options, spec)
         if tensors is None

@@ -46,7 +46,9 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
 
     Raises ConfigurationError that says where to put which file.
     """
-    release, name, sha256 = manifest.release, manifest.weights.file, manifest.weights.sha256
+    release = manifest.release
+    name = manifest.weights.file
+    sha256 = manifest.weights.sha256
     assert name is not None
     folders = [folder for folder in (weights_dir, manifest.path.parent) if folder is not None]
     path = next((folder / name for folder in folders if (folder / name).is_file()), None)
@@ -70,14 +72,13 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
 
     `logits` and perhaps `cam`.
     """
-    release, engine = manifest.release, manifest.engine
+    release = manifest.release
+    engine = manifest.engine
     run = embedded_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
     image = canary.canary_image(manifest.spec)
     outputs = dict(run(image))
-    logits, neighbours = (
-        outputs["logits"],
-        (np.full_like(image, image.flat[0]), canary.known_image(manifest.spec, 1)),
-    )
+    logits = outputs["logits"]
+    neighbours = (np.full_like(image, image.flat[0]), canary.known_image(manifest.spec, 1))
     constant, among_others, _ = run(np.concatenate([neighbours[0], image, neighbours[1]]))["logits"]
     if not np.isfinite(logits).all():
         raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
@@ -93,7 +94,8 @@ def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -
 
     Whose images share a batch must not be seen in an answer.
     """
-    engine, differs = manifest.engine, float(np.abs(among_others - alone).max())
+    engine = manifest.engine
+    differs = float(np.abs(among_others - alone).max())
     is_exact = engine.precision == "f32" and engine.tolerance is None
     allowed = (
         _REPEATED * max(1.0, float(np.abs(alone).max())) if is_exact else canary.tolerance(engine)
@@ -135,7 +137,9 @@ def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
 
 def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:
     """The engine is a cache of the artefact: it must say the same about the canary."""
-    release, engine, allowed = manifest.release, manifest.engine, canary.tolerance(manifest.engine)
+    release = manifest.release
+    engine = manifest.engine
+    allowed = canary.tolerance(manifest.engine)
     try:
         run = embedded_model.open_engine(
             artefact, engine.name, engine.precision, engine.optimisation

@@ -85,7 +85,9 @@ def _give_way(graph: onnx.GraphProto) -> Callable[[str], str]:
 
 
 def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
-    weights, spec, labels = manifest.weights, manifest.spec, len(manifest.release.labels)
+    weights = manifest.weights
+    spec = manifest.spec
+    labels = len(manifest.release.labels)
     yield from contract.opset_problems(model)
     tensors = contract.tensors(model)
     outputs = {each.name for each in model.graph.output}
@@ -110,7 +112,8 @@ def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
 
 
 def _activated_twice(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
-    output, activation = manifest.weights.output, manifest.release.activation
+    output = manifest.weights.output
+    activation = manifest.release.activation
     ended = ending(model, output)
     if ended is None or activation == "none":
         return
@@ -185,7 +188,8 @@ def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None
 
 def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
     """The network behind our prologue gives what it gives by itself for the same normalised input."""
-    spec, engine = manifest.spec, manifest.engine
+    spec = manifest.spec
+    engine = manifest.engine
     images = np.concatenate([known_image(spec, number) for number in range(_IMAGES)])
     alone = _alone(manifest, source, normalised(spec, images))
     if not np.isfinite(alone).all():

@@ -115,7 +115,8 @@ class _Order:
 
 
 def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> None:
-    release, onnx_file = manifest.release, tree / "1/model.onnx"
+    release = manifest.release
+    onnx_file = tree / "1/model.onnx"
     onnx_file.parent.mkdir(parents=True)
     if made := _made_for_another_profile(release, order.built_dir):
         shutil.copyfile(made, onnx_file)
@@ -143,7 +144,8 @@ def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress
 
     Some CPUs that have it are slower with it.
     """
-    release, engine = manifest.release, manifest.engine
+    release = manifest.release
+    engine = manifest.engine
     if profile != "embedded" or (engine.name, engine.precision) != ("openvino", "bf16"):
         return {}
     found = precision_speed.measure(onnx_file, canary.canary_image(manifest.spec))
@@ -167,7 +169,8 @@ def _proved_goldens(
     known = golden.cases(manifest, weights_dir)
     if not known:
         return []
-    engine, onnx_file = manifest.engine, tree / "1/model.onnx"
+    engine = manifest.engine
+    onnx_file = tree / "1/model.onnx"
     reference = embedded_model.open_engine(
         onnx_file, "onnxruntime", engine.precision, engine.optimisation
     )

@@ -15,7 +15,8 @@ from hilum.models.served import Served, served
 
 def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
     """Why Triton must not be given this tree; a plan that was never built is none of them."""
-    record, artefact = build.read_record(tree), tree / "1/model.onnx"
+    record = build.read_record(tree)
+    artefact = tree / "1/model.onnx"
     if not artefact.is_file() or identity.file_sha256(artefact) != record.get("onnx_sha256"):
         yield (
             f"{tree}: 1/model.onnx is not the file that was built: delete the folder and build the"

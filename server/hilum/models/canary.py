@@ -162,7 +162,8 @@ def _levels(height: int, width: int, number: int) -> Array:
     )
     edges = [draws.up_to(96) for _ in range(4)]
     levels[(y < edges[0]) | (y >= 1024 - edges[1]) | (x < edges[2]) | (x >= 1024 - edges[3])] = 0
-    top, left = draws.up_to(900), draws.up_to(900)
+    top = draws.up_to(900)
+    left = draws.up_to(900)
     levels[(y >= top) & (y < top + 60) & (x >= left) & (x < left + 40)] = _LEVELS - 1
     levels[:1, :1], levels[-1:, -1:] = 0, _LEVELS - 1
     return levels

@@ -47,10 +47,8 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line
         )
         yield from _guesses(name, path)
         return
-    labels, sizes = (
-        len(read.release.labels),
-        " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:]))),
-    )
+    labels = len(read.release.labels)
+    sizes = " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
     yield Line(
         name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}"
     )

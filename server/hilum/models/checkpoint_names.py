@@ -90,7 +90,8 @@ def _prefix(architecture: str, tensors: Tensors) -> tuple[str, str]:
         )
         if found:
             return found[0].removesuffix(anchor), anchor
-    wanted, some = " or ".join(_ANCHORS[architecture]), ", ".join(sorted(tensors)[:4])
+    wanted = " or ".join(_ANCHORS[architecture])
+    some = ", ".join(sorted(tensors)[:4])
     raise ConfigurationError([f"no {architecture}: it lacks {wanted}; its tensors are {some} …"])
 
 

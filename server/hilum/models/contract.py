@@ -21,7 +21,8 @@ Tensor = tuple[int, list[int | None]]
 
 def problems(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
     """Every way in which the artefact is not what the manifest promises, in words."""
-    release, spec = manifest.release, manifest.spec
+    release = manifest.release
+    spec = manifest.spec
     yield from opset_problems(model)
     outputs = len(release.labels)
     wanted: dict[str, Tensor] = {

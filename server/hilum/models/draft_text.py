@@ -47,7 +47,8 @@ def write(facts: Facts, name: str, version: str) -> str:
 
 def _head(facts: Facts, name: str, version: str) -> Iterator[str]:
     height, width = facts.size
-    given, answer = label_names.printable(facts.input), label_names.printable(facts.output)
+    given = label_names.printable(facts.input)
+    answer = label_names.printable(facts.output)
     yield f"# Begun by `hilum models new` from {facts.file}: opset {facts.opset},"
     yield (
         f"# {given} (N, {facts.channels}, {height or 'any'}, {width or 'any'}) → {answer} (N,"
@@ -141,7 +142,8 @@ def _weights(facts: Facts) -> Iterator[str]:
 
 
 def _output(facts: Facts) -> Iterator[str]:
-    answer, ended = label_names.printable(facts.output), facts.ending
+    answer = label_names.printable(facts.output)
+    ended = facts.ending
     if len(facts.choices) > 1:
         shown = ", ".join(
             f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items()

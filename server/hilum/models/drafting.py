@@ -79,7 +79,8 @@ def draft(
 
     Raises ConfigurationError and writes nothing.
     """
-    facts, name = read_facts(file, labels), name or _name(file)
+    facts = read_facts(file, labels)
+    name = name or _name(file)
     release_id = f"{name}@{version}"
     folder = manifests_dir / release_id
     if problems := [
@@ -117,7 +118,8 @@ def read_facts(file: Path, labels: str | None) -> Facts:
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
     model = onnx_file.read(file)
-    inputs, outputs = onnx_file.inputs_of(model), onnx_file.outputs_of(model)
+    inputs = onnx_file.inputs_of(model)
+    outputs = onnx_file.outputs_of(model)
     problems = [*_input_problems(inputs), *_output_problems(outputs)]
     if problems:
         raise ConfigurationError([f"{file}: {problem}" for problem in problems])
@@ -127,7 +129,8 @@ def read_facts(file: Path, labels: str | None) -> Facts:
         name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]
     }
     fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
-    output, count = fitting[0], choices[fitting[0]]
+    output = fitting[0]
+    count = choices[fitting[0]]
     return Facts(
         file=re.sub(r"[^\w.+-]", "_", file.name),
         sha256=identity.file_sha256(file),

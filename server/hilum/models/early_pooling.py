@@ -3,9 +3,8 @@
 A quarter of the multiplications of that layer, for the same numbers up to rounding.
 
 The transitions of a DenseNet are a 1x1 convolution and an average over 2x2 (Huang et al., CVPR
-2017, section 3). Both are linear, one over
-channels and the other over places, so either may be first: DenseNet-121 has a twelfth less to
-multiply.
+2017, section 3). Both are linear, one over channels and the other over places, so either may be
+first: DenseNet-121 has a twelfth less to multiply.
 """
 
 from __future__ import annotations

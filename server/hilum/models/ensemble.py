@@ -1,8 +1,7 @@
 """Several networks as one: `image` → `member_logits` (B, k, L), the `logits` of the rule, and `cam` where the rule keeps it exact.
 
 The members' graphs stand side by side in one ONNX file, so that one Triton model reads a batch
-once; what they compute alike, the
-normalisation above all, is computed once.
+once; what they compute alike, the normalisation above all, is computed once.
 """
 
 from __future__ import annotations
@@ -157,7 +156,8 @@ def _checked(model: onnx.ModelProto, manifest: Manifest) -> onnx.ModelProto:
 
 def _require_parity(manifest: Manifest, files: Sequence[Path], merged: Path) -> None:
     """Each member says in the merged graph what it says alone, and `logits` is what the rule makes of them."""
-    release, optimisation = manifest.release, manifest.engine.optimisation
+    release = manifest.release
+    optimisation = manifest.engine.optimisation
     images = np.concatenate([known_image(manifest.spec, number) for number in range(3)])
     alone = np.stack(
         [open_engine(file, "onnxruntime", "f32", optimisation)(images)["logits"] for file in files],

@@ -26,8 +26,8 @@ def mean_score(member_logits: Array, activation: str) -> Array:
     """(B, k, L) → (B, L): the logits whose scores are the means of the members' scores, in double precision.
 
     With s for sigmoid: logit(mean s(x)) = log Σ s(x) - log Σ s(-x), because 1 - s(x) = s(-x).
-    Softmax: log(mean softmax(x)), whose own
-    softmax is that mean, because it sums to 1. Neither ever forms a score that rounds to 1.
+    Softmax: log(mean softmax(x)), whose own softmax is that mean, because it sums to 1. Neither
+    ever forms a score that rounds to 1.
     """
     x = member_logits.astype(np.float64)
     if activation == "sigmoid":
@@ -74,7 +74,8 @@ def rule_nodes(release: Release, prefixes: Sequence[str]) -> Part:
         nodes.append(helper.make_node("Mean", logits, ["logits"]))
     else:
         more, more_constants = _RULES[release.activation](logits)
-        nodes, constants = [*nodes, *more], [*constants, *more_constants]
+        nodes = [*nodes, *more]
+        constants = [*constants, *more_constants]
     nodes += _mean_maps(prefixes) if release.has_cam else []
     for number, node in enumerate(nodes):
         node.name = f"{RULE_NODE}{number}"
@@ -123,7 +124,8 @@ def _log_sum(name: str, terms: Sequence[str]) -> Iterator[onnx.NodeProto]:
 
     The largest is subtracted first, so nothing overflows and not all underflow.
     """
-    largest, total = f"{_NAME(name)}_largest", f"{_NAME(name)}_total"
+    largest = f"{_NAME(name)}_largest"
+    total = f"{_NAME(name)}_total"
     yield helper.make_node("Max", terms, [largest])
     for term in terms:
         yield helper.make_node("Sub", [term, largest], [f"{term}_below"])

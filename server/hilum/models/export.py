@@ -46,7 +46,9 @@ def export_as_torch_does(manifest: Manifest, destination: Path) -> None:
 
 def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
     """With its weights, in evaluation mode. Raises ConfigurationError when they do not fit."""
-    release, spec, options = manifest.release, manifest.spec, manifest.table.model.options
+    release = manifest.release
+    spec = manifest.spec
+    options = manifest.table.model.options
     if weights is None:
         assert manifest.weights.seed is not None
         made = architectures.make(release.architecture, spec, len(release.labels), options)

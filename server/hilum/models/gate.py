@@ -102,7 +102,8 @@ def _problems(
 ) -> Iterator[str]:
     for change in changes:
         if not change.largest_score_difference <= limits.maximum_score_difference:
-            moved, allowed = change.largest_score_difference, limits.maximum_score_difference
+            moved = change.largest_score_difference
+            allowed = limits.maximum_score_difference
             yield f"{change.key}: a score moves by {moved:.3g}; {allowed:g} is allowed"
         if change.auc_drop is not None and not change.auc_drop <= limits.maximum_auc_drop:
             yield (

@@ -36,7 +36,8 @@ def cases(manifest: Manifest, weights_dir: Path | None = None) -> list[Case]:
 
     Raises ConfigurationError with the problems of all.
     """
-    found, problems = [], []
+    found = []
+    problems = []
     for table in manifest.golden:
         try:
             found.append(
@@ -59,7 +60,8 @@ def prove(manifest: Manifest, known: Iterable[Case], run: Run, who: str) -> list
 
     Raises ConfigurationError where one is not the known answer.
     """
-    answers, problems = [], []
+    answers = []
+    problems = []
     for case in known:
         logits = np.asarray(run(case.image)["logits"], np.float32)
         problems += [
@@ -164,7 +166,8 @@ def _misses(manifest: Manifest, case: Case, logits: Array) -> Iterator[str]:
 
 def _compared(manifest: Manifest, case: Case, logits: Array) -> dict[str, tuple[float, float]]:
     """What is given and what is known, by label."""
-    table, row = case.table, [float(value) for value in logits[0]]
+    table = case.table
+    row = [float(value) for value in logits[0]]
     keys = [label.key for label in manifest.release.labels]
     expected, given = (
         (table.logits, row)

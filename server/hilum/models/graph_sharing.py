@@ -92,7 +92,8 @@ def _without_equal_constants(graph: onnx.GraphProto) -> dict[str, str]:
 
 
 def _content(constant: onnx.TensorProto) -> str:
-    name, constant.name = constant.name, ""
+    name = constant.name
+    constant.name = ""
     digest = hashlib.sha256(constant.SerializeToString(deterministic=True)).hexdigest()
     constant.name = name
     return digest

@@ -19,7 +19,8 @@ def concept_near(name: str) -> str | None:
 
     None: there is none.
     """
-    known, word = _spellings(), plain(name)
+    known = _spellings()
+    word = plain(name)
     singular = next((known[each] for each in _singulars(word) if each in known), None)
     if singular or len(word) < _SHORTEST:
         return singular
@@ -35,7 +36,8 @@ def are_alike(one: str, other: str) -> bool:
 
 def distance(one: str, other: str) -> int:
     """Letters to insert, remove, replace or swap with their neighbour (optimal string alignment)."""
-    earlier, above = list[int](), list(range(len(other) + 1))
+    earlier = list[int]()
+    above = list(range(len(other) + 1))
     for i, letter in enumerate(one, start=1):
         row = [i]
         for j, wanted in enumerate(other, start=1):
@@ -43,7 +45,8 @@ def distance(one: str, other: str) -> int:
             if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == wanted:
                 steps.append(earlier[j - 2] + 1)
             row.append(min(steps))
-        earlier, above = above, row
+        earlier = above
+        above = row
     return above[-1]
 
 

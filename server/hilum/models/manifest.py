@@ -104,7 +104,9 @@ def _input_spec(table: ManifestTable, problems: list[str]) -> InputSpec | None:
 
 
 def _release(table: ManifestTable, spec: InputSpec, digest: str) -> Release:
-    model, engine, points = table.model, table.engine, table.operating_points
+    model = table.model
+    engine = table.engine
+    points = table.operating_points
     return Release(
         name=table.name,
         version=table.version,
@@ -169,17 +171,15 @@ def _build_key(table: ManifestTable, spec: InputSpec) -> str:
 
 
 def _label(label: LabelTable, index: int) -> Label:
-    key, point = (
-        label.key(index),
-        None if label.operating_point == "none" else label.operating_point,
-    )
+    key = label.key(index)
+    point = None if label.operating_point == "none" else label.operating_point
     if label.concept is None:
         text = label.text or f"Output {index}"
-        code, status = (
-            Code(label.private or f"OUTPUT_{index}", terminology.PRIVATE_SCHEME, text),
-            "C",
-        )
+        code = Code(label.private or f"OUTPUT_{index}", terminology.PRIVATE_SCHEME, text)
+        status = "C"
     else:
         concept = terminology.load().concepts[label.concept]
-        text, code, status = label.text or concept.text, concept.code, concept.status
+        text = label.text or concept.text
+        code = concept.code
+        status = concept.status
     return Label(key, text, code, status, point, label.is_masked, label.rescaled_at)

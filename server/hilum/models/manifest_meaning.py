@@ -59,7 +59,8 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
 
 
 def _weights_problems(table: ManifestTable) -> Iterator[str]:
-    architecture, weights = table.model.architecture, table.weights
+    architecture = table.model.architecture
+    weights = table.weights
     suffix = ".onnx" if architecture == "onnx" else ".safetensors"
     for file in weights.files:
         if file.endswith(_PICKLES):
@@ -128,7 +129,8 @@ def _twice(names: Sequence[str]) -> list[str]:
 
 
 def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]:
-    point, activation = label.operating_point, table.model.activation
+    point = label.operating_point
+    activation = table.model.activation
     concept = terminology.load().concepts.get(label.concept or "")
     is_assertable = concept is None or concept.is_assertable
     if label.rescaled_at is not None and activation != "sigmoid":

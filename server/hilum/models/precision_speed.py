@@ -16,7 +16,8 @@ from typing import Final
 from hilum.models.embedded_model import Batch, Engine, open_engine
 
 PRECISIONS: Final = ("f32", "bf16")
-_TURNS, _CALLS = 6, 2
+_TURNS = 6
+_CALLS = 2
 # of CPU: of a network that takes a second an image, one turn says what six say of a small one
 _ENOUGH_SECONDS: Final = 10.0
 _WORTH: Final = 1.1  # times as much: less may be chance, and is no reason for another release
@@ -44,7 +45,8 @@ def cpu_milliseconds(
     """
     for engine in engines.values():
         engine(image)  # the first call allocates
-    turns, began = list[dict[str, float]](), clock()
+    turns = list[dict[str, float]]()
+    began = clock()
     while len(turns) < _TURNS and not (turns and clock() - began > _ENOUGH_SECONDS):
         turns.append({name: _taken(engine, image, clock) for name, engine in engines.items()})
     return {name: round(min(turn[name] for turn in turns), 2) for name in engines}
@@ -64,7 +66,8 @@ def advice(precision: str, milliseconds: Mapping[str, float]) -> str | None:
     """
     if precision not in milliseconds:
         return None
-    best, own = min(milliseconds, key=lambda name: milliseconds[name]), milliseconds[precision]
+    best = min(milliseconds, key=lambda name: milliseconds[name])
+    own = milliseconds[precision]
     if own < _WORTH * milliseconds[best]:
         return None
     return (

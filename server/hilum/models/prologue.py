@@ -49,7 +49,9 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
 
     Raises ConfigurationError when it does not begin with a cast.
     """
-    graph, steps, joint = artefact.graph, [], "image"
+    graph = artefact.graph
+    steps = []
+    joint = "image"
     while len(readers := _readers(graph, joint)) == 1 and readers[0].op_type in _STEPS:
         steps.append(readers[0])
         joint = readers[0].output[0]

@@ -15,14 +15,16 @@ from hilum.models.gate import Judgement, LabelChange
 
 def write(stem: Path, facts: Mapping[str, Any], judgement: Judgement) -> Path:
     """Write `<stem>.json` and `<stem>.md`; the latter's path."""
-    text, words = stem.with_name(f"{stem.name}.json"), stem.with_name(f"{stem.name}.md")
+    text = stem.with_name(f"{stem.name}.json")
+    words = stem.with_name(f"{stem.name}.md")
     text.write_text(json.dumps({**facts, **judgement.as_json()}, indent=1) + "\n", encoding="utf-8")
     words.write_text("\n".join(_lines(facts, judgement)) + "\n", encoding="utf-8")
     return words
 
 
 def _lines(facts: Mapping[str, Any], judgement: Judgement) -> Iterator[str]:
-    limits, sizes = facts["limits"], facts["size_bytes"]
+    limits = facts["limits"]
+    sizes = facts["size_bytes"]
     yield f"# {facts['quantised_release']}: {'accepted' if judgement.is_accepted else 'refused'}\n"
     yield (
         f"int8 from {facts['release']}: {sizes['before'] / 1e6:.1f} MB became"

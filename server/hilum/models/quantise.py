@@ -1,8 +1,7 @@
 """A release in int8, made from another one, and accepted only when its scores stand within the limits of that one's manifest.
 
 Whatever comes of it, a report lies beside: `<new release>.quantisation.json` and `.md` in the
-folder of manifests. A refused one leaves
-nothing else.
+folder of manifests. A refused one leaves nothing else.
 """
 
 from __future__ import annotations

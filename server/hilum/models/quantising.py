@@ -30,16 +30,16 @@ def quantise_network(artefact: Path, manifest: Manifest, images: Array, destinat
     `images` (n, 1, H, W) on the wire give the ranges.
 
     Weights have seven bits (`reduce_range`): with eight, CPUs without VNNI saturate, and two hosts
-    would give two numbers. The last
-    layer stays float32: its rounding would be the logit's. Maps are left out, because theirs would
-    no longer add up to it.
+    would give two numbers. The last layer stays float32: its rounding would be the logit's. Maps
+    are left out, because theirs would no longer add up to it.
     """
     from onnxruntime import quantization  # noqa: PLC0415 - a build tool
 
     network = cut(onnx.load(artefact), manifest.spec.model_channels, _OUTPUTS).network
     _name_nodes(network.graph)
     with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
-        plain, folded = Path(scratch, "plain.onnx"), Path(scratch, "folded.onnx")
+        plain = Path(scratch, "plain.onnx")
+        folded = Path(scratch, "folded.onnx")
         onnx.save(network, plain)
         quantization.quant_pre_process(str(plain), str(folded), skip_symbolic_shape=True)
         with _quiet():
@@ -66,7 +66,8 @@ def _name_nodes(graph: onnx.GraphProto) -> None:
 def _last_layers(graph: onnx.GraphProto) -> list[str]:
     """Nodes from the logits back to the first that multiplies by weights, that one included."""
     made_by = {name: node for node in graph.node for name in node.output}
-    names, wanted = [], "logits"
+    names = []
+    wanted = "logits"
     while (node := made_by.get(wanted)) is not None:
         names.append(node.name)
         if node.op_type in _MULTIPLIES:

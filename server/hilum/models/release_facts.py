@@ -141,7 +141,8 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
 
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     """The built tree's engine, in this process."""
-    release, engine = read.release, read.engine
+    release = read.release
+    engine = read.engine
     known = canary.read_canary(release, places.built_dir)
     tree = build.tree_of(release, places.built_dir)
     if not build.is_built(release, places.built_dir):
@@ -175,7 +176,8 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     cases = golden.cases(read, places.weights_dir)
     answers = golden.prove(read, cases, run, engine.name)
     for case, logits in zip(cases, answers, strict=True):
-        off, allowed = golden.worst(read, case, logits), case.table.tolerance
+        off = golden.worst(read, case, logits)
+        allowed = case.table.tolerance
         yield (
             Verdict.OK,
             (

@@ -11,7 +11,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 def auc(scores: Array, truth: Array) -> float | None:
     """(n,) scores and (n,) 1, 0 or NaN (nobody said) → 0 to 1; None where a class has no case."""
-    positive, negative = scores[truth == 1], np.sort(scores[truth == 0])
+    positive = scores[truth == 1]
+    negative = np.sort(scores[truth == 0])
     if not len(positive) or not len(negative):
         return None
     below = np.searchsorted(negative, positive, side="left") + np.searchsorted(

@@ -58,7 +58,8 @@ def _header(data: bytearray) -> tuple[dict[str, Any], int]:
 
 def _tensor(data: bytearray, start: int, entry: Mapping[str, Any]) -> Tensor:
     begin, end = entry["data_offsets"]
-    kind, shape = _TYPES[entry["dtype"]], entry["shape"]
+    kind = _TYPES[entry["dtype"]]
+    shape = entry["shape"]
     if not 0 <= begin <= end <= len(data) - start:
         raise ValueError("a tensor lies outside of the file")
     if begin == end:
@@ -72,7 +73,8 @@ def write(path: Path, tensors: Mapping[str, Tensor]) -> None:
     In the order of their names, header padded to eight bytes.
     """
     ordered = {name: tensors[name].detach().cpu().contiguous() for name in sorted(tensors)}
-    header, place = {}, 0
+    header = {}
+    place = 0
     for name, tensor in ordered.items():
         size = tensor.numel() * tensor.element_size()
         header[name] = {

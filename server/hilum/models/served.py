@@ -70,7 +70,8 @@ def shape_ranges(served: Served) -> dict[str, list[int]]:
 
 def served(manifest: Manifest, cam_grid: Sequence[int] | None, accelerator: str = "none") -> Served:
     """`cam_grid`: height and width of the maps, None where the release has none."""
-    release, (_, height, width) = manifest.release, manifest.spec.wire_shape
+    release = manifest.release
+    (_, height, width) = manifest.spec.wire_shape
     return Served(
         triton_name=release.triton_name,
         wire_type=manifest.spec.wire_dtype,

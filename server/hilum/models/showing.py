@@ -27,7 +27,9 @@ def show(release_id: str, manifests_dir: Path, built_dir: Path) -> Iterator[str]
 
 
 def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
-    release, spec, weights = shown.release, shown.spec, shown.weights
+    release = shown.release
+    spec = shown.spec
+    weights = shown.weights
     yield "release", release.id
     yield "task", release.task
     yield "manufacturer", release.manufacturer

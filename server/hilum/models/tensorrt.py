@@ -45,7 +45,8 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
     images = [canary.known_image(manifest.spec, number) for number in range(_IMAGES)]
     images += [np.load(path, allow_pickle=False) for path in sorted(tree.glob("golden_*.npy"))]
     wanted, half = (_logits(tree / file, manifest, images) for file in (_ARTEFACT, _HALF))
-    apart, allowed = float(np.abs(half - wanted).max()), canary.tolerance(manifest.engine)
+    apart = float(np.abs(half - wanted).max())
+    allowed = canary.tolerance(manifest.engine)
     request = _request(tree, manifest, served, _cases(tree, images, wanted))
     (tree / REQUEST).write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
     verdict = (
@@ -66,7 +67,8 @@ def has_plan(tree: Path) -> bool:
 
 def plan_problems(tree: Path) -> Iterator[str]:
     """Why the plan of this tree must not be loaded, as far as can be seen without its GPU."""
-    request, record = identity.read_record(tree / REQUEST), identity.read_record(tree / PLAN_RECORD)
+    request = identity.read_record(tree / REQUEST)
+    record = identity.read_record(tree / PLAN_RECORD)
     if "onnx" not in request:
         yield (
             f"{tree.name}: {REQUEST} is gone or damaged: build the release for the tensorrt profile"

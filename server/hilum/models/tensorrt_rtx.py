@@ -3,8 +3,8 @@
 TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines for named GPUs.
 
 Those engines are not what Triton loads; that they can be built proves that the ONNX files parse,
-keep their tensors and fit the
-optimization profile. NVIDIA's library is proprietary and optional: docs/profiles.md.
+keep their tensors and fit the optimization profile. NVIDIA's library is proprietary and optional:
+docs/profiles.md.
 """
 
 from __future__ import annotations
@@ -57,7 +57,8 @@ def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
             ]
         )
     for engine in build_engines(build.tree_of(manifest.release, places.built_dir, "tensorrt")):
-        size, gpus = f"{engine.size_bytes / 1e6:.1f} MB in {engine.seconds:.1f} s", ", ".join(GPUS)
+        size = f"{engine.size_bytes / 1e6:.1f} MB in {engine.seconds:.1f} s"
+        gpus = ", ".join(GPUS)
         yield (
             Verdict.OK,
             (
@@ -113,7 +114,8 @@ def _build(trt: Any, file: Path, precision: str, shapes: Mapping[str, Sequence[i
 
 
 def _config(trt: Any, builder: Any, shapes: Mapping[str, Sequence[int]]) -> Any:  # noqa: ANN401 - as above
-    config, profile = builder.create_builder_config(), builder.create_optimization_profile()
+    config = builder.create_builder_config()
+    profile = builder.create_optimization_profile()
     profile.set_shape("image", *(tuple(shapes[name]) for name in ("min", "opt", "max")))
     config.add_optimization_profile(profile)
     config.num_compute_capabilities = len(GPUS)

@@ -81,7 +81,8 @@ def is_snomed_identifier(value: str) -> bool:
     """Whether the digits end in their Verhoeff check digit."""
     if not (value.isascii() and value.isdigit() and 6 <= len(value) <= 18):
         return False
-    multiply, permute = _MULTIPLY.split(), _PERMUTE.split()
+    multiply = _MULTIPLY.split()
+    permute = _PERMUTE.split()
     check = 0
     for position, digit in enumerate(reversed(value)):
         check = int(multiply[check][int(permute[position % 8][int(digit)])])
@@ -140,7 +141,8 @@ def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> 
     if missing:
         yield f"missing {', '.join(missing)}"
         return
-    scheme, value = row["scheme"], row["value"]
+    scheme = row["scheme"]
+    value = row["value"]
     if why := denied.get((scheme, value)):
         yield f"{scheme} {value} is on the deny list: {why}"
     if scheme == "SCT" and not is_snomed_identifier(value):

@@ -46,8 +46,10 @@ def read_tensor(path: Path) -> Array:
 
 
 def _stored(manifest: Manifest, path: Path, title: str) -> Array:
-    spec, release = manifest.spec, manifest.release
-    wanted, kind = tuple(spec.wire_shape), np.dtype(NUMPY_TYPES[spec.wire_dtype])
+    spec = manifest.spec
+    release = manifest.release
+    wanted = tuple(spec.wire_shape)
+    kind = np.dtype(NUMPY_TYPES[spec.wire_dtype])
     try:
         tensor = read_tensor(path)
     except ValueError as error:

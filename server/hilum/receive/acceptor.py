@@ -52,7 +52,9 @@ class Acceptor:
         door: Door,
         certificates: ServerTls | None = None,
     ) -> None:
-        self._sock, self._door, self._certificates = sock, door, certificates
+        self._sock = sock
+        self._door = door
+        self._certificates = certificates
         shown = tracing.Association("association") if tracing.is_on() else None
         self.account = Account(peer_address, started_at=time.time(), shown=shown)
         self._dripping = Dripping(door.settings)
@@ -111,10 +113,8 @@ class Acceptor:
     def _malformed(self, problem: Malformed) -> bytes:
         """Note the fault of a request; a row names its AE Titles where it has them."""
         if self.account.is_requested:
-            self.account.abort_reason, self.account.request_problem = (
-                End.PROTOCOL_ERROR.value,
-                str(problem),
-            )
+            self.account.abort_reason = End.PROTOCOL_ERROR.value
+            self.account.request_problem = str(problem)
         else:
             self.account.unheard = NOT_DICOM
         return pdu.provider_abort(Reason.INVALID_PARAMETER)
@@ -127,10 +127,8 @@ class Acceptor:
 
     def _note(self, called: bytes, calling: bytes) -> None:
         self.account.is_requested = True
-        self.account.called_ae_title, self.account.calling_ae_title = (
-            title_text(called),
-            title_text(calling),
-        )
+        self.account.called_ae_title = title_text(called)
+        self.account.calling_ae_title = title_text(calling)
 
     def _reject(self, rejection: Rejection) -> bytes:
         self.account.rejection = rejection

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from hilum.receive.elements import elements, encoding_of, first_item
 from hilum.receive.patient import encodings_of, read_texts, text_of
 
-_SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER, _ISSUER_SEQUENCE = 0x00080005, 0x00080050, 0x00080051
+_SPECIFIC_CHARACTER_SET = 0x00080005
+_ACCESSION_NUMBER = 0x00080050
+_ISSUER_SEQUENCE = 0x00080051
 # Local Namespace Entity ID and Universal Entity ID: an issuer has one of them, or both (PS3.3
 # 10.14).
 _DESIGNATORS = (0x00400031, 0x00400032)
@@ -52,7 +54,9 @@ class Accession:
 
 def _issuer(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[str]:
     """Return the designators in the first item of Issuer of Accession Number Sequence."""
-    data, encoding, names = memoryview(header), encoding_of(transfer_syntax_uid), b""
+    data = memoryview(header)
+    encoding = encoding_of(transfer_syntax_uid)
+    names = b""
     for element in elements(data, encoding):
         if element.tag > _ISSUER_SEQUENCE:
             return

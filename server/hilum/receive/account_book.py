@@ -41,7 +41,8 @@ class AccountBook:
         self._lost = 0
         self._said_lost_at = self._grown_at = float("-inf")
         self._is_away = False
-        self._changed, self._stopping = threading.Event(), threading.Event()
+        self._changed = threading.Event()
+        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
@@ -107,7 +108,8 @@ class AccountBook:
         is_more = True
         while is_more:
             with self._lock:
-                records, counted = list(islice(self._waiting, _AT_ONCE)), self._due()
+                records = list(islice(self._waiting, _AT_ONCE))
+                counted = self._due()
             is_more = len(records) == _AT_ONCE
             if (records or counted) and not self._is_done(records, counted):
                 return
@@ -174,7 +176,8 @@ class AccountBook:
         ):
             return
         with self._lock:
-            lost, self._lost = self._lost, 0
+            lost = self._lost
+            self._lost = 0
         self._said_lost_at = now
         telemetry.ASSOCIATION_ROWS_LOST.inc(lost)
         _log.error(

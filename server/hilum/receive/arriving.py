@@ -35,7 +35,9 @@ class Arriving:
         It is called at once, and after a problem with the header.
         """
         command.require_consistent()
-        self._command, self._taker_of, self._unread_taker_of = command, taker_of, unread_taker_of
+        self._command = command
+        self._taker_of = taker_of
+        self._unread_taker_of = unread_taker_of
         is_list = command.meta.sop_class_uid == KEY_OBJECT_SELECTION
         self._beginning = Beginning(
             command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS

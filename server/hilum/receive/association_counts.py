@@ -12,7 +12,9 @@ from typing import Final
 from hilum.domain import AssociationRecord
 
 WINDOW_SECONDS: Final = 60.0
-_ROWS_OF_ADDRESS, _ROWS = 64, 256  # beyond them rows are shared by AE Titles, then by addresses
+# beyond them rows are shared by AE Titles, then by addresses
+_ROWS_OF_ADDRESS = 64
+_ROWS = 256
 _MAXIMUM_ROWS: Final = 4096  # that wait for a ledger which is away
 _OTHERS: Final = "others"
 _TLS_FAILED: Final = "tls_failed"
@@ -85,7 +87,8 @@ class AssociationCounts:
 
     def written(self, row: CountedRow, record: AssociationRecord, row_id: int) -> None:
         """Mark the row as written with this record; more may have been counted since."""
-        row.row_id, row.is_written = row_id, row.record is record
+        row.row_id = row_id
+        row.is_written = row.record is record
 
     def end_minutes(self, now: float) -> dict[str, dict[str, int]]:
         """Close the minutes that are over; return how often each reason refused, by address."""

@@ -18,7 +18,8 @@ class Beginning:
     """
 
     def __init__(self, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS) -> None:
-        self._transfer_syntax_uid, self._most = transfer_syntax_uid, most
+        self._transfer_syntax_uid = transfer_syntax_uid
+        self._most = most
         self._windows = iter(_WINDOWS)
         self._window = next(self._windows)
         self._held = bytearray()

@@ -42,7 +42,8 @@ class Census:
     def __init__(
         self, processes: int, senders: Sequence[str] = (), descriptor: int | None = None
     ) -> None:
-        self._processes, self._titles = processes, ("", *senders)
+        self._processes = processes
+        self._titles = ("", *senders)
         self._row = struct.Struct(f"<{len(self._titles)}L")
         self.descriptor = (
             os.memfd_create("hilum-associations") if descriptor is None else descriptor
@@ -90,7 +91,8 @@ class Seat:
     """One process's counts in the census; a single process shares none."""
 
     def __init__(self, census: Census | None = None, index: int = 0) -> None:
-        self._census, self._index = census, index
+        self._census = census
+        self._index = index
 
     @contextlib.contextmanager
     def held(self) -> Iterator[Elsewhere]:

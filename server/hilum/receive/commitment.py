@@ -47,7 +47,9 @@ class Commitment:
         maximum_pdu_bytes: int,
     ) -> None:
         """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
-        self._account, self._desk, self._outgoing = account, desk, outgoing
+        self._account = account
+        self._desk = desk
+        self._outgoing = outgoing
         self._maximum_pdu_bytes = maximum_pdu_bytes
         self._context_id, self._context = next(
             (number, context)
@@ -130,7 +132,9 @@ class Action:
     reads_after = None
 
     def __init__(self, commitment: Commitment, command: Command, context: Context) -> None:
-        self._commitment, self._command, self._context = commitment, command, context
+        self._commitment = commitment
+        self._command = command
+        self._context = context
         self._encoded = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:

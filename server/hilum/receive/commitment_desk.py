@@ -54,7 +54,8 @@ class Desk:
 
     def __init__(self, settings: Settings, ledger: Ledger, custody: Custody, owner: str) -> None:
         self._addresses = {title.strip() for title in settings.commitment}
-        self._ledger, self._custody = ledger, custody
+        self._ledger = ledger
+        self._custody = custody
         self._answer_seconds = settings.receive.dimse_timeout_seconds
         self._holder = Holder(owner, custody.wait_seconds + self._answer_seconds + _GRACE_SECONDS)
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)

@@ -17,7 +17,9 @@ from hilum.receive.commitment_request import WELL_KNOWN_INSTANCE
 from hilum.receive.terms import STORAGE_COMMITMENT
 from hilum.store.commitments import reported
 
-_SUCCESSFUL, _FAILURES_EXIST = 1, 2  # event types, PS3.4 Table J.3-3
+# event types, PS3.4 Table J.3-3
+_SUCCESSFUL = 1
+_FAILURES_EXIST = 2
 # PS3.7 10.1.1.1.8: the failures that may pass by themselves.
 _PASSING: Mapping[int, str] = {0x0110: "processing failure", 0x0213: "resource limitation"}
 
@@ -57,10 +59,8 @@ def information_of(transaction_uid: str, verdict: CommitmentVerdict) -> Dataset:
 
 def _item(reference: SopReference, reason: int | None = None) -> Dataset:
     item = Dataset()
-    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = (
-        reference.sop_class_uid,
-        reference.sop_instance_uid,
-    )
+    item.ReferencedSOPClassUID = reference.sop_class_uid
+    item.ReferencedSOPInstanceUID = reference.sop_instance_uid
     if reason is not None:
         item.FailureReason = reason
     return item

@@ -30,8 +30,11 @@ _decoding = threading.Lock()
 """One request at a time becomes objects, which take many times its bytes."""
 
 # Statuses, PS3.7 10.1.4.1.10.
-NO_SUCH_INSTANCE, INVALID_ARGUMENT, NO_SUCH_CLASS = 0x0112, 0x0115, 0x0118
-NO_SUCH_ACTION, RESOURCE_LIMITATION = 0x0123, 0x0213
+NO_SUCH_INSTANCE = 0x0112
+INVALID_ARGUMENT = 0x0115
+NO_SUCH_CLASS = 0x0118
+NO_SUCH_ACTION = 0x0123
+RESOURCE_LIMITATION = 0x0213
 
 # Errors of pydicom's decoder for bytes that are not a data set.
 _NOT_A_DATA_SET = (
@@ -96,10 +99,8 @@ def read_information(
             information = decode(
                 BytesIO(encoded), syntax.is_implicit_VR, syntax.is_little_endian, syntax.is_deflated
             )
-            transaction_uid, references = (
-                str(information.get("TransactionUID") or ""),
-                tuple(_references(information)),
-            )
+            transaction_uid = str(information.get("TransactionUID") or "")
+            references = tuple(_references(information))
             del information
     except TooComplex:
         raise CommitmentRefused(

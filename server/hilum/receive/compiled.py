@@ -25,7 +25,9 @@ from hilum.store.outlet import Outlet, Writing
 
 _log = telemetry.logger("receive")
 
-_FRAGMENT_BYTES, _LAST_BYTES, _ALIGNED_BYTES = 1000, 700, 4096
+_FRAGMENT_BYTES = 1000
+_LAST_BYTES = 700
+_ALIGNED_BYTES = 4096
 _BEGINNING: Final = pdu.beginning(_FRAGMENT_BYTES + 2, 1, 0)
 _SEED: Final = 0x9E3779B97F4A7C15
 _BUFFER_BYTES = 66 << 10  # so small that it is filled three times
@@ -71,7 +73,8 @@ def _problem(library: Library, *, direct_io: bool) -> str:
     """Return the fault of the library on known bytes, compared with Python."""
     size = 149 * _FRAGMENT_BYTES + _LAST_BYTES
     content = (bytes(number * 7919 % 251 for number in range(251)) * (size // 251 + 1))[:size]
-    expected, found = Digests(1234, 90_000, _SEED), library.digests(1234, 90_000, _SEED)
+    expected = Digests(1234, 90_000, _SEED)
+    found = library.digests(1234, 90_000, _SEED)
     expected.update(content)
     found.update(content[:_FRAGMENT_BYTES])
     written, is_last = _transferred(library, found, content, direct_io=direct_io)

@@ -19,12 +19,10 @@ from hilum.store.archive import Archive
 from hilum.store.ledger import Ledger
 
 # Failure Reasons (0008,1197), PS3.3 C.14.1.1.
-PROCESSING_FAILURE, NO_SUCH_OBJECT, CLASS_INSTANCE_CONFLICT, DUPLICATE_TRANSACTION = (
-    0x0110,
-    0x0112,
-    0x0119,
-    0x0131,
-)
+PROCESSING_FAILURE = 0x0110
+NO_SUCH_OBJECT = 0x0112
+CLASS_INSTANCE_CONFLICT = 0x0119
+DUPLICATE_TRANSACTION = 0x0131
 
 _LOOK_AGAIN_SECONDS = 0.5
 _ROWS_SECONDS = 30.0  # for rows beyond the usual wait, before the outcome is unknown

@@ -112,7 +112,8 @@ def _hashed(
     stream: BinaryIO, meta: FileMeta, start: int, header: Header, new: Callable[[], Hash]
 ) -> tuple[str, str]:
     """Return the hash of the data set as received, and of its Pixel Data."""
-    whole, pixels = new(), PixelDigest(header.pixels_start, header.pixels_end, new())
+    whole = new()
+    pixels = PixelDigest(header.pixels_start, header.pixels_end, new())
     visible = (
         _inflating() if meta.transfer_syntax_uid == DeflatedExplicitVRLittleEndian else _as_it_is
     )

@@ -35,7 +35,9 @@ class PixelDigest:
     """
 
     def __init__(self, pixels_start: int | None, pixels_end: int | None, digest: Hash) -> None:
-        self._start, self._end, self._digest = pixels_start, pixels_end, digest
+        self._start = pixels_start
+        self._end = pixels_end
+        self._digest = digest
         self._position = 0
 
     def update(self, piece: bytes | memoryview) -> None:

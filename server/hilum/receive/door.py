@@ -49,7 +49,8 @@ class Door:
         """
         full = self.watermarks()  # outside of the lock: it may read the ledger
         with self._lock, self.seat.held() as elsewhere:
-            titles, title = self._titles(), calling.strip()
+            titles = self._titles()
+            title = calling.strip()
             of_address = sum(1 for _, address in self._admitted.values() if address == peer_address)
             already = Open(
                 len(titles) + elsewhere.total(),

@@ -25,7 +25,8 @@ class Dripping:
     """The detection for one association, called at intervals, on one thread."""
 
     def __init__(self, settings: Receive) -> None:
-        minimum, seconds = settings.minimum_bytes_per_second, settings.network_timeout_seconds
+        minimum = settings.minimum_bytes_per_second
+        seconds = settings.network_timeout_seconds
         self._pace = Pace(minimum, seconds)
         self._is_wanted = minimum > 0
         self._taken_bytes = -1
@@ -43,16 +44,15 @@ class Dripping:
         if not self._is_wanted:
             return False
         try:
-            received, unread = _received_bytes(connection), _unread_bytes(connection)
+            received = _received_bytes(connection)
+            unread = _unread_bytes(connection)
         except (OSError, ValueError):  # closed meanwhile
             return False
         if received is None:
             return False
-        now, taken_before, self._taken_bytes = (
-            time.monotonic(),
-            self._taken_bytes,
-            received - unread,
-        )
+        now = time.monotonic()
+        taken_before = self._taken_bytes
+        self._taken_bytes = received - unread
         # the sender waits for us, usually for the disk
         if unread and self._taken_bytes == taken_before:
             self._pace.begin_anew(now, received)

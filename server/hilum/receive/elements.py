@@ -26,7 +26,9 @@ from hilum_preprocessing.structure import (
     too_many,
 )
 
-_ITEM, _ITEM_END, _SEQUENCE_END = 0xFFFEE000, 0xFFFEE00D, 0xFFFEE0DD
+_ITEM = 0xFFFEE000
+_ITEM_END = 0xFFFEE00D
+_SEQUENCE_END = 0xFFFEE0DD
 _UNDEFINED = 0xFFFFFFFF
 # PS3.5 7.1.2: these VRs have a 16-bit length; all others, future ones included, a 32-bit one.
 # pydicom, which reads the stored header, takes the length of unknown VRs for a 16-bit one, and
@@ -143,7 +145,8 @@ def elements(data: memoryview, encoding: Encoding) -> Iterator[Element]:
 
     A value is skipped only when the caller requests the next element.
     """
-    position, steps = 0, _Steps()
+    position = 0
+    steps = _Steps()
     while position < len(data):
         steps.take()
         element = _element(data, position, encoding)
@@ -161,8 +164,11 @@ def values_in(
     `elements` names.
     """
     found: dict[int, bytes] = {}
-    unpack, unpack_length = _LAYOUTS["<"][0].unpack_from, _LAYOUTS["<"][1].unpack_from
-    position, size, steps = 0, len(data), _Steps()
+    unpack = _LAYOUTS["<"][0].unpack_from
+    unpack_length = _LAYOUTS["<"][1].unpack_from
+    position = 0
+    size = len(data)
+    steps = _Steps()
     try:
         while position < size:
             steps.left -= 1
@@ -202,7 +208,8 @@ def find(
     Reading stops at the header of the last one. At most `most` elements and items are visited.
     """
     found: dict[int, Place] = {}
-    position, steps = 0, _Steps(most)
+    position = 0
+    steps = _Steps(most)
     while position < len(data):
         steps.take()
         if not encoding.is_implicit:
@@ -221,12 +228,11 @@ def first_item(data: memoryview, sequence: Element, encoding: Encoding) -> Itera
     inside = _inside(sequence, encoding)
     if sequence.length == 0 or _delimiter(data, sequence.value, inside)[0] != _ITEM:
         return
-    length, position = _delimiter(data, sequence.value, inside)[1], sequence.value + 8
+    length = _delimiter(data, sequence.value, inside)[1]
+    position = sequence.value + 8
     end = len(data) if length == _UNDEFINED else position + length
-    inside, steps = (
-        _encoding_of_item(data, position, inside) if position < end else inside,
-        _Steps(),
-    )
+    inside = _encoding_of_item(data, position, inside) if position < end else inside
+    steps = _Steps()
     while position < end and _delimiter(data, position, inside)[0] != _ITEM_END:
         element = _element(data, position, inside)
         steps.take()
@@ -247,13 +253,12 @@ def _pass(
     That is one without a length, of an unknown VR, the last wanted one, or the last one whose
     header is within the data.
     """
-    unpack, unpack_length, numbers, last = (
-        _PASSED[order].unpack_from,
-        _LAYOUTS[order][1].unpack_from,
-        wanted.numbers[order],
-        position,
-    )
-    (short, long), passed = _VR_NUMBERS[order], 0
+    unpack = _PASSED[order].unpack_from
+    unpack_length = _LAYOUTS[order][1].unpack_from
+    numbers = wanted.numbers[order]
+    last = position
+    (short, long) = _VR_NUMBERS[order]
+    passed = 0
     try:
         for passed in range(steps.left + 1):  # noqa: B007 - read in `finally`
             number, vr, length = unpack(data, position)
@@ -267,7 +272,8 @@ def _pass(
                 if numbers[number] == wanted.last:
                     return position
                 found[numbers[number]] = position, value, length
-            last, position = position, value + length
+            last = position
+            position = value + length
     except struct.error:
         return last
     finally:

@@ -26,12 +26,10 @@ from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010
-_SOP_CLASS_UID, _SOP_INSTANCE_UID, _STUDY_INSTANCE_UID, _SERIES_INSTANCE_UID = (
-    0x00080016,
-    0x00080018,
-    0x0020000D,
-    0x0020000E,
-)
+_SOP_CLASS_UID = 0x00080016
+_SOP_INSTANCE_UID = 0x00080018
+_STUDY_INSTANCE_UID = 0x0020000D
+_SERIES_INSTANCE_UID = 0x0020000E
 _NAMES = {
     _SOP_CLASS_UID: "SOP Class UID",
     _SOP_INSTANCE_UID: "SOP Instance UID",
@@ -39,13 +37,15 @@ _NAMES = {
     _SERIES_INSTANCE_UID: "Series Instance UID",
 }
 # The origin of the object (PS3.3 C.7.5.1), which distinguishes our own documents from images.
-_MANUFACTURER, _DEVICE_SERIAL_NUMBER = 0x00080070, 0x00181000
+_MANUFACTURER = 0x00080070
+_DEVICE_SERIAL_NUMBER = 0x00181000
 _OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
 _READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
 # and refusing such an image would not help.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-_LONGEST_UID, _LAST_ROOT = 64, 2
+_LONGEST_UID = 64
+_LAST_ROOT = 2
 # written by a device without a value: all its patients would share one study
 _ZEROS = frozenset("0.")
 

@@ -36,7 +36,8 @@ def record(
     Of several files of one image each is compared with the row that the one before it has left.
     Raises SQLAlchemyError, OSError: unrecorded arrivals may then be given again.
     """
-    compared, outcomes = dict[int, Arrival](), dict[int, RecordOutcome]()
+    compared = dict[int, Arrival]()
+    outcomes = dict[int, RecordOutcome]()
     for positions in _rounds(arrivals):
         found, decided = _record([arrivals[position] for position in positions], ledger, archive)
         compared.update(zip(positions, found, strict=True))
@@ -99,14 +100,13 @@ class _Comparison:
 
         Raises OSError where they cannot be determined.
         """
-        new, known = self.arrival.instance, self.known
+        new = self.arrival.instance
+        known = self.known
         if new.path == known.path:  # recorded again after a crash
             return self._with(known.digest, known.pixel_digest)
         ours = self._as(known.digest)
-        is_same, has_same_pixels = (
-            ours.digest == known.digest,
-            ours.pixel_digest == known.pixel_digest,
-        )
+        is_same = ours.digest == known.digest
+        has_same_pixels = ours.pixel_digest == known.pixel_digest
         if not is_same and not has_same_pixels:
             return self._with(self._as_put_aside(), new.pixel_digest)
         stored = self._stored() if known.has_pixels else None
@@ -121,7 +121,8 @@ class _Comparison:
 
         That file has the same digest, or its pixels have.
         """
-        new, known = self.arrival.instance, self.known
+        new = self.arrival.instance
+        known = self.known
         try:
             if is_same and self._is_identical(stored):
                 return self._with(known.digest, known.pixel_digest)
@@ -164,7 +165,8 @@ class _Comparison:
 
         The digests may still be equal.
         """
-        new, known = self.arrival.instance, self.known
+        new = self.arrival.instance
+        known = self.known
         digest = by_sha256(ours[0]) if new.digest == known.digest else self._as_put_aside()
         if ours[1] == theirs[1]:
             return self._with(digest, known.pixel_digest, ours[0], theirs[0])
@@ -175,7 +177,8 @@ class _Comparison:
 
     def _as_put_aside(self) -> str:
         """Return the digest of the conflict with these bytes, or their own."""
-        new, mine = self.arrival.instance, ""
+        new = self.arrival.instance
+        mine = ""
         for other in self.known.put_aside:
             if self._as(other.digest).digest != other.digest:
                 continue

@@ -41,7 +41,9 @@ BATCH = 256
 # A single image has its row a moment later. While more come in, the batch waits until a look finds
 # no more, or for 100 ms. A batch costs half a millisecond of CPU and each of its images a tenth of
 # that, taken from the threads that receive.
-_MOMENT_SECONDS, _LOOK_SECONDS, _GATHER_SECONDS = 0.004, 0.01, 0.1
+_MOMENT_SECONDS = 0.004
+_LOOK_SECONDS = 0.01
+_GATHER_SECONDS = 0.1
 _MAXIMUM_BACKLOG = 10_000
 # Known facts of a waiting file are kept in memory, each with the bounded header of its row. The
 # other files are read again.
@@ -62,7 +64,8 @@ _CONFLICT_ADVICE = {
         "decide with `hilum conflicts`, or set may_correct in the sender's section of senders"
     ),
 }
-_BACKOFF_SECONDS, _MAXIMUM_BACKOFF_SECONDS = 0.25, 5.0
+_BACKOFF_SECONDS = 0.25
+_MAXIMUM_BACKOFF_SECONDS = 5.0
 
 
 class Acknowledged(NamedTuple):
@@ -227,8 +230,11 @@ class Indexer:
         on, so the process must end. `outcomes`: counts the outcomes of files, except those that
         were left behind.
         """
-        self._maximum_backlog, self._patience_seconds = maximum_backlog, patience_seconds
-        self._settings, self._ledger, self._archive = settings, ledger, archive
+        self._maximum_backlog = maximum_backlog
+        self._patience_seconds = patience_seconds
+        self._settings = settings
+        self._ledger = ledger
+        self._archive = archive
         self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._begun_at: float | None = None  # since when the current batch waits for its rows
@@ -295,7 +301,8 @@ class Indexer:
         """Wait for more files, if any come."""
         # It sleeps and does not wait at the queue: each acknowledgement would wake this thread, and
         # then wait for it.
-        end, came = time.monotonic() + _GATHER_SECONDS, 0
+        end = time.monotonic() + _GATHER_SECONDS
+        came = 0
         is_over = self._stopping.wait(_MOMENT_SECONDS)
         while (
             not is_over
@@ -320,7 +327,8 @@ class Indexer:
 
     def _index(self, batch: list[Acknowledged]) -> None:
         # An attempt that does not end, as while a lock is held, counts as failed.
-        self._begun_at, pause = time.monotonic(), _BACKOFF_SECONDS
+        self._begun_at = time.monotonic()
+        pause = _BACKOFF_SECONDS
         while not self._try(batch) and not self._stopping.wait(pause):
             pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
             # the others were indexed singly, or quarantined

@@ -34,7 +34,10 @@ class Intake:
     def __init__(
         self, settings: Receive, archive: Archive, indexer: Indexer, seed: int = 0
     ) -> None:
-        self._settings, self._archive, self._indexer, self.seed = settings, archive, indexer, seed
+        self._settings = settings
+        self._archive = archive
+        self._indexer = indexer
+        self.seed = seed
 
     def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
         """Return a new image; close it."""
@@ -83,14 +86,13 @@ class IncomingImage:
     def __init__(
         self, intake: Intake, command: StoreCommand, header: Header, archive: Archive
     ) -> None:
-        self._intake, self._meta, self._header, self._archive = (
-            intake,
-            command.meta,
-            header,
-            archive,
-        )
+        self._intake = intake
+        self._meta = command.meta
+        self._header = header
+        self._archive = archive
         self._trace = tracing.of_study(header.study_instance_uid)
-        self._association, self._began = command.association, time.time() if self._trace else 0.0
+        self._association = command.association
+        self._began = time.time() if self._trace else 0.0
         self._digests = digests_of(header, intake.seed)
         self.is_receiver = isinstance(self._digests, CompiledDigests)
         self._archived: Incoming | None = None

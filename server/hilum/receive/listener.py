@@ -46,8 +46,10 @@ _FLUSH_SECONDS: Final = 8.0
 _ACCOUNTS_SECONDS: Final = 3.0
 # Connections without an association in this process: room for requests for all associations at
 # once. More would be memory for unknown peers.
-_MAXIMUM_PENDING, _PENDING_BESIDE = 128, 16
-_LINGERING, _LINGER_SECONDS = 32, 2.0
+_MAXIMUM_PENDING = 128
+_PENDING_BESIDE = 16
+_LINGERING = 32
+_LINGER_SECONDS = 2.0
 
 
 def serve_listener(
@@ -207,11 +209,9 @@ class Port:
         connections: Connections,
         certificates: ServerTls | None,
     ) -> None:
-        self._socket, self._connections, self._certificates = (
-            listening_socket,
-            connections,
-            certificates,
-        )
+        self._socket = listening_socket
+        self._connections = connections
+        self._certificates = certificates
         self._lingering = _Lingering()
         self.is_stopping = threading.Event()
         self._socket.settimeout(0.0)  # another process may be faster at accepting

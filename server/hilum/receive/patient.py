@@ -21,8 +21,11 @@ from hilum.receive import file_meta
 from hilum.receive.elements import EXPLICIT_LITTLE, Encoding, elements, encoding_of, values_in
 from hilum.receive.refusals import CannotUnderstand
 
-_SPECIFIC_CHARACTER_SET, _ACCESSION_NUMBER = 0x00080005, 0x00080050
-_PATIENT_ID, _ISSUER, _STUDY_INSTANCE_UID = 0x00100020, 0x00100021, 0x0020000D
+_SPECIFIC_CHARACTER_SET = 0x00080005
+_ACCESSION_NUMBER = 0x00080050
+_PATIENT_ID = 0x00100020
+_ISSUER = 0x00100021
+_STUDY_INSTANCE_UID = 0x0020000D
 _BEGINNING_BYTES = 1 << 20
 # The bytes that every character set of DICOM writes alike: ASCII without the places of backslash
 # and tilde, which ISO_IR 13 uses differently.
@@ -154,7 +157,8 @@ def read_texts(
     values = values_in(header, wanted, tags[-1]) if encoding is EXPLICIT_LITTLE else None
     if values is None:
         values = _values(memoryview(header), encoding, wanted, tags[-1])
-    names, raw = values.get(_SPECIFIC_CHARACTER_SET, b""), [values.get(tag, b"") for tag in tags]
+    names = values.get(_SPECIFIC_CHARACTER_SET, b"")
+    raw = [values.get(tag, b"") for tag in tags]
     if _CHARACTER_SETS.issuperset(names.rstrip(b"\0 ").split(b"\\")) and all(
         map(_ALIKE.fullmatch, raw)
     ):

@@ -45,10 +45,8 @@ class Policy:
     """The rules, made once from the settings, for any number of threads."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
-        self._maximum, self._maximum_of_address = (
-            receive.maximum_associations,
-            receive.maximum_associations_of_address,
-        )
+        self._maximum = receive.maximum_associations
+        self._maximum_of_address = receive.maximum_associations_of_address
         self._callers = (
             frozenset(title.strip() for title in (*receive.calling_ae_titles, *senders))
             if receive.calling_ae_titles

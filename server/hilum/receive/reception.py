@@ -45,7 +45,10 @@ class Reception:
     """The intake of objects, for any number of threads."""
 
     def __init__(self, intake: Intake, ledger: Ledger, maker: Maker, policy: Policy) -> None:
-        self._intake, self._ledger, self._maker, self._policy = intake, ledger, maker, policy
+        self._intake = intake
+        self._ledger = ledger
+        self._maker = maker
+        self._policy = policy
 
     def begin(self, command: StoreCommand) -> Arriving:
         """Return a new object in transit; close it. Raises Refusal."""
@@ -73,10 +76,8 @@ class Reception:
 
     def taker(self, command: StoreCommand, header: Header) -> Taker:
         """Return the taker of an object with a known header. Raises Refusal."""
-        sop_class, terms = (
-            command.meta.sop_class_uid,
-            self._policy.terms(command.meta.calling_ae_title),
-        )
+        sop_class = command.meta.sop_class_uid
+        terms = self._policy.terms(command.meta.calling_ae_title)
         if sop_class == KEY_OBJECT_SELECTION:
             self._intake.require_room(0)
             return _Note(command.meta, self._ledger, terms)
@@ -134,7 +135,9 @@ class _Note(PiecesOnly):
     """
 
     def __init__(self, meta: FileMeta, ledger: Ledger, terms: Terms) -> None:
-        self._meta, self._ledger, self._terms = meta, ledger, terms
+        self._meta = meta
+        self._ledger = ledger
+        self._terms = terms
         self._data_set = bytearray()
 
     def write(self, pieces: Sequence[memoryview]) -> None:

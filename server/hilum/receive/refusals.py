@@ -21,7 +21,8 @@ class Refusal(Exception):
 
     def __init__(self, comment: str, advice: str = "") -> None:
         super().__init__(comment)
-        self.comment, self.advice = comment, advice or comment
+        self.comment = comment
+        self.advice = advice or comment
 
 
 class OutOfResources(Refusal):

@@ -45,7 +45,8 @@ def recover(
     OSError.
     """
     with contextlib.ExitStack() as held:
-        swept, ours = 0, list[str]()
+        swept = 0
+        ours = list[str]()
         for process in archive.processes() if processes is None else processes:
             with contextlib.ExitStack() as one:
                 try:

@@ -26,7 +26,8 @@ class StreamedStorage:
     """The provider of C-STORE, on the association's thread."""
 
     def __init__(self, account: Account, reception: Reception) -> None:
-        self._account, self._reception = account, reception
+        self._account = account
+        self._reception = reception
         self._verdicts = Verdicts(account)
 
     def begin(self, command: Command, context: Context) -> StreamedObject:
@@ -64,7 +65,8 @@ class StreamedObject:
         problem: Exception | None,
     ) -> None:
         self._began = time.monotonic()
-        self._verdicts, self._problem = verdicts, problem
+        self._verdicts = verdicts
+        self._problem = problem
         self._sop_class_uid = command.meta.sop_class_uid
         self._arriving: Arriving | None = None
         self._attempt(self._begin, reception, command)

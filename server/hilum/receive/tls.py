@@ -59,7 +59,10 @@ _ELSE = "The TLS handshake failed ({}): TLS 1.2 or newer, with forward secrecy, 
 
 
 # X509_V_ERR_... of OpenSSL, `ssl.SSLCertVerificationError.verify_code`, and the remedy.
-_NO_CRL, _CRL_NOT_YET_VALID, _CRL_HAS_EXPIRED, _REVOKED = 3, 11, 12, 23
+_NO_CRL = 3
+_CRL_NOT_YET_VALID = 11
+_CRL_HAS_EXPIRED = 12
+_REVOKED = 23
 _VERIFY_ADVICE = {
     CERTIFICATE_HAS_EXPIRED: "renew it at the sender, or that of who signed it",
     _REVOKED: "its authority has revoked it: give the sender a new one",
@@ -103,11 +106,9 @@ class ServerTls:
         """Load the certificates. Raises ConfigurationError."""
         assert settings.tls_certificate_file is not None
         assert settings.tls_key_file is not None
-        self._certificate, self._key, self._authority = (
-            settings.tls_certificate_file,
-            settings.tls_key_file,
-            settings.tls_client_ca_file,
-        )
+        self._certificate = settings.tls_certificate_file
+        self._key = settings.tls_key_file
+        self._authority = settings.tls_client_ca_file
         self._crl = settings.tls_crl_file
         self._lock = threading.Lock()
         try:

@@ -71,7 +71,8 @@ class Library:
         """
         # The first one releases the interpreter, the second does not: getting it back takes longer
         # than hashing a few kilobytes.
-        free, quick = ctypes.CDLL(str(path)), ctypes.PyDLL(str(path))
+        free = ctypes.CDLL(str(path))
+        quick = ctypes.PyDLL(str(path))
         if (interface := quick.hilum_transfer_interface()) != _INTERFACE:
             raise (
                 ValueError("another version of Hilum")
@@ -79,24 +80,20 @@ class Library:
                 else OSError("this processor has no AVX2")
             )
         quick.hilum_digests_bytes.restype = ctypes.c_int64
-        self._transfer, self._update_large = free.hilum_transfer, free.hilum_digests_update
-        self._begin, self._update, self._end = (
-            quick.hilum_digests_begin,
-            quick.hilum_digests_update,
-            quick.hilum_digests_end,
-        )
-        self._transfer.argtypes, self._transfer.restype = (ctypes.c_void_p,), None
+        self._transfer = free.hilum_transfer
+        self._update_large = free.hilum_digests_update
+        self._begin = quick.hilum_digests_begin
+        self._update = quick.hilum_digests_update
+        self._end = quick.hilum_digests_end
+        self._transfer.argtypes = (ctypes.c_void_p,)
+        self._transfer.restype = None
         self._begin.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int64, ctypes.c_int64)
         self._begin.restype = ctypes.c_void_p
         for update in (self._update, self._update_large):
-            update.argtypes, update.restype = (
-                (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64),
-                None,
-            )
-        self._end.argtypes, self._end.restype = (
-            (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p),
-            None,
-        )
+            update.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+            update.restype = None
+        self._end.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        self._end.restype = None
         self._memory = ctypes.c_char * int(quick.hilum_digests_bytes())
         self._own = threading.local()
         self._block_bytes = block_bytes
@@ -167,19 +164,20 @@ class Library:
         # while it exists, the buffer's size cannot change
         buffer = ctypes.c_char.from_buffer(unread.buffer)
         said = _said(ctypes.addressof(buffer), unread, outlet, digests)
-        said.fragment, said.limit, said.held = fragment_bytes, limit, ctypes.addressof(held)
+        said.fragment = fragment_bytes
+        said.limit = limit
+        said.held = ctypes.addressof(held)
         if outlet.writing.direct_io:
             with self._block(said):
                 self._transfer(ctypes.byref(said))
         else:
             self._transfer(ctypes.byref(said))
-        unread.start, unread.end, unread.first, unread.is_last = (
-            said.start,
-            said.end,
-            said.first,
-            bool(said.is_last),
-        )
-        outlet.size_bytes, outlet.written_out = said.size, said.written_out
+        unread.start = said.start
+        unread.end = said.end
+        unread.first = said.first
+        unread.is_last = bool(said.is_last)
+        outlet.size_bytes = said.size
+        outlet.written_out = said.written_out
         outlet.end = (
             ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
             if said.held_bytes
@@ -202,7 +200,8 @@ class Library:
             block = (ctypes.c_char * self._block_bytes).from_buffer(
                 mmap.mmap(-1, self._block_bytes)
             )
-        said.block, said.block_bytes = ctypes.addressof(block), self._block_bytes
+        said.block = ctypes.addressof(block)
+        said.block_bytes = self._block_bytes
         yield
         self._blocks.append(block)
 
@@ -220,7 +219,8 @@ class CompiledDigests:
     def __init__(
         self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int
     ) -> None:
-        self.library, self._seed = library, seed
+        self.library = library
+        self._seed = seed
         self._memory, self.address = library.begin(pixels_start, pixels_end, seed)
         self.size_bytes = 0
 

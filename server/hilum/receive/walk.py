@@ -51,7 +51,8 @@ class Walk:
         for path, top in zip(self.paths, tops, strict=True):
             unreadable: list[OSError] = []
             for folder, below, names in os.walk(path, onerror=unreadable.append):
-                here, real = Path(folder), top / Path(folder).relative_to(path)
+                here = Path(folder)
+                real = top / Path(folder).relative_to(path)
                 if real in around:
                     below[:], names[:] = (
                         self._of_others(here, real, below),

@@ -92,7 +92,8 @@ class WatchedFolder:
 
     def _is_another(self, file: Path) -> bool:
         files = self._files(file.parent)
-        known, found = files.waiting.get(file.name), files.stamp(file.name)
+        known = files.waiting.get(file.name)
+        found = files.stamp(file.name)
         return known is not None and found is not None and known[0] != found
 
     def _move(self, file: Path, folder: str, reason: str = "") -> None:
@@ -115,7 +116,8 @@ class WatchedFolder:
 
 
 def _free_name(folder: int, file: Path, *, has_reason: bool) -> str:
-    name, number = file.name, 0
+    name = file.name
+    number = 0
     while beneath.exists(folder, name) or (has_reason and beneath.exists(folder, _beside(name))):
         number += 1
         name = f"{file.stem}.{number}{file.suffix}"

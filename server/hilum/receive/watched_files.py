@@ -59,7 +59,8 @@ class WatchedFiles:
             else _FIRST_PAUSE_SECONDS
         )
         self._read(now)
-        self._stamp, self._read_at = stamp, now + self._pause
+        self._stamp = stamp
+        self._read_at = now + self._pause
 
     def whole(self, now: float, settle_seconds: float) -> list[str]:
         """Return names of files unchanged for so long, by their own time or by ours.

@@ -23,8 +23,11 @@ class Watermarks:
     """
 
     def __init__(self, settings: Receive, archive: Archive, views: LedgerViews) -> None:
-        self._settings, self._archive, self._views = settings, archive, views
-        self._due, self._read_at = 0, float("-inf")
+        self._settings = settings
+        self._archive = archive
+        self._views = views
+        self._due = 0
+        self._read_at = float("-inf")
 
     def rejection(self) -> Rejection | None:
         """Return the rejection of any new association now, or None."""

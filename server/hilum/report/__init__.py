@@ -66,8 +66,8 @@ def build_documents(
     Of a study without any readable header only JSON, which then carries the reason.
 
     Deterministic: built twice from the same job they are equal byte for byte, with a template of
-    the release or without. Raises
-    NotAnalysed(release_not_available) when the result's release is no longer configured, and what
+    the release or without. Raises NotAnalysed(release_not_available) when the result's release is
+    no longer configured, and what
     `structured_report` raises.
     """
     if release is None:

@@ -3,8 +3,7 @@
 A line of text for each finding, then what a reader must know, then the images.
 
 Made from the tree of the richer report, so it cannot say anything else. Numbers, codes and
-measurement groups have no place in this
-class; what a program needs of them stands in JSON.
+measurement groups have no place in this class; what a program needs of them stands in JSON.
 """
 
 from __future__ import annotations

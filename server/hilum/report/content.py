@@ -1,9 +1,8 @@
 """The content tree: TID 1500 Imaging Measurement Report (PS3.16), built with highdicom.
 
-    Imaging Measurement Report
-      language, observer (the release as a device), procedure reported
-      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments
-      Image Library > Image Library Group > IMAGE …
+    Imaging Measurement Report language, observer (the release as a device), procedure reported
+      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments Image Library
+      > Image Library Group > IMAGE …
       Imaging Measurements > Measurement Group (TID 1501) …           one for each finding: number, algorithm, source images
 
 Most readers see the tree from its top, so the decisions stand there, though their row of the
@@ -11,10 +10,9 @@ template is the last one (docs/decisions/findings-first.md). No container is CON
 text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
 
 Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a
-group. A finding without a
-verified code is text there, and a group without the item Finding: private codes in names and values
-make validators warn, and a
-code that is not SNOMED CT must not claim to be (promise 9).
+group. A finding without a verified code is text there, and a group without the item Finding:
+private codes in names and values make validators warn, and a code that is not SNOMED CT must not
+claim to be (promise 9).
 """
 
 from __future__ import annotations

@@ -26,9 +26,8 @@ def structured_report(
     UIDs and times are the result's; nothing here asks a clock.
 
     It is about the used images, or, when no image was analysed, about all of them and says why. A
-    template writes the same bytes
-    as the reference builder. Raises what `Headers.reported` raises, and Unusual for what the
-    template cannot say.
+    template writes the same bytes as the reference builder. Raises what `Headers.reported` raises,
+    and Unusual for what the template cannot say.
     """
     before = replaced(job)
     if template is None:

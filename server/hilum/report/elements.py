@@ -124,7 +124,8 @@ def decoded(element: DataElement) -> tuple[str, Any]:
     A header may claim any other, and a date that calls itself a name is still no date.
     """
     allowed = dictionary_VR(element.tag).split(" or ")
-    vr, value = element.VR if element.VR in allowed else allowed[0], element.value
+    vr = element.VR if element.VR in allowed else allowed[0]
+    value = element.value
     return vr, (
         value.split("\\") if vr in _MULTIPLE and isinstance(value, str) and "\\" in value else value
     )  # it claims one long text

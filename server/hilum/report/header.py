@@ -3,11 +3,9 @@
 Read by its own rules, decoded to Unicode, each value valid or gone.
 
 Reports inherit patient and study from an image, and images come with every fault there is. What a
-report needs and an image lacks
-is empty here (type 2), what cannot be read is dropped, texts are cut to what their Value
-Representation holds. But what identifies a
-patient or an order is copied whole, however long it is, or the report is not made: a shortened
-Accession Number is another order.
+report needs and an image lacks is empty here (type 2), what cannot be read is dropped, texts are
+cut to what their Value Representation holds. But what identifies a patient or an order is copied
+whole, however long it is, or the report is not made: a shortened Accession Number is another order.
 """
 
 from __future__ import annotations
@@ -47,9 +45,12 @@ TYPE_2: Final = {
         "ReferringPhysicianName",
     )
 }
-_SOP_CLASS, _SOP_INSTANCE = Tag("SOPClassUID"), Tag("SOPInstanceUID")
-STUDY, _SERIES = Tag("StudyInstanceUID"), Tag("SeriesInstanceUID")
-SEX, CHARACTER_SET = Tag("PatientSex"), Tag("SpecificCharacterSet")
+_SOP_CLASS = Tag("SOPClassUID")
+_SOP_INSTANCE = Tag("SOPInstanceUID")
+STUDY = Tag("StudyInstanceUID")
+_SERIES = Tag("SeriesInstanceUID")
+SEX = Tag("PatientSex")
+CHARACTER_SET = Tag("SpecificCharacterSet")
 SEXES: Final = frozenset({"M", "F", "O"})
 _OFFSET: Final = re.compile(r"[+-](0\d|1[0-4])[0-5]\d")
 

@@ -12,7 +12,9 @@ from pydicom.valuerep import format_number_as_ds
 
 from hilum.domain import Finding
 
-_DIGITS, _MOST_DIGITS = 7, 17  # what a float32 holds, and what tells any two doubles apart
+# what a float32 holds, and what tells any two doubles apart
+_DIGITS = 7
+_MOST_DIGITS = 17
 _SAFE_PLACES: Final = (
     13  # behind the point of a number below 10: within the 16 characters of DS (PS3.5 6.2)
 )

@@ -51,11 +51,12 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
     Of one that stands there twice the last counts, as for pydicom.
 
     None: the header cannot be walked by its lengths alone. It has not the encoding that was
-    promised, an undefined length, or one that
-    reaches beyond the end; or it has more elements than a header may have.
+    promised, an undefined length, or one that reaches beyond the end; or it has more elements than
+    a header may have.
     """
     found: dict[int, Place] = {}
-    unpack, size = _HEAD.unpack_from, len(header)
+    unpack = _HEAD.unpack_from
+    size = len(header)
     start = 0
     try:
         for _ in range(MAXIMUM_ELEMENTS):

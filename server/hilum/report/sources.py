@@ -24,7 +24,9 @@ class _Sources(Generic[Read]):
     def __init__(
         self, job: ReportJob, first: Callable[[Instance], Read], further: Callable[[Instance], Read]
     ) -> None:
-        self._job, self._first, self._further = job, first, further
+        self._job = job
+        self._first = first
+        self._further = further
         self._whose: tuple[Instance, Read] | None = None
 
     def whose(self) -> Read:
@@ -43,8 +45,7 @@ class _Sources(Generic[Read]):
         Of a study that was not analysed all that can be read.
 
         The first is `whose`. Raises NotAnalysed: corrupt_header when the header of a used image, or
-        of every image, cannot be read,
-        instance_missing when it is gone.
+        of every image, cannot be read, instance_missing when it is gone.
         """
         first, header = self._of_whom()
         others = [

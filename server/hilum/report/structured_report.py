@@ -73,11 +73,10 @@ def _shown(heat_map: HeatMap | None, result: Result) -> Iterator[Dataset]:
     if heat_map is None or not heat_map.finding_keys:
         return
     named = Dataset()
-    named.SOPClassUID, named.SOPInstanceUID = heat_map.sop_class_uid, heat_map.sop_instance_uid
-    named.SeriesInstanceUID, named.StudyInstanceUID = (
-        heat_map.series_instance_uid,
-        result.study_instance_uid,
-    )
+    named.SOPClassUID = heat_map.sop_class_uid
+    named.SOPInstanceUID = heat_map.sop_instance_uid
+    named.SeriesInstanceUID = heat_map.series_instance_uid
+    named.StudyInstanceUID = result.study_instance_uid
     yield named
 
 

@@ -51,7 +51,8 @@ class AccessTokens:
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._engine, self._clock = open_engine(url), clock
+        self._engine = open_engine(url)
+        self._clock = clock
 
     def close(self) -> None:
         """Give the connections back."""
@@ -59,7 +60,8 @@ class AccessTokens:
 
     def create(self, name: str, scope: Scope, days: float | None) -> str:
         """The secret of a new token, to be shown once. Raises NameTaken."""
-        secret, now = new_secret(), self._clock()
+        secret = new_secret()
+        now = self._clock()
         ends = None if days is None else now + days * _DAY_SECONDS
         row = {
             "name": name,

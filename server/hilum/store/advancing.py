@@ -147,8 +147,7 @@ def advance_rows(
     The tokens of the leases that were held.
 
     Of a lease that is lost nothing is written, and `at_once`, which is cheaper for several,
-    LeaseLost is raised. The job of each, where
-    it is known: what follows may be handed on.
+    LeaseLost is raised. The job of each, where it is known: what follows may be handed on.
     """
     ended = [_ended(lease, item, following.now) for lease, item, _ in decided]
     held = _end_all(connection, queue, ended) if at_once else _end_each(connection, queue, ended)

@@ -35,7 +35,8 @@ _MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
 # of 64 KiB, 4 KiB from an odd page.
 ALIGNED_BYTES = 64 << 10
 _FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
-_PART, _COMPLETE = ".part", ".dcm"
+_PART = ".part"
+_COMPLETE = ".dcm"
 # Objects of the same minutes share a folder: a new one costs more than to receive an object. All
 # folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
@@ -217,8 +218,8 @@ class Archive:
         Its size in bytes, 0: there was none. Raises OSError.
 
         With `held` the names go at once and the space, which takes long, when `held` is closed. (On
-        NFS a client that dies
-        in between leaves a file `.nfs…` that its server's administrator sweeps.)
+        NFS a client that dies in between leaves a file `.nfs…` that its server's administrator
+        sweeps.)
         """
         size_bytes = 0
         for file in self._candidates(path):
@@ -317,8 +318,7 @@ class Archive:
         A live process, here or on another host of a shared archive, owns it.
 
         The kernel drops the lock with its owner, so a killed listener's folder can be recovered at
-        once. Raises FileNotFoundError
-        where there is no archive.
+        once. Raises FileNotFoundError where there is no archive.
         """
         path = self._lock(process)
         while True:
@@ -345,7 +345,8 @@ class Archive:
         ]
 
     def _is_gone(self, process: str, before: float) -> bool:
-        lock, folder = self._lock(process), self.root / _UNINDEXED / process
+        lock = self._lock(process)
+        folder = self.root / _UNINDEXED / process
         touched = [path.stat().st_mtime for path in (lock, folder) if path.exists()]
         if max(touched, default=before) >= before or (folder.exists() and any(folder.iterdir())):
             return False
@@ -408,9 +409,11 @@ class Incoming:
 
     def __init__(self, folder: Path, naming: Naming, writing: Writing) -> None:
         name = f"{folder}/{new_name(time.time())}"
-        self._part, self.file = f"{name}{_PART}", f"{name}{_COMPLETE}"
+        self._part = f"{name}{_PART}"
+        self.file = f"{name}{_COMPLETE}"
         self._naming = naming
-        self._writing, self._written_out = writing, 0
+        self._writing = writing
+        self._written_out = 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         self._is_committed = False
         self._end = b""  # comes next
@@ -447,11 +450,9 @@ class Incoming:
 
     def receive_back(self, outlet: Outlet) -> None:
         """What was lent, whatever went wrong with it."""
-        self.size_bytes, self._end, self._written_out = (
-            outlet.size_bytes,
-            outlet.end,
-            outlet.written_out,
-        )
+        self.size_bytes = outlet.size_bytes
+        self._end = outlet.end
+        self._written_out = outlet.written_out
 
     def _write_all(self, pieces: Pieces) -> None:
         for begin in range(0, len(pieces), _MAXIMUM_PIECES):
@@ -462,7 +463,8 @@ class Incoming:
         while (count := os.writev(self._fd, pieces)) < size:
             # A nearly full disk writes a part and says so only in the count.
             self.size_bytes += count
-            pieces, size = behind(pieces, count), size - count
+            pieces = behind(pieces, count)
+            size = size - count
         self.size_bytes += count
 
     def _write_out(self) -> None:
@@ -516,8 +518,8 @@ def new_name(now: float) -> str:
     """32 hexadecimal digits, of which the first four say where it will lie, see `place_of`.
 
     The next fourteen are microseconds: who finds objects after a crash takes them in the order in
-    which they came, because of two under
-    one SOP Instance UID the first pixels and the last header hold.
+    which they came, because of two under one SOP Instance UID the first pixels and the last header
+    hold.
     """
     # No secret, but unlike any other's: Python seeds it with what the system has, in each process.
     drawn = random.getrandbits(56)

@@ -35,11 +35,9 @@ class AuditCursors:
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         # Not synced: after a power cut a row may come twice.
-        self._engine, self._reader, self._clock = (
-            open_engine(url, is_synced=False),
-            open_reader(url),
-            clock,
-        )
+        self._engine = open_engine(url, is_synced=False)
+        self._reader = open_reader(url)
+        self._clock = clock
 
     def close(self) -> None:
         """Give the connections back."""
@@ -62,7 +60,8 @@ class AuditCursors:
 
         None: another process does, or nobody has set it up.
         """
-        now, cursor = self._clock(), audit_cursor.c
+        now = self._clock()
+        cursor = audit_cursor.c
         is_free = or_(
             cursor.owner.is_(None),
             cursor.owner == owner,

@@ -58,7 +58,8 @@ class Deed:
 
     def about(self, thing: Thing, name: object) -> Deed:
         """Say what it is about, where that is no study."""
-        self.thing, self.name = thing, str(name)
+        self.thing = thing
+        self.name = str(name)
         return self
 
     def counting(self, item: T) -> T:
@@ -87,7 +88,8 @@ class Deed:
 
     def write(self, connection: Connection, at: float, count: int = 1) -> None:
         """The row of a verb that is done, in its own transaction, as the last thing in it."""
-        self.count, self.is_written = count, True
+        self.count = count
+        self.is_written = True
         _insert(connection, self, Outcome.DONE, at)
 
 
@@ -121,7 +123,9 @@ class AuditLog:
         look_seconds: float = 0.0,
         lost: Lost | None = None,
     ) -> None:
-        self._engine, self._reader, self._clock = open_engine(url), open_reader(url), clock
+        self._engine = open_engine(url)
+        self._reader = open_reader(url)
+        self._clock = clock
         self._lost = lost or _log_lost
         self.looks = Looks(self._end_looks, look_seconds, clock)
 
@@ -223,7 +227,9 @@ class Looks:
     def __init__(
         self, write: Callable[[Sequence[Deed]], None], seconds: float, clock: Callable[[], float]
     ) -> None:
-        self._write, self._seconds, self._clock = write, seconds, clock
+        self._write = write
+        self._seconds = seconds
+        self._clock = clock
         self._lock = threading.Lock()
         self._seen: dict[tuple[object, ...], tuple[float, Deed]] = {}
         self._waiting: list[tuple[Deed, threading.Event]] = []
@@ -281,7 +287,8 @@ class Looks:
 
     def _next(self) -> list[tuple[Deed, threading.Event]]:
         with self._lock:
-            batch, self._waiting = self._waiting, []
+            batch = self._waiting
+            self._waiting = []
             if not batch:
                 self._thread = None
             return batch
@@ -325,10 +332,8 @@ def _values(deed: Deed, outcome: Outcome, at: float) -> Item:
 
 def _row(connection: Connection, said: Item) -> Item:
     """With rows in place of UIDs, and a digest in place of one that the ledger does not know."""
-    uid, values = (
-        said["study_instance_uid"],
-        {name: value for name, value in said.items() if name != "study_instance_uid"},
-    )
+    uid = said["study_instance_uid"]
+    values = {name: value for name, value in said.items() if name != "study_instance_uid"}
     study_id = _row_of(connection, study.c.id, study.c.study_instance_uid, uid)
     if uid and study_id is None:
         values |= _unknown_study(values, digest_of(salt(connection), uid))

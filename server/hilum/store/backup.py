@@ -1,10 +1,9 @@
 """Backup of a running installation: a snapshot of the ledger first, then the files that it names.
 
 Files never change and rows never come to name a file that was not there before, so the copy is
-whole: it is the state folder of an
-installation that stood still when the backup began. To restore it, start on it. The snapshot gets
-its name last: a backup that is cut off
-leaves an earlier one of the same folder as it was.
+whole: it is the state folder of an installation that stood still when the backup began. To restore
+it, start on it. The snapshot gets its name last: a backup that is cut off leaves an earlier one of
+the same folder as it was.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ from hilum.store.schema import (
 )
 
 Put = Literal["linked", "copied", "known", "missing"]
-_LEDGER, _ARCHIVE, _FOLDER = "ledger.sqlite", "archive", "unindexed/backup"
+_LEDGER = "ledger.sqlite"
+_ARCHIVE = "archive"
+_FOLDER = "unindexed/backup"
 _LOGS = ("-wal", "-shm")
 
 
@@ -93,13 +94,15 @@ def has_images(url: str) -> bool:
 
 def _refuse_live(url: str, archive: Archive, target: Path) -> None:
     """Nothing of the running installation may be written to, wherever links lead."""
-    root, wanted = archive.root.resolve(), target.resolve()
+    root = archive.root.resolve()
+    wanted = target.resolve()
     within = {wanted, *wanted.parents, (target / _ARCHIVE).resolve()}
     if within & {root, root.parent, archive.root.parent.resolve()}:
         raise ConfigurationError(
             [f"{target}: lies in the state folder itself; give a folder elsewhere."]
         )
-    parsed, ledger = make_url(url), target / _LEDGER
+    parsed = make_url(url)
+    ledger = target / _LEDGER
     written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
     if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written:
         raise ConfigurationError(

@@ -3,8 +3,8 @@
 Themselves, their results, or the deliveries of these.
 
 Every row of the three tables stands in this order once, at the place of its last change. A study
-that has several rows on a page is on it
-once. Who keeps the place of the last page and asks again meets every study that has changed since.
+that has several rows on a page is on it once. Who keeps the place of the last page and asks again
+meets every study that has changed since.
 docs/decisions/changes-by-transaction.md
 """
 

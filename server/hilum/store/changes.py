@@ -1,12 +1,10 @@
 """The number that a change of a study, a result or a delivery gets, so that others can follow them.
 
 The numbers of a transaction are above those of all that ended before it began. SQLite has one
-writer at a time: one more than the highest,
-or the time, if that is more. PostgreSQL: the transaction's own number and `changes_base`; whoever
-reads goes as far as all transactions
-below have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was
-restored gives no number twice, or above
-all that there are, if the time is wrong.
+writer at a time: one more than the highest, or the time, if that is more. PostgreSQL: the
+transaction's own number and `changes_base`; whoever reads goes as far as all transactions below
+have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was
+restored gives no number twice, or above all that there are, if the time is wrong.
 docs/decisions/changes-by-transaction.md
 """
 

@@ -1,9 +1,8 @@
 """`claim`, `retry`: fenced leases on the rows of a stage's table.
 
 A lease is a random token in the row. Whoever advances the row must name it, so a worker that was
-declared dead and comes back
-cannot overwrite what its successor did. Attempts are counted when a row is claimed, before the work
-can crash the worker.
+declared dead and comes back cannot overwrite what its successor did. Attempts are counted when a
+row is claimed, before the work can crash the worker.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 What a person decides becomes rows, then moves of files.
 
 The rows are committed first and name where the files will lie; readers find a file at either place
-(`Archive.open`). Until the files
-are there the conflict's row says so (`is_settled`), and whoever comes next moves them: after a
-crash the scan at start.
+(`Archive.open`). Until the files are there the conflict's row says so (`is_settled`), and whoever
+comes next moves them: after a crash the scan at start.
 """
 
 from __future__ import annotations

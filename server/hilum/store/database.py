@@ -72,7 +72,8 @@ class Reading(SQLiteDialect_pysqlite):
         dbapi_connection.cursor().execute("BEGIN")
 
 
-_WRITING, _READING = "sqlite+hilum_writing", "sqlite+hilum_reading"
+_WRITING = "sqlite+hilum_writing"
+_READING = "sqlite+hilum_reading"
 registry.register(_WRITING.replace("+", "."), __name__, "Writing")
 registry.register(_READING.replace("+", "."), __name__, "Reading")
 
@@ -127,7 +128,8 @@ class Transactions:
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, pool = engine, engine.pool
+        self._engine = engine
+        pool = engine.pool
         self._pool = (
             pool if engine.dialect.name == "sqlite" and isinstance(pool, QueuePool) else None
         )
@@ -248,9 +250,8 @@ def sync_of(url: str) -> Callable[[], None]:
     """What makes everything durable that was committed before, by whichever process, without SQLite's write lock.
 
     The log is written in order, and a checkpoint syncs it before and the database after
-    (synchronous = NORMAL), so a sync of the log
-    file is all that is missing. PostgreSQL has synced when a commit returns. Raises
-    OperationalError, as a commit that syncs would.
+    (synchronous = NORMAL), so a sync of the log file is all that is missing. PostgreSQL has synced
+    when a commit returns. Raises OperationalError, as a commit that syncs would.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite":

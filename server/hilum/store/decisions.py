@@ -41,13 +41,12 @@ class Decisions:
         sha256_of: Callable[[Path], str],
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._engine, self._doorbell = open_engine(url), doorbell_for(url)
-        self._archive, self._describe, self._sha256_of, self._clock = (
-            archive,
-            describe,
-            sha256_of,
-            clock,
-        )
+        self._engine = open_engine(url)
+        self._doorbell = doorbell_for(url)
+        self._archive = archive
+        self._describe = describe
+        self._sha256_of = sha256_of
+        self._clock = clock
 
     def close(self) -> None:
         """Give the connections back."""

@@ -1,10 +1,9 @@
 """The secret seed of an installation's digests, and how a digest says that it was made with it.
 
 xxh3-128 without a seed is public: somebody can make two pictures that have the same digest. The
-seed lies in the ledger, so that all
-hosts of an installation have the same one, and a backup has it beside the digests. Rows of before
-it have digests without: they are
-known by their form, and are never rewritten, because results are named after them.
+seed lies in the ledger, so that all hosts of an installation have the same one, and a backup has it
+beside the digests. Rows of before it have digests without: they are known by their form, and are
+never rewritten, because results are named after them.
 """
 
 from __future__ import annotations

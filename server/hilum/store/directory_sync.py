@@ -45,7 +45,8 @@ class SharedSync:
         try:
             self._sync(self._folder)
         except OSError as error:
-            self._failed, self._problem = self._begun, error
+            self._failed = self._begun
+            self._problem = error
             raise
         self._done = self._begun
 

@@ -120,7 +120,8 @@ def _send(folder: _Folder, sender: socket.socket, name: str) -> None:
 
 class _SocketBell:
     def __init__(self, folder: _Folder, name: str) -> None:
-        self._folder, self._name = folder, name
+        self._folder = folder
+        self._name = name
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         self._socket.bind(folder.address(name))
 

@@ -1,8 +1,8 @@
 """The epoch of a ledger: it keeps the UIDs of documents apart from those that the same installation minted before a restore.
 
 A ledger that was restored makes reports again that its former self has sent meanwhile, with other
-bytes. In an epoch of its
-own it mints other SOP Instance UIDs for them. An epoch is drawn where the ledger has none, as
+bytes. In an epoch of its own it mints other SOP Instance UIDs for them. An epoch is drawn where the
+ledger has none, as
 `hilum backup` leaves its copy,
 or has one of another place: another file (SQLite), other tables, another timeline or cluster
 (PostgreSQL).

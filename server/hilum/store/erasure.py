@@ -89,8 +89,11 @@ class Erasure:
     """
 
     def __init__(self, url: str, archive: Archive, clock: Callable[[], float] = time.time) -> None:
-        self._url, self._archive, self._clock = url, archive, clock
-        self._engine, self._reader = open_engine(url), open_reader(url)
+        self._url = url
+        self._archive = archive
+        self._clock = clock
+        self._engine = open_engine(url)
+        self._reader = open_reader(url)
 
     def close(self) -> None:
         """Give the connections back."""

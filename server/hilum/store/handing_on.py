@@ -3,9 +3,8 @@
 Leased in the same transaction to a loop that has a place for it, and as a job.
 
 A claim would look for the row, lease it, and read again what this process has in its hands. The row
-is what a claim would have made
-of it: whoever advances it must name its token, its try is counted, and it lapses if its worker
-dies.
+is what a claim would have made of it: whoever advances it must name its token, its try is counted,
+and it lapses if its worker dies.
 """
 
 from __future__ import annotations
@@ -38,8 +37,11 @@ class HandingOn:
     """
 
     def __init__(self, now: float, heirs: Mapping[str | None, Heir]) -> None:
-        self.now, self.jobs, self.leaves_due = now, list[Job](), False
-        self._heirs, self._places = heirs, {name: heir.places for name, heir in heirs.items()}
+        self.now = now
+        self.jobs = list[Job]()
+        self.leaves_due = False
+        self._heirs = heirs
+        self._places = {name: heir.places for name, heir in heirs.items()}
         self._before: Job | None = None
 
     def follow(self, job: Job | None) -> None:
@@ -96,7 +98,8 @@ def _lease(row_id: int, begun: Columns) -> Lease | None:
 
 
 def _delivery_job(lease: Lease, reported: ReportJob, stored: Document, name: str) -> DeliveryJob:
-    study, result = reported.study, reported.result
+    study = reported.study
+    result = reported.result
     return DeliveryJob(
         lease=lease,
         destination=name,

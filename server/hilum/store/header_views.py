@@ -57,7 +57,8 @@ def of_study(connection: Connection, study_instance_uid: str, row_id: int) -> li
 
 def newest(connection: Connection, study_instance_uids: Sequence[str]) -> list[StoredHeader]:
     """Of the newest image of each of these studies that has a header."""
-    of, size = instance.c.study_instance_uid, func.length(instance.c.header)
+    of = instance.c.study_instance_uid
+    size = func.length(instance.c.header)
     last = select(func.max(instance.c.id)).where(of.in_(study_instance_uids), size > 0).group_by(of)
     return _read(connection, _headers().where(instance.c.id.in_(last)))
 
@@ -79,7 +80,8 @@ def _read(connection: Connection, query: Select[Any]) -> list[StoredHeader]:
 
 
 def _stored(row: Row[Any]) -> StoredHeader:
-    uid, syntax = row.study_instance_uid, row.transfer_syntax_uid
+    uid = row.study_instance_uid
+    syntax = row.transfer_syntax_uid
     return StoredHeader(
         row.id, uid, syntax, bytes(row.beginning), bool(row.is_whole), row.received_at
     )

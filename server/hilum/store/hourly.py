@@ -4,8 +4,7 @@ A bound for settings, clocks and bugs that are wrong.
 
 By age: a share of the images that are there. Under pressure: as many bytes as were missing when the
 hour began, and as have come since. More would mean that deleting frees no space, as where snapshots
-or
-hard links of a backup hold it.
+or hard links of a backup hold it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 A release is its content, and what one name has read studies with stays what the name means.
 
 Several processes and hosts read with a release. They all take it from here, so that a file that is
-edited meanwhile changes nothing
-for some of them.
+edited meanwhile changes nothing for some of them.
 """
 
 from __future__ import annotations

@@ -123,7 +123,9 @@ class KnownTime:
     def __init__(
         self, engine: Engine, clock: Callable[[], float], elapsed: Callable[[], float] = counter
     ) -> None:
-        self._engine, self._clock, self._elapsed = engine, clock, elapsed
+        self._engine = engine
+        self._clock = clock
+        self._elapsed = elapsed
         self._written: float | None = None
         self._anchor = (0.0, 0.0)  # a moment that was believed, and how far the counter was
         self._seen = (0.0, 0.0)  # the moment of the last look, and how far it was then
@@ -133,7 +135,8 @@ class KnownTime:
 
         Raises SQLAlchemyError.
         """
-        now, elapsed = moment_of(self._engine, self._clock), self._elapsed()
+        now = moment_of(self._engine, self._clock)
+        elapsed = self._elapsed()
         with self._engine.begin() as connection:
             found = read(connection) or Believed(now, now)
             if (
@@ -144,7 +147,8 @@ class KnownTime:
             moment = now if now <= plausible + PLAUSIBLE_SECONDS else plausible
             believed = Believed(max(moment, found.moment), now)
             _write(connection, believed)
-        self._written, self._seen = believed.moment, (min(now, believed.moment), elapsed)
+        self._written = believed.moment
+        self._seen = (min(now, believed.moment), elapsed)
         return believed
 
     def now(self) -> float:

@@ -11,7 +11,8 @@ from hilum.store.prepared import Prepared, Row
 from hilum.store.schema import destination
 
 _WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
-_ROW, _LOCKED = Prepared(_WANTED), Prepared(_WANTED.with_for_update())
+_ROW = Prepared(_WANTED)
+_LOCKED = Prepared(_WANTED.with_for_update())
 # Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it
 # and find it. SQLAlchemy's own words for it are each dialect's.
 _NEW = Prepared(

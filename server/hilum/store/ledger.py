@@ -3,11 +3,10 @@
 Verbs: record, claim, advance, retry, requeue.
 
 Thread-safe. Each verb is one transaction, but for `reject` and `requeue` of many rows, and survives
-any crash of a process. What the
-outside may rely on (rows of received objects, rejections, documents, what a person decided)
-survives a power cut too, as soon as the verb
-has returned. Leases, readings, results and deliveries are not waited for: after a power cut they
-would be made again, and the same.
+any crash of a process. What the outside may rely on (rows of received objects, rejections,
+documents, what a person decided) survives a power cut too, as soon as the verb has returned.
+Leases, readings, results and deliveries are not waited for: after a power cut they would be made
+again, and the same.
 """
 
 from __future__ import annotations
@@ -97,10 +96,8 @@ _NEXT = {
 # same bytes under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _ITS_ROW = update(process).where(process.c.name == bindparam("who"))
-_BEAT, _BEAT_AGAIN = (
-    Prepared(_ITS_ROW),
-    Prepared(_ITS_ROW.where(process.c.started_at == bindparam("since"))),
-)
+_BEAT = Prepared(_ITS_ROW)
+_BEAT_AGAIN = Prepared(_ITS_ROW.where(process.c.started_at == bindparam("since")))
 _HOST = socket.gethostname()
 _TRIES = 3
 _REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
@@ -124,7 +121,8 @@ class Ledger:
             if self._engine.dialect.name == "sqlite"
             else self._engine
         )
-        self._writes, self._reads = Transactions(self._engine), Transactions(self._reader)
+        self._writes = Transactions(self._engine)
+        self._reads = Transactions(self._reader)
         self._doorbell = doorbell_for(url)
 
     def close(self) -> None:
@@ -526,7 +524,8 @@ class Ledger:
 
         False: it was lost already.
         """
-        table, now = QUEUES[stage].table, self._clock()
+        table = QUEUES[stage].table
+        now = self._clock()
         held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
         with self._writes.begin() as connection:
             return (
@@ -572,8 +571,7 @@ class Ledger:
 
         `among`: the destinations that there are; None: any. To others nobody would send what is due. What is withheld becomes due
         only where `among` says that its cause is gone (`withholding`). Not one transaction, if they
-        are many: each
-        is as safe as any, and whoever repeats it after a crash gets the rest.
+        are many: each is as safe as any, and whoever repeats it after a crash gets the rest.
         """
         chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
         with self._reads.begin() as connection:

@@ -29,8 +29,7 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
     """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision.
 
     All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is
-    not looked through. Raises
-    ConfigurationError, also for a ledger of a newer version.
+    not looked through. Raises ConfigurationError, also for a ledger of a newer version.
     """
     is_due = require_not_newer(url) != (expected := expected_revision(location))
     engine = open_engine(url)

@@ -1,12 +1,10 @@
 """How a received file becomes durable under its name, by what its file system promises of order.
 
 A name must never outlive a power cut without the bytes behind it. Any file system keeps that when
-the file is synced before it is renamed,
-and its folder afterwards: two commits of the journal, one after the other. Where the journal takes
-changes in order it is enough that the
-bytes are on the disk before the file is renamed: the commit that the folder's sync waits for takes
-along what the file system noted of
-the file before.
+the file is synced before it is renamed, and its folder afterwards: two commits of the journal, one
+after the other. Where the journal takes changes in order it is enough that the bytes are on the
+disk before the file is renamed: the commit that the folder's sync waits for takes along what the
+file system noted of the file before.
 """
 
 from __future__ import annotations
@@ -31,7 +29,8 @@ class Naming:
     """Between the last byte of a file and its acknowledgement, for the files of one folder."""
 
     def __init__(self, folder: Path, *, is_in_order: bool) -> None:
-        self._folder_sync, self._is_in_order = SharedSync(folder), is_in_order
+        self._folder_sync = SharedSync(folder)
+        self._is_in_order = is_in_order
 
     @property
     def syncs(self) -> int:
@@ -75,10 +74,9 @@ def is_in_order(mount: Mount | None, system: Path = _SYSTEM) -> bool:
     """Whether the file system's journal takes changes in order.
 
     ext4 and XFS note a file's size and blocks in their journal when its bytes have been written
-    out, before a rename that follows; they
-    commit in order, and have the disk empty its cache before a commit. `make proof PROOF=power`
-    cuts the power of both. An ext4 may have
-    been made without a journal: then nothing is in order.
+    out, before a rename that follows; they commit in order, and have the disk empty its cache
+    before a commit. `make proof PROOF=power` cuts the power of both. An ext4 may have been made
+    without a journal: then nothing is in order.
     """
     if mount is None or mount.kind not in ("ext4", "xfs"):
         return False
@@ -118,7 +116,8 @@ def mount_of(folder: Path, mounts: Path = _MOUNTS) -> Mount | None:
 def _mount(line: str) -> tuple[str, Mount]:
     """Mount point, and what is mounted there."""
     before, _, behind = line.partition(" - ")
-    fields, kinds = before.split(), behind.split()
+    fields = before.split()
+    kinds = behind.split()
     return (
         (_unescaped(fields[4]), Mount(kinds[0], fields[2]))
         if len(fields) > 4 and kinds

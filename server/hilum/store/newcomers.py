@@ -72,9 +72,11 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
     Raises IntegrityError when somebody else is faster.
     """
     ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
-    readers, came = _readers(connection, list(new.values()), now), Newcomers()
+    readers = _readers(connection, list(new.values()), now)
+    came = Newcomers()
     for position, arrival in new.items():
-        uid, found = arrival.instance.sop_instance_uid, readers[_key(arrival)]
+        uid = arrival.instance.sop_instance_uid
+        found = readers[_key(arrival)]
         came.readings.extend(_readings(arrival, ids[uid], found, now, is_removed=uid in removals))
         came.waited_for[position] = 0 if uid in removals else len(found.reported)
     for (study_uid, _), found in readers.items():

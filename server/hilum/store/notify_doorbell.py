@@ -45,7 +45,8 @@ class NotifyDoorbell:
 
 class _NotifyBell:
     def __init__(self, arguments: Mapping[str, Any], stage: str) -> None:
-        self._arguments, self._channel = arguments, f"hilum_{stage}"
+        self._arguments = arguments
+        self._channel = f"hilum_{stage}"
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
         weakref.finalize(

@@ -10,8 +10,8 @@ class Writing:
     """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
 
     After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large
-    parts may go to the disk past the page
-    cache (O_DIRECT of open(2)), as far as file system and offset allow.
+    parts may go to the disk past the page cache (O_DIRECT of open(2)), as far as file system and
+    offset allow.
     """
 
     write_out_bytes: int

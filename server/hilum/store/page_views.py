@@ -28,8 +28,7 @@ def front(
     """One page of studies with the findings of their current results, the queues and what readiness rests on.
 
     And what is withheld from destinations that are `configured`, with the rollouts that may end or
-    begin it. A fixed number of
-    queries, however many rows. Raises BadCursor.
+    begin it. A fixed number of queries, however many rows. Raises BadCursor.
     """
     studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
     return {
@@ -119,7 +118,8 @@ def _add_findings(connection: Connection, studies: list[Item]) -> None:
 
 def _add_failed_readings(connection: Connection, studies: list[Item]) -> None:
     """How many readings of each study need a person."""
-    of, uids = reading.c.study_instance_uid, [item["study_instance_uid"] for item in studies]
+    of = reading.c.study_instance_uid
+    uids = [item["study_instance_uid"] for item in studies]
     failed = (
         select(of, func.count().label("readings"))
         .where(of.in_(uids), reading.c.state == ReadingState.FAILED)

@@ -18,7 +18,8 @@ def behind(pieces: Pieces, count: int) -> Pieces:
 
 def without_end(pieces: Pieces, count: int) -> tuple[Pieces, bytes]:
     """The pieces without their last `count` bytes, of which there are as many, and a copy of these."""
-    rest, end = list(pieces), list[bytes | memoryview]()
+    rest = list(pieces)
+    end = list[bytes | memoryview]()
     while count > 0:
         last = memoryview(rest.pop())
         cut = max(0, len(last) - count)

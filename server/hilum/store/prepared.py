@@ -3,8 +3,7 @@
 Compiled once for each database, then the driver's own cursor.
 
 SQLAlchemy's part of a statement that is compiled already (the key of its cache, a context, a result
-and its rows) takes ten times
-what SQLite does for it. docs/decisions/prepared-statements.md
+and its rows) takes ten times what SQLite does for it. docs/decisions/prepared-statements.md
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ class Prepared:
 
     def __init__(self, statement: Select[Any] | UpdateBase | TextClause, *lists: str) -> None:
         """`lists`: the names of its expanding parameters."""
-        self.statement, self._lists = statement, lists
+        self.statement = statement
+        self._lists = lists
         self._forms: dict[tuple[object, ...], _Form] = {}
 
     def all(self, connection: Connection, parameters: Parameters = _NONE) -> list[Row]:

@@ -17,11 +17,9 @@ from hilum.store.schema import delivery, document, reading, result
 
 Item = dict[str, Any]
 _Key = tuple[str, int, str | None]
-_DUE, _LEASED, _STUCK = (
-    text("state = 'due'"),
-    text("state = 'leased'"),
-    text("state IN ('failed', 'dead')"),
-)
+_DUE = text("state = 'due'")
+_LEASED = text("state = 'leased'")
+_STUCK = text("state IN ('failed', 'dead')")
 _DUE_AND_READ = text("state = 'due' AND open_readings = 0")
 
 
@@ -131,7 +129,8 @@ def stuck(connection: Connection) -> list[Item]:
     """Failed and dead rows by stage, reason and destination: they need a person, then `requeue`."""
     found = []
     for stage, queue in QUEUES.items():
-        table, names = queue.table, [delivery.c.destination] if queue.table is delivery else []
+        table = queue.table
+        names = [delivery.c.destination] if queue.table is delivery else []
         columns = (
             table.c.reason,
             _destination_of(queue),
@@ -173,10 +172,8 @@ def failing(connection: Connection, before: float) -> list[Item]:
     is_old = delivery.c.document_id < _first_since(
         connection, before
     )  # no condition of the query: all deliveries have an index of that
-    items, detail = (
-        func.sum(case((is_old, 1), else_=0)).label("items"),
-        func.max(case((is_old, delivery.c.detail))).label("detail"),
-    )
+    items = func.sum(case((is_old, 1), else_=0)).label("items")
+    detail = func.max(case((is_old, delivery.c.detail))).label("detail")
     open_rows = (
         select(delivery.c.destination, items, detail)
         .where(delivery.c.destination.in_(late))

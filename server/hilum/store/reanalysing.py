@@ -90,12 +90,11 @@ class Reanalysis:
     """On the ledger at an SQLAlchemy URL."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._engine, self._reader, self._clock = (
-            open_engine(url, is_synced=False),
-            open_reader(url),
-            clock,
-        )
-        self._sync, self._doorbell = sync_of(url), doorbell_for(url)
+        self._engine = open_engine(url, is_synced=False)
+        self._reader = open_reader(url)
+        self._clock = clock
+        self._sync = sync_of(url)
+        self._doorbell = doorbell_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -181,7 +180,8 @@ def _chosen(order: Order) -> ColumnElement[bool]:
 
 def _look(connection: Connection, order: Order, after: int, until: int) -> Looked:
     is_readable = case((_is_readable(order), 1), else_=0)
-    images, readable = func.count().label("images"), func.sum(is_readable).label("readable")
+    images = func.count().label("images")
+    readable = func.sum(is_readable).label("readable")
     unread = and_(instance.c.is_removed.is_(False), not_(_by(order)))
     query = (
         select(
@@ -196,7 +196,8 @@ def _look(connection: Connection, order: Order, after: int, until: int) -> Looke
         .group_by(study.c.id)
         .order_by(study.c.id)
     )
-    ids, count = list[int](), Count()
+    ids = list[int]()
+    count = Count()
     for row in connection.execute(query):
         left = Count(without_pixels=row.images - row.readable)
         if row.readable and row.state != StudyState.CLOSED:

@@ -110,11 +110,10 @@ def record(
     Those of unknown images are written together.
 
     Everything is locked in one order, or two that record the same images would wait for each other
-    (PostgreSQL): known images by
-    SOP Instance UID, and new ones likewise; readings by their rows; studies; comparisons. Raises
-    IntegrityError when somebody else
-    is faster with an image, and ImageChanged where a file was compared with another one than that
-    of its row, or was not and `is_compared`.
+    (PostgreSQL): known images by SOP Instance UID, and new ones likewise; readings by their rows;
+    studies; comparisons. Raises IntegrityError when somebody else is faster with an image, and
+    ImageChanged where a file was compared with another one than that of its row, or was not and
+    `is_compared`.
     """
     new = newcomers.find(connection, arrivals)
     if new:

@@ -82,9 +82,8 @@ def hold(connection: Connection, uids: Iterable[str]) -> None:
     Before any row is locked.
 
     Else neither would see what the other one has not committed yet, and an image that is rejected
-    in the moment in which it comes would
-    be reported. PostgreSQL has a lock for each image, whether it has a row or not; SQLite one
-    writer at a time.
+    in the moment in which it comes would be reported. PostgreSQL has a lock for each image, whether
+    it has a row or not; SQLite one writer at a time.
     """
     if connection.dialect.name == "postgresql":
         _HOLD.write(connection, {"uids": sorted(set(uids))})

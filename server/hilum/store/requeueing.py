@@ -83,7 +83,8 @@ def condition(
 
     `among`: the destinations that there are; None: any.
     """
-    table, queue = QUEUES[stage].table, QUEUES[stage]
+    table = QUEUES[stage].table
+    queue = QUEUES[stage]
     # A rejected image takes no part in anything, however often it is read.
     parts = [table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED)]
     if reason is not None:
@@ -120,8 +121,8 @@ def parts(
     """Row ids for one `requeue` each: of the stage's rows, of `analyse` those of studies.
 
     Of withheld deliveries only those that the settings of the `destinations` keep back no longer.
-    Readings of one study are due
-    again together: else it could be reported with the first of them, and once more with the others.
+    Readings of one study are due again together: else it could be reported with the first of them,
+    and once more with the others.
     """
     if stage == "analyse":
         joined = study.join(reading, reading.c.study_instance_uid == study.c.study_instance_uid)

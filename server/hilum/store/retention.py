@@ -5,10 +5,8 @@ Rows and documents stay.
 Of an image's header the row keeps what identifies it (`row_header`).
 
 An image may go when its study is closed, no reading is open, every current result has its
-documents, and each of their deliveries
-has ended as delivered or cancelled. A dead delivery needs a person, so it keeps the pixels. Rows
-that only tell what has been are
-another matter: `outdated.py`.
+documents, and each of their deliveries has ended as delivered or cancelled. A dead delivery needs a
+person, so it keeps the pixels. Rows that only tell what has been are another matter: `outdated.py`.
 """
 
 from __future__ import annotations
@@ -110,12 +108,12 @@ class Retention:
         hourly: Share | None = None,
     ) -> None:
         """`hourly` None: nothing bounds what leaves."""
-        self._archive, self._clock, self._hourly = archive, clock, hourly
-        self._engine, self._reader, self._sync = (
-            open_engine(url, is_synced=False),
-            open_reader(url),
-            sync_of(url),
-        )
+        self._archive = archive
+        self._clock = clock
+        self._hourly = hourly
+        self._engine = open_engine(url, is_synced=False)
+        self._reader = open_reader(url)
+        self._sync = sync_of(url)
         self.hour = Hour(0.0)
 
     def close(self) -> None:
@@ -125,7 +123,8 @@ class Retention:
 
     def hold(self, owner: str, seconds: float) -> bool:
         """Own retention for so long: one process of all hosts does this work."""
-        now, key = self._clock(), installation.c.key == _OWNER
+        now = self._clock()
+        key = installation.c.key == _OWNER
         value = json.dumps({"owner": owner, "until": now + seconds})
         try:
             with self._engine.begin() as connection:
@@ -233,7 +232,9 @@ def _candidates(
     At the end of the walk it begins anew. `at_most`: of those that may not go, so many are passed
     by.
     """
-    found, passed, images = list[Row[Any]](), 0, 0
+    found = list[Row[Any]]()
+    passed = 0
+    images = 0
     while images < _LOOKED_AT and (at_most is None or passed < at_most):
         looked_at = connection.execute(_next_images(rule, walk.after)).all()
         uids = Counter(row.study_instance_uid for row in looked_at if row.is_free)

@@ -38,8 +38,7 @@ def rewrite(url: str) -> bool:
     False: others used it all the time, or the disk has not as much room again.
 
     SQLite: VACUUM, then a checkpoint that empties the write-ahead log. PostgreSQL: VACUUM FULL of
-    the tables with patient data; its
-    own write-ahead log and the backups are the administrator's.
+    the tables with patient data; its own write-ahead log and the backups are the administrator's.
     """
     return (
         _rewrite_sqlite(url)

@@ -39,7 +39,9 @@ class Rollouts:
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
-        self._engine, self._reader, self._clock = open_engine(url), open_reader(url), clock
+        self._engine = open_engine(url)
+        self._reader = open_reader(url)
+        self._clock = clock
 
     def close(self) -> None:
         """Give the connections back."""
@@ -129,8 +131,7 @@ class Rollouts:
         `is_pending`: also for those that the release left has said nothing about.
 
         If they are many, most are given back before, some at a time, so that others can write.
-        After a crash on the way the same
-        order finishes it.
+        After a crash on the way the same order finishes it.
         """
         count = self._take_back(alias) if is_pending else 0
         follow = functools.partial(_take_back_rest, count) if is_pending else None

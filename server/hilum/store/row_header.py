@@ -3,8 +3,8 @@
 What is large and read by nobody stays in the file, and leaves with it.
 
 A header before Pixel Data has 3 KB mostly, and megabytes where overlay planes, icons or private
-data lie in it. With the pixels what is
-beyond a patient's and an order's identity leaves the row, too.
+data lie in it. With the pixels what is beyond a patient's and an order's identity leaves the row,
+too.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ MAXIMUM_BYTES: Final = 64 << 10
 _WHOLE_BYTES: Final = 8 << 10  # so much is kept as it is
 _LONGEST_BYTES: Final = 16 << 10  # of an element in a longer one
 _LONGEST_IDENTIFYING_BYTES: Final = 2 << 10
-_OVERLAYS, _OVERLAY_DATA, _CURVES = (
-    0x6000,
-    0x3000,
-    0x5000,
-)  # PS3.5 7.6: repeating groups, of which the lowest byte counts
+# PS3.5 7.6: repeating groups, of which the lowest byte counts
+_OVERLAYS = 0x6000
+_OVERLAY_DATA = 0x3000
+_CURVES = 0x5000
 _ICON_IMAGE_SEQUENCE: Final = 0x00880200
 # What finds a patient, an order and a study, what a report must have of them (type 2), and what it
 # says of an image.
@@ -157,7 +156,8 @@ def _parts(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[_Pa
 
 
 def _is_bulk(tag: int, start: int, end: int) -> bool:
-    group, number = tag >> 16, tag & 0xFFFF
+    group = tag >> 16
+    number = tag & 0xFFFF
     repeating = group & 0xFF00
     is_overlay = repeating == _OVERLAYS and number == _OVERLAY_DATA
     is_private = group % 2 == 1

@@ -63,7 +63,8 @@ def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, 
 
     A ledger of ten million finished rows claims and counts as fast as an empty one.
     """
-    due, leased = text(f"state = 'due'{condition}"), text("state = 'leased'")
+    due = text(f"state = 'due'{condition}")
+    leased = text("state = 'leased'")
     stuck = text("state IN ('failed', 'dead')")
     return (
         Index(

@@ -25,7 +25,8 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
     locked decides about it himself.
     """
     queue = QUEUES[stage]
-    table, is_due = queue.table, in_state(queue.table, WorkState.DUE)
+    table = queue.table
+    is_due = in_state(queue.table, WorkState.DUE)
     extra = [] if queue.extra is None else [queue.extra]
     too_late = [is_due, *extra, table.c.due_at > now + longest_seconds + SKEW_SECONDS]
     if (
@@ -63,10 +64,8 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
 
 def _end_leases(connection: Connection, table: Table, longest_seconds: float, now: float) -> int:
     """Who holds a row is asked for its token when it writes, and goes on unless somebody else was faster: but it may be gone."""
-    held, lapsed = (
-        in_state(table, WorkState.LEASED),
-        table.c.leased_until > now + longest_seconds + SKEW_SECONDS,
-    )
+    held = in_state(table, WorkState.LEASED)
+    lapsed = table.c.leased_until > now + longest_seconds + SKEW_SECONDS
     rows = (
         connection.execute(select(table.c.id).where(held, lapsed).with_for_update(skip_locked=True))
         .scalars()

@@ -93,10 +93,8 @@ def detail(connection: Connection, study_instance_uid: str) -> Item | None:
     ).first()
     if row is None:
         return None
-    images, every = (
-        _images(connection, study_instance_uid),
-        _results(connection, study_instance_uid),
-    )
+    images = _images(connection, study_instance_uid)
+    every = _results(connection, study_instance_uid)
     shadows = set(
         connection.execute(
             select(comparison.c.shadow).where(comparison.c.study_instance_uid == study_instance_uid)

@@ -8,7 +8,9 @@ from typing import Final
 
 # sync_file_range(2). Its manual warns that it promises nothing about metadata and the disk's cache:
 # what does is the sync that follows.
-_WAIT_BEFORE, _START, _WAIT_AFTER = 1, 2, 4
+_WAIT_BEFORE = 1
+_START = 2
+_WAIT_AFTER = 4
 _function = getattr(ctypes.CDLL(None, use_errno=True), "sync_file_range", None)
 if _function is not None:
     _function.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)

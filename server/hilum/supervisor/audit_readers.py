@@ -62,9 +62,13 @@ class AuditReader:
         take: Take,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._cursors, self.name, self._take, self._clock = cursors, name, take, clock
+        self._cursors = cursors
+        self.name = name
+        self._take = take
+        self._clock = clock
         self._owner = process_name("supervisor", os.getpid())
-        self._failures, self._not_before = 0, 0.0
+        self._failures = 0
+        self._not_before = 0.0
 
     def turn(self) -> int:
         """Pass on new rows and return their number."""

@@ -103,10 +103,8 @@ def usable(settings: Settings) -> Iterator[Check]:
 
     A command of another user, such as root, may have left files there.
     """
-    files, archive = (
-        [path for path in ledger_files(settings.ledger_url) if path.exists()],
-        settings.archive_dir,
-    )
+    files = [path for path in ledger_files(settings.ledger_url) if path.exists()]
+    archive = settings.archive_dir
     reference = _of_server(files, settings)
     owner = reference.stat().st_uid if reference.exists() else os.geteuid()
     looked_at = itertools.chain(((file, os.R_OK | os.W_OK) for file in files), _kept(archive))
@@ -124,12 +122,11 @@ def usable(settings: Settings) -> Iterator[Check]:
         f" --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
     )
     if os.geteuid() == 0:
-        whose, advice = "were left by root to a server that is another user", mend
+        whose = "were left by root to a server that is another user"
+        advice = mend
     else:
-        whose, advice = (
-            "are not this user's to read and write",
-            f"{AS_SERVER}; if it says the same, then as root: {mend}",
-        )
+        whose = "are not this user's to read and write"
+        advice = f"{AS_SERVER}; if it says the same, then as root: {mend}"
     yield Check(
         "files",
         ok=False,
@@ -143,7 +140,8 @@ def _of_server(files: list[Path], settings: Settings) -> Path:
 
     Root began it if the state folder and the archive's locks belong to one other user.
     """
-    state, locks = settings.site.state_dir, settings.archive_dir / "locks"
+    state = settings.site.state_dir
+    locks = settings.archive_dir / "locks"
     if not files:
         return state
     others = {path.stat().st_uid for path in (state, locks) if path.exists()}

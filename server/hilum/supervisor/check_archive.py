@@ -22,7 +22,8 @@ def archive_checks(settings: Settings) -> Iterator[Check]:
 
     Raises ConfigurationError, which names the missing one, and OSError.
     """
-    url, archive = settings.ledger_url, Archive(settings.archive_dir)
+    url = settings.ledger_url
+    archive = Archive(settings.archive_dir)
     require_ledger(url, archive)
     if is_begun(url) and current_revision(url) == REVISION:
         require_archive(url, archive)

@@ -23,7 +23,8 @@ def waiting(settings: Settings) -> Iterator[Check]:
     """
     if not (archive := Archive(settings.archive_dir)).is_there:
         return
-    now, received_at = time.time(), dict[str, list[float]]()
+    now = time.time()
+    received_at = dict[str, list[float]]()
     for file in archive.unindexed():
         try:
             received_at.setdefault(file.parent.name, []).append(file.stat().st_mtime)
@@ -33,7 +34,8 @@ def waiting(settings: Settings) -> Iterator[Check]:
     if longest < max(_PATIENCE_SECONDS, _TURNS * settings.retention.check_seconds):
         yield Check("unindexed", ok=True, detail="no acknowledged image waits for its row for long")
         return
-    count, names = sum(map(len, received_at.values())), ", ".join(sorted(received_at))
+    count = sum(map(len, received_at.values()))
+    names = ", ".join(sorted(received_at))
     detail = (
         f"{count} acknowledged image{'s'[: count > 1]} without a row, the oldest for"
         f" {longest / 60:.0f} min, from {names}"

@@ -52,7 +52,8 @@ class Port:
 
     def _other(self, ports: Sequence[Port]) -> int:
         """Return the next free port that any user may bind and that no other setting uses."""
-        begin, given = max(self.number, _LOWEST - 1), {port.number for port in ports}
+        begin = max(self.number, _LOWEST - 1)
+        given = {port.number for port in ports}
         nearby = [
             _LOWEST + (begin + step - _LOWEST) % (65536 - _LOWEST) for step in range(1, _TRIED + 1)
         ]
@@ -165,7 +166,8 @@ def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner |
 
     None: no program answers, or the address is not of this machine.
     """
-    cause, host = error.__cause__, _WILDCARDS.get(port.host, port.host)
+    cause = error.__cause__
+    host = _WILDCARDS.get(port.host, port.host)
     if (
         isinstance(cause, OSError)
         and cause.errno in {errno.EADDRINUSE, errno.EACCES}

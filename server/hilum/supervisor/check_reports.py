@@ -26,10 +26,8 @@ def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
         settings, in_place(settings, releases, _rollouts(settings) if has_ledger else [])
     )
     for name, destination in settings.destinations.items():
-        title, of = (
-            f"reports to {name}",
-            [refusal for refusal in found if refusal.destination == name],
-        )
+        title = f"reports to {name}"
+        of = [refusal for refusal in found if refusal.destination == name]
         problem = next((refusal for refusal in of if refusal.is_all), None)
         if problem is not None:
             yield Check(
@@ -60,7 +58,8 @@ def withheld(settings: Settings) -> Iterator[Check]:
         except Retry:  # a ledger without tables
             return
     for item in found:
-        name, reason = item["destination"], item["reason"]
+        name = item["destination"]
+        reason = item["reason"]
         if item["releasable"]:
             command = f"hilum requeue deliver --destination {name} --reason {reason}"
             detail = f"{item['releasable']} withheld from {name} ({reason}) can be released now"

@@ -27,7 +27,8 @@ def retention_checks(settings: Settings) -> Iterator[Check]:
     """Check deletion in a ledger of this version."""
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         try:
-            found, promised = views.retention_state(), views.promised()
+            found = views.retention_state()
+            promised = views.promised()
         except Retry:  # a ledger without tables
             return
     yield _known_time(found.believed)
@@ -76,7 +77,8 @@ def _promises(settings: Settings, promised: Promised) -> Check:
 
     One of the two settings is probably a mistake.
     """
-    name, days = "storage commitment", settings.retention.committed_days
+    name = "storage commitment"
+    days = settings.retention.committed_days
     kept = (
         f"{promised.images} image{'s'[: promised.images != 1]} ({promised.size_bytes / 1e9:.1f} GB)"
         " promised"

@@ -46,7 +46,8 @@ def _remote(settings: Settings) -> Iterator[Check]:
 
 def _access(settings: Settings) -> Check:
     """Check whether Triton authenticates us, as far as our own settings show."""
-    own, found = settings.triton, ", ".join(settings.triton.addresses)
+    own = settings.triton
+    found = ", ".join(settings.triton.addresses)
     advice = (
         "Set triton.tls and ca_file, with certificate_file and key_file or a token:"
         " docs/operations.md, A Triton of yours."
@@ -88,7 +89,8 @@ def _tls(settings: Settings) -> Iterator[Check]:
 
 
 def _embedded(settings: Settings) -> Iterator[Check]:
-    wheel, problems = runtime.find(), runtime.preflight()
+    wheel = runtime.find()
+    problems = runtime.preflight()
     yield from (Check("triton", ok=False, detail=problem) for problem in problems)
     if problems or wheel is None:
         return
@@ -114,7 +116,8 @@ def _embedded(settings: Settings) -> Iterator[Check]:
 
 def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
     """Check the limits of the sandbox, and name those that this kernel does not offer."""
-    version, port = landlock.version(), sandbox.collector_port
+    version = landlock.version()
+    port = sandbox.collector_port
     bounded = (
         f"connects to port {port} only"
         if landlock.limits_network(version)

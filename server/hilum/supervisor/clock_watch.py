@@ -16,7 +16,8 @@ class ClockWatch:
     """A comparison of clocks that logs once when they differ, and once when they agree again."""
 
     def __init__(self) -> None:
-        self._next_look, self._differs = float("-inf"), False
+        self._next_look = float("-inf")
+        self._differs = False
 
     def look(self, ledger: Ledger) -> None:
         """Compare the clocks if it is time to; the first time at once. Raises one of `AWAY`."""

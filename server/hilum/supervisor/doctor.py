@@ -101,8 +101,10 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
 
 
 def _disk(settings: Settings, left: Free) -> Check:
-    reserve, reject = settings.receive.reserve_bytes, settings.receive.reject_below_bytes
-    free, files = left.bytes, settings.receive.reject_below_files
+    reserve = settings.receive.reserve_bytes
+    reject = settings.receive.reject_below_bytes
+    free = left.bytes
+    files = settings.receive.reject_below_files
     syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
     detail = (
         f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]}"
@@ -291,7 +293,8 @@ def _rollouts(settings: Settings) -> Iterator[Check]:
 
 
 def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
-    alias, (_, _, words) = item["alias"], in_words(item).partition(": ")
+    alias = item["alias"]
+    (_, _, words) = in_words(item).partition(": ")
     if item["state"] == RolloutState.REFUSED:
         return Check(
             f"rollout {alias}",

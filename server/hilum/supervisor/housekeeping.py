@@ -112,7 +112,9 @@ class Housekeeper:
 
         `elapsed`: seconds of a clock that cannot be set.
         """
-        self._installation, self._settings, self._clock = settings, settings.retention, clock
+        self._installation = settings
+        self._settings = settings.retention
+        self._clock = clock
         self._archive = Archive(settings.archive_dir)
         self._engine = open_engine(settings.ledger_url, is_synced=False)
         self._time = KnownTime(self._engine, clock, elapsed)

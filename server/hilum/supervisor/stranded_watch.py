@@ -52,8 +52,12 @@ class StrandedWatch:
         clock: Callable[[], float] = time.time,
         steady: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._waits, self._clock, self._steady = longest_waits(settings), clock, steady
-        self._ahead, self._is_owed, self._is_behind = math.inf, True, False
+        self._waits = longest_waits(settings)
+        self._clock = clock
+        self._steady = steady
+        self._ahead = math.inf
+        self._is_owed = True
+        self._is_behind = False
 
     def look(self, ledger: Ledger) -> None:
         """Free rows that a clock step has stranded.

@@ -184,7 +184,8 @@ class Supervisor:
 
         Listeners come first, so that no image waits for a model to load.
         """
-        settings, served = self.settings, roles.of(self.role)
+        settings = self.settings
+        served = roles.of(self.role)
         plan = [
             ("listener", "listener", settings.receive.processes),
             ("listener", "watcher", min(1, len(settings.watch))),
@@ -234,7 +235,8 @@ class Supervisor:
 
     def _recover_files(self) -> None:
         """Index images acknowledged before a crash, before any listener adds to them."""
-        archive, ledger = Archive(self.settings.archive_dir), Ledger(self.settings.ledger_url)
+        archive = Archive(self.settings.archive_dir)
+        ledger = Ledger(self.settings.ledger_url)
         begin_archive(ledger.url, archive)
         recover(self.settings, ledger, archive)
         ledger.close()
@@ -265,10 +267,8 @@ class Supervisor:
             )
         names = [release.triton_name for release in releases.values()]
         limits = self.settings.triton
-        seconds, traces_to = (
-            (limits.start_timeout_seconds, limits.exit_timeout_seconds),
-            self.settings.tracing.endpoint,
-        )
+        seconds = (limits.start_timeout_seconds, limits.exit_timeout_seconds)
+        traces_to = self.settings.tracing.endpoint
         triton = EmbeddedTriton(built, self.settings.site.state_dir, names, *seconds, traces_to)
         triton.require_startable()
         return TritonKeeper(triton, self._waker.wake)
@@ -294,7 +294,8 @@ class Supervisor:
         child.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, pass_fds=inherited, env=_environment()
         )
-        child.started_at, child.restart_at = time.monotonic(), 0.0
+        child.started_at = time.monotonic()
+        child.restart_at = 0.0
         assert child.process.stdin is not None
         # it has ended already; the next look finds that
         with contextlib.suppress(BrokenPipeError), child.process.stdin as given:
@@ -306,8 +307,10 @@ class Supervisor:
 
     def _watch(self) -> None:
         """Restart processes that end, until `stop` is set."""
-        next_beat, heard_since = 0.0, math.inf
-        with_ledger, stranded_watch = Ledger(self.settings.ledger_url), StrandedWatch(self.settings)
+        next_beat = 0.0
+        heard_since = math.inf
+        with_ledger = Ledger(self.settings.ledger_url)
+        stranded_watch = StrandedWatch(self.settings)
         while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)
@@ -367,7 +370,9 @@ class Supervisor:
             restart_in_seconds=pause,
         )
         self._bury(child, ledger)
-        child.process, child.restart_at, child.restarts = None, now + pause, child.restarts + 1
+        child.process = None
+        child.restart_at = now + pause
+        child.restarts = child.restarts + 1
 
     def _spawn_or_wait(self, child: Child) -> None:
         """Start a process, or plan a retry if memory or processes are short.
@@ -384,7 +389,8 @@ class Supervisor:
                 problem=error.strerror,
                 again_in_seconds=pause,
             )
-            child.restart_at, child.restarts = time.monotonic() + pause, child.restarts + 1
+            child.restart_at = time.monotonic() + pause
+            child.restarts = child.restarts + 1
 
     def _bury(self, child: Child, ledger: Ledger) -> None:
         """Clear the traces of a dead process: leases, a heartbeat, gauges."""

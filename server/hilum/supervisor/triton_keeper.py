@@ -26,8 +26,10 @@ class TritonKeeper:
 
     def __init__(self, triton: EmbeddedTriton, ready: Callable[[], None]) -> None:
         self.url = ""
-        self._triton, self._ready = triton, ready
-        self._wake, self._over = threading.Event(), threading.Event()
+        self._triton = triton
+        self._ready = ready
+        self._wake = threading.Event()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="triton", daemon=True)
 
     def start(self) -> None:

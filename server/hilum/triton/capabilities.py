@@ -33,7 +33,8 @@ def drop() -> None:
     A program that is started afterwards gets none back, once this process gains no new privileges.
     """
     library = ctypes.CDLL(None, use_errno=True)
-    header, words = _Header(_VERSION_3, 0), (_Words * 2)()
+    header = _Header(_VERSION_3, 0)
+    words = (_Words * 2)()
     _require(library.capget(ctypes.byref(header), words))
     kept = words[0].permitted & _KEPT
     words[0], words[1] = _Words(kept, kept, kept), _Words(0, 0, 0)

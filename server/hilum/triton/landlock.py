@@ -16,14 +16,24 @@ from contextlib import suppress
 from typing import Final
 
 # linux/landlock.h and the numbers of x86_64, which are those of every architecture
-_CREATE, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_CREATE = 444
+_ADD_RULE = 445
+_RESTRICT_SELF = 446
 _VERSION_FLAG: Final = 1
-_PATH_BENEATH, _NET_PORT = 1, 2
-_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_REMOVE_DIR, _REMOVE_FILE, _MAKE_DIR = 1 << 4, 1 << 5, 1 << 7
-_TRUNCATE, _IOCTL_DEVICE = 1 << 14, 1 << 15
+_PATH_BENEATH = 1
+_NET_PORT = 2
+_EXECUTE = 1 << 0
+_WRITE_FILE = 1 << 1
+_READ_FILE = 1 << 2
+_READ_DIR = 1 << 3
+_REMOVE_DIR = 1 << 4
+_REMOVE_FILE = 1 << 5
+_MAKE_DIR = 1 << 7
+_TRUNCATE = 1 << 14
+_IOCTL_DEVICE = 1 << 15
 _OF_FILES: Final = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEVICE
-_BIND_TCP, _CONNECT_TCP = 1 << 0, 1 << 1
+_BIND_TCP = 1 << 0
+_CONNECT_TCP = 1 << 1
 _SCOPED: Final = 3  # abstract Unix sockets and signals stay within the sandbox
 READ: Final = _EXECUTE | _READ_FILE | _READ_DIR
 USE: Final = READ | _WRITE_FILE | _IOCTL_DEVICE
@@ -32,7 +42,8 @@ MAKE_FOLDERS: Final = _READ_DIR | _MAKE_DIR | _REMOVE_DIR | _REMOVE_FILE
 WRITE: Final = (1 << 16) - 1
 # Highest bit of file access that each version knows, from version 1 on.
 _BITS: Final = (13, 14, 15, 15, 16)
-_NETWORK_SINCE, _SCOPES_SINCE = 4, 6
+_NETWORK_SINCE = 4
+_SCOPES_SINCE = 6
 _PR_SET_NO_NEW_PRIVS: Final = 38
 
 

@@ -16,7 +16,8 @@ PR_SET_PDEATHSIG = 1
 
 def main() -> None:
     """`launcher.py <pid of the parent> <sandbox as JSON> <program> <argument>…`."""
-    parent, program = int(sys.argv[1]), sys.argv[3:]
+    parent = int(sys.argv[1])
+    program = sys.argv[3:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != parent:  # it died before the request was made
         sys.exit(1)

@@ -1,9 +1,8 @@
 """Where tritonserver comes from, and the folder from which it can run.
 
 The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. The Python stub
-must lie beside the backend's
-library, and site-packages may be read-only, so a small run-time folder is put together in the state
-folder.
+must lie beside the backend's library, and site-packages may be read-only, so a small run-time
+folder is put together in the state folder.
 """
 
 from __future__ import annotations

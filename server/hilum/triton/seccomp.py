@@ -16,8 +16,12 @@ LIBRARY: Final = "libseccomp.so.2"
 # seccomp.h
 _ALLOW: Final = 0x7FFF0000
 _ERRNO: Final = 0x00050000
-_NE, _EQ, _GT, _MASKED_EQ = 1, 4, 6, 7
-_CTL_SSB, _CTL_OPTIMIZE = 7, 8
+_NE = 1
+_EQ = 4
+_GT = 6
+_MASKED_EQ = 7
+_CTL_SSB = 7
+_CTL_OPTIMIZE = 8
 _BINARY_TREE: Final = 2
 # prctl(2): no filter can be set where asking for one fails.
 _PR_GET_SECCOMP: Final = 21
@@ -160,7 +164,8 @@ def _require(result: int, problem: str) -> None:
 
 def _library() -> ctypes.CDLL:
     library = ctypes.CDLL(LIBRARY)
-    library.seccomp_init.argtypes, library.seccomp_init.restype = [ctypes.c_uint32], ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    library.seccomp_init.restype = ctypes.c_void_p
     library.seccomp_attr_set.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32]
     library.seccomp_rule_add_array.argtypes = [
         ctypes.c_void_p,

@@ -168,7 +168,8 @@ class EmbeddedTriton:
         """
         if self._process and self._process.poll() is None:
             raise RuntimeError("tritonserver is already running")
-        wheel, problems = runtime.find(), runtime.preflight()
+        wheel = runtime.find()
+        problems = runtime.preflight()
         for name in self._names:
             if not (self._repository / name / "config.pbtxt").is_file():
                 problems.append(

@@ -46,7 +46,8 @@ async def _analyse(
     catalogue = Catalogue(settings, rollouts.manifest)
     archive = Archive(settings.archive_dir)
     urls = _urls(charge, settings)
-    memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
+    memory = settings.triton.shared_memory
+    secured = credentials.read(settings.triton)
     gateway = Endpoints(
         urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured
     )

@@ -89,7 +89,8 @@ async def _measured(
     settings: Settings, urls: Mapping[str, str], release: Release, canary: Canary, seconds: float
 ) -> list[Speed]:
     in_flight = settings.analyse.batches_in_flight * len(urls)
-    memory, secured = settings.triton.shared_memory, credentials.read(settings.triton)
+    memory = settings.triton.shared_memory
+    secured = credentials.read(settings.triton)
     gateway = Endpoints(
         urls, settings.analyse.deadline_seconds, shares_memory=memory, credentials=secured
     )

@@ -26,7 +26,8 @@ class CompareHandler:
     """The handler of the stage, one for a dispatcher."""
 
     def __init__(self, releases: Mapping[str, Release], namespace: uuid.UUID) -> None:
-        self._releases, self._namespace = releases, namespace
+        self._releases = releases
+        self._namespace = namespace
 
     async def handle(self, job: Job) -> Advance:
         """Handle one study."""

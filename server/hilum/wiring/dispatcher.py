@@ -119,8 +119,11 @@ class AssembleHandler:
     """assemble: decides the results of a complete study."""
 
     def __init__(self, releases: Mapping[str, Release], ledger: Ledger) -> None:
-        self._releases, self._ledger, self._namespace = releases, ledger, ledger.namespace
-        self._epoch, self._looked_at = ledger.begin_epoch(), time.monotonic()
+        self._releases = releases
+        self._ledger = ledger
+        self._namespace = ledger.namespace
+        self._epoch = ledger.begin_epoch()
+        self._looked_at = time.monotonic()
 
     async def handle(self, job: Job) -> Advance:
         """Handle one study."""
@@ -168,7 +171,8 @@ def _warn_of_conflicts(results: Iterable[Result]) -> None:
 
 
 def _write_root(job: StudyJob) -> None:
-    study, is_first = job.study, not job.current_results
+    study = job.study
+    is_first = not job.current_results
     said: tracing.Attributes = {
         "images": len(job.instances),
         "calling_ae_title": study.calling_ae_title,
@@ -185,7 +189,8 @@ class ReportHandler:
     def __init__(
         self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool
     ) -> None:
-        self._settings, self._releases = settings, releases
+        self._settings = settings
+        self._releases = releases
         self._heat_maps = HeatMaps(settings, ledger)
         context = ReportContext(
             manufacturer=settings.report.manufacturer,
@@ -246,8 +251,8 @@ class ReportHandler:
         """Return a document with its destinations.
 
         Results of untrained weights go only to destinations that accept them, and withheld
-        documents are logged. `takes_away`: the heat map is a sheet
-        that withdraws an earlier one. It goes only to destinations that have had one.
+        documents are logged. `takes_away`: the heat map is a sheet that withdraws an earlier one.
+        It goes only to destinations that have had one.
         """
         takers = {
             name: item
@@ -333,7 +338,8 @@ class DeliverHandler:
     def __init__(
         self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline
     ) -> None:
-        self._name, self._pool = name, pool
+        self._name = name
+        self._pool = pool
         self._lanes = lanes_of(name, destination, settings)
         self._thread = OneThread(f"lane-{name}")
 

@@ -207,7 +207,8 @@ def _erase_rows(
 
 def _of_patient(erasure: Erasure, patient: Patient) -> tuple[set[str], dict[str, set[int]]]:
     """Return the patient's studies, and by study the results that name the patient."""
-    studies, results = _studies(erasure, patient), _results(erasure, patient)
+    studies = _studies(erasure, patient)
+    results = _results(erasure, patient)
     return (
         studies | {study_uid for study_uid in results if not erasure.has_images(study_uid)},
         results,

@@ -62,17 +62,13 @@ class Fleet:
         who: str,
         patience_seconds: float = 30.0,
     ) -> None:
-        self._settings, self._catalogue, self._rollouts, self._who = (
-            settings,
-            catalogue,
-            rollouts,
-            who,
-        )
+        self._settings = settings
+        self._catalogue = catalogue
+        self._rollouts = rollouts
+        self._who = who
         self._engines = engines
-        self._prover, self._patience_seconds = (
-            Prover(engines, pixels, settings.built_dir),
-            patience_seconds,
-        )
+        self._prover = Prover(engines, pixels, settings.built_dir)
+        self._patience_seconds = patience_seconds
         self._plan = plan_of(settings.active_releases, ())
         self._asked: set[str] = set()
         self._missed: set[str] = set()
@@ -80,7 +76,8 @@ class Fleet:
         self._finishing: set[str] = set()
         self._loaded: dict[str, Release] = {}
         self._failing_since: dict[str, float] = {}
-        self._watching, self._over = OneThread("rollouts"), threading.Event()
+        self._watching = OneThread("rollouts")
+        self._over = threading.Event()
 
     def readiness(self) -> tuple[bool, str]:
         """Return whether every required release passed its canary, and the problems."""
@@ -204,7 +201,8 @@ class Fleet:
             found, wanted = await asyncio.to_thread(self._found, list(readers.releases))
         except (Retry, *AWAY):
             return False
-        has_changed, self._plan = found != self._plan, found
+        has_changed = found != self._plan
+        self._plan = found
         for release in wanted:
             if release.id in readers.releases and self._loaded.get(release.id, release) != release:
                 # it was started again with another manifest

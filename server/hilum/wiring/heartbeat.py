@@ -49,8 +49,11 @@ class Heartbeat:
         role: str,
         readiness: Callable[[], tuple[bool, str]] = lambda: (True, ""),
     ) -> None:
-        self._ledger, self._role, self._readiness = ledger, role, readiness
-        self._name, self._started_at = process_name(role, os.getpid()), time.time()
+        self._ledger = ledger
+        self._role = role
+        self._readiness = readiness
+        self._name = process_name(role, os.getpid())
+        self._started_at = time.time()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 

@@ -26,7 +26,8 @@ class HeatMaps:
     """The decision on heat maps and the collection of their sources, one for a dispatcher."""
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
-        self._settings, self._ledger = settings, ledger
+        self._settings = settings
+        self._ledger = ledger
         self._archive = Archive(settings.archive_dir)
         asking = [
             name for name, item in settings.destinations.items() if "heatmap" in item.documents

@@ -55,7 +55,8 @@ class SaidWaits:
     def __init__(
         self, waiting: Callable[[str], None], clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._waiting, self._clock = waiting, clock
+        self._waiting = waiting
+        self._clock = clock
         self._lock = threading.Lock()
         self._said_at: dict[str, float] = {}
         self._asked_at = float("-inf")
@@ -66,7 +67,8 @@ class SaidWaits:
         Other numbers, such as the free space, make no new wait. After a while without a wait a new
         one begins.
         """
-        now, words = self._clock(), _NUMBERS.sub("", reason)
+        now = self._clock()
+        words = _NUMBERS.sub("", reason)
         with self._lock:
             if now - self._asked_at > _OVER_SECONDS:
                 self._said_at.clear()
@@ -104,7 +106,8 @@ def ingest(
     wait. Raises ConfigurationError, also for a path inside Hilum's own folders, and Retry if rows
     are still missing.
     """
-    fates, outcomes = Counter[Fate](), Counter[RecordOutcome]()
+    fates = Counter[Fate]()
+    outcomes = Counter[RecordOutcome]()
     stop = threading.Event()
 
     def heard(taken: TakenFile) -> None:

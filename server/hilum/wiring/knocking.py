@@ -31,8 +31,13 @@ class KnockingLane:
     """
 
     def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
-        self._name, self._lane, self._settings = name, lane, settings
-        self._knocks, self._began, self._rests_until, self._detail = 0, 0.0, 0.0, ""
+        self._name = name
+        self._lane = lane
+        self._settings = settings
+        self._knocks = 0
+        self._began = 0.0
+        self._rests_until = 0.0
+        self._detail = ""
         # ids of documents that got the busy response, one after the other
         self._busy: set[int] = set()
 
@@ -97,7 +102,8 @@ class KnockingLane:
         self._knocks += 1
         self._busy.clear()
         pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
-        self._detail, self._rests_until = error.detail, time.monotonic() + pause
+        self._detail = error.detail
+        self._rests_until = time.monotonic() + pause
         return Retry(error.detail, after_seconds=pause, is_outage=True)
 
     def _has_answered(self) -> None:

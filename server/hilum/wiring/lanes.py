@@ -58,7 +58,9 @@ class SenderLanes:
     """
 
     def __init__(self, name: str, destination: Destination, settings: Pipeline) -> None:
-        self._name, self._destination, self._settings = name, destination, settings
+        self._name = name
+        self._destination = destination
+        self._settings = settings
         self._open: dict[tuple[str, str], KnockingLane] = {}
 
     def of(self, job: DeliveryJob) -> Lane:

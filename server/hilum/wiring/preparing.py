@@ -104,6 +104,7 @@ def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec, site: Sit
 def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """Return (H, W) uint8 of the first channel of (C, H, W), its own range stretched to 0..255."""
     plane = tensor[0].astype(np.float64)
-    low, high = plane.min(), plane.max()
+    low = plane.min()
+    high = plane.max()
     stretched = (plane - low) / max(high - low, 1e-12) * 255
     return np.asarray(stretched.round(), np.uint8)

@@ -49,7 +49,9 @@ class Prover:
     """The verification of releases, which loads missing ones."""
 
     def __init__(self, engines: Engines, pixels: Pixels, built_dir: Path) -> None:
-        self._engines, self._pixels, self._built_dir = engines, pixels, built_dir
+        self._engines = engines
+        self._pixels = pixels
+        self._built_dir = built_dir
         self._known: dict[str, tuple[Canary, tuple[Canary, ...]]] = {}
         self._proved: set[str] = set()
 

@@ -27,7 +27,8 @@ def reanalyse(settings: Settings, order: Order, note: Note, *, is_dry_run: bool 
     with contextlib.closing(Rollouts(settings.ledger_url)) as rollouts:
         wanted = replace(order, peers=_peers(settings, rollouts, order.release))
     with contextlib.closing(Reanalysis(settings.ledger_url)) as reanalysis:
-        total, last_row = Count(), reanalysis.last_row()
+        total = Count()
+        last_row = reanalysis.last_row()
         for looked in reanalysis.look(wanted, last_row):
             total += looked.count if is_dry_run else replace(looked.count, studies=0, images=0)
             for done in () if is_dry_run else reanalysis.begin(wanted, looked.ids):

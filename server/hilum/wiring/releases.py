@@ -36,8 +36,10 @@ class Catalogue(Mapping[str, Release]):
 
     def __init__(self, settings: Settings, find: Find = _nowhere) -> None:
         """Load the releases. Raises ConfigurationError, as `load_releases`."""
-        self._manifests_dir, self._find = settings.manifests_dir, find
-        self._settled, self._unread = set[str](), set[str]()
+        self._manifests_dir = settings.manifests_dir
+        self._find = find
+        self._settled = set[str]()
+        self._unread = set[str]()
         kept = {name: release for name in settings.active_releases if (release := self._kept(name))}
         self._known = {**load_releases(settings, kept)}
         self._looked_at = time.monotonic()

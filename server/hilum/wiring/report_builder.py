@@ -34,7 +34,8 @@ class ReportBuilder:
     """The builder of documents, one for a dispatcher."""
 
     def __init__(self, pool: ReportPool, context: ReportContext) -> None:
-        self._pool, self._context = pool, context
+        self._pool = pool
+        self._context = context
         self._templates: dict[str, _Compiling] = {}
 
     def prepare(self, releases: Iterable[Release]) -> None:

@@ -36,7 +36,8 @@ class ReportPool:
         `maximum_pixels`: the processes may take the memory that a picture of that size needs; 0:
         all memory there is.
         """
-        self._processes, self._maximum_pixels = processes, maximum_pixels
+        self._processes = processes
+        self._maximum_pixels = maximum_pixels
 
     def __enter__(self) -> Self:
         """Start the processes: their imports take a second that no study should wait for."""

@@ -82,7 +82,8 @@ class RolloutVerbs:
 
     def require_built(self, release: str) -> Manifest:
         """Return the manifest; raise CannotRollOut for a release that could not be loaded now."""
-        found, settings = self._manifest(release), self.settings
+        found = self._manifest(release)
+        settings = self.settings
         try:
             read_canary(found.release, settings.built_dir)
         except ConfigurationError as error:

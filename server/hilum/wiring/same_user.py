@@ -22,7 +22,8 @@ def require_same_user(settings: Settings) -> None:
     The right owner is that of the ledger or the archive. Where neither exists yet, it is that of
     the state folder, and only root is refused: others were let in on purpose. Raises OSError.
     """
-    archive, ledger = settings.archive_dir, ledger_files(settings.ledger_url)[:1]
+    archive = settings.archive_dir
+    ledger = ledger_files(settings.ledger_url)[:1]
     # The folder in which to test each. It is not the archive itself, which may be a mount and
     # another user's.
     asked = {

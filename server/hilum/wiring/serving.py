@@ -17,7 +17,8 @@ def run_async(
     """Run a scenario in an event loop; its event is set when the process has to stop."""
 
     async def run() -> None:
-        stopping, loop = asyncio.Event(), asyncio.get_running_loop()
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGTERM, stopping.set)
         if stop.is_set():
             return

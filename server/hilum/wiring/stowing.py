@@ -122,8 +122,10 @@ class StowStore:
     def __init__(
         self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float
     ) -> None:
-        self._door, self._rows_seconds = door, rows_seconds
-        self._ledger, self._views = ledger, views
+        self._door = door
+        self._rows_seconds = rows_seconds
+        self._ledger = ledger
+        self._views = views
 
     def open(self, peer_address: str) -> StowVisit:
         """Begin a request."""
@@ -157,7 +159,8 @@ class StowVisit:
     """A request; see `api.stow_store.Visit`."""
 
     def __init__(self, door: StowDoor, peer_address: str) -> None:
-        self._door, self._is_admitted = door, False
+        self._door = door
+        self._is_admitted = False
         self._account = Account(
             peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request"
         )
@@ -193,7 +196,9 @@ class StowPart:
     """A part; see `api.stow_store.Part`."""
 
     def __init__(self, reception: Reception, study: str | None, account: Account) -> None:
-        self._reception, self._study, self._account = reception, study, account
+        self._reception = reception
+        self._study = study
+        self._account = account
         self._beginning = bytearray()
         self._meta: FileMeta | None = None
         self._arriving: Arriving | None = None

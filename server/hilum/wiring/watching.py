@@ -61,7 +61,8 @@ def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Eve
 def _watch(
     name: str, watch: Watch, settings: Settings, ledger: Ledger, stop: threading.Event
 ) -> None:
-    archive, lock = Archive(settings.archive_dir), f"watch-{quote(name, safe='')}"
+    archive = Archive(settings.archive_dir)
+    lock = f"watch-{quote(name, safe='')}"
     is_said = False
     while not stop.is_set():
         with archive.held(lock) as is_ours:
@@ -106,7 +107,8 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
     )
     with contextlib.suppress(OSError):
         left.begin()
-    problem, passed_over = "", frozenset[str]()
+    problem = ""
+    passed_over = frozenset[str]()
     with taking(settings, origin, partial(_say, name), stop) as (found, _):
         intake = replace(found, open_file=folder.open)
         while not stop.is_set():

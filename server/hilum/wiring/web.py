@@ -89,7 +89,8 @@ def _app(
     store: Store | None,
     audit: AuditLog,
 ) -> FastAPI:
-    own, rollouts = _judged(charge.served_role), Rollouts(settings.ledger_url)
+    own = _judged(charge.served_role)
+    rollouts = Rollouts(settings.ledger_url)
     parts = Parts(
         settings,
         views,

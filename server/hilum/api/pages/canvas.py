@@ -44,7 +44,8 @@ def paint_document(content: bytes) -> NDArray[np.uint8]:
 
 
 def _eight_bits(dataset: Dataset, pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    is_grey, is_colour = pixels.ndim == 2, pixels.ndim == 3 and pixels.shape[2] == 3
+    is_grey = pixels.ndim == 2
+    is_colour = pixels.ndim == 3 and pixels.shape[2] == 3
     if not (is_grey or is_colour) or integer(dataset, "BitsAllocated") != 8:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "neither 8-bit grey nor colour")
     return pixels.astype(np.uint8)
@@ -104,7 +105,8 @@ def shrink(picture: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:
         return picture
     rows, columns = (max(1, side // factor) for side in picture.shape[:2])
     cut = picture[: rows * factor, : columns * factor]
-    height, width = min(factor, picture.shape[0]), min(factor, picture.shape[1])
+    height = min(factor, picture.shape[0])
+    width = min(factor, picture.shape[1])
     blocks = cut.reshape(rows, height, columns, width, *picture.shape[2:])
     mean: NDArray[np.float32] = blocks.mean(axis=(1, 3), dtype=np.float32)
     return np.rint(mean).astype(np.uint8)

@@ -94,7 +94,8 @@ def destination_box(item: Item, now: float, refusals: Sequence[Refusal] = ()) ->
 
 
 def _ended(item: Item) -> Iterator[Ended]:
-    name, is_configured = item["name"], item["is_configured"]
+    name = item["name"]
+    is_configured = item["is_configured"]
     for reason, number in item["dead"].items():
         yield Ended(
             chip("dead"), number, reason, meaning(reason), "Send again" if is_configured else ""

@@ -142,7 +142,8 @@ def _said(done: Done, name: str, count: int) -> str:
 
 
 def _page(parts: Parts, said: str = "", probed: Mapping[str, Any] | None = None) -> Response:
-    now, refusals = parts.clock(), parts.refusals(parts.views.rollouts())
+    now = parts.clock()
+    refusals = parts.refusals(parts.views.rollouts())
     return page(
         "destinations.html",
         section="destinations",

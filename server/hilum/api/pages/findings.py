@@ -90,7 +90,8 @@ def _score(item: Item, places: int) -> str:
 
     Never across the operating point by rounding.
     """
-    score, point = float(item["score"]), item["operating_point"]
+    score = float(item["score"])
+    point = item["operating_point"]
     text = f"{score:.{places}f}"
     is_on_its_side = point is None or (float(text) >= point) == (score >= point)
     return text if is_on_its_side else repr(score)
@@ -101,7 +102,8 @@ def _point(item: Item) -> str:
 
     They must not look equal where the score is below it.
     """
-    score, point = float(item["score"]), float(item["operating_point"])
+    score = float(item["score"])
+    point = float(item["operating_point"])
     text = f"{point:.3f}"
     return text if (float(_score(item, 3)) >= float(text)) == (score >= point) else repr(point)
 

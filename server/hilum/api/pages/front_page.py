@@ -66,7 +66,8 @@ def front_page(
     if "." in q and not q.strip(".0123456789"):
         return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
     now = parts.clock()
-    chosen, configured = _filter(q, show, received_from, received_to), parts.settings.destinations
+    chosen = _filter(q, show, received_from, received_to)
+    configured = parts.settings.destinations
     found = parts.views.front(
         chosen,
         limit=_STUDIES,

@@ -13,7 +13,8 @@ def notices(refusals: Iterable[Refusal], withheld: Iterable[Mapping[str, Any]]) 
     for refusal in refusals:
         yield f"{refusal.destination} {refusal.words}: {refusal.advice}."
     for item in withheld:
-        name, reason = item["destination"], item["reason"]
+        name = item["destination"]
+        reason = item["reason"]
         said = f"{item['items']} withheld from {name}"
         if item["releasable"]:
             yield (

@@ -3,9 +3,8 @@
 Stored pixels in, a PNG to look at out.
 
 Codecs are C code on hostile input. What goes wrong here costs this process and one picture, never
-the web server. The answer is
-plain bytes, not a pickle: a process that a file has taken over must not be able to make its parent
-run anything.
+the web server. The answer is plain bytes, not a pickle: a process that a file has taken over must
+not be able to make its parent run anything.
 """
 
 from __future__ import annotations
@@ -21,7 +20,9 @@ from typing import Final
 
 from hilum.process_limits import forbid_core_files, limit_memory
 
-READY, PNG, NO_PICTURE = b"R", b"P", b"N"
+READY = b"R"
+PNG = b"P"
+NO_PICTURE = b"N"
 GONE: Final = "instance_missing"
 _TOO_LARGE = "too_large"
 _IDLE_SECONDS = 120

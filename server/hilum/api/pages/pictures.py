@@ -37,7 +37,8 @@ class Cache:
     def __init__(
         self, limit_bytes: int = _CACHE_BYTES, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._limit, self._clock = limit_bytes, clock
+        self._limit = limit_bytes
+        self._clock = clock
         self._kept: OrderedDict[str, tuple[Picture, float]] = OrderedDict()
         self._lock = threading.Lock()
 

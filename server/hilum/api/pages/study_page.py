@@ -140,7 +140,8 @@ def _ways(results: Sequence[Item]) -> Iterator[Item]:
 
 def _as_in_a_list(study: Item) -> dict[str, Any]:
     """What a line of the list has beyond the study's own row."""
-    current, failed = _current(study), _reading_states(study).count(ReadingState.FAILED)
+    current = _current(study)
+    failed = _reading_states(study).count(ReadingState.FAILED)
     states = [way["state"] for way in _ways(current)]
     return {
         "results": current,
@@ -190,7 +191,8 @@ def _reading_line(reading: Item) -> ReadingLine:
 def _again(study: Item) -> Iterator[Again]:
     """Only what the ledger would take back into its queues."""
     readings = _reading_states(study)
-    failed, refused = readings.count(ReadingState.FAILED), readings.count(ReadingState.NOT_ANALYSED)
+    failed = readings.count(ReadingState.FAILED)
+    refused = readings.count(ReadingState.NOT_ANALYSED)
     if failed or refused:
         yield Again(
             _stage("analyse"),

@@ -3,8 +3,8 @@
     python -I -m hilum.models.importing.convert < weights.pt > weights.safetensors
 
 Before the first byte is read it gives up what it could do harm with: no new descriptor (so no file
-and no socket), no new process,
-bounded memory, time and output, no right of root. Nothing of the file is run either way (`inert`);
+and no socket), no new process, bounded memory, time and output, no right of root. Nothing of the
+file is run either way (`inert`);
 this is for the day that proves wrong.
 Standard library only.
 """
@@ -76,7 +76,8 @@ def convert(source: BinaryIO, sink: BinaryIO, most_bytes: int) -> None:
     """Raises one of `REASONS`."""
     content, read = open_torch_file(source)
     named = tensors.find(content)
-    header, place = {}, 0
+    header = {}
+    place = 0
     for name in sorted(named):
         tensor = named[name]
         end = place + tensors.size(tensor)
@@ -101,7 +102,8 @@ def _write_tensors(named: tensors.Named, read: ReadStorage, sink: BinaryIO) -> N
 
 def main() -> int:
     """0: converted."""
-    source, sink = os.fdopen(0, "rb", closefd=False), os.fdopen(1, "wb", closefd=False)
+    source = os.fdopen(0, "rb", closefd=False)
+    sink = os.fdopen(1, "wb", closefd=False)
     size = os.fstat(0).st_size
     lock(size)
     try:

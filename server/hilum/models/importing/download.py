@@ -42,7 +42,8 @@ def fetch(address: str, sha256: str, destination: Path) -> None:
 
 
 def _write(address: str, destination: Path) -> str:
-    digest, size = hashlib.sha256(), 0
+    digest = hashlib.sha256()
+    size = 0
     with (
         # Https, see above.
         urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer,  # noqa: S310

@@ -33,7 +33,8 @@ def resnet50(asked: Asked, given: Tensors) -> Draft:
 
 def _convolutional(architecture: str, first: str, head: str, asked: Asked, given: Tensors) -> Draft:
     tensors = checkpoint_names.canonical(architecture, given)
-    channels, count = size_of(tensors, first, 1), size_of(tensors, head, 0)
+    channels = size_of(tensors, first, 1)
+    count = size_of(tensors, head, 0)
     if asked.recipe is None and channels != 3:
         raise ConfigurationError(
             [

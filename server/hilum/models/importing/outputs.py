@@ -19,8 +19,7 @@ def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
     """The label of each output: of a known order, of a file with one a line, else those found beside the checkpoint.
 
     Raises ConfigurationError where nobody says what the outputs are, or where there are more or
-    fewer: their order is the meaning of
-    every number, and is never guessed.
+    fewer: their order is the meaning of every number, and is never guessed.
     """
     told = {} if all(map(_NO_NAME.match, found)) else {"labels": json.dumps(list(found))}
     named = label_names.named(asked, told, count)

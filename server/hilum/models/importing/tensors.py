@@ -89,7 +89,8 @@ def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
 
     Raises NoTensors when it reaches out of its storage.
     """
-    width, count = ELEMENTS[tensor.storage.kind][1], math.prod(tensor.shape)
+    width = ELEMENTS[tensor.storage.kind][1]
+    count = math.prod(tensor.shape)
     if not count:
         return
     axes = [

@@ -24,7 +24,8 @@ def vit(asked: Asked, given: Tensors) -> Draft:
             [f"no classifying vision transformer: it lacks {', '.join(lacking)}"]
         )
     width, channels, patch, _ = tensors["patch_embed.proj.weight"].shape
-    side, norm = _side(tensors, patch), "pooled" if "fc_norm.weight" in tensors else "tokens"
+    side = _side(tensors, patch)
+    norm = "pooled" if "fc_norm.weight" in tensors else "tokens"
     pooling = beside.pooling or ("cls" if "cls_token" in tensors and norm == "tokens" else "gap")
     epsilon = beside.epsilon or (1e-12 if checkpoint_names.is_hugging_face(given) else 1e-6)
     options = {

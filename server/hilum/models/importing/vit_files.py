@@ -45,7 +45,8 @@ def read(folder: Path) -> Beside:
 
     Raises ConfigurationError where one asks for another network or for what no recipe does.
     """
-    config, processor = _table(folder / "config.json"), _table(folder / "preprocessor_config.json")
+    config = _table(folder / "config.json")
+    processor = _table(folder / "preprocessor_config.json")
     try:
         if "pretrained_cfg" in config or "global_pool" in config:
             return _timm(config)
@@ -128,7 +129,8 @@ def _timm(config: Mapping[str, Any]) -> Beside:
     The short side to size / crop_pct, then the middle.
     """
     images = config.get("pretrained_cfg", config)
-    size, share = images.get("input_size", (3, 224, 224))[-1], float(images.get("crop_pct") or 1.0)
+    size = images.get("input_size", (3, 224, 224))[-1]
+    share = float(images.get("crop_pct") or 1.0)
     pooling = {"token": "cls", "avg": "gap"}.get(pool := config.get("global_pool", "token"))
     if pooling is None:
         raise ConfigurationError(

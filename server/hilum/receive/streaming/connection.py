@@ -54,8 +54,10 @@ class Connection:
 
     def repeated(self, fragment: Fragment) -> list[memoryview]:
         """Return views of complete PDUs in the buffer that begin like this fragment's."""
-        beginning, size = fragment.beginning, fragment.size
-        taken, step = [], len(beginning) + size
+        beginning = fragment.beginning
+        size = fragment.size
+        taken = []
+        step = len(beginning) + size
         while self._start + step <= self._end and self._bytes.startswith(beginning, self._start):
             following = self._start + step
             taken.append(self._buffer[following - size : following])
@@ -110,7 +112,8 @@ class Connection:
             fragment.beginning,
         )
         receive(unread, fragment.size)
-        self._start, self._end = unread.start, unread.end
+        self._start = unread.start
+        self._end = unread.end
         if unread.problem is not None:
             raise unread.problem
         return unread.first, unread.is_last
@@ -132,7 +135,8 @@ class Connection:
         self.release()
         unread = bytes(self._buffer[self._start : self._end])
         self._buffer[: len(unread)] = unread
-        self._start, self._end = 0, len(unread)
+        self._start = 0
+        self._end = len(unread)
 
     def send(self, data: bytes) -> None:
         """Send all bytes at the end of a message; views that were taken lose their bytes."""
@@ -145,7 +149,9 @@ class Connection:
         """Free the buffer; the caller closes the socket."""
         # The last reference to the buffer; `release` closes a cycle that would keep it until
         # garbage collection.
-        self._bytes, self._buffer, self.release = bytearray(), memoryview(b""), _nothing
+        self._bytes = bytearray()
+        self._buffer = memoryview(b"")
+        self.release = _nothing
 
 
 def _has_come(sock: socket.socket, seconds: float) -> bool:

@@ -59,7 +59,9 @@ class Loop:
         `maximum_pdu_bytes`: the largest PDU of the peer, 0: any. `outgoing`: the source of requests
         of ours, if there can be any.
         """
-        self._sock, self._closing, self._outgoing = sock, closing, outgoing
+        self._sock = sock
+        self._closing = closing
+        self._outgoing = outgoing
         self._connection = Connection(sock)
         self._messages = Messages(
             self._connection, contexts, providers, maximum_pdu_bytes, outgoing
@@ -142,7 +144,8 @@ class Loop:
             beginning = (
                 pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
             )
-            is_command, is_last = bool(control & pdu.IS_COMMAND), bool(control & pdu.IS_LAST)
+            is_command = bool(control & pdu.IS_COMMAND)
+            is_last = bool(control & pdu.IS_LAST)
             self._messages.take(Fragment(context_id, is_command, is_last, size - 2, beginning))
 
     def _end_of(self, kind: int, length: int) -> End:

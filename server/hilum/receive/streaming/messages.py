@@ -27,8 +27,11 @@ class Messages:
         maximum_pdu_bytes: int,
         outgoing: Outgoing | None,
     ) -> None:
-        self._connection, self._contexts, self._providers = connection, contexts, providers
-        self._maximum_pdu_bytes, self._outgoing = maximum_pdu_bytes, outgoing
+        self._connection = connection
+        self._contexts = contexts
+        self._providers = providers
+        self._maximum_pdu_bytes = maximum_pdu_bytes
+        self._outgoing = outgoing
         self._context_id: int | None = None  # of the message in progress
         self._encoded = b""
         self._request: Command | None = None
@@ -83,7 +86,8 @@ class Messages:
 
         Return how many bytes of the fragment are left, and whether it has read the last fragment.
         """
-        left, incoming = fragment.size, self._incoming
+        left = fragment.size
+        incoming = self._incoming
         if incoming is None or not self._connection.is_plain:
             return left, fragment.is_last
         while left and (least := incoming.reads_after):
@@ -155,4 +159,5 @@ class Messages:
         """Remove all of a message without a response. Idempotent."""
         if self._incoming is not None:
             self._incoming.close()
-        self._incoming, self._pieces = None, []
+        self._incoming = None
+        self._pieces = []

@@ -46,7 +46,8 @@ class Outgoing:
         """
         with self._turn, self._changed:
             self._message_id = self._message_id % _MESSAGE_IDS + 1
-            self._message, self._status = message_of(self._message_id), None
+            self._message = message_of(self._message_id)
+            self._status = None
             self._changed.wait_for(lambda: self._is_closed or not self._message)
             if self._message:
                 self._message = b""
@@ -70,7 +71,8 @@ class Outgoing:
 
     def _send(self, connection: Connection) -> None:
         with self._changed:
-            message, self._message = self._message, b""
+            message = self._message
+            self._message = b""
             self._is_awaited = True
             self._changed.notify_all()
         connection.send(message)
@@ -79,7 +81,8 @@ class Outgoing:
         """Take a response; it is discarded if no request waits for it."""
         with self._changed:
             if self._is_awaited and message_id == self._message_id:
-                self._is_awaited, self._status = False, status
+                self._is_awaited = False
+                self._status = status
                 self._changed.notify_all()
 
     def close(self) -> None:

@@ -19,7 +19,9 @@ PLAIN: Final[Colour] = (232, 232, 232)
 FAINT: Final[Colour] = (176, 176, 176)
 WARNING: Final[Colour] = (255, 190, 60)
 GAP: Final = 14
-TITLE_SIZE, TEXT_SIZE, NOTE_SIZE = 26, 19, 16
+TITLE_SIZE = 26
+TEXT_SIZE = 19
+NOTE_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ def words(lines: Sequence[Line], width: int) -> Picture:
         Line(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)
     ]
     block = Image.new("RGB", (width, sum(_height(line) for line in wrapped)), BACKGROUND)
-    draw, top = ImageDraw.Draw(block), 0
+    draw = ImageDraw.Draw(block)
+    top = 0
     for line in wrapped:
         draw.text((0, top), line.text, fill=line.colour, font=font(line.size))
         top += _height(line)

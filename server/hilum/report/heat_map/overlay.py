@@ -29,7 +29,8 @@ _RAMP: Final = np.stack(
     [np.interp(np.linspace(0, 1, _STEPS), _STOPS, column) for column in _STOP_COLOURS.T], axis=-1
 ).astype(np.float32)
 _DIMMED: Final = 0.45  # of the brightness of what was not analysed
-_HATCH_PERIOD, _HATCH_WIDTH = 14, 2
+_HATCH_PERIOD = 14
+_HATCH_WIDTH = 2
 _HATCH_GREY: Final = 120.0
 
 
@@ -46,7 +47,8 @@ def spread(cells: Array, placement: Placement, shape: tuple[int, int]) -> Array:
 
 def analysed(placement: Placement, shape: tuple[int, int]) -> NDArray[np.bool_]:
     """(rows, columns): which pixels of the picture lie in the part that the model saw."""
-    rows, columns = _inside(placement.rows, shape[0]), _inside(placement.columns, shape[1])
+    rows = _inside(placement.rows, shape[0])
+    columns = _inside(placement.columns, shape[1])
     inside: NDArray[np.bool_] = rows[:, None] & columns[None, :]
     return inside
 

@@ -26,7 +26,8 @@ from hilum.report.heat_map.blocks import (
 from hilum_preprocessing.placement import Axis, Placement
 
 CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
-_BAR_HEIGHT, _TICK = 22, 7
+_BAR_HEIGHT = 22
+_TICK = 7
 _LEAST_WIDTH: Final = 300  # of the words, where an image is very narrow
 
 
@@ -99,10 +100,12 @@ def pictured(panel: Panel, side: int) -> Picture:
 
 def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
     """`not analysed` in each margin that has room for it, upright at the sides."""
-    rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+    rows = np.flatnonzero(inside.any(axis=1))
+    columns = np.flatnonzero(inside.any(axis=0))
     if not len(rows) or not len(columns):
         return
-    word, height = "not analysed", NOTE_SIZE + 10
+    word = "not analysed"
+    height = NOTE_SIZE + 10
     length = round(font(NOTE_SIZE).getlength(word))
     for start, stop in ((0, columns[0]), (columns[-1] + 1, picture.width)):
         if stop - start >= height and length < picture.height:
@@ -127,7 +130,8 @@ def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
 
 
 def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
-    length, height = round(font(NOTE_SIZE).getlength(text)) + 8, NOTE_SIZE + 10
+    length = round(font(NOTE_SIZE).getlength(text)) + 8
+    height = NOTE_SIZE + 10
     box = (place[0], place[1], place[0] + height, place[1] + length)
     turned = picture.crop(box).rotate(-90, expand=True)
     _write(turned, text, (4, 3))
@@ -162,7 +166,8 @@ def _bar(panel: Panel, width: int) -> Picture:
 def _bar_words(panel: Panel, width: int) -> Picture:
     """The ends of the bar, and what it measures."""
     strip = Image.new("RGB", (width, NOTE_SIZE + 6), BACKGROUND)
-    draw, used = ImageDraw.Draw(strip), font(NOTE_SIZE)
+    draw = ImageDraw.Draw(strip)
+    used = font(NOTE_SIZE)
     end = f"+{panel.peak:.3g}" if panel.peak else "no cell above 0"
     draw.text((0, 2), "0", fill=PLAIN, font=used)
     draw.text((width - used.getlength(end), 2), end, fill=PLAIN, font=used)

@@ -47,8 +47,8 @@ def heat_map(
     Raises HeatMapLeftOut.
 
     Where an earlier heat map may lie at a destination and there is nothing to show now, or nothing
-    can be drawn, a sheet that says so
-    takes its place. Deterministic: the same result and the same files give the same bytes.
+    can be drawn, a sheet that says so takes its place. Deterministic: the same result and the same
+    files give the same bytes.
     """
     may_be_shown = "heatmap" in job.predecessors
     try:
@@ -193,10 +193,8 @@ def _capture(
     if offset is not None:
         capture.TimezoneOffsetFromUTC = offset
     settle_times(capture, created)
-    capture.DateOfSecondaryCapture, capture.TimeOfSecondaryCapture = (
-        capture.InstanceCreationDate,
-        capture.InstanceCreationTime,
-    )
+    capture.DateOfSecondaryCapture = capture.InstanceCreationDate
+    capture.TimeOfSecondaryCapture = capture.InstanceCreationTime
     name_implementation(capture, context)
     _orient(capture, headers)
     _refer(capture, headers)
@@ -233,17 +231,14 @@ def _refer(capture: Dataset, headers: Sequence[Dataset]) -> None:
 
 
 def _source(header: Dataset) -> Dataset:
-    item, purpose = Dataset(), Dataset()
+    item = Dataset()
+    purpose = Dataset()
     code = codes.SOURCE_FOR_PROCESSING
-    purpose.CodeValue, purpose.CodingSchemeDesignator, purpose.CodeMeaning = (
-        code.value,
-        code.scheme_designator,
-        code.meaning,
-    )
-    item.ReferencedSOPClassUID, item.ReferencedSOPInstanceUID = (
-        header.SOPClassUID,
-        header.SOPInstanceUID,
-    )
+    purpose.CodeValue = code.value
+    purpose.CodingSchemeDesignator = code.scheme_designator
+    purpose.CodeMeaning = code.meaning
+    item.ReferencedSOPClassUID = header.SOPClassUID
+    item.ReferencedSOPInstanceUID = header.SOPInstanceUID
     item.PurposeOfReferenceCodeSequence = [purpose]
     return item
 

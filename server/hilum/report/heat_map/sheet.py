@@ -99,7 +99,8 @@ def _title(result: Result, release: Release) -> list[Line]:
 
 
 def _image_name(row: Row, number: int, result: Result) -> str:
-    count, view = sum(item.is_used for item in result.source_images), row.image.view
+    count = sum(item.is_used for item in result.source_images)
+    view = row.image.view
     named = f", {view}" if view and view != "UNKNOWN" else ""
     return (
         f"Image {number} of {count} analysed{named}:"

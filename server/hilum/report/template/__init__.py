@@ -3,9 +3,8 @@
 Compiled from the reference builder once for a release, filled for each study.
 
 What is compiled are content items, not whole documents: any number of images, findings and comments
-is put together from the same
-pieces. A filled template is byte for byte what the reference builder writes, and proves it on three
-samples before it is used.
+is put together from the same pieces. A filled template is byte for byte what the reference builder
+writes, and proves it on three samples before it is used.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Encoded DICOM with gaps: cut out of a data set that the reference builder made, filled with the values of a study.
 
 Explicit VR Little Endian; sequences and items have defined lengths, as pydicom writes them, so that
-a filled template is byte for byte
-what the reference would have written (PS3.5 7.5).
+a filled template is byte for byte what the reference would have written (PS3.5 7.5).
 """
 
 from __future__ import annotations
@@ -19,7 +18,8 @@ from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
 from hilum.report.template.writing import encoded, head
 
 _ITEM: Final = b"\xfe\xff\x00\xe0"
-_SHORT, _LONG = 2, 4
+_SHORT = 2
+_LONG = 4
 _MOST_SIZES: Final = 64
 
 
@@ -133,7 +133,8 @@ def _measured(parts: Iterable[Part]) -> tuple[int, list[str]]:
     for part in parts:
         if isinstance(part, Sized):
             within, more = _measured(part.parts)
-            base, names = base + part.length + within, names + more
+            base = base + part.length + within
+            names = names + more
         elif isinstance(part, bytes):
             base += len(part)
         else:

@@ -3,9 +3,8 @@
 What they say of it, and what they inherit, encoded already.
 
 Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom
-takes 15 µs for each. Here those go
-over as they are, found by their lengths alone; the others are read, cleaned and encoded as for the
-reference builder.
+takes 15 µs for each. Here those go over as they are, found by their lengths alone; the others are
+read, cleaned and encoded as for the reference builder.
 """
 
 from __future__ import annotations
@@ -188,7 +187,8 @@ def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
             [header[place.start : place.end] for place in (*encoded_in, *others.values())]
         )
         more_said, more_elements = _read(part, others.keys(), rules)
-        said, elements = said | more_said, elements | more_elements
+        said = said | more_said
+        elements = elements | more_elements
     return said, elements
 
 
@@ -242,7 +242,8 @@ def _rules(wanted: Iterable[int]) -> _Rules:
 
 
 def _rule(tag: BaseTag) -> _Rule:
-    keyword, vr = keyword_for_tag(tag), dictionary_VR(tag)
+    keyword = keyword_for_tag(tag)
+    vr = dictionary_VR(tag)
     settled = re.compile(_SETTLED_OF.get(keyword) or _SETTLED.get(vr) or _NOTHING)
     return _Rule(keyword, vr.encode(), settled, head(tag, vr), tag in _SAID, tag in _ENCODED)
 

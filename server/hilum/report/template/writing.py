@@ -63,6 +63,7 @@ def _plain(element: DataElement) -> bytes | None:
 
 def _written(element: DataElement) -> bytes:
     target = DicomBytesIO()
-    target.is_implicit_VR, target.is_little_endian = False, True
+    target.is_implicit_VR = False
+    target.is_little_endian = True
     write_data_element(target, element, _ENCODINGS)
     return target.getvalue()
