@@ -16,7 +16,10 @@ from typing import Any
 from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-_LIBRARIES = ("preprocessing/hilum_preprocessing/resize.so", "server/hilum/receive/transfer.so")
+_LIBRARIES = (
+    "preprocessing/hilum_preprocessing/resize.so",
+    "server/hilum/receive/storage/transfer.so",
+)
 
 
 class CompileC(BuildHookInterface[BuilderConfig]):

@@ -10,7 +10,7 @@ from pathlib import Path
 
 _REPOSITORY = Path(__file__).parents[1]
 RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize.c"
-TRANSFER = _REPOSITORY / "server/hilum/receive/transfer.c"
+TRANSFER = _REPOSITORY / "server/hilum/receive/storage/transfer.c"
 # Each with what is slower without it.
 SOURCES = {
     RESIZE: "torch will resize pictures, which takes three times as long",

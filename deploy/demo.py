@@ -30,9 +30,9 @@ from deploy.demo_output import (
     times,
     what_is_open,
 )
-from load_tests import phantom
-from load_tests.peers import Peer, best_peer
-from load_tests.serving import Hilum, HilumEnded, hilum_program
+from testing.peers import Peer, best_peer
+from testing.phantoms import phantom
+from testing.serving import Hilum, HilumEnded, hilum_program
 
 QUIET_SECONDS = 2.0
 PATIENCE_SECONDS = 180.0

@@ -10,14 +10,14 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from deploy.words_of_types import words_of
-from hilum.models.manifest_labels import (
+from hilum.models.manifest.labels import (
     CalibrationTable,
     GoldenTable,
     LabelTable,
     OperatingPointsTable,
     PlattTable,
 )
-from hilum.models.manifest_tables import (
+from hilum.models.manifest.tables import (
     EngineTable,
     ManifestTable,
     MemberTable,

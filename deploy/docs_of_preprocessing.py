@@ -40,7 +40,7 @@ Row = Callable[..., str]
 
 
 def recipes_table(row: Row) -> Iterator[str]:
-    """Every recipe, and how far it is from its authors' operations in the committed run of load_tests/goldens.py."""
+    """Every recipe, and how far it is from its authors' operations in the committed run of load_tests/bench/goldens.py."""
     run = json.loads(GOLDENS.read_text(encoding="utf-8"))
     measured = {item["recipe"]: item for item in run["recipes"]}
     yield (

@@ -35,11 +35,12 @@ from deploy.docs_of_preprocessing import (
 )
 from deploy.docs_of_proof import proof_table
 from deploy.docs_of_senders import senders_table
-from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, telemetry, verbs
-from hilum.models import terminology
-from hilum.receive import terms
-from hilum.store.queues import QUEUES
-from hilum.store.rollout_rules import TRANSITIONS
+from hilum import IMPLEMENTATION_CLASS_UID, cli, domain, settings, verbs
+from hilum.models.manifest import terminology
+from hilum.observability import telemetry
+from hilum.receive.policy import sender_policy
+from hilum.store.queue.queues import QUEUES
+from hilum.store.rollouts.rules import TRANSITIONS
 from hilum_preprocessing.codecs import CODECS, NATIVE
 from hilum_preprocessing.errors import Flag
 
@@ -220,11 +221,11 @@ def accepted_table() -> Iterator[str]:
     yield "\n| SOP Class | in settings | UID | for |\n|---|---|---|---|"
     keywords = {item: f"`{name}`" for name, item in domain.IMAGE_SOP_CLASSES.items()}
     purposes = {
-        "C-ECHO": (terms.VERIFICATION,),
-        "images": terms.STORAGE_SOP_CLASSES,
-        "loop guard": terms.REPORT_SOP_CLASSES,
-        "rejection notes": (terms.KEY_OBJECT_SELECTION,),
-        "storage commitment": (terms.STORAGE_COMMITMENT,),
+        "C-ECHO": (sender_policy.VERIFICATION,),
+        "images": sender_policy.STORAGE_SOP_CLASSES,
+        "loop guard": sender_policy.REPORT_SOP_CLASSES,
+        "rejection notes": (sender_policy.KEY_OBJECT_SELECTION,),
+        "storage commitment": (sender_policy.STORAGE_COMMITMENT,),
     }
     for purpose, classes in purposes.items():
         yield from (
@@ -423,7 +424,7 @@ def _metavar(argument: TyperArgument) -> str:
 
 
 def _transitions(stage: str, states: type[StrEnum]) -> Iterator[str]:
-    """What `store/claiming.py` does with the rows of this stage, then what its handlers decide."""
+    """What `store/queue/claim.py` does with the rows of this stage, then what its handlers decide."""
     queue = QUEUES[stage]
     followed = {target for _, target, _ in FOLLOWING[stage]} - {
         "not_analysed",

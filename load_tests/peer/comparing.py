@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from load_tests.measure import Goal, percentiles
+from load_tests.load.measure import Goal, percentiles
 from load_tests.peer.phases import RunBroken, Saturation
 
 Scores = Mapping[str, float]

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import torch
 
-from hilum.models import architectures, catalogue, export, untrained
-from hilum.models.manifest import Manifest
-from load_tests.cpu_engine import Built, build_fastest
+from hilum.models.build import export
+from hilum.models.manifest import catalogue
+from hilum.models.manifest.manifest import Manifest
+from hilum.models.networks import architectures, untrained
+from load_tests.bench.cpu_engine import Built, build_fastest
 
 _FLAGS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16")
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from hilum.models.densenet import DenseNet121
+from hilum.models.networks.densenet import DenseNet121
 from load_tests.peer.preparation import SIZE
 
 Scores = NDArray[np.float32]

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from load_tests.serving import REPOSITORY, free_ports
+from testing.serving import REPOSITORY, free_ports
 
 
 class PeerEnded(Exception):

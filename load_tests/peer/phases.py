@@ -12,11 +12,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from load_tests.accounting import Accountant, spent
-from load_tests.peer_address import Peer
-from load_tests.receiver import Receiver
-from load_tests.senders import Senders
-from load_tests.sending import Manners, Sent
+from testing.accounting import Accountant, spent
+from testing.network.peer_address import Peer
+from testing.network.receiver import Receiver
+from testing.network.senders import Senders
+from testing.network.sending import Manners, Sent
 
 _STALL_SECONDS = 90.0
 _LOOK_SECONDS = 0.02

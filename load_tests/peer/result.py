@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.peer import comparing
 from load_tests.peer.comparing import Measured, Round
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self
 
-from load_tests.accounting import RoleOf, hilum_role
 from load_tests.peer.material import Material
 from load_tests.peer.orthanc import AE_TITLE
 from load_tests.peer.peer_system import PeerSystem, peer_role
-from load_tests.peer_address import Peer
-from load_tests.serving import Hilum
+from testing.accounting import RoleOf, hilum_role
+from testing.network.peer_address import Peer
+from testing.serving import Hilum
 
 HILUM_TITLE = "HILUM"
 

@@ -23,7 +23,7 @@ from pynetdicom.association import Association
 
 from load_tests.peer import network, preparation, report
 from load_tests.peer.orthanc import AE_TITLE
-from load_tests.sender import without_delay
+from testing.network.sender import without_delay
 
 
 class ReportRefused(Exception):

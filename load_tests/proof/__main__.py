@@ -28,7 +28,7 @@ from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.soak import LOAD, soak
 from load_tests.proof.triton_deaths import DEADLINE_SECONDS, triton_deaths
-from load_tests.tiny_release import Tiny, make_tiny
+from testing.tiny_release import Tiny, make_tiny
 
 PARTS: Mapping[str, Part] = {
     "kills": Part(kills, lambda _: MANY_LAPSES),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.router import Load
 from load_tests.proof.small_disk import fill, free, keep_full

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hilum.receive.census import Census
+from hilum.receive.association.counter import Census
+from hilum.services.launch_spec import Charge
 from hilum.settings import Settings
-from hilum.store.archive import Archive
-from hilum.store.migrate import migrate
-from hilum.wiring.charge import Charge
+from hilum.store.archive.archive import Archive
+from hilum.store.migrations.migrate import migrate
 from load_tests.proof.street import NotQuiet
-from load_tests.serving import REPOSITORY
+from testing.serving import REPOSITORY
 
 _FAILURE = re.compile(
     r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed"
@@ -153,7 +153,7 @@ class Listeners:
         file = self._folder / f"listener-{index}-{len(self._logs)}.log"
         self._logs.append(file)
         with file.open("wb") as log:
-            command = [sys.executable, "-m", "hilum.wiring", f"listener-{index}"]
+            command = [sys.executable, "-m", "hilum.processes", f"listener-{index}"]
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,

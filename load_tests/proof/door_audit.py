@@ -8,8 +8,8 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, select
 
-from hilum.store.schema import instance
-from load_tests.measure import Goal
+from hilum.store.schema.tables import instance
+from load_tests.load.measure import Goal
 from load_tests.proof.door_senders import Objects
 from load_tests.proof.evidence import digest_of_file, stray_files
 

@@ -19,10 +19,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hilum.receive.file_meta import FileMeta, encode
-from load_tests import phantom
-from load_tests.encoded import Outgoing, Template, fresh_objects
-from load_tests.encoded import encode as encode_object
+from hilum.receive.headers.file_meta import FileMeta, encode
+from testing.phantoms import phantom
+from testing.phantoms.encoded import Outgoing, Template, fresh_objects
+from testing.phantoms.encoded import encode as encode_object
 
 _SIDES = (64, 64, 64, 128, 128, 256, 768)  # pixels: 8 KiB to 1.1 MiB an object
 _FILES_A_RUN = 20

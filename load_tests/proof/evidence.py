@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, func, or_, select
 
-from hilum.store.schema import WORK_TABLES, conflict, document, instance, result
-from load_tests.receiver import Arrivals
+from hilum.store.schema.tables import WORK_TABLES, conflict, document, instance, result
+from testing.network.receiver import Arrivals
 
 # 128 bytes of preamble, DICM, and (0002,0000) UL of 4 bytes, which holds the length of the rest of
 # its group.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.fuzz_archive import disagreements, objects
 from load_tests.proof.fuzz_listener import FuzzedListener, Size, growth
 from load_tests.proof.fuzz_peer import Played, SilentError, play
@@ -21,7 +21,7 @@ from load_tests.proof.part import Outcome, Plan
 
 _CASES = 100_000
 _SHORT_CASES = 1_000
-_ORACLE = "load_tests.pynetdicom_listener"
+_ORACLE = "testing.pynetdicom_listener"
 _ORACLE_CASES = 2_000
 _SHORT_ORACLE_CASES = 20
 _AT_ONCE = 8

@@ -17,10 +17,10 @@ from types import TracebackType
 from typing import Self
 
 from hilum.settings import Settings
-from hilum.store.archive import Archive
-from hilum.store.migrate import migrate
-from load_tests.ingest_receivers import listens
-from load_tests.serving import REPOSITORY, free_ports
+from hilum.store.archive.archive import Archive
+from hilum.store.migrations.migrate import migrate
+from load_tests.ingest.receivers import listens
+from testing.serving import REPOSITORY, free_ports
 
 _FAILURE = re.compile(
     r"Traceback|association_failed|connection_failed|thread_failed|quarantined|not_indexed"
@@ -45,7 +45,7 @@ class Size:
 class FuzzedListener:
     """`serve_listener`, or its oracle, in a process, alive inside a `with` block."""
 
-    def __init__(self, folder: Path, program: str = "load_tests.ingest_receivers") -> None:
+    def __init__(self, folder: Path, program: str = "load_tests.ingest.receivers") -> None:
         """`program`: the module that serves."""
         self._program = program
         (self.port,) = free_ports(1)

@@ -10,7 +10,11 @@ EXPLICIT = "1.2.840.10008.1.2.1"
 IMPLICIT = "1.2.840.10008.1.2"
 JPEG = "1.2.840.10008.1.2.4.50"
 _PIXELS = (2, 2, 500, 500, 5_000, 5_000, 40_000, 300_000)  # bytes
-_PRIVATE = (0, 300, 33_000)  # the last one goes beyond the first look of `hilum.receive.beginning`
+_PRIVATE = (
+    0,
+    300,
+    33_000,
+)  # the last one goes beyond the first look of `hilum.receive.storage.header_window`
 _Write = Callable[[int, int, bytes, bytes], bytes]
 
 

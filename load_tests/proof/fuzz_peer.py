@@ -9,9 +9,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from load_tests import wire
 from load_tests.proof.fuzz_reading import Message, messages
 from load_tests.proof.fuzz_scripts import ABORT, RELEASE, Script, asked
+from testing.network import wire
 
 _PATIENCE_SECONDS = 30.0
 _WAIT_FOR_REST_SECONDS = 0.5

@@ -13,7 +13,7 @@ import struct
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
-from load_tests import wire
+from testing.network import wire
 
 _LARGEST_PDU_BYTES = 16 << 20  # docs/conformance.md
 _LARGEST_COMMAND_BYTES = 64 << 10

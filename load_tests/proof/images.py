@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from load_tests import phantom
-from load_tests.encoded import Outgoing, encode, fresh_objects
-from load_tests.negotiation import Kind
+from testing.network.negotiation import Kind
+from testing.phantoms import phantom
+from testing.phantoms.encoded import Outgoing, encode, fresh_objects
 
 _PIXELS = 128
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from load_tests.peer_address import Peer
 from load_tests.proof.images import Image
-from load_tests.storage_scu import NotStored, StorageScu
+from testing.network.peer_address import Peer
+from testing.network.storage_scu import NotStored, StorageScu
 
 CALLING_AE_TITLE = "ROUTER"
 _ANSWER_SECONDS = 20.0

@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from load_tests.encoded import Outgoing, Template, fresh_objects
-from load_tests.measure import Goal
-from load_tests.peer_address import Peer
+from load_tests.load.measure import Goal
 from load_tests.proof.door import Listeners, wait_until
 from load_tests.proof.door_audit import Auditor
 from load_tests.proof.door_senders import Objects, digest, drawn
 from load_tests.proof.part import Outcome, Plan
 from load_tests.proof.small_disk import enlarge, may_mount, small_disk
 from load_tests.proof.street import NotQuiet
-from load_tests.storage_scu import SUCCESS, NotStored, StorageScu
+from testing.network.peer_address import Peer
+from testing.network.storage_scu import SUCCESS, NotStored, StorageScu
+from testing.phantoms.encoded import Outgoing, Template, fresh_objects
 
 _MIB = 1 << 20
 _STEP_MIB = 16

@@ -5,7 +5,7 @@ A receiver that is away, and one that takes reports and never answers.
 
 from __future__ import annotations
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.street import Street, wait_for
 

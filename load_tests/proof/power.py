@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from load_tests.encoded import Template
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.door import Listeners
 from load_tests.proof.door_audit import Auditor, add_goals
 from load_tests.proof.door_senders import Outbox, Senders, drawn
@@ -28,6 +27,7 @@ from load_tests.proof.part import Outcome, Plan, pause
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import NotQuiet
+from testing.phantoms.encoded import Template
 
 _CUTS = 200
 _SHORT_CUTS = 6

@@ -14,7 +14,7 @@ import signal
 from contextlib import ExitStack
 from typing import Final
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.door import has_ended, stand_still
 from load_tests.proof.part import Found, Outcome, Plan, conclude, pause
 from load_tests.proof.power_disk import PowerDisk, kinds
@@ -22,7 +22,7 @@ from load_tests.proof.router import Load
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.small_disk import may_mount
 from load_tests.proof.street import START_SECONDS, NotQuiet, Street, wait_for
-from load_tests.serving import HilumEnded
+from testing.serving import HilumEnded
 
 _CUTS = 15
 _SHORT_CUTS = 1

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from load_tests.measure import Goal, circumstances
+from load_tests.load.measure import Goal, circumstances
 from load_tests.proof.part import Outcome
 
 RESULT = Path(__file__).parents[1] / "results/proof.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import time
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.street import START_SECONDS, Street, wait_for
 

@@ -9,7 +9,7 @@ import statistics
 import time
 from collections.abc import Sequence
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan
 from load_tests.proof.router import Load
 from load_tests.proof.street import NotQuiet, Street

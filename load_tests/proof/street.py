@@ -18,15 +18,15 @@ from sqlalchemy import create_engine
 from sqlalchemy.exc import OperationalError
 
 from hilum.triton import leftovers
-from load_tests import accounting
 from load_tests.proof.evidence import gather, open_rows
 from load_tests.proof.images import Supply
 from load_tests.proof.router import Load, Router
 from load_tests.proof.verdict import Verdict, judge
 from load_tests.proof.watching import Sizes, sizes
-from load_tests.receiver import AE_TITLE, Receiver
-from load_tests.serving import Hilum, free_ports
-from load_tests.tiny_release import Tiny
+from testing import accounting
+from testing.network.receiver import AE_TITLE, Receiver
+from testing.serving import Hilum, free_ports
+from testing.tiny_release import Tiny
 
 START_SECONDS = 180.0  # on a busy machine
 DRAIN_SECONDS = 600.0

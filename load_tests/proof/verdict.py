@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from load_tests.measure import Goal
+from load_tests.load.measure import Goal
 from load_tests.proof.evidence import Evidence, Report
 
 _SHOWN = 5

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
-from load_tests import accounting
+from testing import accounting
 
 Sizes = dict[str, dict[str, float]]
 

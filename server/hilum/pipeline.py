@@ -25,7 +25,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
-from hilum import telemetry, tracing
 from hilum.domain import (
     Advance,
     CommitmentState,
@@ -43,12 +42,13 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
+from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
 from hilum.settings import Pipeline
-from hilum.store.database import AWAY, DAMAGED, is_damaged, words_of
-from hilum.store.doorbell import Bell
-from hilum.store.handing_on import Heir
+from hilum.store.database.engines import AWAY, DAMAGED, is_damaged, words_of
 from hilum.store.ledger import Ledger
+from hilum.store.notify.notifier import Bell
+from hilum.store.queue.hand_off import Heir
 
 log = telemetry.logger("pipeline")
 

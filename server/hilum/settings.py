@@ -33,10 +33,10 @@ from pydantic import (
     model_validator,
 )
 
+from hilum.dicom.text import LongString, Named, Paragraph
 from hilum.domain import IMAGE_SOP_CLASSES, SR_LADDER, TRANSFER_SYNTAXES
 from hilum.environment import Overlaid, overlay
 from hilum.errors import ConfigurationError
-from hilum.texts import LongString, Named, Paragraph
 from hilum_preprocessing.doubts import REFUSED_TOGETHER
 
 

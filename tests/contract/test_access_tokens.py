@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from hilum.domain import AccessToken, Scope
-from hilum.store.access_tokens import AccessTokens, NameTaken, digest_of, has_form
-from hilum.store.views import LedgerViews
+from hilum.store.audit.access_tokens import AccessTokens, NameTaken, digest_of, has_form
+from hilum.store.queries.views import LedgerViews
 from tests.support.street import Clock
 
 

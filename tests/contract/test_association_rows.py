@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hilum.domain import AssociationRecord
 from hilum.store.ledger import Ledger
-from hilum.store.views import LedgerViews
+from hilum.store.queries.views import LedgerViews
 
 
 def record(title: str, count: int = 1, ended_at: float = 2.0, stored: int = 0) -> AssociationRecord:

@@ -13,15 +13,15 @@ from sqlalchemy import delete, text, update
 from sqlalchemy.exc import DatabaseError
 
 from hilum.domain import Actor, Channel, ReadingState
-from hilum.store.archive import Archive
-from hilum.store.audit_cursors import AuditCursors
-from hilum.store.audit_log import AuditFilter, AuditLog, Deed
-from hilum.store.cursor import BadCursor
-from hilum.store.database import open_engine
-from hilum.store.erasure import Erasure
+from hilum.store.admin.audit_cursors import AuditCursors
+from hilum.store.admin.erase import Erasure
+from hilum.store.archive.archive import Archive
+from hilum.store.audit.log import AuditFilter, AuditLog, Deed
+from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
-from hilum.store.retention import Retention
-from hilum.store.schema import audit
+from hilum.store.retention.policy import Retention
+from hilum.store.schema.cursor import BadCursor
+from hilum.store.schema.tables import audit
 from hilum.verbs import Outcome, Thing, Verb
 from tests.support.street import Clock, Street
 from tests.support.waiting import wait_for
@@ -278,9 +278,9 @@ def test_one_process_reads_at_a_time_and_goes_on_where_the_last_one_stopped(
 def test_a_rejection_by_hand_names_the_person(
     ledger_url: str, street: Street, clock: Clock, tmp_path: Path
 ) -> None:
-    from hilum.receive.describe import describe
-    from hilum.receive.same_bytes import sha256_of
-    from hilum.store.decisions import Decisions
+    from hilum.receive.indexing.describe import describe
+    from hilum.receive.indexing.same_bytes import sha256_of
+    from hilum.store.admin.decisions import Decisions
 
     street.receive("1.2.3", 1)
     engine, decisions = (

@@ -13,15 +13,15 @@ from sqlalchemy import insert, select, text
 
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError
-from hilum.store.archive import Archive, place_of
-from hilum.store.backup import back_up
-from hilum.store.database import open_engine
+from hilum.store.admin.backup import back_up
+from hilum.store.archive.archive import Archive, place_of
+from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
-from hilum.store.retention import Retention, Rule
-from hilum.store.revision import current_revision, require_revision
-from hilum.store.schema import expired_file, instance, result
-from hilum.store.views import LedgerViews, StudyFilter
+from hilum.store.migrations.migrate import migrate
+from hilum.store.migrations.revision import current_revision, require_revision
+from hilum.store.queries.views import LedgerViews, StudyFilter
+from hilum.store.retention.policy import Retention, Rule
+from hilum.store.schema.tables import expired_file, instance, result
 from tests.support.accounts import folder_of_stranger, open_to_all
 from tests.support.arrivals import arrival_of
 from tests.support.deciding import Site

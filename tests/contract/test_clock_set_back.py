@@ -7,9 +7,9 @@ import time
 
 from hilum.domain import Advance, ReadingState
 from hilum.settings import Sender, Settings
-from hilum.store import schema
 from hilum.store.ledger import Ledger
-from hilum.supervisor.stranded_watch import StrandedWatch
+from hilum.store.schema import tables
+from hilum.supervisor.clock_recovery import StrandedWatch
 from tests.support.arrivals import QUIET_SECONDS, arrival_of
 from tests.support.street import RELEASE, Clock, Street
 
@@ -23,7 +23,7 @@ def waits(street: Street) -> list[tuple[str, float]]:
     """Studies and seconds until they are due."""
     return [
         (row.study_instance_uid, round(row.due_at - street.clock.now))
-        for row in street.rows(schema.study)
+        for row in street.rows(tables.study)
     ]
 
 

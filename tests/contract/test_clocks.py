@@ -12,11 +12,11 @@ import pytest
 
 from hilum.settings import Ledger as LedgerSettings
 from hilum.settings import Settings, Site
-from hilum.store.clocks import ahead_seconds
-from hilum.store.database import open_engine
+from hilum.store.database.clocks import ahead_seconds
+from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
-from hilum.supervisor.check_hosts import clock
-from hilum.supervisor.clock_watch import ClockWatch
+from hilum.supervisor.checks.hosts import clock
+from hilum.supervisor.clock_monitor import ClockWatch
 
 
 @pytest.mark.parametrize("error_seconds", [130.0, 0.0, -130.0])

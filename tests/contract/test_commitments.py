@@ -13,9 +13,9 @@ from hilum.domain import (
     CommitmentVerdict,
     SopReference,
 )
-from hilum.store.commitments import Holder, rename, reported
-from hilum.store.schema import commitment
-from hilum.store.views import LedgerViews
+from hilum.store.queries.views import LedgerViews
+from hilum.store.queue.commitments import Holder, rename, reported
+from hilum.store.schema.tables import commitment
 from tests.support.street import Clock, Street
 
 CR = "1.2.840.10008.5.1.4.1.1.1.1"

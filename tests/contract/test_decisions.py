@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Advance, Lane, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
-from hilum.receive.describe import describe
-from hilum.store import ledger, schema
-from hilum.store.archive import Archive
-from hilum.store.arrival import Arrival
-from hilum.store.decisions import CannotResolve, Decisions
-from hilum.store.gone_files import Quarantined
-from hilum.store.recording import RecordOutcome
+from hilum.receive.indexing.describe import describe
+from hilum.store import ledger
+from hilum.store.admin.decisions import CannotResolve, Decisions
+from hilum.store.archive.archive import Archive
+from hilum.store.intake.missing_files import Quarantined
+from hilum.store.intake.received import Arrival
+from hilum.store.intake.record import RecordOutcome
+from hilum.store.schema import tables
 from tests.support.deciding import BOUNDARIES, Site, replace_until_killed
 from tests.support.ledgers import migrated_sqlite
 from tests.support.storing import data_set
@@ -38,7 +39,7 @@ def conflicted(site: Site, **content: object) -> int:
     site.receive(A)
     site.walk()
     assert site.receive(A, **(content or {"pixels": OTHER})) is RecordOutcome.CONFLICT
-    return int(site.rows(schema.conflict)[-1].id)
+    return int(site.rows(tables.conflict)[-1].id)
 
 
 def note(
@@ -49,16 +50,16 @@ def note(
 
 def test_kept_out_the_file_stays_in_quarantine_and_the_image_as_it_was(site: Site) -> None:
     number = conflicted(site)
-    before = site.rows(schema.instance), site.files()
+    before = site.rows(tables.instance), site.files()
     for _ in range(2):
         found = site.decisions.keep(number)
         assert found is not None
         assert (found["state"], found["is_settled"]) == ("kept", True)
-    assert (site.rows(schema.instance), site.files()) == before
+    assert (site.rows(tables.instance), site.files()) == before
     assert site.content(found["path"]) == data_set(A, pixels=OTHER)
     assert site.receive(A, pixels=OTHER) is RecordOutcome.DUPLICATE, "a person has decided"
     assert site.files() == before[1]
-    assert site.rows(schema.study)[0].state == "closed"
+    assert site.rows(tables.study)[0].state == "closed"
 
 
 @pytest.mark.parametrize("is_decided", [False, True])
@@ -68,7 +69,7 @@ def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone
     number = conflicted(site)
     if is_decided:
         site.decisions.keep(number)
-    (before,) = site.rows(schema.conflict)
+    (before,) = site.rows(tables.conflict)
     came = dataclasses.replace(
         describe(site.archive.locate(before.path)), path="ab/cd/again.dcm", size_bytes=7
     )
@@ -85,9 +86,9 @@ def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone
     assert found == Quarantined(number, before.path, came)
     others = dataclasses.replace(found, path="another/by/now.dcm")
     site.ledger.take_place_in_quarantine([others])
-    assert site.rows(schema.conflict) == [before]
+    assert site.rows(tables.conflict) == [before]
     site.ledger.take_place_in_quarantine([found, others])
-    assert [row._asdict() for row in site.rows(schema.conflict)] == [
+    assert [row._asdict() for row in site.rows(tables.conflict)] == [
         {**before._asdict(), "path": "quarantine/ab/cd/again.dcm", "size_bytes": 7}
     ]
     arrivals = [
@@ -101,7 +102,7 @@ def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone
 
 def test_discarded_the_file_is_gone_and_stays_gone(site: Site) -> None:
     number = conflicted(site)
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     for _ in range(2):
         found = site.decisions.discard(number)
         assert found is not None
@@ -116,11 +117,11 @@ def test_discarded_the_file_is_gone_and_stays_gone(site: Site) -> None:
 
 def test_replaced_the_other_bytes_are_read_and_reported_and_the_former_kept(site: Site) -> None:
     number = conflicted(site)
-    (former,), (document,) = site.rows(schema.instance), site.rows(schema.document)
+    (former,), (document,) = site.rows(tables.instance), site.rows(tables.document)
     found = site.decisions.replace(number)
     assert found is not None
     assert (found["state"], found["is_settled"]) == ("replaced", True)
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert (image.id, image.header_revision, image.path) == (
         former.id,
         2,
@@ -130,7 +131,7 @@ def test_replaced_the_other_bytes_are_read_and_reported_and_the_former_kept(site
     assert image.pixel_digest != former.pixel_digest
     assert (site.archive.root / image.path).is_file()
     assert site.content(image.path) == data_set(A, pixels=OTHER)
-    counterpart = site.rows(schema.conflict)[-1]
+    counterpart = site.rows(tables.conflict)[-1]
     assert (counterpart.state, counterpart.digest, counterpart.path) == (
         "kept",
         former.digest,
@@ -138,23 +139,23 @@ def test_replaced_the_other_bytes_are_read_and_reported_and_the_former_kept(site
     )
     assert site.content(counterpart.path) == data_set(A)
     assert site.files() == {image.path, counterpart.path}
-    (reading,) = site.rows(schema.reading)
+    (reading,) = site.rows(tables.reading)
     assert (reading.state, reading.logits, reading.view, reading.attempts) == ("due", None, None, 0)
-    (study,) = site.rows(schema.study)
+    (study,) = site.rows(tables.study)
     assert (study.state, study.open_readings, study.revision) == ("due", 1, 2)
     (job,) = site.walk()
     assert job.predecessors["sr"].sop_instance_uid == document.sop_instance_uid
     assert job.result.revision == 2
-    assert [row.is_current for row in site.rows(schema.result)] == [False, True]
+    assert [row.is_current for row in site.rows(tables.result)] == [False, True]
 
 
 def test_replaced_twice_is_replaced_once(site: Site) -> None:
     number = conflicted(site)
     first = site.decisions.replace(number)
-    rows, files = site.rows(schema.instance), site.files()
+    rows, files = site.rows(tables.instance), site.files()
     assert site.decisions.replace(number) == first
-    assert (site.rows(schema.instance), site.files()) == (rows, files)
-    assert len(site.rows(schema.conflict)) == 2
+    assert (site.rows(tables.instance), site.files()) == (rows, files)
+    assert len(site.rows(tables.conflict)) == 2
     with pytest.raises(CannotResolve, match="replaced already"):
         site.decisions.discard(number)
 
@@ -162,15 +163,15 @@ def test_replaced_twice_is_replaced_once(site: Site) -> None:
 def test_the_former_bytes_can_be_taken_back(site: Site) -> None:
     site.decisions.replace(conflicted(site))
     site.walk()
-    back = site.decisions.replace(int(site.rows(schema.conflict)[-1].id))
+    back = site.decisions.replace(int(site.rows(tables.conflict)[-1].id))
     assert back is not None
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert site.content(image.path) == data_set(A)
     assert image.header_revision == 3
-    assert [row.state for row in site.rows(schema.conflict)] == ["kept", "replaced"]
-    assert site.files() == {image.path, site.rows(schema.conflict)[0].path}
+    assert [row.state for row in site.rows(tables.conflict)] == ["kept", "replaced"]
+    assert site.files() == {image.path, site.rows(tables.conflict)[0].path}
     site.walk()
-    assert [row.is_current for row in site.rows(schema.result)] == [False, False, True]
+    assert [row.is_current for row in site.rows(tables.result)] == [False, False, True]
 
 
 def test_what_was_not_sent_yet_never_will_be(site: Site) -> None:
@@ -181,7 +182,7 @@ def test_what_was_not_sent_yet_never_will_be(site: Site) -> None:
     site.receive(A, pixels=OTHER)
     site.decisions.replace(1)
     site.walk()
-    assert [(row.state, row.reason) for row in site.rows(schema.delivery)] == [
+    assert [(row.state, row.reason) for row in site.rows(tables.delivery)] == [
         ("cancelled", "superseded"),
         ("delivered", None),
     ]
@@ -195,7 +196,7 @@ def test_rules_that_are_taken_back_are_reported_again(site: Site) -> None:
     first = site.release
     for release in (first, dataclasses.replace(first, aggregation="mean"), first, first):
         site.release = release
-        if not site.rows(schema.study):
+        if not site.rows(tables.study):
             site.receive(A)
             site.receive(B)
             site.read(state=ReadingState.NOT_ANALYSED, reason="undecodable")
@@ -204,14 +205,14 @@ def test_rules_that_are_taken_back_are_reported_again(site: Site) -> None:
         site.assemble()
         site.report()
         site.deliver()
-    results = site.rows(schema.result)
+    results = site.rows(tables.result)
     assert [(row.revision, row.is_current, row.supersedes_id) for row in results] == [
         (1, False, None),
         (2, False, 1),
         (3, True, 2),
     ]
-    assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 3
-    assert len({row.sop_instance_uid for row in site.rows(schema.document)}) == 3
+    assert [row.state for row in site.rows(tables.delivery)] == ["delivered"] * 3
+    assert len({row.sop_instance_uid for row in site.rows(tables.document)}) == 3
 
 
 def test_an_analyser_that_reads_the_former_bytes_is_fenced_out(site: Site) -> None:
@@ -222,7 +223,7 @@ def test_an_analyser_that_reads_the_former_bytes_is_fenced_out(site: Site) -> No
     assert site.ledger.advance(
         "analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
     ) == [False]
-    assert [row.state for row in site.rows(schema.reading)] == ["due"]
+    assert [row.state for row in site.rows(tables.reading)] == ["due"]
 
 
 def test_a_quiet_period_that_runs_goes_on(site: Site) -> None:
@@ -232,25 +233,25 @@ def test_a_quiet_period_that_runs_goes_on(site: Site) -> None:
     site.read()
     assert site.claim("assemble") == []
     site.assemble()
-    assert len(site.rows(schema.result)) == 1
+    assert len(site.rows(tables.result)) == 1
 
 
 def test_a_conflict_of_another_study_moves_the_image_there(site: Site) -> None:
     number = conflicted(site, study="9.9")
     site.decisions.replace(number)
-    assert site.rows(schema.instance)[0].study_instance_uid == "9.9"
+    assert site.rows(tables.instance)[0].study_instance_uid == "9.9"
     jobs = {job.result.study_instance_uid: job for job in site.walk()}
     assert (jobs["1.2.3"].result.outcome, jobs["1.2.3"].result.reason) == (
         Outcome.NOT_ANALYSED,
         "rejected",
     )
     assert jobs["9.9"].result.outcome is Outcome.ANALYSED
-    assert [row.state for row in site.rows(schema.study)] == ["closed", "closed"]
+    assert [row.state for row in site.rows(tables.study)] == ["closed", "closed"]
 
 
 def test_what_is_not_there_any_more_is_said(site: Site) -> None:
     number = conflicted(site)
-    path = site.archive.root / site.rows(schema.conflict)[0].path
+    path = site.archive.root / site.rows(tables.conflict)[0].path
     content = path.read_bytes()
     path.write_bytes(content[:-2] + b"\7\7")
     with pytest.raises(CannotResolve, match="not the one that was put there"):
@@ -258,7 +259,7 @@ def test_what_is_not_there_any_more_is_said(site: Site) -> None:
     path.unlink()
     with pytest.raises(CannotResolve, match="not in quarantine"):
         site.decisions.replace(number)
-    assert site.rows(schema.study)[0].state == "closed"
+    assert site.rows(tables.study)[0].state == "closed"
     for verb in (site.decisions.keep, site.decisions.replace, site.decisions.discard):
         assert verb(99) is None
 
@@ -286,10 +287,10 @@ def test_of_two_decisions_at_once_one_holds(site: Site) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    row = site.rows(schema.conflict)[0]
+    row = site.rows(tables.conflict)[0]
     assert {"replace": "replaced", "discard": "discarded"}[outcomes[0]] == row.state
     assert len(set(outcomes)) == 1
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert (
         site.content(image.path) == data_set(A, pixels=OTHER)
         if row.state == "replaced"
@@ -305,7 +306,7 @@ def test_after_kill_9_inside_a_replacement_no_byte_is_lost_and_the_next_settles_
     site = Site(tmp_path, url)
     number = conflicted(site)
     replace_until_killed(tmp_path, url, number, boundary)
-    (image,), (replaced, former) = site.rows(schema.instance), site.rows(schema.conflict)
+    (image,), (replaced, former) = site.rows(tables.instance), site.rows(tables.conflict)
     assert (replaced.state, former.state, former.is_settled) == ("replaced", "kept", False)
     assert site.content(image.path) == data_set(A, pixels=OTHER)
     assert site.content(former.path) == data_set(A)
@@ -314,10 +315,10 @@ def test_after_kill_9_inside_a_replacement_no_byte_is_lost_and_the_next_settles_
     assert site.decisions.settle() == 0
     assert site.files() == {image.path, former.path}
     assert site.decisions.replace(number) is not None
-    assert len(site.rows(schema.conflict)) == 2
+    assert len(site.rows(tables.conflict)) == 2
     site.clock.now = time.time()  # the child had no clock of ours
     site.walk()
-    assert [row.is_current for row in site.rows(schema.result)] == [False, True]
+    assert [row.is_current for row in site.rows(tables.result)] == [False, True]
     site.close()
 
 
@@ -326,14 +327,14 @@ def test_a_file_that_a_crash_left_unindexed_is_deleted_once_it_is_discarded(tmp_
 
     Then somebody decided; then the scan came.
     """
-    from hilum.receive.indexer import index
+    from hilum.receive.indexing.indexer import index
     from tests.support.listening import make_settings
 
     settings = make_settings(tmp_path)
     site = Site(tmp_path, settings.ledger_url)
     site.receive(A)
     with site.archive.begin() as incoming:
-        from hilum.receive import file_meta
+        from hilum.receive.headers import file_meta
         from tests.support.storing import meta
 
         incoming.write(file_meta.encode(meta(A)) + data_set(A, pixels=OTHER))
@@ -343,7 +344,7 @@ def test_a_file_that_a_crash_left_unindexed_is_deleted_once_it_is_discarded(tmp_
     site.decisions.discard(1)
     file.write_bytes(kept)
     index([file], settings, site.ledger, Archive(site.archive.root))
-    assert site.files() == {site.rows(schema.instance)[0].path}
+    assert site.files() == {site.rows(tables.instance)[0].path}
     site.close()
 
 
@@ -355,7 +356,7 @@ def test_a_rejected_image_leaves_the_result_and_the_old_report_is_superseded(sit
     assert site.ledger.reject(note(B, reason=RemovalReason.PATIENT_SAFETY)) == 0, (
         "the first word stands"
     )
-    image = site.rows(schema.instance)[1]
+    image = site.rows(tables.instance)[1]
     assert (image.is_removed, image.removal_reason) == (True, "rejected_for_quality_reasons")
     (second,) = site.walk()
     assert {
@@ -398,8 +399,8 @@ def test_images_of_two_patients_are_reported_once_one_is_corrected_or_rejected(
         uid for finding in second.result.findings for uid in finding.source_sop_instance_uids
     } == ({A, B} if is_corrected else {A})
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
-    assert [row.is_current for row in site.rows(schema.result)] == [False, True]
-    assert [row.state for row in site.rows(schema.delivery)] == ["delivered"] * 2
+    assert [row.is_current for row in site.rows(tables.result)] == [False, True]
+    assert [row.state for row in site.rows(tables.delivery)] == ["delivered"] * 2
     assert site.walk() == [], "it is said"
 
 
@@ -434,8 +435,8 @@ def test_a_note_about_more_images_than_a_transaction_takes(
     site.receive(B, pixels=OTHER)
     unknown = [f"1.2.99.{number}" for number in range(3)]
     assert site.ledger.reject(note(*unknown[:2], B, unknown[2], A)) == 2
-    assert [row.is_removed for row in site.rows(schema.instance)] == [True, True]
-    assert sorted(row.sop_instance_uid for row in site.rows(schema.rejection)) == sorted(
+    assert [row.is_removed for row in site.rows(tables.instance)] == [True, True]
+    assert sorted(row.sop_instance_uid for row in site.rows(tables.rejection)) == sorted(
         [A, B, *unknown]
     )
     assert site.ledger.reject([]) == 0
@@ -456,7 +457,7 @@ def test_nothing_left_is_not_analysed_because_rejected(site: Site) -> None:
     assert [item.sop_instance_uid for item in job.instances] == [A], (
         "the JSON document still names patient and order"
     )
-    assert next((row.state, row.reason) for row in site.rows(schema.delivery)) == (
+    assert next((row.state, row.reason) for row in site.rows(tables.delivery)) == (
         "cancelled",
         "superseded",
     )
@@ -474,17 +475,17 @@ def test_the_images_of_an_earlier_result_give_a_new_one_all_the_same(site: Site)
     site.ledger.reject(note(B))
     (job,) = site.walk()
     assert job.result.revision == 3
-    assert [row.is_current for row in site.rows(schema.result)] == [False, False, True]
-    assert len({row.sop_instance_uid for row in site.rows(schema.document)}) == 3
+    assert [row.is_current for row in site.rows(tables.result)] == [False, False, True]
+    assert len({row.sop_instance_uid for row in site.rows(tables.document)}) == 3
 
 
 def test_a_note_that_is_faster_than_its_image(site: Site) -> None:
     assert site.ledger.reject(note(A)) == 0
     assert site.receive(A) is RecordOutcome.NEW
     (image,), (reading,), (study,) = (
-        site.rows(schema.instance),
-        site.rows(schema.reading),
-        site.rows(schema.study),
+        site.rows(tables.instance),
+        site.rows(tables.reading),
+        site.rows(tables.study),
     )
     assert (image.is_removed, reading.state, reading.reason, study.open_readings) == (
         True,
@@ -499,7 +500,7 @@ def test_a_note_that_is_faster_than_its_image(site: Site) -> None:
 def test_a_note_about_another_study_says_nothing_about_this_one(site: Site) -> None:
     site.receive(A)
     assert site.ledger.reject(note(A, study="9.9")) == 0
-    assert not site.rows(schema.instance)[0].is_removed
+    assert not site.rows(tables.instance)[0].is_removed
     assert site.receive(A, study="9.9") is RecordOutcome.CONFLICT
 
 
@@ -511,10 +512,10 @@ def test_what_is_being_read_or_waits_ends_as_rejected(site: Site) -> None:
     assert site.ledger.advance(
         "analyse", [(first.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
     ) == [False]
-    assert [(row.state, row.reason) for row in site.rows(schema.reading)] == [
+    assert [(row.state, row.reason) for row in site.rows(tables.reading)] == [
         ("not_analysed", "rejected")
     ] * 2
-    assert site.rows(schema.study)[0].open_readings == 0
+    assert site.rows(tables.study)[0].open_readings == 0
 
 
 def test_a_rejected_image_is_not_read_again(site: Site) -> None:
@@ -547,8 +548,8 @@ def test_a_rejected_lateral_that_no_number_rests_on_gives_no_new_report(site: Si
     site.walk()
     site.ledger.reject(note(B))
     assert site.walk() == []
-    assert [row.is_current for row in site.rows(schema.result)] == [True]
-    assert site.rows(schema.study)[0].state == "closed"
+    assert [row.is_current for row in site.rows(tables.result)] == [True]
+    assert site.rows(tables.study)[0].state == "closed"
 
 
 def test_a_result_of_a_release_that_is_gone_is_withdrawn_too(site: Site) -> None:
@@ -578,7 +579,7 @@ def test_a_person_rejects_by_uid(site: Site) -> None:
     assert [job.result.reason for job in site.walk()] == ["rejected"]
     assert site.receive(A) is RecordOutcome.DUPLICATE, "sent once more, it stays rejected"
     assert site.receive(A, patient_id=b"MERGED") is RecordOutcome.HEADER_REVISION
-    assert site.rows(schema.instance)[0].is_removed
+    assert site.rows(tables.instance)[0].is_removed
 
 
 def test_a_rejected_image_may_be_in_conflict_and_stays_rejected(site: Site) -> None:
@@ -586,7 +587,7 @@ def test_a_rejected_image_may_be_in_conflict_and_stays_rejected(site: Site) -> N
     site.ledger.reject(note(A))
     site.walk()
     site.decisions.replace(number)
-    (image,), (reading,) = site.rows(schema.instance), site.rows(schema.reading)
+    (image,), (reading,) = site.rows(tables.instance), site.rows(tables.reading)
     assert (image.is_removed, image.header_revision, reading.state) == (True, 2, "analysed")
     assert all(job.result.reason == "rejected" for job in site.walk())
 
@@ -605,7 +606,7 @@ def test_a_note_of_somebody_else_has_no_effect_and_is_counted(site: Site) -> Non
     assert site.ledger.count_of_others(word_of("ANYBODY", A, "9.9.9")) == 1, (
         "what has not come yet may be its own"
     )
-    assert not site.rows(schema.instance)[0].is_removed
+    assert not site.rows(tables.instance)[0].is_removed
     assert site.walk() == [], "the report stands"
 
 
@@ -626,15 +627,15 @@ def test_a_note_that_comes_first_holds_for_its_own_sender_alone(site: Site) -> N
     site.ledger.reject(word_of("ANYBODY", B))
     site.receive(A)
     site.receive(B, pixels=OTHER)
-    assert [row.is_removed for row in site.rows(schema.instance)] == [True, False]
+    assert [row.is_removed for row in site.rows(tables.instance)] == [True, False]
 
 
 def test_a_note_that_is_sent_again_holds_for_all_once_the_settings_say_so(site: Site) -> None:
     site.ledger.reject(word_of("PACS", A))
     site.ledger.reject(word_of("PACS", A, holds_for_all=True))
     site.receive(A)
-    assert site.rows(schema.instance)[0].is_removed
-    assert len(site.rows(schema.rejection)) == 1
+    assert site.rows(tables.instance)[0].is_removed
+    assert len(site.rows(tables.rejection)) == 1
 
 
 @pytest.mark.parametrize(
@@ -645,14 +646,14 @@ def test_another_header_of_one_that_may_not_correct_waits_for_a_person(
 ) -> None:
     site.receive(A)
     site.walk()
-    before = site.rows(schema.instance)
+    before = site.rows(tables.instance)
     assert (
         site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED")
         is RecordOutcome.HEADER_CONFLICT
     )
-    assert site.rows(schema.instance) == before
+    assert site.rows(tables.instance) == before
     assert site.walk() == [], "no second report"
-    (held,) = site.rows(schema.conflict)
+    (held,) = site.rows(tables.conflict)
     assert (held.state, held.kind, held.calling_ae_title) == ("held", "header", sender)
     assert (
         site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"SWAPPED")
@@ -671,7 +672,7 @@ def test_a_correction_of_the_own_sender_or_a_named_one_counts_and_the_image_stay
         site.receive(A, sender=sender, may_correct=may_correct, patient_id=b"MERGED")
         is RecordOutcome.HEADER_REVISION
     )
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert (image.header_revision, image.calling_ae_title) == (2, "MODALITY")
     assert [job.result.revision for job in site.walk()] == [2]
     assert site.ledger.reject(word_of("MODALITY", A)) == 1
@@ -683,9 +684,9 @@ def test_a_person_takes_the_header_of_a_conflict_and_its_first_sender_cannot_tak
     site.receive(A)
     site.walk()
     site.receive(A, sender="PACS", patient_id=b"MERGED")
-    (held,) = site.rows(schema.conflict)
+    (held,) = site.rows(tables.conflict)
     site.decisions.replace(held.id)
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert (image.digest, image.header_revision, image.calling_ae_title) == (
         held.digest,
         2,
@@ -694,15 +695,15 @@ def test_a_person_takes_the_header_of_a_conflict_and_its_first_sender_cannot_tak
     assert site.content(image.path) == data_set(A, patient_id=b"MERGED")
     assert [job.result.revision for job in site.walk()] == [2]
     assert site.receive(A) is RecordOutcome.DUPLICATE, "a person has decided"
-    assert site.rows(schema.instance)[0].digest == held.digest
-    assert [row.kind for row in site.rows(schema.conflict)] == ["header", "header"]
+    assert site.rows(tables.instance)[0].digest == held.digest
+    assert [row.kind for row in site.rows(tables.conflict)] == ["header", "header"]
 
 
 def test_a_header_that_was_in_use_once_is_no_conflict(site: Site) -> None:
     site.receive(A)
     site.receive(A, patient_id=b"MERGED")
     assert site.receive(A, sender="ROUTER") is RecordOutcome.DUPLICATE
-    assert site.rows(schema.conflict) == []
+    assert site.rows(tables.conflict) == []
 
 
 def test_a_header_that_waits_for_a_person_counts_once_one_sends_it_that_may_correct(
@@ -715,7 +716,7 @@ def test_a_header_that_waits_for_a_person_counts_once_one_sends_it_that_may_corr
         is RecordOutcome.HEADER_REVISION
     )
     site.decisions.settle()
-    (image,) = site.rows(schema.instance)
+    (image,) = site.rows(tables.instance)
     assert site.content(image.path) == data_set(A, patient_id=b"MERGED")
-    assert [row.state for row in site.rows(schema.conflict)] == ["discarded"]
+    assert [row.state for row in site.rows(tables.conflict)] == ["discarded"]
     assert not any("quarantine" in path for path in site.files())

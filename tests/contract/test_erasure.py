@@ -32,19 +32,19 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.errors import ConfigurationError
-from hilum.receive import file_meta
-from hilum.receive.file_meta import FileMeta
-from hilum.receive.patient import OneStudy, Patient, read_patient
+from hilum.receive.headers import file_meta
+from hilum.receive.headers.file_meta import FileMeta
+from hilum.receive.headers.patient import OneStudy, Patient, read_patient
+from hilum.services.erase import _erase, erase
 from hilum.settings import Ledger as LedgerSettings
 from hilum.settings import Settings, Site
-from hilum.store import schema
-from hilum.store.archive import Archive, place_of
-from hilum.store.commitments import Holder, reported
-from hilum.store.conflicts import FileInQuarantine, resolve
-from hilum.store.erasure import Erasure
-from hilum.store.retention import Retention, Rule
-from hilum.store.views import LedgerViews, StudyFilter
-from hilum.wiring.erasing import _erase, erase
+from hilum.store.admin.conflicts import FileInQuarantine, resolve
+from hilum.store.admin.erase import Erasure
+from hilum.store.archive.archive import Archive, place_of
+from hilum.store.queries.views import LedgerViews, StudyFilter
+from hilum.store.queue.commitments import Holder, reported
+from hilum.store.retention.policy import Retention, Rule
+from hilum.store.schema import tables
 from tests.support.storing import element
 from tests.support.street import RELEASE, Street
 
@@ -129,7 +129,7 @@ def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
 
 def former_headers(street: Street) -> list[object]:
     with street.ledger._engine.begin() as connection:
-        return list(connection.execute(select(schema.former_header)).all())
+        return list(connection.execute(select(tables.former_header)).all())
 
 
 def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
@@ -176,7 +176,7 @@ def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
     kept = views.study("1.9.0")
     assert kept is not None
     assert kept["results"][0]["findings"]
-    assert len(street.rows(schema.instance)) == 33
+    assert len(street.rows(tables.instance)) == 33
     assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 30
     views.close()
 
@@ -192,7 +192,7 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
         street.clock.now += 10
         assert retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
         retention.remove_files()
-    headers = [row.header for row in street.rows(schema.instance)]
+    headers = [row.header for row in street.rows(tables.instance)]
     assert [read_patient(header, ExplicitVRLittleEndian) for header in headers] == [
         Patient(PATIENT, "CITY"),
         Patient(OTHER, ""),
@@ -200,7 +200,7 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
     assert all(NAME.encode() in header or b"Roe^Jan" in header for header in headers)
     assert not any(b"xxx" in header for header in headers), "Image Comments are in nobody's name"
     receive(street, archive, "1.2.4", 1, OTHER, path="st/ud/again.dcm")
-    assert [b"xxx" in row.header for row in street.rows(schema.instance)] == [False, True], (
+    assert [b"xxx" in row.header for row in street.rows(tables.instance)] == [False, True], (
         "what comes again is whole again"
     )
     report = erase(settings, Patient(PATIENT, "CITY"))
@@ -220,12 +220,12 @@ def test_headers_that_an_earlier_version_has_written_are_shortened_once(
             street.ledger._engine.begin() as connection
         ):  # an image of which that version had removed the pixels
             connection.execute(
-                update(schema.instance)
-                .where(schema.instance.c.id == 1)
+                update(tables.instance)
+                .where(tables.instance.c.id == 1)
                 .values(pixels_removed_at=1.0)
             )
         assert (retention.shorten_headers(), retention.shorten_headers()) == (3, 0)
-        first, *others = [row.header for row in street.rows(schema.instance)]
+        first, *others = [row.header for row in street.rows(tables.instance)]
         assert others == [header_of(PATIENT)] * 2
         assert read_patient(first, ExplicitVRLittleEndian) == Patient(PATIENT, "")
         assert b"xxx" not in first
@@ -242,7 +242,7 @@ def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: 
     erase(settings, Patient(PATIENT), has_to_rewrite=False)
     (image,), (reading,), (result,), (study,) = (
         street.rows(table)
-        for table in (schema.instance, schema.reading, schema.result, schema.study)
+        for table in (tables.instance, tables.reading, tables.result, tables.study)
     )
     assert (image.header, image.digest, image.pixel_digest, image.is_removed) == (b"", "", "", True)
     assert image.pixels_removed_at is not None
@@ -257,10 +257,10 @@ def test_rows_become_tombstones(settings: Settings, street: Street, ledger_url: 
     assert {image.study_instance_uid, reading.study_instance_uid, result.study_instance_uid} == {
         study.study_instance_uid
     }
-    assert [(row.content, row.sop_instance_uid) for row in street.rows(schema.document)] == [
+    assert [(row.content, row.sop_instance_uid) for row in street.rows(tables.document)] == [
         (b"", None)
     ] * 2
-    assert [row.state for row in street.rows(schema.delivery)] == ["delivered"]
+    assert [row.state for row in street.rows(tables.delivery)] == ["delivered"]
     views = LedgerViews(ledger_url)
     assert views.document(1) is None
     assert views.study(study.study_instance_uid)["results"][0]["outcome"] == "analysed"  # type: ignore[index]
@@ -287,7 +287,7 @@ def test_work_in_progress_is_thrown_away_and_nothing_can_be_done_again(
     for name in ("analyse", "assemble", "report", "deliver"):
         street.ledger.requeue(name)
         assert street.claim(name) == []
-    assert [row.state for row in street.rows(schema.delivery)] in ([], ["cancelled"])
+    assert [row.state for row in street.rows(tables.delivery)] in ([], ["cancelled"])
 
 
 def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(
@@ -298,7 +298,7 @@ def test_a_study_that_is_sent_again_is_new_and_can_be_erased_again(
         receive(street, archive, "1.2.3", 1)
         walk_on(street)
         assert erase(settings, Patient(PATIENT), has_to_rewrite=False).studies == 1
-    tombstones = [row.study_instance_uid for row in street.rows(schema.study)]
+    tombstones = [row.study_instance_uid for row in street.rows(tables.study)]
     assert len(set(tombstones)) == 2
 
 
@@ -355,7 +355,7 @@ def test_one_study_is_erased_and_the_patients_others_stay(
     assert (report.files_left, report.is_rewritten, report.is_complete) == (0, True, True)
     assert found_in(tmp_path, [b"1.2.3"]) == []
     assert (archive.root / "st/ud/1.9.4.1.dcm").read_bytes() == kept
-    assert sorted(row.state for row in street.rows(schema.study)) == ["closed", "erased"]
+    assert sorted(row.state for row in street.rows(tables.study)) == ["closed", "erased"]
     assert erase(settings, OneStudy("1.2.3")).studies == 0
     assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 1
 
@@ -372,7 +372,7 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
         "path": "st/ud/other.dcm",
     }
     receive(street, archive, "1.2.3", 1, **theirs, study_instance_uid="1.9.9")
-    (held,) = street.rows(schema.conflict)
+    (held,) = street.rows(tables.conflict)
     moved = dataclasses.replace(
         street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
         **{**theirs, "sop_instance_uid": "1.2.3.1"},
@@ -380,7 +380,7 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
     with street.ledger._engine.begin() as connection:
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     archive.bring("quarantine/st/ud/first.dcm")
-    assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
+    assert [row.study_instance_uid for row in street.rows(tables.instance)] == ["1.9.9"]
     assert erase(settings, Patient("nobody"), is_dry_run=True).studies == 0
     report = erase(settings, OneStudy("1.2.3"))
     assert (
@@ -393,8 +393,8 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
     assert [file.name for file in archive.root.rglob("*.dcm")] == ["other.dcm"], (
         "it is another study's"
     )
-    assert sorted(row.state for row in street.rows(schema.study)) == ["due", "erased"]
-    assert "1.2.3" not in [row.study_instance_uid for row in street.rows(schema.study)]
+    assert sorted(row.state for row in street.rows(tables.study)) == ["due", "erased"]
+    assert "1.2.3" not in [row.study_instance_uid for row in street.rows(tables.study)]
 
 
 def test_a_crash_in_the_middle_of_one_study_is_finished_by_the_next(
@@ -416,13 +416,13 @@ def test_a_study_of_which_only_a_rejection_came_is_forgotten_and_a_tombstone_is_
 ) -> None:
     street.ledger.reject([Rejection("1.2.3.9", "1.2.3", RemovalReason.QUALITY, "1.2.3.8", "CR1")])
     assert erase(settings, OneStudy("1.2.3"), has_to_rewrite=False).studies == 0
-    assert street.rows(schema.rejection) == []
+    assert street.rows(tables.rejection) == []
     receive(street, Archive(settings.archive_dir), "1.2.4", 1)
     walk_on(street)
     erase(settings, OneStudy("1.2.4"), has_to_rewrite=False)
-    (before,) = street.rows(schema.study)
+    (before,) = street.rows(tables.study)
     assert erase(settings, OneStudy(before.study_instance_uid), has_to_rewrite=False).studies == 0
-    assert street.rows(schema.study) == [before]
+    assert street.rows(tables.study) == [before]
 
 
 def test_a_file_of_the_study_that_arrives_just_now_is_said(
@@ -495,7 +495,7 @@ def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(
 ) -> None:
     receive(street, Archive(settings.archive_dir), "1.2.3", 1)
     walk_on(street)
-    (own,) = (row.sop_instance_uid for row in street.rows(schema.document) if row.kind == "sr")
+    (own,) = (row.sop_instance_uid for row in street.rows(tables.document) if row.kind == "sr")
     asked = tuple(
         SopReference("1.2.840.10008.5.1.4.1.1.1.1", uid) for uid in ("1.2.3.1", own, "1.7.7.7")
     )
@@ -508,8 +508,8 @@ def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(
     street.ledger.advance(
         "commit", [(job.lease, Advance(CommitmentState.REPORTED, reported(verdict)))]
     )
-    (row,) = street.rows(schema.commitment)
-    (image,) = street.rows(schema.instance)
+    (row,) = street.rows(tables.commitment)
+    (image,) = street.rows(tables.instance)
     assert row.failures[0] == [image.sop_instance_uid, 0x0112]
     assert row.failures[1][0] != own
     assert row.failures[2] == ["1.7.7.7", 0x0112]
@@ -522,16 +522,16 @@ def report_of(patient_id: str) -> bytes:
 def name_in_reports(street: Street, study: str, patient_id: str, issuer: str = "") -> None:
     """The reports of a study name this patient, as those do that are built from a header of his."""
     of_study = (
-        select(schema.document.c.id)
-        .join(schema.result)
-        .where(schema.result.c.study_instance_uid == study)
+        select(tables.document.c.id)
+        .join(tables.result)
+        .where(tables.result.c.study_instance_uid == study)
     )
     named = {"study": {"patient_id": patient_id, "issuer_of_patient_id": issuer or None}}
     contents = {"sr": report_of(patient_id), "json": json.dumps(named, ensure_ascii=False).encode()}
     with street.ledger._engine.begin() as connection:
         for kind, content in contents.items():
-            of_kind = schema.document.c.id.in_(of_study), schema.document.c.kind == kind
-            connection.execute(update(schema.document).where(*of_kind).values(content=content))
+            of_kind = tables.document.c.id.in_(of_study), tables.document.c.kind == kind
+            connection.execute(update(tables.document).where(*of_kind).values(content=content))
 
 
 def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_reports(
@@ -548,7 +548,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
         "path": "st/ud/other.dcm",
     }
     receive(street, archive, "1.2.3", 1, **other, study_instance_uid="1.9.9")
-    (held,) = street.rows(schema.conflict)
+    (held,) = street.rows(tables.conflict)
     moved = dataclasses.replace(
         street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
         **{**other, "sop_instance_uid": "1.2.3.1"},
@@ -557,7 +557,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     former, replaced = "st/ud/1.2.3.1.dcm", "st/ud/other.dcm"
     archive.bring(f"quarantine/{former}")
-    assert [row.study_instance_uid for row in street.rows(schema.instance)] == ["1.9.9"]
+    assert [row.study_instance_uid for row in street.rows(tables.instance)] == ["1.9.9"]
     counted = erase(settings, Patient(PATIENT), is_dry_run=True)
     assert (counted.studies, counted.images, counted.documents) == (1, 0, 2)
     report = erase(settings, Patient(PATIENT))
@@ -570,7 +570,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
     assert (report.quarantined, report.is_complete) == (1, True)
     assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
     assert (archive.root / replaced).exists(), "it is another patient's"
-    assert sorted(row.state for row in street.rows(schema.study)) == ["due", "erased"]
+    assert sorted(row.state for row in street.rows(tables.study)) == ["due", "erased"]
     assert erase(settings, Patient(PATIENT)).studies == 0
 
 
@@ -601,9 +601,9 @@ def test_reports_by_an_earlier_header_go_and_the_images_stay_whose_they_are(
     )
     assert report.is_complete
     assert found_in(tmp_path, [NAME.encode(), PATIENT.encode()]) == []
-    assert {row.header for row in street.rows(schema.instance)} == {header_of(OTHER)}
+    assert {row.header for row in street.rows(tables.instance)} == {header_of(OTHER)}
     assert (archive.root / "st/ud/corrected.dcm").exists()
-    assert street.rows(schema.delivery)[0].state == ("delivered" if is_read_again else "cancelled")
+    assert street.rows(tables.delivery)[0].state == ("delivered" if is_read_again else "cancelled")
     again = erase(settings, Patient(PATIENT))
     assert (again.documents, again.is_complete) == (0, True)
     assert erase(settings, Patient(OTHER), is_dry_run=True).studies == 1
@@ -613,10 +613,10 @@ def test_reports_of_an_equal_id_of_another_issuer_stay(settings: Settings, stree
     receive(street, Archive(settings.archive_dir), "1.2.3", 1, OTHER)
     walk_on(street)
     name_in_reports(street, "1.2.3", PATIENT, "SOUTH")
-    street_documents = street.rows(schema.document)
+    street_documents = street.rows(tables.document)
     with street.ledger._engine.begin() as connection:
-        connection.execute(delete(schema.delivery))
-        connection.execute(delete(schema.document).where(schema.document.c.kind == "sr"))
+        connection.execute(delete(tables.delivery))
+        connection.execute(delete(tables.document).where(tables.document.c.kind == "sr"))
     assert len(street_documents) == 2
     assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).documents == 0
     assert erase(settings, Patient(PATIENT, "SOUTH"), is_dry_run=True).documents == 1
@@ -659,7 +659,7 @@ def test_a_file_that_gets_its_row_meanwhile_is_erased_or_said(
         report = _erase(erasure, archive, Patient(PATIENT), is_dry_run=False)
     assert (report.studies, report.arriving) == ((0, 1) if is_late else (1, 0))
     assert erase(settings, Patient(PATIENT)).is_complete
-    assert [row.header for row in street.rows(schema.instance)] == [b""]
+    assert [row.header for row in street.rows(tables.instance)] == [b""]
 
 
 def test_quarantine_is_judged_by_each_file_itself(
@@ -683,7 +683,7 @@ def test_quarantine_is_judged_by_each_file_itself(
     with street.ledger._engine.begin() as connection:
         for name in ("theirs", "others"):
             connection.execute(
-                insert(schema.conflict).values(
+                insert(tables.conflict).values(
                     **row, path=f"quarantine/ab/cd/{name}.dcm", digest=name
                 )
             )
@@ -691,7 +691,7 @@ def test_quarantine_is_judged_by_each_file_itself(
     assert (report.studies, report.quarantined, report.unreadable) == (0, 1, 1)
     assert [theirs.exists(), others.exists(), nobodys.exists()] == [False, True, True]
     assert [
-        (item.state, item.digest == item.path[17:-4]) for item in street.rows(schema.conflict)
+        (item.state, item.digest == item.path[17:-4]) for item in street.rows(tables.conflict)
     ] == [
         ("discarded", False),
         ("held", True),
@@ -714,7 +714,7 @@ def test_the_issuer_tells_equal_ids_apart(settings: Settings, street: Street) ->
     assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT, ""), is_dry_run=True).studies == 1
     assert erase(settings, Patient(PATIENT), is_dry_run=True).studies == 3
-    assert not any(row.header == b"" for row in street.rows(schema.instance)), (
+    assert not any(row.header == b"" for row in street.rows(tables.instance)), (
         "a dry run changes nothing"
     )
 

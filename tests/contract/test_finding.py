@@ -21,12 +21,12 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from hilum.api.identifiers import StudyQuery
 from hilum.domain import Lane
 from hilum.errors import Retry
-from hilum.receive.accession import Accession
-from hilum.receive.patient import Patient
+from hilum.receive.headers.accession import Accession
+from hilum.receive.headers.patient import Patient
+from hilum.services.find import Sought, find
+from hilum.services.identifiers import LedgerIdentifiers
 from hilum.store.ledger import Ledger
-from hilum.store.views import LedgerViews
-from hilum.wiring.finding import Sought, find
-from hilum.wiring.identifiers import LedgerIdentifiers
+from hilum.store.queries.views import LedgerViews
 from tests.support import commands
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street

@@ -23,14 +23,15 @@ from hilum.domain import (
     Result,
     StudyJob,
 )
-from hilum.store import change_views, recording
-from hilum.store.archive import Archive
-from hilum.store.erasure import Erasure
+from hilum.store.admin.erase import Erasure
+from hilum.store.admin.reanalyse import Order, Reanalysis
+from hilum.store.archive.archive import Archive
+from hilum.store.intake import record
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
-from hilum.store.reanalysing import Order, Reanalysis
-from hilum.store.schema import delivery, result, study
-from hilum.store.views import LedgerViews, StudyFilter
+from hilum.store.migrations.migrate import migrate
+from hilum.store.queries import changes
+from hilum.store.queries.views import LedgerViews, StudyFilter
+from hilum.store.schema.tables import delivery, result, study
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
@@ -218,7 +219,7 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
         Street(quick, Clock()).receive("1.2.0", 1)
         assert follower.follow() == ["1.2.0"]
         with slow._engine.begin() as connection:
-            recording.record(connection, [arrival_of("1.2.1.1", "1.2.1", (RELEASE,))], Clock().now)
+            record.record(connection, [arrival_of("1.2.1.1", "1.2.1", (RELEASE,))], Clock().now)
             Street(quick, Clock()).receive("1.2.2", 1)
             assert follower.follow() == []
             assert {item["study_instance_uid"] for item in follower.everything().values()} == {
@@ -231,7 +232,7 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
             connection.execute(text("UPDATE destination SET is_paused = false WHERE name = ''"))
             connection.execute(text("INSERT INTO destination (name) VALUES ('first')"))
             Street(quick, Clock()).receive("1.2.0", 2)
-            recording.record(connection, [arrival_of("1.2.0.3", "1.2.0", (RELEASE,))], Clock().now)
+            record.record(connection, [arrival_of("1.2.0.3", "1.2.0", (RELEASE,))], Clock().now)
             assert follower.follow() == []
         assert follower.follow() == ["1.2.0"]
         assert follower.known == follower.everything()
@@ -257,7 +258,7 @@ def test_a_cluster_that_counts_anew_is_followed_on(
             if not is_early:
                 connection.execute(LOWER)
         if is_early:
-            monkeypatch.setattr("hilum.store.changes.time.time", lambda: 0.0)
+            monkeypatch.setattr("hilum.store.schema.changes.time.time", lambda: 0.0)
         migrate(url)
         street.receive("1.2.1", 1)
         assert follower.follow() == ["1.2.1"]
@@ -299,7 +300,7 @@ def test_who_follows_walks_no_table(tmp_path: Path, rank: int) -> None:
     url, place = migrated_sqlite(tmp_path), {"change": 5, "row": 7, "limit": 50}
     with closing(LedgerViews(url)) as views, views._engine.connect() as connection:
         query = (
-            change_views.page_query(rank)
+            changes.page_query(rank)
             .params(place)
             .compile(views._engine, compile_kwargs={"literal_binds": True})
         )

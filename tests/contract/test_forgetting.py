@@ -21,13 +21,13 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.settings import Destination
-from hilum.store.archive import Archive
-from hilum.store.commitments import Holder
-from hilum.store.forgetting import Forgotten
+from hilum.store.admin.abandon import Forgotten
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from hilum.store.retention import Retention, Rule
-from hilum.store.schema import commitment, delivery
-from hilum.store.views import LedgerViews
+from hilum.store.queries.views import LedgerViews
+from hilum.store.queue.commitments import Holder
+from hilum.store.retention.policy import Retention, Rule
+from hilum.store.schema.tables import commitment, delivery
 from tests.support.street import Clock, Street
 
 GONE, PACS = "gone", "pacs"

@@ -29,9 +29,9 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.store import schema
-from hilum.store.handing_on import Heir
 from hilum.store.ledger import Ledger
+from hilum.store.queue.hand_off import Heir
+from hilum.store.schema import tables
 from tests.contract.test_ledger import analyse_all, arrival, result_for, rows
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock
@@ -151,7 +151,7 @@ def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
     assert [job.study_instance_uid for job in deliveries if isinstance(job, DeliveryJob)] == [
         "1.2.2"
     ]
-    assert [row.sop_instance_uid for row in rows(ledger, schema.document)] == ["2.25.2"]
+    assert [row.sop_instance_uid for row in rows(ledger, tables.document)] == ["2.25.2"]
 
 
 def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock: Clock) -> None:
@@ -255,16 +255,16 @@ def test_only_the_owner_of_a_lane_inherits(ledger: Ledger, clock: Clock, why: st
         ledger.pause("pacs", is_paused=True)
     heirs = {"elsewhere": TO_PACS["pacs"]} if why == "no loop of it here" else TO_PACS
     assert reported(ledger, first_report(ledger, clock), heirs, "pacs") == []
-    assert [row.state for row in rows(ledger, schema.delivery)] == ["due"]
+    assert [row.state for row in rows(ledger, tables.delivery)] == ["due"]
 
 
 def test_of_a_result_that_was_superseded_nothing_goes_on(ledger: Ledger, clock: Clock) -> None:
     assert ledger.hold_lane("pacs", "d", 1800)
     first = first_report(ledger, clock)
     with ledger._engine.begin() as connection:
-        connection.execute(schema.result.update().values(is_current=False))
+        connection.execute(tables.result.update().values(is_current=False))
     assert reported(ledger, first, TO_PACS, "pacs") == []
-    assert [(row.state, row.reason) for row in rows(ledger, schema.delivery)] == [
+    assert [(row.state, row.reason) for row in rows(ledger, tables.delivery)] == [
         ("cancelled", "superseded")
     ]
 

@@ -9,9 +9,9 @@ import pytest
 
 from hilum.domain import Lane
 from hilum.settings import Retention as RetentionSettings
-from hilum.store import schema
-from hilum.store.archive import Archive
-from hilum.store.retention import Retention, Rule, Share
+from hilum.store.archive.archive import Archive
+from hilum.store.retention.policy import Retention, Rule, Share
+from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import hourly_share
 from tests.support.street import Clock, Street
 
@@ -35,12 +35,12 @@ def studies(street: Street, count: int, size_bytes: int = 1000) -> None:
     for number in range(count):
         street.walk(f"1.2.{number}", 1)
     with street.ledger._engine.begin() as connection:
-        connection.execute(schema.instance.update().values(size_bytes=size_bytes))
+        connection.execute(tables.instance.update().values(size_bytes=size_bytes))
     street.clock.now += 7200
 
 
 def left(street: Street) -> int:
-    return sum(row.pixels_removed_at is None for row in street.rows(schema.instance))
+    return sum(row.pixels_removed_at is None for row in street.rows(tables.instance))
 
 
 def by_age(clock: Clock) -> Rule:
@@ -94,8 +94,8 @@ def test_pressure_takes_as_much_as_comes(
     street.receive("1.3.1", 1)
     with street.ledger._engine.begin() as connection:
         connection.execute(
-            schema.instance.update()
-            .where(schema.instance.c.sop_instance_uid == "1.3.1.1")
+            tables.instance.update()
+            .where(tables.instance.c.sop_instance_uid == "1.3.1.1")
             .values(size_bytes=GIB)
         )
     assert [retention.release(under_pressure, bytes_wanted=1000) for _ in range(3)] == [GIB, GIB, 0]
@@ -122,7 +122,7 @@ def test_what_storage_commitment_has_promised_stays(
     assert retention.release(Rule(EVERY_LANE, clock.now, cause), **wanted) == 1000  # type: ignore[arg-type]
     assert [
         (row.sop_instance_uid, row.pixels_removed_at is None)
-        for row in street.rows(schema.instance)
+        for row in street.rows(tables.instance)
     ] == [
         ("1.2.1.1", True),
         ("1.2.1.2", False),
@@ -138,6 +138,6 @@ def test_who_asks_again_is_promised_anew(street: Street, clock: Clock) -> None:
     street.walk("1.2.1", 1)
     for _ in range(2):
         street.ledger.promise(["1.2.1.1"])
-        (row,) = street.rows(schema.instance)
+        (row,) = street.rows(tables.instance)
         assert row.committed_at == clock.now
         clock.now += 1000

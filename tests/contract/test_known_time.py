@@ -15,13 +15,14 @@ import pytest
 
 from hilum.domain import AssociationRecord
 from hilum.settings import Retention, Settings
-from hilum.store import installation_values, known_time, schema
-from hilum.store.archive import Archive
-from hilum.store.known_time import PLAUSIBLE_SECONDS, Believed, WrongDay, confirm
+from hilum.store.archive.archive import Archive
+from hilum.store.installation import known_time, values
+from hilum.store.installation.known_time import PLAUSIBLE_SECONDS, Believed, WrongDay, confirm
 from hilum.store.ledger import Ledger
-from hilum.store.retention_views import RetentionState
-from hilum.store.views import LedgerViews
-from hilum.supervisor.check_retention import retention_checks
+from hilum.store.queries.retention import RetentionState
+from hilum.store.queries.views import LedgerViews
+from hilum.store.schema import tables
+from hilum.supervisor.checks.retention import retention_checks
 from hilum.supervisor.housekeeping import Housekeeper
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
@@ -110,8 +111,8 @@ def test_a_clock_that_is_a_month_ahead_deletes_nothing_and_it_is_said(
     for _ in range(2):
         turn(site)
     assert file.exists()
-    assert len(site.street.rows(schema.association)) == 1
-    assert [row.pixels_removed_at for row in site.street.rows(schema.instance)] == [None]
+    assert len(site.street.rows(tables.association)) == 1
+    assert [row.pixels_removed_at for row in site.street.rows(tables.instance)] == [None]
     assert "clock_not_believed" in "".join(capsys.readouterr())
     assert site.state().held == {"clock": True, "hour": False}
     assert site.problems() == {"known time"}
@@ -240,7 +241,7 @@ def test_superseded_files_wait_by_the_same_time(site: Site) -> None:
     machine, file = Machine(site), site.walk("1.2.3")
     with site.ledger._engine.begin() as connection:
         connection.execute(
-            schema.expired_file.insert().values(
+            tables.expired_file.insert().values(
                 path="studies/1.2.3.1.dcm", cause="superseded", due_at=NOW + 3600, instance_id=9
             )
         )
@@ -258,10 +259,10 @@ def test_an_upgrade_begins_with_the_clock_where_rows_bear_it_out(
     site: Site, days: float, expected: float
 ) -> None:
     site.walk("1.2.3")
-    received_at = site.street.rows(schema.instance)[0].received_at
+    received_at = site.street.rows(tables.instance)[0].received_at
     with site.ledger._engine.begin() as connection:
         connection.exec_driver_sql("DELETE FROM installation WHERE key = 'known_time'")
         known_time.mint(connection, received_at + days * DAY)
-        found = installation_values.read(connection, "known_time")
+        found = values.read(connection, "known_time")
     assert found is not None
     assert found["moment"] == received_at + expected * DAY

@@ -26,10 +26,11 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.store import requeueing, schema
-from hilum.store.arrival import Compared
+from hilum.store.intake.received import Compared
 from hilum.store.ledger import Arrival, ImageChanged, Ledger, RecordOutcome
-from hilum.store.migrate import migrate
+from hilum.store.migrations.migrate import migrate
+from hilum.store.queue import requeue
+from hilum.store.schema import tables
 from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
 
@@ -178,17 +179,17 @@ def test_duplicate_header_revision_and_conflict(ledger: Ledger, clock: Clock) ->
         RecordOutcome.HEADER_REVISION,
         RecordOutcome.CONFLICT,
     ]
-    (row,) = rows(ledger, schema.instance)
+    (row,) = rows(ledger, tables.instance)
     assert (row.header, row.header_revision, row.path, row.pixel_digest) == (
         b"merged",
         2,
         "new/path.dcm",
         first.instance.pixel_digest,
     )
-    assert [(c.path, c.state) for c in rows(ledger, schema.conflict)] == [
+    assert [(c.path, c.state) for c in rows(ledger, tables.conflict)] == [
         ("quarantine/x.dcm", "held")
     ]
-    assert len(rows(ledger, schema.reading)) == 1
+    assert len(rows(ledger, tables.reading)) == 1
 
 
 def test_a_corrected_header_is_read_again(ledger: Ledger, clock: Clock) -> None:
@@ -202,15 +203,15 @@ def test_a_corrected_header_is_read_again(ledger: Ledger, clock: Clock) -> None:
         arrival(number, digest=f"revised{number}", header=b"PA after all") for number in (1, 2)
     ]
     assert ledger.record(revised) == [RecordOutcome.HEADER_REVISION] * 2
-    assert rows(ledger, schema.study)[0].open_readings == 2
+    assert rows(ledger, tables.study)[0].open_readings == 2
     assert ledger.advance(
         "analyse", [(in_progress.lease, Advance(ReadingState.ANALYSED, {"logits": [9.0]}))]
     ) == [False]
     analyse_all(ledger)
-    assert [(row.state, row.reason, row.logits) for row in rows(ledger, schema.reading)] == [
+    assert [(row.state, row.reason, row.logits) for row in rows(ledger, tables.reading)] == [
         ("analysed", None, [0.5])
     ] * 2
-    assert rows(ledger, schema.study)[0].open_readings == 0
+    assert rows(ledger, tables.study)[0].open_readings == 0
 
 
 def test_same_uid_in_another_study_is_a_conflict(ledger: Ledger) -> None:
@@ -237,9 +238,9 @@ def test_lost_lease_writes_nothing(ledger: Ledger, clock: Clock) -> None:
     assert ledger.advance(
         "analyse", [(quick.lease, Advance(ReadingState.ANALYSED, {"logits": [1.0]}))]
     ) == [True]
-    (row,) = rows(ledger, schema.reading)
+    (row,) = rows(ledger, tables.reading)
     assert (row.state, row.reason, row.logits) == ("analysed", None, [1.0])
-    assert rows(ledger, schema.study)[0].open_readings == 0
+    assert rows(ledger, tables.study)[0].open_readings == 0
 
 
 @pytest.mark.parametrize("lost", [0, 1, 3])
@@ -266,10 +267,10 @@ def test_lost_lease_among_others(ledger: Ledger, lost: int) -> None:
     said = {lease.row_id: item.state.value for lease, item in decided} | {
         quick.lease.row_id: "leased"
     }
-    assert {row.id: row.state for row in rows(ledger, schema.reading)} == said
-    assert rows(ledger, schema.study)[0].open_readings == 1
+    assert {row.id: row.state for row in rows(ledger, tables.reading)} == said
+    assert rows(ledger, tables.study)[0].open_readings == 1
     assert ledger.advance("analyse", [(quick.lease, analysed)]) == [True]
-    assert rows(ledger, schema.study)[0].open_readings == 0
+    assert rows(ledger, tables.study)[0].open_readings == 0
 
 
 def test_two_workers_race_for_a_lapsed_lease(ledger_url: str, clock: Clock) -> None:
@@ -295,7 +296,7 @@ def test_two_workers_race_for_a_lapsed_lease(ledger_url: str, clock: Clock) -> N
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(claimed[0] + claimed[1]) == sorted(row.id for row in rows(ledger, schema.reading))
+    assert sorted(claimed[0] + claimed[1]) == sorted(row.id for row in rows(ledger, tables.reading))
     ledger.close()
 
 
@@ -315,7 +316,7 @@ def test_crash_loop_is_bounded_and_ends_with_a_reason(ledger: Ledger, clock: Clo
         clock.now += 61
         assert claims < 10
     assert claims == 3
-    (row,) = rows(ledger, schema.reading)
+    (row,) = rows(ledger, tables.reading)
     assert (row.state, row.reason, row.lapses) == ("failed", "worker_crashed", 3)
     assert len(ledger.claim("assemble", 1, "d", 60)) == 1, "the study must not wait for ever"
 
@@ -367,7 +368,7 @@ def test_image_that_arrives_while_the_study_is_assembled_fences_the_assembler(
         "assemble",
         [(job.lease, Advance(StudyState.CLOSED, results=[result_for("1.2.3", "old", clock.now)]))],
     ) == [False]
-    assert rows(ledger, schema.result) == []
+    assert rows(ledger, tables.result) == []
 
 
 def test_late_image_supersedes_and_cancels_what_was_not_sent(ledger: Ledger, clock: Clock) -> None:
@@ -387,10 +388,10 @@ def test_late_image_supersedes_and_cancels_what_was_not_sent(ledger: Ledger, clo
     second = report(ledger, ("sent", "unsent"))
     assert (
         second.predecessors["sr"].sop_instance_uid
-        == rows(ledger, schema.document)[0].sop_instance_uid
+        == rows(ledger, tables.document)[0].sop_instance_uid
     )
-    assert [row.is_current for row in rows(ledger, schema.result)] == [False, True]
-    assert [(row.destination, row.state) for row in rows(ledger, schema.delivery)] == [
+    assert [row.is_current for row in rows(ledger, tables.result)] == [False, True]
+    assert [(row.destination, row.state) for row in rows(ledger, tables.delivery)] == [
         ("sent", "delivered"),
         ("unsent", "cancelled"),
         ("sent", "due"),
@@ -426,7 +427,7 @@ def test_same_sources_give_no_second_result(ledger: Ledger, clock: Clock) -> Non
     analyse_all(ledger)
     clock.now += 11
     close_study(ledger, "one", clock.now)
-    assert [row.source_digest for row in rows(ledger, schema.result)] == ["one"]
+    assert [row.source_digest for row in rows(ledger, tables.result)] == ["one"]
 
 
 def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
@@ -437,9 +438,9 @@ def test_requeue_by_reason_and_study(ledger: Ledger, clock: Clock) -> None:
         )
     assert ledger.requeue("analyse", reason="undecodable") == 0
     assert ledger.requeue("analyse", reason="attempts_exhausted", study_uid="9.9") == 1
-    assert [row.open_readings for row in rows(ledger, schema.study)] == [0, 1]
+    assert [row.open_readings for row in rows(ledger, tables.study)] == [0, 1]
     analyse_all(ledger)
-    assert [row.open_readings for row in rows(ledger, schema.study)] == [0, 0]
+    assert [row.open_readings for row in rows(ledger, tables.study)] == [0, 0]
     clock.now += 11
     assert len(ledger.claim("assemble", 10, "d", 60)) == 2
 
@@ -448,7 +449,7 @@ def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
     ledger: Ledger, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A study's readings go together, however far apart their rows are."""
-    monkeypatch.setattr(requeueing, "_TOGETHER", 2)
+    monkeypatch.setattr(requeue, "_TOGETHER", 2)
     studies = ("9.1", "9.2", "9.3", "9.4", "9.5", "9.1")
     ledger.record([arrival(number, study=study) for number, study in enumerate(studies, 1)])
     for job in ledger.claim("analyse", 10, "a", 60):
@@ -463,7 +464,7 @@ def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
         elif call[2].startswith("UPDATE study"):
             changed[-1] += [
                 row.study_instance_uid
-                for row in call[0].execute(select(schema.study))
+                for row in call[0].execute(select(tables.study))
                 if row.open_readings
             ]
 
@@ -472,7 +473,7 @@ def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
     assert changed == []
     assert ledger.requeue("analyse", reason="attempts_exhausted") == 6
     assert [len(names) for names in changed] == [2, 4, 5]
-    assert [row.open_readings for row in rows(ledger, schema.study)] == [2, 1, 1, 1, 1]
+    assert [row.open_readings for row in rows(ledger, tables.study)] == [2, 1, 1, 1, 1]
     assert ledger.requeue("analyse") == 0, "whoever does it again finds nothing"
 
 
@@ -483,10 +484,10 @@ def test_requeue_lets_a_quiet_period_run(ledger: Ledger, clock: Clock) -> None:
     ledger.advance(
         "analyse", [(job.lease, Advance(ReadingState.FAILED, {"reason": "attempts_exhausted"}))]
     )
-    (before,) = rows(ledger, schema.study)
+    (before,) = rows(ledger, tables.study)
     clock.now += 1
     assert ledger.requeue("analyse") == 1
-    (after,) = rows(ledger, schema.study)
+    (after,) = rows(ledger, tables.study)
     assert (after.quiet_until, after.due_at, after.collecting_since) == (
         before.quiet_until,
         before.due_at,
@@ -508,7 +509,7 @@ def test_requeue_lets_a_study_without_a_quiet_period_begin_none(
     )
     clock.now += 500
     assert ledger.requeue("analyse") == 1
-    (after,) = rows(ledger, schema.study)
+    (after,) = rows(ledger, tables.study)
     assert (after.quiet_until, after.due_at, after.collecting_since) == (
         clock.now,
         clock.now,
@@ -528,7 +529,7 @@ def test_requeue_of_dead_letters(ledger: Ledger, clock: Clock) -> None:
             "deliver", [(job.lease, Advance(DeliveryState.DEAD, {"reason": "sop_class_refused"}))]
         )
     assert ledger.requeue("deliver", destination_name="pacs", study_uid="1.2.3") == 1
-    assert [row.state for row in rows(ledger, schema.delivery)] == ["due", "dead"]
+    assert [row.state for row in rows(ledger, tables.delivery)] == ["due", "dead"]
 
 
 def test_a_destination_has_one_owner(ledger: Ledger, clock: Clock) -> None:
@@ -607,7 +608,7 @@ def test_concurrent_records_of_the_same_image(ledger_url: str, ledger: Ledger) -
     for thread in threads:
         thread.join()
     assert sorted(outcomes) == [RecordOutcome.DUPLICATE] * 3 + [RecordOutcome.NEW]
-    assert rows(ledger, schema.study)[0].open_readings == 1
+    assert rows(ledger, tables.study)[0].open_readings == 1
 
 
 def test_namespace_is_minted_once(ledger_url: str, ledger: Ledger) -> None:
@@ -640,18 +641,18 @@ def test_schema_and_migrations_agree(ledger_url: str) -> None:
     from alembic.autogenerate import compare_metadata
     from alembic.runtime.migration import MigrationContext
 
-    from hilum.store.database import open_engine
+    from hilum.store.database.engines import open_engine
 
     engine = open_engine(ledger_url)
     with engine.connect() as connection:
-        difference = compare_metadata(MigrationContext.configure(connection), schema.metadata)
+        difference = compare_metadata(MigrationContext.configure(connection), tables.metadata)
     engine.dispose()
     assert difference == []
 
 
 def test_wrong_revision_is_refused(tmp_path: Path) -> None:
     from hilum.errors import ConfigurationError
-    from hilum.store.revision import require_revision
+    from hilum.store.migrations.revision import require_revision
 
     url = f"sqlite:///{tmp_path / 'empty.sqlite'}"
     with pytest.raises(ConfigurationError, match="revision none"):
@@ -663,10 +664,10 @@ def test_wrong_revision_is_refused(tmp_path: Path) -> None:
 def test_what_must_be_compared_decides_nothing_before_it_was(ledger: Ledger) -> None:
     first = arrival(1)
     assert ledger.record([first], is_compared=True) == [RecordOutcome.NEW]
-    before = rows(ledger, schema.instance)
+    before = rows(ledger, tables.instance)
     with pytest.raises(ImageChanged):
         ledger.record([arrival(2), arrival(1, digest="other")], is_compared=True)
-    assert rows(ledger, schema.instance) == before
+    assert rows(ledger, tables.instance) == before
     compared = dataclasses.replace(arrival(1), compared=Compared(first.instance.path))
     assert ledger.record([arrival(2), compared], is_compared=True) == [
         RecordOutcome.NEW,

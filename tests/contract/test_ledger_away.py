@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, QueuePool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.store.database import AWAY, open_engine, open_reader, words_of
+from hilum.store.database.engines import AWAY, open_engine, open_reader, words_of
 from hilum.store.ledger import Ledger
 from tests.support.ledgers import migrated_postgres
 

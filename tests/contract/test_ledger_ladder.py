@@ -20,7 +20,7 @@ from hilum.domain import (
     ReportJob,
 )
 from hilum.store.ledger import Ledger
-from hilum.store.schema import delivery, document
+from hilum.store.schema.tables import delivery, document
 from tests.support.street import Clock, Street
 
 _, COMPREHENSIVE, _, TEXT = SR_LADDER

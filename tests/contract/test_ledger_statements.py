@@ -30,10 +30,10 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.receive.patient import identity_of
-from hilum.store.handing_on import Heir
+from hilum.receive.headers.patient import identity_of
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
+from hilum.store.migrations.migrate import migrate
+from hilum.store.queue.hand_off import Heir
 from tests.contract.test_ledger import arrival
 from tests.support.ledgers import migrated_sqlite
 from tests.support.results import make_release

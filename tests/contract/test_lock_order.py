@@ -30,17 +30,19 @@ from hilum.domain import (
     RolloutMode,
     StudyState,
 )
-from hilum.store import advancing, comparing, lanes, reanalysing, recording, rejecting, reopening
-from hilum.store.archive import Archive
-from hilum.store.arrival import Arrival
-from hilum.store.assigning import rollout_of
-from hilum.store.erasure import Erasure
+from hilum.store.admin import reanalyse
+from hilum.store.admin.erase import Erasure
+from hilum.store.admin.reanalyse import Reanalysis
+from hilum.store.archive.archive import Archive
+from hilum.store.intake import record
+from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger, RecordOutcome
-from hilum.store.reanalysing import Reanalysis
-from hilum.store.retention import Retention, Rule
-from hilum.store.rollout_rules import rolled_back
-from hilum.store.rollouts import Order, Rollouts, _store
-from hilum.store.schema import instance, reading, rollout, study
+from hilum.store.queue import comparisons, complete, destination_lease, rejections, reopen
+from hilum.store.retention.policy import Retention, Rule
+from hilum.store.rollouts.assign import rollout_of
+from hilum.store.rollouts.rollouts import Order, Rollouts, _store
+from hilum.store.rollouts.rules import rolled_back
+from hilum.store.schema.tables import instance, reading, rollout, study
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres
 from tests.support.rolling import kept
@@ -119,7 +121,7 @@ def holds(lease: Lease) -> Step:
 
 def ends(lease: Lease) -> Step:
     """And then its study."""
-    return lambda connection: advancing.close_readings(connection, [lease.row_id], _NOW)
+    return lambda connection: complete.close_readings(connection, [lease.row_id], _NOW)
 
 
 @pytest.mark.parametrize(
@@ -134,9 +136,9 @@ def test_two_listeners_get_the_same_images_in_opposite_order(
     said: list[RecordOutcome] = []
     beside(
         ledger,
-        lambda connection: said.extend(recording.record(connection, [comes(*FIRST)], _NOW)),
+        lambda connection: said.extend(record.record(connection, [comes(*FIRST)], _NOW)),
         lambda: said.extend(ledger.record([comes(*SECOND), comes(*FIRST)])),
-        lambda connection: said.extend(recording.record(connection, [comes(*SECOND)], _NOW)),
+        lambda connection: said.extend(record.record(connection, [comes(*SECOND)], _NOW)),
     )
     assert said == [outcome] * 2 + [RecordOutcome.DUPLICATE] * 2
 
@@ -149,9 +151,9 @@ def test_a_new_image_of_one_study_and_a_corrected_one_of_another(ledger: Ledger)
     ledger.record([image(*FIRST), image(*SECOND)])
     beside(
         ledger,
-        lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+        lambda connection: record.record(connection, [image("1.2.7", FIRST[1])], _NOW),
         lambda: ledger.record([image("1.2.8", SECOND[1]), corrected(*FIRST)]),
-        lambda connection: recording.record(connection, [image("1.2.9", SECOND[1])], _NOW),
+        lambda connection: record.record(connection, [image("1.2.9", SECOND[1])], _NOW),
     )
 
 
@@ -222,7 +224,7 @@ def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_for
             verb = partial(rollouts.roll_back, "a", "a person", is_pending=True)
             beside(
                 ledger,
-                lambda connection: recording.record(connection, [image(*FIRST)], _NOW),
+                lambda connection: record.record(connection, [image(*FIRST)], _NOW),
                 verb,
                 lambda _: None,
             )
@@ -237,9 +239,9 @@ def test_two_notes_reject_the_same_images_in_opposite_order(ledger: Ledger) -> N
     )
     beside(
         ledger,
-        lambda connection: rejecting.reject(connection, [first], _NOW),
+        lambda connection: rejections.reject(connection, [first], _NOW),
         lambda: ledger.reject([second, first]),
-        lambda connection: rejecting.reject(connection, [second], _NOW),
+        lambda connection: rejections.reject(connection, [second], _NOW),
     )
 
 
@@ -249,8 +251,8 @@ def test_an_image_that_is_rejected_in_the_moment_in_which_it_comes_is_not_report
 ) -> None:
     note, arrival = Rejection(*FIRST, RemovalReason.QUALITY, "1.9", "MODALITY"), image(*FIRST)
     steps: list[Step] = [
-        lambda connection: rejecting.reject(connection, [note], _NOW),
-        lambda connection: recording.record(connection, [arrival], _NOW),
+        lambda connection: rejections.reject(connection, [note], _NOW),
+        lambda connection: record.record(connection, [arrival], _NOW),
     ]
     verbs: list[Callable[[], object]] = [
         lambda: ledger.reject([note]),
@@ -277,9 +279,9 @@ def test_a_study_is_erased_while_its_images_come_again(ledger: Ledger) -> None:
     ledger.record([image(*one)])
     beside(
         ledger,
-        lambda connection: recording.record(connection, [image(*one)], _NOW),
+        lambda connection: record.record(connection, [image(*one)], _NOW),
         lambda: erases(ledger, "1.3.1"),
-        lambda connection: recording.record(connection, [image(*other)], _NOW),
+        lambda connection: record.record(connection, [image(*other)], _NOW),
     )
 
 
@@ -302,9 +304,9 @@ def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
         assert len(jobs) == 2
         beside(
             ledger,
-            lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+            lambda connection: record.record(connection, [image("1.2.7", FIRST[1])], _NOW),
             lambda: later.advance_and_hand_on("assemble", jobs, {}),
-            lambda connection: recording.record(connection, [image("1.2.8", SECOND[1])], _NOW),
+            lambda connection: record.record(connection, [image("1.2.8", SECOND[1])], _NOW),
         )
 
 
@@ -318,7 +320,7 @@ def test_a_person_ends_readings_of_an_image_that_is_corrected(ledger: Ledger) ->
             select(reading.c.id).where(reading.c.id == row).with_for_update()
         ).all(),
         lambda: ledger.complete(FIRST[1], is_waiting=False),
-        lambda connection: recording.record(connection, [image("1.2.7", FIRST[1])], _NOW),
+        lambda connection: record.record(connection, [image("1.2.7", FIRST[1])], _NOW),
     )
 
 
@@ -342,13 +344,13 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
     comes = arrival_of(FIRST[0] if header else "1.2.8", FIRST[1], route, digest="another")
     beside(
         ledger,
-        lambda connection: comparing.hasten(connection, [of_a.row_id], _NOW),
+        lambda connection: comparisons.hasten(connection, [of_a.row_id], _NOW),
         lambda: ledger.record([comes]),
-        lambda connection: comparing.hasten(connection, [of_b.row_id], _NOW),
+        lambda connection: comparisons.hasten(connection, [of_b.row_id], _NOW),
     )
 
 
-def read_archive(ledger: Ledger, order: reanalysing.Order) -> None:
+def read_archive(ledger: Ledger, order: reanalyse.Order) -> None:
     with closing(Reanalysis(ledger.url, Clock())) as reanalysis:
         for looked in reanalysis.look(order, reanalysis.last_row()):
             list(reanalysis.begin(order, looked.ids))
@@ -368,14 +370,16 @@ def test_pixels_leave_while_their_study_is_opened_again(
     ledger.record([image(*SECOND), image(*FIRST)])
     close_all(ledger)
     monkeypatch.setattr(
-        "hilum.store.retention._may_go", lambda _: [study.c.state == StudyState.CLOSED]
+        "hilum.store.retention.policy._may_go", lambda _: [study.c.state == StudyState.CLOSED]
     )
-    monkeypatch.setattr("hilum.store.retention._finished_at", lambda: study.c.last_received_at)
+    monkeypatch.setattr(
+        "hilum.store.retention.policy._finished_at", lambda: study.c.last_received_at
+    )
     uids = [FIRST[1], SECOND[1]]
 
     def begins(connection: Connection) -> None:
         if is_reanalysed:
-            reanalysing._hold_images(connection, uids)
+            reanalyse._hold_images(connection, uids)
         else:
             connection.execute(
                 select(instance.c.id)
@@ -384,7 +388,7 @@ def test_pixels_leave_while_their_study_is_opened_again(
             ).all()
 
     def goes_on(connection: Connection) -> None:
-        reopening.reopen(connection, uids if is_reanalysed else [SECOND[1]], _NOW)
+        reopen.reopen(connection, uids if is_reanalysed else [SECOND[1]], _NOW)
 
     freed: list[int] = []
     with closing(Retention(ledger.url, Archive(Path("nowhere")), Clock())) as retention:
@@ -409,8 +413,8 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(
     beside(
         ledger,
         lambda connection: connection.execute(select(study.c.id).with_for_update()).all(),
-        lambda: read_archive(ledger, reanalysing.Order("a@2")),
-        lambda connection: comparing.follow(connection, FIRST[1], {"a@2": "a@1"}, _NOW),
+        lambda: read_archive(ledger, reanalyse.Order("a@2")),
+        lambda connection: comparisons.follow(connection, FIRST[1], {"a@2": "a@1"}, _NOW),
     )
 
 
@@ -433,7 +437,7 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Le
         holds(second)(connection)
         ends(second)(connection)
 
-    beside(ledger, holds(first), lambda: read_archive(ledger, reanalysing.Order("a@2")), goes_on)
+    beside(ledger, holds(first), lambda: read_archive(ledger, reanalyse.Order("a@2")), goes_on)
 
 
 def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:
@@ -441,7 +445,7 @@ def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:
     held: list[bool] = []
     beside(
         ledger,
-        lambda connection: held.append(lanes.take(connection, "pacs", "one", _NOW, 60)),
+        lambda connection: held.append(destination_lease.take(connection, "pacs", "one", _NOW, 60)),
         lambda: held.append(ledger.hold_lane("pacs", "two", 60)),
         lambda _: None,
     )
@@ -451,7 +455,7 @@ def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:
 def test_a_person_pauses_a_destination_that_a_dispatcher_meets(ledger: Ledger) -> None:
     beside(
         ledger,
-        lambda connection: lanes.take(connection, "pacs", "one", _NOW, 60),
+        lambda connection: destination_lease.take(connection, "pacs", "one", _NOW, 60),
         lambda: ledger.pause("pacs", is_paused=True),
         lambda _: None,
     )

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from hilum.pipeline import STAGES, StageLoop
+from hilum.processes.dispatcher import DeliverHandler
 from hilum.settings import Destination, Pipeline
 from hilum.store.ledger import Ledger
-from hilum.store.schema import delivery
-from hilum.store.views import LedgerViews
-from hilum.wiring.dispatcher import DeliverHandler
+from hilum.store.queries.views import LedgerViews
+from hilum.store.schema.tables import delivery
 from tests.support.street import Clock, Street
 
 WAITING = 24

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from hilum.domain import Advance, DeliveryState, Outcome, ReadingState
-from hilum.store.study_views import StudyFilter
-from hilum.store.views import LedgerViews
+from hilum.store.queries.studies import StudyFilter
+from hilum.store.queries.views import LedgerViews
 from tests.support.street import Street
 
 

@@ -10,10 +10,10 @@ from sqlalchemy import Connection, bindparam, event, insert, select, text, updat
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError, StatementError
 
 from hilum.domain import ReadingState
-from hilum.store.database import open_engine
+from hilum.store.database.engines import open_engine
+from hilum.store.database.prepared import Prepared
 from hilum.store.ledger import Ledger
-from hilum.store.prepared import Prepared
-from hilum.store.schema import instance, reading, study
+from hilum.store.schema.tables import instance, reading, study
 from tests.contract.test_ledger import analyse_all, arrival, close_study
 from tests.support.street import Clock
 

@@ -9,12 +9,20 @@ import pytest
 from sqlalchemy import update
 
 from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
-from hilum.store import reanalysing
-from hilum.store.queue_views import queues
-from hilum.store.reanalysing import Count, Order, Reanalysis
-from hilum.store.rollouts import Order as RollOut
-from hilum.store.schema import comparison, delivery, document, instance, reading, result, study
-from hilum.store.views import LedgerViews
+from hilum.store.admin import reanalyse
+from hilum.store.admin.reanalyse import Count, Order, Reanalysis
+from hilum.store.queries.queues import queues
+from hilum.store.queries.views import LedgerViews
+from hilum.store.rollouts.rollouts import Order as RollOut
+from hilum.store.schema.tables import (
+    comparison,
+    delivery,
+    document,
+    instance,
+    reading,
+    result,
+    study,
+)
 from tests.support.arrivals import QUIET_SECONDS
 from tests.support.rolling import CONFIGURED, Rolling, kept
 
@@ -208,7 +216,7 @@ def test_comparisons_of_an_archive_that_takes_days_are_not_tried_each_minute(
 def test_comparisons_of_studies_that_wait_for_another_release_are_looked_at_ever_more_rarely(
     rolling: Rolling, reanalysis: Reanalysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hilum.wiring.comparing.time.time", lambda: rolling.clock.now)
+    monkeypatch.setattr("hilum.processes.comparison_handler.time.time", lambda: rolling.clock.now)
     walk(rolling, "1.1")
     begin(reanalysis, ALONG)
     begin(reanalysis, Order("chest@3"))
@@ -269,8 +277,8 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
 def test_it_goes_in_parts_and_one_that_was_stopped_goes_on(
     rolling: Rolling, reanalysis: Reanalysis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reanalysing, "_TOGETHER", 1)
-    monkeypatch.setattr(reanalysing, "_RANGE", 2)
+    monkeypatch.setattr(reanalyse, "_TOGETHER", 1)
+    monkeypatch.setattr(reanalyse, "_RANGE", 2)
     walk(rolling, "1.1", "1.2", "1.3")
     looked = list(reanalysis.look(AGAIN, reanalysis.last_row()))
     assert [(item.until, len(item.ids)) for item in looked] == [(2, 2), (3, 1)]

@@ -15,11 +15,11 @@ from sqlalchemy import event, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
-from hilum.store import schema
-from hilum.store.arrival import Arrival
+from hilum.store.intake.received import Arrival
+from hilum.store.intake.record import RecordOutcome
 from hilum.store.ledger import Ledger
-from hilum.store.recording import RecordOutcome
-from hilum.store.rollouts import Order, Rollouts
+from hilum.store.rollouts.rollouts import Order, Rollouts
+from hilum.store.schema import tables as schema
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.rolling import kept

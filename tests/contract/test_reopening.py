@@ -16,7 +16,7 @@ from sqlalchemy import event, select, text
 
 from hilum.domain import Advance, ReadingState, Rejection, RemovalReason
 from hilum.store.ledger import Ledger
-from hilum.store.schema import study
+from hilum.store.schema.tables import study
 from tests.contract.test_ledger import arrival
 from tests.support.ledgers import migrated_postgres
 from tests.support.waiting import wait_for

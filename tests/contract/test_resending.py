@@ -21,12 +21,12 @@ from hilum.domain import (
     ReportState,
 )
 from hilum.settings import Destination
-from hilum.store import schema
-from hilum.store.archive import Archive
-from hilum.store.audit_log import AuditFilter, AuditLog, Deed
-from hilum.store.erasure import Erasure
-from hilum.store.resending import Resent
-from hilum.store.views import LedgerViews
+from hilum.store.admin.erase import Erasure
+from hilum.store.archive.archive import Archive
+from hilum.store.audit.log import AuditFilter, AuditLog, Deed
+from hilum.store.queries.views import LedgerViews
+from hilum.store.queue.resend import Resent
+from hilum.store.schema import tables
 from hilum.verbs import Verb
 from tests.support.street import Street
 
@@ -56,13 +56,13 @@ def why(found: Resent) -> list[str]:
 
 
 def states(street: Street) -> dict[str, str]:
-    return {row.destination: row.state for row in street.rows(schema.delivery)}
+    return {row.destination: row.state for row in street.rows(tables.delivery)}
 
 
 def test_the_same_bytes_go_out_under_the_same_uid(delivered: Street) -> None:
     (before,) = {
         (row.sop_instance_uid, bytes(row.content))
-        for row in delivered.rows(schema.document)
+        for row in delivered.rows(tables.document)
         if row.kind == "sr"
     }
     found = resend(delivered)
@@ -84,7 +84,7 @@ def test_a_named_destination_alone_gets_it(delivered: Street) -> None:
 
 
 def test_a_named_document_alone_is_sent(delivered: Street) -> None:
-    uid = next(row.sop_instance_uid for row in delivered.rows(schema.document) if row.kind == "sr")
+    uid = next(row.sop_instance_uid for row in delivered.rows(tables.document) if row.kind == "sr")
     assert {item["sop_instance_uid"] for item in resend(delivered, uid).due} == {uid}
     assert (
         delivered.ledger.resend("1.2.1", sop_instance_uid="1.2.1.1", among=DESTINATIONS) is None
@@ -106,12 +106,12 @@ def test_of_many_who_ask_at_once_one_sends(delivered: Street) -> None:
 
 
 def test_it_may_be_sent_as_often_as_somebody_asks(delivered: Street, views: LedgerViews) -> None:
-    first = delivered.rows(schema.delivery)[0].finished_at
+    first = delivered.rows(tables.delivery)[0].finished_at
     for _ in range(3):
         delivered.clock.now += 100
         resend(delivered, to="pacs")
         delivered.deliver()
-    (row,) = [row for row in delivered.rows(schema.delivery) if row.destination == "pacs"]
+    (row,) = [row for row in delivered.rows(tables.delivery) if row.destination == "pacs"]
     assert (row.state, row.delivered_at, row.attempts) == ("delivered", first, 1)
     assert row.finished_at > row.requeued_at > first
     found = views.study("1.2.1")
@@ -159,7 +159,7 @@ def test_a_lease_that_outlives_its_result_ends_as_what_was_before(delivered: Str
 
 
 def test_a_replaced_report_is_not_sent_again(delivered: Street) -> None:
-    uid = next(row.sop_instance_uid for row in delivered.rows(schema.document) if row.kind == "sr")
+    uid = next(row.sop_instance_uid for row in delivered.rows(tables.document) if row.kind == "sr")
     delivered.clock.now += 100
     delivered.walk("1.2.1", 2)
     assert why(resend(delivered, uid, "pacs")) == [
@@ -183,7 +183,7 @@ def test_what_never_arrived_is_not_sent_again(
     delivered: Street, state: str, reason: str, said: str
 ) -> None:
     with delivered.ledger._engine.begin() as connection:
-        connection.execute(update(schema.delivery).values(state=state, reason=reason))
+        connection.execute(update(tables.delivery).values(state=state, reason=reason))
     found = why(resend(delivered))
     assert len(found) == 2
     assert all(item.startswith(said) for item in found)
@@ -195,8 +195,8 @@ def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(
 ) -> None:
     with delivered.ledger._engine.begin() as connection:
         connection.execute(
-            update(schema.delivery)
-            .where(schema.delivery.c.destination == "lab")
+            update(tables.delivery)
+            .where(tables.delivery.c.destination == "lab")
             .values(state="cancelled", reason="class_ladder")
         )
     found = resend(delivered)

@@ -24,11 +24,12 @@ from hilum.domain import (
     SopReference,
     StudyState,
 )
-from hilum.store import expiring, schema
-from hilum.store.archive import Archive
-from hilum.store.expiring import Removed
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import RecordOutcome
-from hilum.store.retention import Retention, Rule, Walk
+from hilum.store.retention import deletions
+from hilum.store.retention.deletions import Removed
+from hilum.store.retention.policy import Retention, Rule, Walk
+from hilum.store.schema import tables
 from tests.support.descriptors import deleted_and_open
 from tests.support.street import HEADER, RELEASE, Clock, Street
 
@@ -77,10 +78,10 @@ def test_pixels_leave_after_their_time_and_rows_stay(
     ] * 2
     assert not any(file.exists() for file in files)
     assert [
-        (row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(schema.instance)
+        (row.pixels_removed_at, row.is_removed, row.header) for row in street.rows(tables.instance)
     ] == [(clock.now, False, HEADER)] * 2
-    assert len(street.rows(schema.document)) == 2
-    assert street.rows(schema.expired_file) == []
+    assert len(street.rows(tables.document)) == 2
+    assert street.rows(tables.expired_file) == []
     assert (retention.release(older_than(clock, 1)), retention.remove_files()) == (0, [])
 
 
@@ -96,7 +97,7 @@ def test_rows_are_durable_before_files_go_and_space_comes_back_after_the_commit(
     listener = event.listens_for(retention._engine, "commit")(
         lambda _connection: kept.append(len(deleted_and_open(archive.root)))
     )
-    removed = expiring.remove_due(
+    removed = deletions.remove_due(
         retention._engine, archive, clock.now, lambda: there.extend(file.exists() for file in files)
     )
     event.remove(retention._engine, "commit", listener)
@@ -122,17 +123,17 @@ def test_a_power_cut_does_not_bring_back_what_was_said_to_be_deleted(
 
     def sync(folder: Path) -> None:
         synced[folder] = [file.exists() for file in files]
-        assert len(street.rows(schema.expired_file)) == 2, "written down until it is durable"
+        assert len(street.rows(tables.expired_file)) == 2, "written down until it is durable"
         with (
             retention._engine.begin() as connection
         ):  # the transaction is over: nobody waits for it
-            connection.execute(update(schema.instance).values(header_revision=0))
+            connection.execute(update(tables.instance).values(header_revision=0))
 
-    monkeypatch.setattr("hilum.store.archive.sync_folder", sync)
+    monkeypatch.setattr("hilum.store.archive.archive.sync_folder", sync)
     retention.remove_files()
     assert {file.parent for file in files} <= set(synced)
     assert all(there == [False, False] for there in synced.values())
-    assert street.rows(schema.expired_file) == []
+    assert street.rows(tables.expired_file) == []
 
 
 def test_what_could_not_be_made_durable_is_not_forgotten(
@@ -153,20 +154,20 @@ def test_what_could_not_be_made_durable_is_not_forgotten(
         if len(synced) == 1:
             raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr("hilum.store.archive.sync_folder", fail_once)
+    monkeypatch.setattr("hilum.store.archive.archive.sync_folder", fail_once)
     with pytest.raises(OSError, match="Input/output"):
         retention.remove_files()
-    assert len(street.rows(schema.expired_file)) == 2
+    assert len(street.rows(tables.expired_file)) == 2
     assert len(retention.remove_files()) == 2
     assert synced[0] in synced[1:]
-    assert (street.rows(schema.expired_file), retention.remove_files()) == ([], [])
+    assert (street.rows(tables.expired_file), retention.remove_files()) == ([], [])
 
 
 def test_a_walk_ends_behind_some_that_stay_and_without_one_all_are_gone_through(
     street: Street, clock: Clock, retention: Retention, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_LOOKED_AT", "_PASSED_BY"):
-        monkeypatch.setattr(f"hilum.store.retention.{name}", 1)
+        monkeypatch.setattr(f"hilum.store.retention.policy.{name}", 1)
     for study in ("1.2.1", "1.2.2"):
         street.receive(study, 1, lane=Lane.REANALYSIS)
     street.walk("1.2.3", 1, 2)
@@ -229,7 +230,7 @@ def requeued(street: Street) -> None:
 def failed_study(street: Street) -> None:
     street.walk("1.2.3", 1)
     with street.ledger._engine.begin() as connection:
-        connection.execute(update(schema.study).values(state=StudyState.FAILED))
+        connection.execute(update(tables.study).values(state=StudyState.FAILED))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +244,7 @@ def test_what_is_open_keeps_its_pixels_however_old(
     clock.now += 1000 * HOUR
     for rule in (older_than(clock, 1), older_than(clock, 0, "pressure")):
         assert retention.release(rule) == 0
-    assert all(row.pixels_removed_at is None for row in street.rows(schema.instance))
+    assert all(row.pixels_removed_at is None for row in street.rows(tables.instance))
 
 
 def test_a_study_that_nobody_receives_counts_from_its_report(
@@ -263,7 +264,7 @@ def test_what_is_not_sent_holds_nothing_up(
     undelivered(street)
     with street.ledger._engine.begin() as connection:
         connection.execute(
-            update(schema.delivery).values(
+            update(tables.delivery).values(
                 state=state, reason="untrained_weights", finished_at=clock.now
             )
         )
@@ -283,7 +284,7 @@ def test_a_lane_has_its_own_time(
     street.deliver()
     clock.now += HOUR + 1
     assert retention.release(Rule({Lane.REANALYSIS}, clock.now - HOUR, "age")) == 1000
-    assert [row.pixels_removed_at is None for row in street.rows(schema.instance)] == [True, False]
+    assert [row.pixels_removed_at is None for row in street.rows(tables.instance)] == [True, False]
 
 
 def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_missing(
@@ -306,7 +307,7 @@ def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_miss
         order.append(
             [
                 row.study_instance_uid
-                for row in street.rows(schema.instance)
+                for row in street.rows(tables.instance)
                 if row.pixels_removed_at is not None
             ]
         )
@@ -356,7 +357,7 @@ def test_a_crash_after_the_file_is_forgiven(
     retention.release(older_than(clock, 0))
     file.unlink()
     assert retention.remove_files() == [Removed("studies/1.2.3.1.dcm", "age", 0)]
-    assert street.rows(schema.expired_file) == []
+    assert street.rows(tables.expired_file) == []
 
 
 def test_a_file_that_cannot_be_deleted_is_said_and_tried_again(
@@ -393,7 +394,7 @@ def test_pixels_that_come_again_are_kept_again(
         same_file_again(street, path="studies/again.dcm", received_at=clock.now)
         is RecordOutcome.RESTORED
     )
-    (row,) = street.rows(schema.instance)
+    (row,) = street.rows(tables.instance)
     assert (row.path, row.pixels_removed_at) == ("studies/again.dcm", None)
     assert [item.path for item in retention.remove_files()] == ["studies/1.2.3.1.dcm"]
     assert retention.release(older_than(clock, 1)) == 0, "its time begins anew"
@@ -424,16 +425,16 @@ def test_what_found_no_pixels_is_read_when_they_come_again(
     wanted_after_retention(street, clock, retention, 1, 2)
     street.read(ReadingState.NOT_ANALYSED, "instance_missing")
     street.assemble()
-    (before,) = street.rows(schema.study)
+    (before,) = street.rows(tables.study)
     assert (
         same_file_again(street, path="studies/again.dcm", received_at=clock.now)
         is RecordOutcome.RESTORED
     )
-    assert [(row.state, row.reason) for row in street.rows(schema.reading)] == [
+    assert [(row.state, row.reason) for row in street.rows(tables.reading)] == [
         ("due", None),
         ("not_analysed", "instance_missing"),
     ]
-    (after,) = street.rows(schema.study)
+    (after,) = street.rows(tables.study)
     assert (before.state, after.state, after.open_readings, after.revision) == (
         "closed",
         "due",
@@ -441,7 +442,7 @@ def test_what_found_no_pixels_is_read_when_they_come_again(
         before.revision + 1,
     )
     assert same_file_again(street, path="studies/once_more.dcm") is RecordOutcome.DUPLICATE
-    assert street.rows(schema.study) == [after]
+    assert street.rows(tables.study) == [after]
 
 
 @pytest.mark.parametrize(
@@ -480,12 +481,12 @@ def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(
     street.ledger.give_up_files(
         {ours.sop_instance_uid: "another/by/now.dcm"}, {ours.sop_instance_uid}
     )
-    assert street.rows(schema.expired_file) == []
+    assert street.rows(tables.expired_file) == []
     assert same_file_again(street, path="studies/again.dcm") is RecordOutcome.DUPLICATE
     street.ledger.give_up_files(
         {ours.sop_instance_uid: path}, {ours.sop_instance_uid} if is_damaged else ()
     )
-    assert [(row.path, row.cause) for row in street.rows(schema.expired_file)] == [
+    assert [(row.path, row.cause) for row in street.rows(tables.expired_file)] == [
         (path, "superseded")
     ] * is_damaged
     assert street.ledger.paths_of([ours]) == {}
@@ -504,7 +505,7 @@ def test_who_looks_for_pixels_in_the_moment_in_which_they_come_again_loses_its_l
     )
     missing = Advance(ReadingState.NOT_ANALYSED, {"reason": "instance_missing"})
     assert street.ledger.advance("analyse", [(held.lease, missing)]) == [False]
-    assert [row.open_readings for row in street.rows(schema.study)] == [1]
+    assert [row.open_readings for row in street.rows(tables.study)] == [1]
 
 
 def test_a_file_that_a_scan_finds_again_is_not_deleted_under_its_row(
@@ -535,7 +536,7 @@ def test_an_older_header_leaves_after_an_hour(
         ("studies/1.2.3.1.dcm", "superseded")
     ]
     assert not file.exists()
-    assert [row.path for row in street.rows(schema.instance)] == ["studies/merged.dcm"]
+    assert [row.path for row in street.rows(tables.instance)] == ["studies/merged.dcm"]
 
 
 def test_one_host_keeps_house(
@@ -577,7 +578,7 @@ def test_associations_are_forgotten_after_their_time(
     )
     assert retention.forget("associations", clock.now - 2 * HOUR) == 2
     assert retention.forget("associations", clock.now - 2 * HOUR) == 0
-    assert [clock.now - row.started_at for row in street.rows(schema.association)] == [HOUR]
+    assert [clock.now - row.started_at for row in street.rows(tables.association)] == [HOUR]
 
 
 def test_requests_for_commitment_are_forgotten_when_they_have_ended(
@@ -595,7 +596,7 @@ def test_requests_for_commitment_are_forgotten_when_they_have_ended(
     clock.now += HOUR
     assert retention.forget("commitments", clock.now - 2 * HOUR) == 0, "they are young"
     assert retention.forget("commitments", clock.now) == 2
-    assert [row.state for row in street.rows(schema.commitment)] == [
+    assert [row.state for row in street.rows(tables.commitment)] == [
         "leased",
         "due",
     ], "an open one stays, however old"
@@ -616,7 +617,7 @@ def test_a_thousand_are_forgotten_at_once_and_not_more(
             "called_ae_title": "B",
         }
         connection.execute(
-            insert(schema.association),
+            insert(tables.association),
             [{**row, "outcome": "released", "stored": 0, "refused": 0}] * 1001,
         )
     assert [retention.forget("associations", clock.now) for _ in range(3)] == [1000, 1, 0]

@@ -15,12 +15,13 @@ import pytest
 from sqlalchemy import delete, event
 
 from hilum.domain import Advance, ReadingJob, ReadingState, RolloutMode, RolloutState
-from hilum.store import reassigning
-from hilum.store.archive import Archive
-from hilum.store.erasure import Erasure
-from hilum.store.kept_manifests import KeptManifest
+from hilum.store.admin.erase import Erasure
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import RecordOutcome
-from hilum.store.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.queries.views import LedgerViews
+from hilum.store.rollouts import reassign
+from hilum.store.rollouts.manifests import KeptManifest
+from hilum.store.rollouts.rollouts import CannotRollOut, Order, Rollouts
 from hilum.store.schema import (
     assignment,
     comparison,
@@ -31,7 +32,6 @@ from hilum.store.schema import (
     rollout_event,
     study,
 )
-from hilum.store.views import LedgerViews
 from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
 SHADOW, SWITCH, HALF = (
@@ -129,7 +129,7 @@ def test_a_rollback_can_take_back_what_is_not_reported_yet(rolling: Rolling) -> 
 def test_many_studies_are_taken_back_some_at_a_time_and_a_step_back_that_fails_is_repeated(
     rolling: Rolling, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reassigning, "TOGETHER", 1)
+    monkeypatch.setattr(reassign, "TOGETHER", 1)
     running(rolling, SWITCH)
     for name in ("1.1", "1.2", "1.3"):
         rolling.receive(name, 1)

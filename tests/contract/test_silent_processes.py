@@ -9,11 +9,11 @@ import sys
 import pytest
 from sqlalchemy import update
 
-from hilum.store import schema
+from hilum.processes.heartbeat import begin_life
+from hilum.services.launch_spec import is_ours, process_name, short_host
 from hilum.store.ledger import Ledger
-from hilum.supervisor.supervising import bury_silent
-from hilum.wiring.charge import is_ours, process_name, short_host
-from hilum.wiring.heartbeat import begin_life
+from hilum.store.schema import tables
+from hilum.supervisor.supervisor import bury_silent
 from tests.support.arrivals import arrival_of
 from tests.support.street import Clock
 from tests.support.waiting import wait_for
@@ -89,7 +89,7 @@ def test_processes_of_another_host_are_none_of_our_business(
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     busy(ledger, "elsewhere", dead)
     with ledger._engine.begin() as connection:
-        connection.execute(update(schema.process).values(host="another"))
+        connection.execute(update(tables.process).values(host="another"))
     clock.now += 11
     bury_silent(ledger, 10)
     assert not ledger.hold_lane("pacs", "next", 600)

@@ -23,7 +23,7 @@ from hilum.domain import (
 from hilum.pipeline import STAGES, StageLoop
 from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
-from hilum.store.schema import delivery, result
+from hilum.store.schema.tables import delivery, result
 from tests.support.street import Clock, Street
 
 STUDY, PACS = "1.2.3", "pacs"

@@ -12,8 +12,8 @@ import pytest
 from sqlalchemy import Engine, QueuePool, insert, select
 from sqlalchemy.exc import IntegrityError
 
-from hilum.store.database import Transactions, open_engine
-from hilum.store.schema import destination
+from hilum.store.database.engines import Transactions, open_engine
+from hilum.store.schema.tables import destination
 
 NAMES = select(destination.c.name)
 NEW = insert(destination)

@@ -18,13 +18,18 @@ from sqlalchemy.exc import DBAPIError
 
 from hilum.domain import Rejection, RemovalReason
 from hilum.errors import ConfigurationError
-from hilum.store import migrate as migrating
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import expected_revision, migrate
-from hilum.store.revision import ADVICE_IF_NEWER, REVISION, current_revision, require_revision
-from hilum.store.schema import metadata
-from hilum.store.views import LedgerViews, StudyFilter
-from hilum.supervisor.doctor import _revision
+from hilum.store.migrations import migrate as migrating
+from hilum.store.migrations.migrate import expected_revision, migrate
+from hilum.store.migrations.revision import (
+    ADVICE_IF_NEWER,
+    REVISION,
+    current_revision,
+    require_revision,
+)
+from hilum.store.queries.views import LedgerViews, StudyFilter
+from hilum.store.schema.tables import metadata
+from hilum.supervisor.checks.doctor import _revision
 from tests.support.street import Clock, Street
 
 # What a next release may do: a column, a table made anew on SQLite because a type changes, an
@@ -250,7 +255,7 @@ def test_hosts_that_migrate_at_once_wait_for_each_other(empty_url: str) -> None:
     command = [
         sys.executable,
         "-c",
-        "import sys; from hilum.store.migrate import migrate; migrate(sys.argv[1])",
+        "import sys; from hilum.store.migrations.migrate import migrate; migrate(sys.argv[1])",
         empty_url,
     ]
     running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]

@@ -19,10 +19,10 @@ from hilum.domain import (
     ReportState,
 )
 from hilum.settings import Destination
-from hilum.store.audit_log import AuditFilter, AuditLog, Deed
-from hilum.store.schema import delivery, study
-from hilum.store.study_views import StudyFilter
-from hilum.store.views import LedgerViews
+from hilum.store.audit.log import AuditFilter, AuditLog, Deed
+from hilum.store.queries.studies import StudyFilter
+from hilum.store.queries.views import LedgerViews
+from hilum.store.schema.tables import delivery, study
 from hilum.verbs import Thing, Verb
 from tests.support.street import Street
 

@@ -21,10 +21,10 @@ from pydicom.dataset import Dataset
 
 from hilum_preprocessing import RECIPES, InputSpec, NotAnalysable, Reason, decode, read_file
 from hilum_preprocessing.prepare import prepare
-from load_tests.authors import AUTHORS
-from load_tests.golden_cases import data_set
-from load_tests.golden_cases import scene as golden_scene
-from load_tests.goldens import Difference, compared, denormalised, difference, on_the_wire
+from load_tests.bench.authors import AUTHORS
+from load_tests.bench.golden_cases import data_set
+from load_tests.bench.golden_cases import scene as golden_scene
+from load_tests.bench.goldens import Difference, compared, denormalised, difference, on_the_wire
 from tests.support.radiograph import radiograph, scene
 
 Array = NDArray[Any]

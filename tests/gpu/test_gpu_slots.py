@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from hilum.analyse.page_locking import lock_pages
-from hilum.analyse.slots import Area, Lease, SlotMemory
+from hilum.analyse.decode.page_locking import lock_pages
+from hilum.analyse.decode.slots import Area, Lease, SlotMemory
 from hilum_preprocessing.upload import on_device
 
 pytestmark = [

@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from load_tests.serving import Hilum, hilum_program
+from testing.serving import Hilum, hilum_program
 from tests.support import commands
 from tests.support.accounts import as_stranger, open_to_all
 from tests.support.certificates import Authority, Identity

@@ -19,9 +19,9 @@ import pytest
 
 from hilum.api.serve import serve_api
 from hilum.errors import ConfigurationError
+from hilum.processes.sockets import bind
 from hilum.settings import Api
 from hilum.store.ledger import Ledger
-from hilum.wiring.sockets import bind
 from tests.support.api_client import open_rig, settings_for
 from tests.support.ledgers import migrated_sqlite
 from tests.support.peers import free_port, require_program, wait_for_port

@@ -16,8 +16,8 @@ from xml.etree import ElementTree as Xml
 import httpx
 import pytest
 
-from hilum.store.audit_log import AuditFilter, AuditLog
-from load_tests.serving import Hilum, free_ports
+from hilum.store.audit.log import AuditFilter, AuditLog
+from testing.serving import Hilum, free_ports
 from tests.support.ledgers import migrated_sqlite
 from tests.support.rsyslog import RSYSLOGD, rsyslog
 from tests.support.waiting import wait_for

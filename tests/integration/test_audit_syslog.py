@@ -15,11 +15,11 @@ from hilum.audit.syslog import Collector, NotDelivered
 from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError
 from hilum.settings import Syslog
-from hilum.store.audit_cursors import AuditCursors
-from hilum.store.audit_log import AuditLog
+from hilum.store.admin.audit_cursors import AuditCursors
+from hilum.store.audit.log import AuditLog
 from hilum.supervisor.audit_readers import AuditReader
 from hilum.verbs import Thing, Verb
-from load_tests.serving import free_ports
+from testing.serving import free_ports
 from tests.support.certificates import Authority
 from tests.support.ledgers import migrated_sqlite
 from tests.support.rsyslog import RSYSLOGD, Rsyslog, rsyslog

@@ -13,13 +13,13 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, evt
 
 from hilum.deliver import ClassRefused
-from hilum.deliver.dicom import DicomLane
+from hilum.deliver.cstore import DicomLane
 from hilum.deliver.probe import probe
 from hilum.domain import SR_LADDER, Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents, derive
 from hilum.settings import Destination
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support.certificates import Authority
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
@@ -290,7 +290,7 @@ def test_a_pacs_without_tls_and_tls_without_a_pacs(authority, report):
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(authority):
-    from hilum.deliver.tls import tls_of
+    from hilum.deliver.scu.tls import tls_of
 
     options = tls_of(destination(1, **tls(authority)))
     assert options is not None

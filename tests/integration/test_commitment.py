@@ -15,8 +15,8 @@ from pydicom.uid import XRayRadiationDoseSRStorage, generate_uid
 from pynetdicom.dimse_primitives import N_ACTION
 
 from hilum.settings import Settings
-from load_tests.phantom import make_study
-from load_tests.serving import free_ports
+from testing.phantoms.phantom import make_study
+from testing.serving import free_ports
 from tests.support.certificates import Authority
 from tests.support.committing import (
     PUSH_MODEL,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from load_tests import phantom
-from load_tests.accounting import Accountant
-from load_tests.cpu_engine import Built, count_engine
-from load_tests.cpu_stages import Window, by_stage, rows
-from load_tests.cpu_street import Street
-from load_tests.tiny_release import make_tiny
+from load_tests.bench.cpu_engine import Built, count_engine
+from load_tests.bench.cpu_stages import Window, by_stage, rows
+from load_tests.bench.cpu_street import Street
+from testing.accounting import Accountant
+from testing.phantoms import phantom
+from testing.tiny_release import make_tiny
 
 STUDIES, RATE = 6, 3.0
 

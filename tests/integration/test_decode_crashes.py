@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydicom import Dataset
 
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support.decoding import crash_while_held, decode_processes, held_up, reading_of
 from tests.support.installation import (
     START_SECONDS,

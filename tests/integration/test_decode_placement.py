@@ -13,12 +13,12 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from hilum.analyse.decode_pool import DecodePool
-from hilum.analyse.preparing import check_spec, prepare_decoded, prepare_for_releases
-from hilum.analyse.worker import Answer, Checked, NotReady, Ready, Request, SpecCheck
+from hilum.analyse.decode.pool import DecodePool
+from hilum.analyse.decode.prepare import check_spec, prepare_decoded, prepare_for_releases
+from hilum.analyse.decode.worker import Answer, Checked, NotReady, Ready, Request, SpecCheck
 from hilum.errors import Retry, WorkerDied
 from hilum_preprocessing import InputSpec
-from load_tests import phantom
+from testing.phantoms import phantom
 from tests.support.page_cache import can_be_dropped, is_in_memory
 from tests.support.processes import children_of
 from tests.support.waiting import has_ended, wait_for

@@ -16,12 +16,12 @@ from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian, JPEGBa
 from pynetdicom import AE, evt
 
 from hilum.deliver import FileState, Unknown, open_lane, send
-from hilum.deliver.dicom import DicomLane
+from hilum.deliver.cstore import DicomLane
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents
 from hilum.settings import Destination
-from load_tests.phantom import make_instance, make_study, save
+from testing.phantoms.phantom import make_instance, make_study, save
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
 from tests.support.waiting import wait_for

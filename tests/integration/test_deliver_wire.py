@@ -16,11 +16,11 @@ from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RQ, P_DATA_TF
 from pynetdicom.pdu_primitives import MaximumLengthNotification
 from pynetdicom.sop_class import Comprehensive3DSRStorage
 
-from hilum.deliver import command
-from hilum.deliver.association import Association, Outgoing, Peer, associate
-from hilum.deliver.lane import Unknown
-from hilum.dimse import command_set
-from hilum.dimse.pdu import p_data
+from hilum.deliver.client import Unknown
+from hilum.deliver.scu import command
+from hilum.deliver.scu.association import Association, Outgoing, Peer, associate
+from hilum.dicom import command_set
+from hilum.dicom.pdu import p_data
 from hilum.errors import Retry
 from tests.support.odd_user_information import ODD_USER_INFORMATION
 from tests.support.wire import item

@@ -25,7 +25,7 @@ import pytest
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 from pynetdicom import AE, evt
 
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support import commands
 from tests.support.certificates import Authority
 from tests.support.installation import (

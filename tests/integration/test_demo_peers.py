@@ -12,8 +12,8 @@ import pydicom
 import pytest
 
 from hilum.deliver import send
-from load_tests.peers import Folder, Orthanc, Peer, StoreScp, best_peer
-from load_tests.phantom import make_instance, save
+from testing.peers import Folder, Orthanc, Peer, StoreScp, best_peer
+from testing.phantoms.phantom import make_instance, save
 from tests.support.peers import require_program
 
 

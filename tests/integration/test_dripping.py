@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.receive import compiled
+from hilum.receive.storage import compiled
 from tests.support.certificates import Authority
 from tests.support.listening import NOT_COMPILED, ListenerProcess, make_settings, unindexed
 from tests.support.peers import missing

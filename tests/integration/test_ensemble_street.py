@@ -15,7 +15,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from hilum.report import json_schema
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support import commands
 from tests.support.ensembles import MEMBERS, make_trio, member_logits
 from tests.support.installation import (

@@ -19,7 +19,7 @@ from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.router import Load
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.street import Street
-from load_tests.tiny_release import make_tiny
+from testing.tiny_release import make_tiny
 
 pytestmark = pytest.mark.slow
 

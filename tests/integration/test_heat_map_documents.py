@@ -21,6 +21,8 @@ from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit
 
 from hilum.domain import Document, ReadingState, Reason, Release
 from hilum.errors import WorkerDied
+from hilum.processes.heat_maps import build_in_time
+from hilum.processes.report_pool import ReportPool
 from hilum.report import (
     HeatMapSources,
     Picture,
@@ -30,9 +32,7 @@ from hilum.report import (
     derive,
     json_schema,
 )
-from hilum.wiring.heat_maps import build_in_time
-from hilum.wiring.report_pool import ReportPool
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support import sr_gate
 from tests.support.heat_maps import explained
 from tests.support.peers import require_program

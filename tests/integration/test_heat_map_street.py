@@ -13,9 +13,9 @@ from typing import Any
 import pydicom
 import pytest
 
-from hilum.models.catalogue import load_catalogue
-from load_tests import phantom
-from load_tests.serving import Hilum
+from hilum.models.manifest.catalogue import load_catalogue
+from testing.phantoms import phantom
+from testing.serving import Hilum
 from tests.support import sr_gate
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, wait_for
 from tests.support.models import MANIFESTS, Tiny, build_cached

@@ -16,12 +16,14 @@ import numpy as np
 import pytest
 import torch
 
-from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
-from hilum.models import build, canary, manifest
+from hilum.models.build import build
 from hilum.models.importing import release_folder
 from hilum.models.importing.kinds import Asked
-from hilum.models.vit import VisionTransformer, VitShape
+from hilum.models.known_answers import canary
+from hilum.models.manifest import manifest
+from hilum.models.networks.vit import VisionTransformer, VitShape
 from hilum.triton.server import EmbeddedTriton
 from hilum_preprocessing.spec import InputSpec
 from tests.support.checkpoints import randomised, vit_forward

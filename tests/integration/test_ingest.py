@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from load_tests.phantom import make_instance, save, uid_for
-from load_tests.serving import Hilum
+from testing.phantoms.phantom import make_instance, save, uid_for
+from testing.serving import Hilum
 from tests.support import commands
 from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of

@@ -16,8 +16,8 @@ from pydicom.uid import generate_uid
 from sqlalchemy import create_engine, func, select
 
 from hilum.deliver.send import send
-from hilum.store.schema import delivery, instance, reading, result, study
-from load_tests.serving import Hilum
+from hilum.store.schema.tables import delivery, instance, reading, result, study
+from testing.serving import Hilum
 from tests.support.committing import CommitmentScu
 from tests.support.installation import (
     START_SECONDS,

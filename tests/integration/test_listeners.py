@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support import commands
 from tests.support.certificates import Authority
 from tests.support.installation import START_SECONDS, free_ports, hilum_with, processes

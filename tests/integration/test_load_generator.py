@@ -21,16 +21,16 @@ from pydicom.uid import (
 )
 from pynetdicom import AE, evt
 
-from load_tests import load
-from load_tests.encoded import encode, fresh_objects
-from load_tests.figures import FIGURES
-from load_tests.peer_address import Peer
-from load_tests.phantom import make_study
-from load_tests.receiver import Receiver
-from load_tests.sender import Sender
-from load_tests.serving import free_ports
-from load_tests.storage_scu import NotStored, StorageScu
-from load_tests.tiny_release import make_tiny
+from load_tests.load import run as load
+from load_tests.load.figures import FIGURES
+from testing.network.peer_address import Peer
+from testing.network.receiver import Receiver
+from testing.network.sender import Sender
+from testing.network.storage_scu import NotStored, StorageScu
+from testing.phantoms.encoded import encode, fresh_objects
+from testing.phantoms.phantom import make_study
+from testing.serving import free_ports
+from testing.tiny_release import make_tiny
 from tests.support.answering_peer import AnsweringPeer, answering
 from tests.support.installation import wait_for
 

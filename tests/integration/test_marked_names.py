@@ -13,8 +13,8 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation
 from sqlalchemy import LargeBinary, create_engine, select
 
 from hilum.deliver.send import send
-from hilum.store.schema import instance, metadata
-from load_tests.serving import Hilum
+from hilum.store.schema.tables import instance, metadata
+from testing.serving import Hilum
 from tests.support import commands, marked
 from tests.support.decoding import crash_while_held, held_up, reading_of
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, wait_for

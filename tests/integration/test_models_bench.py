@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.serving import as_toml
+from testing.serving import as_toml
 from tests.support import commands
 from tests.support.models import Tiny, make_tiny
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton

@@ -10,10 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilum.models import build, catalogue
-from hilum.models.identity import file_sha256
-from load_tests import phantom
-from load_tests.tiny_release import tiny_logits, tiny_network
+from hilum.models.build import build
+from hilum.models.formats.identity import file_sha256
+from hilum.models.manifest import catalogue
+from testing.phantoms import phantom
+from testing.tiny_release import tiny_logits, tiny_network
 from tests.support import commands
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.tutorial import follow, matches

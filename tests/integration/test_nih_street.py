@@ -17,8 +17,8 @@ import pytest
 from PIL import Image
 from pydicom import Dataset
 
-from load_tests import phantom
-from load_tests.serving import Hilum
+from testing.phantoms import phantom
+from testing.serving import Hilum
 from tests.support.installation import START_SECONDS, save_all, send_to, wait_for
 from tests.support.models import build_cached
 

@@ -15,8 +15,8 @@ import pydicom
 import pytest
 
 from hilum.deliver.send import send
-from load_tests import phantom
-from load_tests.serving import Hilum
+from testing.phantoms import phantom
+from testing.serving import Hilum
 from tests.support.installation import (
     START_SECONDS,
     hilum_with,

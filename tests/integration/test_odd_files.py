@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Reason
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support import odd_files
 from tests.support.installation import START_SECONDS, all_processes
 from tests.support.odd_files import Ended

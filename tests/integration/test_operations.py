@@ -16,8 +16,8 @@ import pytest
 from typer.testing import CliRunner
 
 from hilum.cli import app
-from hilum.store.migrate import migrate
-from load_tests.serving import Hilum
+from hilum.store.migrations.migrate import migrate
+from testing.serving import Hilum
 from tests.support.installation import (
     START_SECONDS,
     Receiver,

@@ -13,20 +13,20 @@ import pydicom
 import pytest
 import torch
 
-from hilum.models.densenet import DenseNet121
-from load_tests import phantom
-from load_tests.accounting import Accountant
-from load_tests.encoded import encode, fresh_uid
-from load_tests.mix import Mix, Part
+from hilum.models.networks.densenet import DenseNet121
+from load_tests.load.mix import Mix, Part
 from load_tests.peer import network, phases, preparation
 from load_tests.peer.orthanc import AE_TITLE
 from load_tests.peer.peer_system import PeerEnded, PeerSystem
 from load_tests.peer.report import scores_in
-from load_tests.peer_address import Peer
-from load_tests.peers import StoreScp
-from load_tests.receiver import Receiver
-from load_tests.serving import free_ports
-from load_tests.storage_scu import SUCCESS, StorageScu
+from testing.accounting import Accountant
+from testing.network.peer_address import Peer
+from testing.network.receiver import Receiver
+from testing.network.storage_scu import SUCCESS, StorageScu
+from testing.peers import StoreScp
+from testing.phantoms import phantom
+from testing.phantoms.encoded import encode, fresh_uid
+from testing.serving import free_ports
 from tests.support.answering_peer import AnsweringPeer, answering
 from tests.support.peers import require_program
 from tests.support.sr_gate import FAST, assert_clean

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hilum.errors import ConfigurationError
-from hilum.models import build
+from hilum.models.build import build
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import Tiny, make_tiny
 from tests.support.triton import require_triton

@@ -18,8 +18,8 @@ import pydicom
 import pytest
 from pydicom.uid import Comprehensive3DSRStorage
 
-from load_tests.peers import Orthanc
-from load_tests.serving import BUILT_MODELS, REPOSITORY, free_ports
+from testing.peers import Orthanc
+from testing.serving import BUILT_MODELS, REPOSITORY, free_ports
 from tests.support.peers import require_program
 
 HEADING = "## First use with a PACS"

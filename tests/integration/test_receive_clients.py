@@ -24,8 +24,8 @@ from pynetdicom.sop_class import (
     Verification,
 )
 
-from load_tests.peers import Orthanc
-from load_tests.phantom import make_instance, save, uid_for
+from testing.peers import Orthanc
+from testing.phantoms.phantom import make_instance, save, uid_for
 from tests.support.listening import ListenerProcess, data_set_of, make_settings
 from tests.support.peers import missing, require_program
 from tests.support.storing import data_set

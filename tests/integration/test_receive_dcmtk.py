@@ -24,7 +24,7 @@ from pydicom.uid import (
     JPEGBaseline8Bit,
 )
 
-from load_tests.phantom import make_instance, save, uid_for
+from testing.phantoms.phantom import make_instance, save, uid_for
 from tests.support.listening import ListenerProcess, data_set_of, make_settings, unindexed
 from tests.support.peers import missing, require_program
 from tests.support.raw_scu import DX, RawScu

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from hilum.receive.compiled import loaded
-from hilum.store.direct_io import takes_direct_io
-from load_tests.phantom import make_instance, save
+from hilum.receive.storage.compiled import loaded
+from hilum.store.archive.direct_io import takes_direct_io
 from load_tests.proof.small_disk import may_mount
+from testing.phantoms.phantom import make_instance, save
 from tests.support.listening import ListenerProcess, data_set_of, make_settings, unindexed
 from tests.support.page_cache import can_be_dropped, is_in_memory
 from tests.support.peers import missing, require_program

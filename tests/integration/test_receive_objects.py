@@ -19,10 +19,10 @@ from pydicom.uid import ImplicitVRLittleEndian, SecondaryCaptureImageStorage
 
 from hilum.domain import DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused
+from hilum.processes.dispatcher import DeliverHandler
 from hilum.settings import Destination, Pipeline
 from hilum.store.ledger import Ledger
-from hilum.wiring.dispatcher import DeliverHandler
-from load_tests.phantom import make_instance, make_study
+from testing.phantoms.phantom import make_instance, make_study
 from tests.support.header_bombs import BOMBS, bomb_in
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.notes import KOS, TITLES, key_objects, own_report, wire

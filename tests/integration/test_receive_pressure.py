@@ -13,12 +13,12 @@ import pytest
 from pynetdicom import AE, _config
 from pynetdicom.association import Association
 
-from hilum.receive.census import Census, Seat
-from hilum.receive.indexing import open_inbox
+from hilum.receive.association.counter import Census, Seat
 from hilum.receive.listener import serve_listener
+from hilum.receive.storage.session import open_inbox
 from hilum.store.ledger import Ledger
-from hilum.store.views import LedgerViews
-from load_tests import phantom
+from hilum.store.queries.views import LedgerViews
+from testing.phantoms import phantom
 from tests.support.disks import dead_disk, fill_to, small_disk
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed

@@ -23,7 +23,7 @@ from pydicom.uid import (
 from pynetdicom import AE
 
 from hilum.domain import Lane
-from load_tests.phantom import make_instance, save, uid_for
+from testing.phantoms.phantom import make_instance, save, uid_for
 from tests.support.encoders import encoded
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.peers import require_program

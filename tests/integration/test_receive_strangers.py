@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum.receive.first_pdu import MAXIMUM_BYTES
+from hilum.receive.upper_layer.first_pdu import MAXIMUM_BYTES
 from tests.support.committing import INSTANCE, PUSH_MODEL
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.raw_scu import DX

@@ -16,7 +16,7 @@ import pytest
 from pynetdicom import AE
 from pynetdicom.sop_class import Verification
 
-from load_tests.phantom import make_instance, save
+from testing.phantoms.phantom import make_instance, save
 from tests.support.certificates import Authority, Identity
 from tests.support.listening import ListenerProcess, data_set_of, make_settings
 from tests.support.peers import require_program

@@ -17,12 +17,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.answers import Inference
-from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.inference.answers import Inference
+from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models import build, canary, catalogue
-from hilum.models.manifest import Manifest
+from hilum.models.build import build
+from hilum.models.known_answers import canary
+from hilum.models.manifest import catalogue
+from hilum.models.manifest.manifest import Manifest
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import MANIFESTS, build_cached
 from tests.support.triton import killed_afterwards, require_triton
@@ -98,7 +100,7 @@ def test_the_mean_of_a_class_activation_map_is_its_logit(densenet: tuple[str, Ma
 def test_an_untrained_release_tells_phantoms_apart_with_moderate_logits(
     densenet: tuple[str, Manifest],
 ) -> None:
-    from load_tests.phantom import make_study
+    from testing.phantoms.phantom import make_study
 
     url, manifest = densenet
     tensors = [
@@ -124,7 +126,7 @@ def test_vit_is_built_and_its_engines_agree() -> None:
 
     Here the two engines meet on images that the build did not use.
     """
-    from hilum.models import embedded_model
+    from hilum.models.formats import triton_model
 
     manifest = _manifest("vit_b16_untrained@1")
     built = build_cached(manifest.release.id)
@@ -132,7 +134,7 @@ def test_vit_is_built_and_its_engines_agree() -> None:
     images = np.concatenate([canary.known_image(manifest.spec, number) for number in (20, 21)])
     artefact = build.tree_of(manifest.release, built) / "1/model.onnx"
     ours, theirs = (
-        embedded_model.open_engine(artefact, name, "f32", "all")(images)["logits"]
+        triton_model.open_engine(artefact, name, "f32", "all")(images)["logits"]
         for name in ("openvino", "onnxruntime")
     )
     assert np.abs(ours - theirs).max() < 2e-3
@@ -140,7 +142,8 @@ def test_vit_is_built_and_its_engines_agree() -> None:
 
 
 def test_an_artefact_that_differs_from_torch_is_refused(built_models: Path) -> None:
-    from hilum.models import architectures, export
+    from hilum.models.build import export
+    from hilum.models.networks import architectures
 
     manifest = _manifest(DENSENET)
     other = architectures.Served(

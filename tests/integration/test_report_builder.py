@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from hilum import telemetry
 from hilum.domain import Document, Outcome, Reason, Release, ReportJob
 from hilum.errors import WorkerDied
+from hilum.observability import telemetry
+from hilum.processes.report_builder import ReportBuilder
+from hilum.processes.report_pool import ReportPool
 from hilum.report import UNUSUAL, build_documents, compile_template
-from hilum.wiring.report_builder import ReportBuilder
-from hilum.wiring.report_pool import ReportPool
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support.heat_maps import explained
 from tests.support.results import CONTEXT, LABELS, LEASE, make_release, report_of
 

@@ -9,7 +9,7 @@ import pytest
 from pydicom.dataset import Dataset
 
 from hilum.report import build_report
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support import sr_gate
 from tests.support.heat_maps import explained
 from tests.support.read_back import items

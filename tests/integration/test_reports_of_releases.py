@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from hilum.models.catalogue import load_catalogue
+from hilum.models.manifest.catalogue import load_catalogue
 from hilum.report import build_documents, json_schema, sr_text
-from load_tests.phantom import make_study, save
+from testing.phantoms.phantom import make_study, save
 from tests.support import sr_gate
 from tests.support.results import (
     CONTEXT,

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from pydicom import Dataset
 
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support.installation import (
     START_SECONDS,
     hilum_with,

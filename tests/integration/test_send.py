@@ -18,7 +18,7 @@ from pynetdicom.sop_class import DigitalXRayImageStorageForPresentation
 from typer.testing import CliRunner
 
 from hilum.cli import app
-from load_tests.phantom import make_instance, save
+from testing.phantoms.phantom import make_instance, save
 from tests.support.certificates import Authority, Identity
 from tests.support.listening import ListenerProcess, make_settings
 from tests.support.peers import StoreScp, free_port

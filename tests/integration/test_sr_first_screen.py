@@ -15,7 +15,7 @@ from pydicom.sequence import Sequence
 
 from hilum.domain import SR_LADDER, Document
 from hilum.report import derive, sr_text
-from hilum.report.maker import encode
+from hilum.report.sr.document_header import encode
 from tests.support import sr_gate
 from tests.support.peers import require_program
 from tests.support.read_back import PRESENCE, items, lines_in_text

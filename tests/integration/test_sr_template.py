@@ -35,13 +35,13 @@ from hilum.domain import (
     mint_uid,
 )
 from hilum.errors import NotAnalysed
-from hilum.receive.terms import STORAGE_SOP_CLASSES
+from hilum.receive.policy.sender_policy import STORAGE_SOP_CLASSES
 from hilum.report import HeatMap, Unusual, build_documents
-from hilum.report.inherited import INHERITED
-from hilum.report.template.compiling import IMAGES
-from hilum.report.template.cutting import Template
+from hilum.report.headers.inherited import INHERITED
+from hilum.report.template.compile import IMAGES
+from hilum.report.template.cut import Template
 from hilum_preprocessing import Flag
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support.drawn_headers import HEADERS, NUMBERS, TEXTS, localised, maybe
 from tests.support.reporting import sent, template_of
 from tests.support.results import (

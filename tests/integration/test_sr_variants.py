@@ -15,7 +15,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import SR_LADDER, Document, Release
 from hilum.report import HeatMap, build_documents, derive
-from load_tests.phantom import save
+from testing.phantoms.phantom import save
 from tests.support import sr_gate
 from tests.support.read_back import (
     items,

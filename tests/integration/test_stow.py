@@ -21,8 +21,8 @@ import pytest
 from dicomweb_client.api import DICOMwebClient
 from pydicom import Dataset
 
-from load_tests.phantom import make_instance, make_study
-from load_tests.serving import Hilum
+from testing.phantoms.phantom import make_instance, make_study
+from testing.serving import Hilum
 from tests.support.installation import START_SECONDS, hilum_with, processes
 from tests.support.listening import data_set_of
 from tests.support.models import make_tiny

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from pydicom import Dataset
 
-from hilum.store.archive import Archive
-from load_tests.phantom import make_instance
-from load_tests.serving import Hilum
+from hilum.store.archive.archive import Archive
+from testing.phantoms.phantom import make_instance
+from testing.serving import Hilum
 from tests.integration.test_stow import archived, body, encoded, failures, is_up, post, rows
 from tests.support.disks import fill_to, small_disk
 from tests.support.installation import hilum_with

@@ -239,7 +239,7 @@ def test_what_was_learnt_on_the_way_in_is_what_the_file_says(
     listeners: Listeners, which: int
 ) -> None:
     """After a crash the scan reads the file: it must come to the same row."""
-    from hilum.receive.describe import describe
+    from hilum.receive.indexing.describe import describe
 
     streaming = listeners[which]
     uid = "1.2.999.1"

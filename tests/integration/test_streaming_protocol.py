@@ -17,7 +17,7 @@ import pytest
 from pydicom.uid import ExplicitVRLittleEndian
 
 from deploy.compile_c import TRANSFER, compiled
-from hilum.receive.file_meta import decode
+from hilum.receive.headers.file_meta import decode
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.peers import missing
 from tests.support.raw_scu import DX

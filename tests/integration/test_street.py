@@ -21,8 +21,8 @@ from pydicom.uid import (
     JPEGLSLossless,
 )
 
-from load_tests import phantom
-from load_tests.serving import Hilum
+from testing.phantoms import phantom
+from testing.serving import Hilum
 from tests.support.html import Strict
 from tests.support.installation import (
     START_SECONDS,
@@ -285,7 +285,7 @@ def test_from_the_modality_to_the_page(server: Hilum, tmp_path: Path) -> None:
 def painters(server: Hilum) -> list[int]:
     """Painting processes of the web process."""
     (web,) = processes(server, "api")
-    return [pid for pid in children_of(web) if "hilum.api.pages.painting" in command_of(pid)]
+    return [pid for pid in children_of(web) if "hilum.api.pages.render_worker" in command_of(pid)]
 
 
 def a_web_process_that_dies_takes_its_painter_along(server: Hilum) -> None:

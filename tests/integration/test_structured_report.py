@@ -17,7 +17,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from hilum.report import build_documents
-from load_tests.phantom import make_study
+from testing.phantoms.phantom import make_study
 from tests.support import sr_gate
 from tests.support.read_back import (
     items,

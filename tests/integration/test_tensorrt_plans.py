@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.models import build, tensorrt
+from hilum.models.build import build, tensorrt
 from tests.support.models import REPOSITORY, Tiny, make_tiny
 
 SCRIPT = REPOSITORY / "deploy/tensorrt/build_plans.py"

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from hilum.errors import ConfigurationError
-from hilum.models import build, tensorrt_rtx
+from hilum.models.build import build, tensorrt_rtx
 from tests.support.ensembles import make_trio
 from tests.support.models import REPOSITORY, make_tiny
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support.collector import Collector, SeenSpan
 from tests.support.installation import (
     START_SECONDS,

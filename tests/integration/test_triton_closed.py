@@ -19,13 +19,13 @@ import pytest
 import tritonclient.grpc.aio as triton
 
 from hilum.analyse import credentials
-from hilum.analyse.endpoints import Endpoints
-from hilum.analyse.gateway import TritonGateway
-from hilum.models.canary import read_canary
+from hilum.analyse.inference.endpoints import Endpoints
+from hilum.analyse.inference.gateway import TritonGateway
+from hilum.models.known_answers.canary import read_canary
+from hilum.observability.telemetry import TRITON_FOREIGN_MODELS
 from hilum.settings import Settings
 from hilum.settings import Triton as TritonSettings
-from hilum.supervisor.check_triton import triton_checks
-from hilum.telemetry import TRITON_FOREIGN_MODELS
+from hilum.supervisor.checks.triton import triton_checks
 from hilum.triton import landlock, leftovers
 from hilum.triton.server import EmbeddedTriton
 from tests.support.certificates import Authority

@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 import tritonclient.grpc.aio as triton
 
-from hilum.analyse.endpoints import Endpoints
+from hilum.analyse.inference.endpoints import Endpoints
 from hilum.errors import Retry
-from hilum.models.canary import Canary, read_canary
-from hilum.telemetry import TRITON_HEALTHY, TRITON_REQUESTS
+from hilum.models.known_answers.canary import Canary, read_canary
+from hilum.observability.telemetry import TRITON_HEALTHY, TRITON_REQUESTS
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import killed_afterwards, require_triton

@@ -14,14 +14,15 @@ from typing import Any, TypeVar
 import numpy as np
 import pytest
 
-from hilum.analyse.answers import WrongAnswer
-from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.inference.answers import WrongAnswer
+from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import Retry
-from hilum.models import canary, catalogue
-from hilum.telemetry import MODEL_HEALS
+from hilum.models.known_answers import canary
+from hilum.models.manifest import catalogue
+from hilum.observability.telemetry import MODEL_HEALS
 from hilum.triton.server import EmbeddedTriton
-from load_tests.serving import free_ports
+from testing.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import (
     RemoteTriton,

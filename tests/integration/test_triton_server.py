@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.answers import Inference
-from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.inference.answers import Inference
+from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.triton import leftovers
@@ -220,6 +220,6 @@ def test_starting_twice_is_a_bug(server: EmbeddedTriton) -> None:
 
 
 def _release(tiny: Tiny, name: str) -> Release:
-    from hilum.models import catalogue
+    from hilum.models.manifest import catalogue
 
     return catalogue.load_catalogue(tiny.manifests_dir)[f"{name}@1"]

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilum.analyse.gateway import TritonGateway
-from hilum.analyse.regions import Regions
+from hilum.analyse.inference.gateway import TritonGateway
+from hilum.analyse.inference.shared_memory import Regions
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton, with_gateway
@@ -118,7 +118,7 @@ def test_images_in_memory_are_for_nobody_else_and_room_is_there_before_it_is_tou
 
 WAITS_FOR_TRITON = """
 import asyncio
-from hilum.analyse.regions import Regions
+from hilum.analyse.inference.shared_memory import Regions
 
 async def register(name, key, size_bytes):
     print(name, flush=True)

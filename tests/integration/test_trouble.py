@@ -20,7 +20,7 @@ from sqlalchemy import create_engine, text
 from tritonclient.grpc import InferenceServerClient
 
 from hilum.deliver.send import SendReport, send
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support.decoding import reading_of
 from tests.support.installation import (
     START_SECONDS,

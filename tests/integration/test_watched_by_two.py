@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from hilum.store import schema
-from hilum.store.archive import Archive
-from hilum.store.database import open_reader
-from load_tests.phantom import make_instance, save, uid_for
-from load_tests.serving import Hilum
+from hilum.store.archive.archive import Archive
+from hilum.store.database.engines import open_reader
+from hilum.store.schema import tables
+from testing.phantoms.phantom import make_instance, save, uid_for
+from testing.serving import Hilum
 from tests.support.waiting import wait_for
 
 _WATCH = """
@@ -27,7 +27,7 @@ from pathlib import Path
 from hilum import telemetry
 from hilum.settings import load
 from hilum.store.ledger import Ledger
-from hilum.wiring import watching
+from hilum.processes import watching
 settings = load(Path(sys.argv[1]))
 telemetry.configure_logging("info", "json", "watcher")
 watching.run(None, settings, Ledger(settings.ledger_url), threading.Event())
@@ -63,7 +63,7 @@ def stored(installation: Hilum) -> int:
     engine = open_reader(f"sqlite:///{installation.folder / 'state/ledger.sqlite'}")
     with engine.connect() as connection:
         count: int = connection.execute(
-            select(func.count()).select_from(schema.instance)
+            select(func.count()).select_from(tables.instance)
         ).scalar_one()
     engine.dispose()
     return count

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hilum.store.archive import Archive
-from load_tests.phantom import make_instance, save, uid_for
-from load_tests.serving import Hilum
+from hilum.store.archive.archive import Archive
+from testing.phantoms.phantom import make_instance, save, uid_for
+from testing.serving import Hilum
 from tests.integration.test_watched_by_two import stored, watcher
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite

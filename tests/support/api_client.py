@@ -10,24 +10,24 @@ from typing import Any
 
 from fastapi.testclient import TestClient
 
-from hilum.api.access import Access, open_access
 from hilum.api.app import create_app
-from hilum.api.local_token import local_token_file
-from hilum.api.parts import Parts
+from hilum.api.auth.access import Access, open_access
+from hilum.api.auth.local_token import local_token_file
+from hilum.api.dependencies import Parts
 from hilum.deliver.probe import Probe
-from hilum.receive.describe import describe
-from hilum.receive.same_bytes import sha256_of
+from hilum.receive.indexing.describe import describe
+from hilum.receive.indexing.same_bytes import sha256_of
+from hilum.services.identifiers import LedgerIdentifiers
+from hilum.services.interventions import LedgerInterventions
+from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
-from hilum.store.access_tokens import AccessTokens
-from hilum.store.archive import Archive
-from hilum.store.audit_log import AuditLog
-from hilum.store.decisions import Decisions
+from hilum.store.admin.decisions import Decisions
+from hilum.store.archive.archive import Archive
+from hilum.store.audit.access_tokens import AccessTokens
+from hilum.store.audit.log import AuditLog
 from hilum.store.ledger import Ledger
-from hilum.store.rollouts import Rollouts
-from hilum.store.views import LedgerViews
-from hilum.wiring.identifiers import LedgerIdentifiers
-from hilum.wiring.intervening import LedgerInterventions
-from hilum.wiring.rollouts import RolloutVerbs
+from hilum.store.queries.views import LedgerViews
+from hilum.store.rollouts.rollouts import Rollouts
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street, release
 

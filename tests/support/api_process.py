@@ -19,14 +19,14 @@ def main(folder: Path, port: int) -> None:
     os.environ["PROMETHEUS_MULTIPROC_DIR"] = str(
         metrics
     )  # before the first import of prometheus_client
-    from hilum.api.access import open_access
     from hilum.api.app import create_app
-    from hilum.api.parts import Parts
+    from hilum.api.auth.access import open_access
+    from hilum.api.dependencies import Parts
     from hilum.api.serve import serve_api
+    from hilum.processes.sockets import bind
     from hilum.settings import Api
-    from hilum.store.access_tokens import AccessTokens
-    from hilum.store.views import LedgerViews
-    from hilum.wiring.sockets import bind
+    from hilum.store.audit.access_tokens import AccessTokens
+    from hilum.store.queries.views import LedgerViews
     from tests.support.api_client import settings_for
 
     settings = settings_for(folder).model_copy(update={"api": Api(port=port)})

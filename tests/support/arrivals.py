@@ -6,7 +6,7 @@ import dataclasses
 import uuid
 
 from hilum.domain import Instance, Lane
-from hilum.store.arrival import Arrival
+from hilum.store.intake.received import Arrival
 
 QUIET_SECONDS = 10.0
 BEGAN_AT = 1_795_163_400.0  # 2026-11-20T08:30:00Z

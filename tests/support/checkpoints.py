@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from load_tests.checkpoint_forms import as_chexnet, as_hugging_face
+from load_tests.bench.checkpoint_forms import as_chexnet, as_hugging_face
 
 __all__ = [
     "as_chexnet",

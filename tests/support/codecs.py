@@ -10,7 +10,7 @@ import os
 import signal
 import time
 
-from hilum.analyse.worker import Answer, Decoded, NotReady, Prepare, Request
+from hilum.analyse.decode.worker import Answer, Decoded, NotReady, Prepare, Request
 
 
 def load_breaking() -> Prepare:

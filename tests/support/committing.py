@@ -24,9 +24,9 @@ from pynetdicom.association import Association
 from pynetdicom.events import Event
 
 from hilum.pipeline import STAGES, StageLoop
+from hilum.processes.commitment_handler import CommitHandler
 from hilum.settings import CommitmentPeer, Settings, restore
 from hilum.store.ledger import Ledger
-from hilum.wiring.committing import CommitHandler
 
 _ROOT = Path(__file__).resolve().parents[2]
 PUSH_MODEL, INSTANCE = "1.2.840.10008.1.20.1", "1.2.840.10008.1.20.1.1"

@@ -33,15 +33,15 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.receive import file_meta
-from hilum.receive.describe import describe
-from hilum.receive.patient import identity_of
-from hilum.receive.same_bytes import sha256_of
-from hilum.store.archive import Archive
-from hilum.store.arrival import Arrival
-from hilum.store.decisions import Decisions
+from hilum.receive.headers import file_meta
+from hilum.receive.headers.patient import identity_of
+from hilum.receive.indexing.describe import describe
+from hilum.receive.indexing.same_bytes import sha256_of
+from hilum.store.admin.decisions import Decisions
+from hilum.store.archive.archive import Archive
+from hilum.store.intake.received import Arrival
+from hilum.store.intake.record import RecordOutcome
 from hilum.store.ledger import Ledger
-from hilum.store.recording import RecordOutcome
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.storing import data_set, meta
 from tests.support.street import Clock

@@ -18,8 +18,8 @@ from pathlib import Path
 from pydicom import Dataset
 from sqlalchemy import create_engine, select
 
-from hilum.store.schema import instance
-from load_tests.serving import Hilum
+from hilum.store.schema.tables import instance
+from testing.serving import Hilum
 from tests.support.installation import processes, save_all, send_to, wait_for
 from tests.support.processes import children_of
 

@@ -8,9 +8,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from hilum.models import build, catalogue
-from hilum.models.identity import file_sha256
-from load_tests.tiny_release import (
+from hilum.models.build import build
+from hilum.models.formats.identity import file_sha256
+from hilum.models.manifest import catalogue
+from testing.tiny_release import (
     SIZE,
     TINY_LABELS,
     TINY_WEIGHTS,

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hilum.analyse.answers import Inference, KnownAnswer, canary_problem
+from hilum.analyse.inference.answers import Inference, KnownAnswer, canary_problem
 from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout
 from hilum.errors import Retry
-from hilum.models import manifest
-from hilum.store.kept_manifests import KeptManifest
-from hilum.store.rollouts import Order
-from hilum.wiring.fleet import Fleet
+from hilum.models.manifest import manifest
+from hilum.services.releases.release_loader import Fleet
+from hilum.store.rollouts.manifests import KeptManifest
+from hilum.store.rollouts.rollouts import Order
 from tests.support.models import tiny_logits
 from tests.support.rolling import Rolling
 

@@ -30,8 +30,8 @@ from hilum.domain import (
     ResultState,
     StudyJob,
 )
-from hilum.wiring.sockets import bind
-from load_tests import phantom
+from hilum.processes.sockets import bind
+from testing.phantoms import phantom
 from tests.support.api_client import Rig
 from tests.support.peers import free_port
 from tests.support.street import SR_BYTES, SR_CLASS, Street

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import ActivationMaps, Release, ReportJob
 from hilum.report import HeatMapSources, Picture
-from load_tests.phantom import save
+from testing.phantoms.phantom import save
 from tests.support.results import LOGITS, report_of
 
 GRID = (7, 7)

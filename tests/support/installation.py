@@ -11,9 +11,9 @@ from typing import Any
 from pydicom import Dataset
 
 from hilum.deliver.send import SendReport, send
-from load_tests import phantom
-from load_tests.receiver import AE_TITLE, Receiver
-from load_tests.serving import Hilum, free_ports
+from testing.network.receiver import AE_TITLE, Receiver
+from testing.phantoms import phantom
+from testing.serving import Hilum, free_ports
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny
 from tests.support.processes import descendants_of
@@ -129,7 +129,7 @@ def _is_role(pid: int, role: str) -> bool:
     words = _read(Path(f"/proc/{pid}/cmdline")).split("\0")
     if role == "tritonserver":
         return words[0].endswith("bin/tritonserver")
-    return "hilum.wiring" in words and any(word.startswith(f"{role}-") for word in words)
+    return "hilum.processes" in words and any(word.startswith(f"{role}-") for word in words)
 
 
 def _read(path: Path) -> str:

@@ -12,11 +12,11 @@ import pytest
 from alembic import command
 from sqlalchemy import make_url
 
-from hilum.store import migrate as migrating
-from hilum.store.database import open_engine
+from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
-from hilum.store.views import LedgerViews
+from hilum.store.migrations import migrate as migrating
+from hilum.store.migrations.migrate import migrate
+from hilum.store.queries.views import LedgerViews
 from tests.support.postgres import fresh_database, postgres_server
 from tests.support.street import Clock, Street
 

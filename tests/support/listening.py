@@ -20,13 +20,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
-from hilum.receive import transfer_library
-from hilum.receive.file_meta import decode
-from hilum.receive.indexing import open_inbox
+from hilum.receive.headers.file_meta import decode
+from hilum.receive.storage import transfer_library
+from hilum.receive.storage.session import open_inbox
 from hilum.settings import Settings, restore
-from hilum.store.archive import Archive
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from hilum.store.migrate import migrate
+from hilum.store.migrations.migrate import migrate
 
 _ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
@@ -176,7 +176,7 @@ def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> No
     archive = open_inbox(settings, process)
     tls = None if tls_descriptor is None else socket.socket(fileno=tls_descriptor)
     if os.environ.get(_ORACLE):
-        from load_tests.pynetdicom_listener import serve_oracle
+        from testing.pynetdicom_listener import serve_oracle
 
         serve_oracle(settings, socket.socket(fileno=descriptor), ledger, archive, stop)
         return

@@ -12,7 +12,7 @@ from pydicom import Dataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import JPEGBaseline8Bit
 
-from load_tests import phantom
+from testing.phantoms import phantom
 
 # Every marker holds one of these; nothing else does. The second is a birth date, as DICOM and as
 # people write it.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client.metrics import MetricWrapperBase
 
-from hilum import telemetry
+from hilum.observability import telemetry
 
 _SUFFIXES = {"counter": ("_total",), "histogram": ("_bucket", "_sum", "_count"), "gauge": ("",)}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hilum.models import build
-from load_tests.tiny_release import (
+from hilum.models.build import build
+from testing.tiny_release import (
     SIZE,
     TINY_LABELS,
     TINY_WEIGHTS,

@@ -12,7 +12,7 @@ from pydicom.dataset import Dataset
 from pydicom.sr.coding import Code
 from pydicom.uid import ExplicitVRLittleEndian, generate_uid
 
-from hilum.receive.file_meta import decode
+from hilum.receive.headers.file_meta import decode
 from hilum.report.documents import structured_report
 from hilum.report.sources import Extracts
 from tests.support.results import CONTEXT, make_release, report_of

@@ -20,10 +20,10 @@ from pynetdicom.dsutils import split_dataset
 
 from deploy.generate_docs import DOCS, with_generated
 from hilum.deliver.send import FileState, send
-from hilum.receive.other_objects import is_other
+from hilum.receive.policy.other_objects import is_other
 from hilum_preprocessing import InputSpec, NotAnalysable
 from hilum_preprocessing.prepare import prepare
-from load_tests.serving import Hilum
+from testing.serving import Hilum
 from tests.support.installation import START_SECONDS, hilum_with, wait_for
 from tests.support.models import make_tiny
 from tests.support.raw_scu import DX, RawScu

@@ -8,7 +8,7 @@ from typing import Final
 
 from pydicom.uid import ImplicitVRLittleEndian
 
-from hilum.receive.file_meta import decode
+from hilum.receive.headers.file_meta import decode
 
 Meta = dict[int, tuple[bytes, bytes]]
 """Element number of group 0002 to VR and value; values are padded where they are written."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.store.direct_io import takes_direct_io
+from hilum.store.archive.direct_io import takes_direct_io
 
 
 def is_in_memory(path: Path, position: int = 0) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, Self
 
 import pytest
 
-from load_tests.serving import free_ports
+from testing.serving import free_ports
 
 COMPREHENSIVE_3D_SR = "1.2.840.10008.5.1.4.1.1.88.34"
 _DEBIAN_SBIN = "/usr/sbin"  # Orthanc lives there, and a user's PATH seldom names it

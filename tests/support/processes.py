@@ -6,7 +6,7 @@ child changes lists when its thread ends.
 
 from __future__ import annotations
 
-from load_tests.accounting import below, processes
+from testing.accounting import below, processes
 
 
 def children_of(pid: int) -> list[int]:

@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 
-from hilum.models import catalogue
-from hilum.models.identity import file_sha256
-from hilum.models.quantise import Order, Outcome, quantise
-from load_tests.tiny_release import SIZE, TINY_LABELS, tiny_manifest, write_release
+from hilum.models.formats.identity import file_sha256
+from hilum.models.manifest import catalogue
+from hilum.models.quantisation.quantise import Order, Outcome, quantise
+from testing.tiny_release import SIZE, TINY_LABELS, tiny_manifest, write_release
 from tests.support.models import pictures
 
 LIMITS = "\n[quantisation]\nmaximum_score_difference = {}\nmaximum_auc_drop = 0.02\n"

@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import Document
 from hilum.report import build_documents
-from load_tests.phantom import make_study, save
+from testing.phantoms.phantom import make_study, save
 from tests.support.results import (
     CONTEXT,
     instance_of,

@@ -11,7 +11,7 @@ from typing import Any
 from pydicom.dataset import Dataset
 
 from hilum.domain import Document, Reading, ReadingState, Reason, Release, ReportJob
-from load_tests.phantom import make_instance
+from testing.phantoms.phantom import make_instance
 from tests.support.reporting import sent
 from tests.support.results import (
     LOGITS,

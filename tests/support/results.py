@@ -32,7 +32,7 @@ from hilum.domain import (
     StudyJob,
     StudyState,
 )
-from hilum.receive.patient import identity_of
+from hilum.receive.headers.patient import identity_of
 from hilum.report import ReportContext
 
 NAMESPACE = uuid.UUID("3b1c1f0e-7d33-4b53-9f0c-1f1f5a0f0001")

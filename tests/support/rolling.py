@@ -28,12 +28,12 @@ from hilum.domain import (
 )
 from hilum.errors import Retry
 from hilum.pipeline import back_off
-from hilum.receive.patient import identity_of
+from hilum.processes.comparison_handler import CompareHandler
+from hilum.receive.headers.patient import identity_of
 from hilum.settings import Pipeline
-from hilum.store.kept_manifests import KeptManifest
 from hilum.store.ledger import Ledger, RecordOutcome
-from hilum.store.rollouts import Rollouts
-from hilum.wiring.comparing import CompareHandler
+from hilum.store.rollouts.manifests import KeptManifest
+from hilum.store.rollouts.rollouts import Rollouts
 from tests.support.arrivals import QUIET_SECONDS, arrival_of
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.street import Clock

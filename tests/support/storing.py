@@ -16,7 +16,7 @@ from typing import Any
 
 from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
 
-from hilum.receive.file_meta import FileMeta
+from hilum.receive.headers.file_meta import FileMeta
 from hilum.settings import Settings, restore
 from tests.support.taking import StoreRequest, store
 
@@ -98,13 +98,13 @@ def store_until_killed(settings: Settings, boundary: str, order: str) -> list[st
 
 def main(boundary: str, order: str) -> None:
     """The child."""
-    from hilum.receive.indexer import Indexer
-    from hilum.receive.indexing import open_inbox
-    from hilum.receive.intake import Intake
-    from hilum.store import naming
+    from hilum.receive.indexing.indexer import Indexer
+    from hilum.receive.storage.image_store import Intake
+    from hilum.receive.storage.session import open_inbox
+    from hilum.store.archive import durable_rename
     from hilum.store.ledger import Ledger
 
-    naming.is_in_order = lambda _mount: order == IN_ORDER
+    durable_rename.is_in_order = lambda _mount: order == IN_ORDER
     settings = restore(sys.stdin.read())
     archive = open_inbox(settings, "listener-1")
     indexer = Indexer(settings, Ledger(settings.ledger_url), archive)
@@ -136,10 +136,10 @@ def _arm(boundary: str) -> None:
 
 def _arm_bytes(*, is_done: bool) -> None:
     """Of the two only one is called, by the file system."""
-    from hilum.store import naming
+    from hilum.store.archive import durable_rename
 
     os.fdatasync = _die_at(os.fdatasync, is_done=is_done)
-    naming.await_write_out = _die_at(naming.await_write_out, is_done=is_done)
+    durable_rename.await_write_out = _die_at(durable_rename.await_write_out, is_done=is_done)
 
 
 def _die_at(real: Callable[..., Any], *, is_done: bool = True) -> Callable[..., None]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import contextlib
 from dataclasses import dataclass
 
-from hilum.receive.arriving import Arriving, TakerOf
-from hilum.receive.file_meta import FileMeta
-from hilum.receive.reception import Reception
-from hilum.receive.store_command import StoreCommand
-from hilum.receive.taking import Taken
+from hilum.receive.headers.file_meta import FileMeta
+from hilum.receive.sinks import Taken
+from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.storage.incoming_object import Arriving, TakerOf
+from hilum.receive.storage.store_command import StoreCommand
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from hilum.dimse import pdu
-from hilum.receive.digests import Digests
-from hilum.receive.streaming.provider import Unread
-from hilum.receive.transfer_library import Library
-from hilum.store.outlet import Outlet, Writing
+from hilum.dicom import pdu
+from hilum.receive.indexing.digests import Digests
+from hilum.receive.storage.transfer_library import Library
+from hilum.receive.upper_layer.provider import Unread
+from hilum.store.archive.borrowed_file import Outlet, Writing
 
 CONTEXT, DATA = 1, 0
 BLOCK_BYTES = 8192  # of direct I/O: so small that there are some

@@ -15,10 +15,10 @@ from typing import TypeVar
 
 import pytest
 
-from hilum.analyse.gateway import TritonGateway
+from hilum.analyse.inference.gateway import TritonGateway
 from hilum.triton import command, leftovers, runtime
 from hilum.triton.server import EmbeddedTriton
-from load_tests.serving import free_ports
+from testing.serving import free_ports
 from tests.support.certificates import Identity
 from tests.support.processes import children_of
 from tests.support.waiting import wait_for

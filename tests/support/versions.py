@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 
-from hilum.models import build
-from load_tests.tiny_release import TINY_WEIGHTS, Array, tiny_manifest, tiny_network, write_release
+from hilum.models.build import build
+from testing.tiny_release import TINY_WEIGHTS, Array, tiny_manifest, tiny_network, write_release
 from tests.support.models import Tiny
 
 

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import numpy as np
 
-from hilum import telemetry, tracing
-from hilum.analyse.batcher import Batcher, Gateway, Inferred
-from hilum.analyse.decode_pool import DecodePool
+from hilum.analyse.decode.pool import DecodePool
+from hilum.analyse.decode.read_error import not_read
+from hilum.analyse.decode.worker import Answer, NotReady, Ready, Request
 from hilum.analyse.futures import settle
-from hilum.analyse.unread import not_read
-from hilum.analyse.worker import Answer, NotReady, Ready, Request
+from hilum.analyse.inference.batcher import Batcher, Gateway, Inferred
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
 from hilum.errors import NotAnalysed, Retry
-from hilum.moments import iso
+from hilum.observability import telemetry, tracing
 from hilum.settings import Analyse, Guard
+from hilum.timestamps import iso
 
 Explain = Callable[[ReadingJob], Awaitable[NotAnalysed | Retry]]
 Specs = dict[str, Mapping[str, object]]

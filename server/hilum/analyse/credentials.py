@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from hilum.dimse.own_certificate import load_own_certificate
+from hilum.dicom.own_certificate import load_own_certificate
 from hilum.errors import ConfigurationError
 from hilum.settings import Triton, printable_token
 

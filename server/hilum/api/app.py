@@ -10,32 +10,32 @@ from fastapi import APIRouter, FastAPI, Response
 from fastapi.responses import HTMLResponse
 
 from hilum import __version__
-from hilum.api import (
+from hilum.api import problems
+from hilum.api.answers.shared import SharedAnswer
+from hilum.api.dependencies import Parts
+from hilum.api.docs_page import render
+from hilum.api.guard import guarded
+from hilum.api.middleware import Around
+from hilum.api.pages import login
+from hilum.api.pages.pictures import Pictures
+from hilum.api.pages.router import icon, pages
+from hilum.api.pages.templating import PageRoute
+from hilum.api.problems import documented
+from hilum.api.routes import (
     audit,
-    deciding,
-    finding,
+    decisions,
+    find,
     health,
-    intervening,
+    interventions,
     operations,
-    probing,
-    problems,
-    resending,
+    probe,
+    resend,
+    rollouts,
     stow,
     studies,
 )
-from hilum.api import rollouts as rolling
-from hilum.api.around import Around
-from hilum.api.docs_page import render
-from hilum.api.guard import guarded
-from hilum.api.pages import login
-from hilum.api.pages.pictures import Pictures
-from hilum.api.pages.presenting import PageRoute
-from hilum.api.pages.router import icon, pages
-from hilum.api.parts import Parts
-from hilum.api.problems import documented
-from hilum.api.shared_answer import SharedAnswer
 from hilum.domain import Scope
-from hilum.telemetry import scrape, scrape_state
+from hilum.observability.telemetry import scrape, scrape_state
 
 _DESCRIPTION = """Chest radiographs that were received, what the models found in them, and where the reports went.
 
@@ -131,17 +131,17 @@ def _api(parts: Parts) -> APIRouter:
     api = APIRouter(responses=documented(401, 403, 422, 429))
     for router, needed in (
         (studies.router, parts.views),
-        (finding.router, parts.views),
+        (find.router, parts.views),
         (operations.router, parts.views),
-        (intervening.listing, parts.views),
+        (interventions.listing, parts.views),
         (operations.writing, parts.requeue),
-        (probing.router, parts.probe),
-        (deciding.router, parts.decisions),
-        (intervening.router, parts.interventions),
-        (resending.router, parts.interventions),
-        (intervening.erasing, parts.interventions),
-        (rolling.listing, parts.rollouts),
-        (rolling.router, parts.rollouts),
+        (probe.router, parts.probe),
+        (decisions.router, parts.decisions),
+        (interventions.router, parts.interventions),
+        (resend.router, parts.interventions),
+        (interventions.erasing, parts.interventions),
+        (rollouts.listing, parts.rollouts),
+        (rollouts.router, parts.rollouts),
         (stow.router, parts.store),
         (audit.router, parts.audit),
     ):

@@ -18,7 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from hilum.moments import iso
+from hilum.timestamps import iso
 
 API_PREFIX = "/api/v1"
 """Each router carries it itself: a route that gets its prefix where it is included does not know its whole path in every FastAPI."""

@@ -21,11 +21,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends as Dependency
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from hilum.api.access import CHALLENGE, Access, refusal
-from hilum.api.actor import set_actor
-from hilum.api.credentials import Credential, credential_of
-from hilum.api.own_names import has_own_name
-from hilum.api.parts import Parts
+from hilum.api.auth.access import CHALLENGE, Access, refusal
+from hilum.api.auth.actor import set_actor
+from hilum.api.auth.credentials import Credential, credential_of
+from hilum.api.auth.host_names import has_own_name
+from hilum.api.dependencies import Parts
 from hilum.domain import AccessToken, Scope
 from hilum.settings import Api
 

@@ -13,12 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from hilum.api.fields import Day, Identifier
 from hilum.domain import Identifiers
-from hilum.store import cursor as cursors
-from hilum.store.audit_log import AuditLog, Deed
+from hilum.store.audit.log import AuditLog, Deed
+from hilum.store.schema import cursor as cursors
 from hilum.verbs import Thing
 
 if TYPE_CHECKING:
-    from hilum.api.parts import Parts
+    from hilum.api.dependencies import Parts
 
 OFF: Final = (
     "Identifiers are neither shown nor searched for here: api.show_identifiers is off. On the"

@@ -18,8 +18,8 @@ from sqlalchemy.exc import DatabaseError
 from starlette.exceptions import HTTPException
 
 from hilum.errors import Retry
-from hilum.store.cursor import BadCursor
-from hilum.store.database import AWAY, DAMAGED, RESTORE, is_damaged
+from hilum.store.database.engines import AWAY, DAMAGED, RESTORE, is_damaged
+from hilum.store.schema.cursor import BadCursor
 
 MEDIA_TYPE = "application/problem+json"
 HEADERS: Final = {

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from hilum.settings import Receive
-from hilum.store.archive import Free
-from hilum.store.database import DAMAGED, RESTORE
+from hilum.store.archive.archive import Free
+from hilum.store.database.engines import DAMAGED, RESTORE
 
 Role = Literal["receive", "analyse", "deliver"]
 ROLES: tuple[Role, ...] = get_args(Role)

@@ -14,9 +14,9 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
-from hilum import telemetry
-from hilum.api.connections import Connection, Limits
+from hilum.api.connection_limits import Connection, Limits
 from hilum.api.tls import WebTls
+from hilum.observability import telemetry
 from hilum.settings import Api
 
 _FINISH_SECONDS = 10

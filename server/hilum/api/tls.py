@@ -5,9 +5,9 @@ from __future__ import annotations
 import ssl
 from pathlib import Path
 
-from hilum import telemetry
-from hilum.dimse.own_certificate import load_own_certificate
+from hilum.dicom.own_certificate import load_own_certificate
 from hilum.errors import ConfigurationError
+from hilum.observability import telemetry
 from hilum.settings import Api
 
 log = telemetry.logger("api")

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from hilum.audit.message import Source, message
-from hilum.moments import iso
-from hilum.store.audit_log import audit_rows
+from hilum.store.audit.log import audit_rows
+from hilum.timestamps import iso
 
 Row = Mapping[str, Any]
 _COLUMNS: Final = tuple(audit_rows().selected_columns.keys())

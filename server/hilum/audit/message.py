@@ -14,7 +14,7 @@ from typing import Any, Final
 from xml.etree import ElementTree as Xml
 
 from hilum.domain import Code
-from hilum.moments import iso
+from hilum.timestamps import iso
 from hilum.verbs import (
     AUDIT_LOG_USED,
     EXPORT,

@@ -20,8 +20,8 @@ from typing import Any, Final
 
 from hilum.audit.message import Source, message
 from hilum.errors import ConfigurationError
-from hilum.moments import iso
 from hilum.settings import Syslog
+from hilum.timestamps import iso
 from hilum.verbs import Outcome
 
 Row = Mapping[str, Any]

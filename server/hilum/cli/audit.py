@@ -51,7 +51,7 @@ def audit(
     settings = migrated_settings(config)
     from hilum.audit.export import FORMATS  # noqa: PLC0415 - imports the ledger
     from hilum.audit.message import Source  # noqa: PLC0415 - the same
-    from hilum.store.audit_log import AuditFilter, AuditLog  # noqa: PLC0415 - the same
+    from hilum.store.audit.log import AuditFilter, AuditLog  # noqa: PLC0415 - the same
 
     form = "json" if as_json else form
     _require_known("format", form, list(FORMATS))

@@ -13,7 +13,7 @@ from hilum.cli.frame import Config, explained, models_app, settings_of
 from hilum.verbs import OF_FILES, performs
 
 if TYPE_CHECKING:
-    from hilum.wiring.benching import Bench
+    from hilum.services.releases.benchmark import Bench
 
 
 @models_app.command("bench")
@@ -29,8 +29,8 @@ def bench_model(
     Images a second, and latency.
     """
     settings = settings_of(config)
-    from hilum import telemetry  # noqa: PLC0415 - brings the metrics' library
-    from hilum.wiring.benching import bench  # noqa: PLC0415 - imports the client of Triton
+    from hilum.observability import telemetry  # noqa: PLC0415 - brings the metrics' library
+    from hilum.services.releases.benchmark import bench  # noqa: PLC0415 - imports the client of Triton
 
     telemetry.configure_logging("error", settings.log.format, "bench")
     print(f"measuring {release} ...", file=sys.stderr)

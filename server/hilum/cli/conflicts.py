@@ -22,8 +22,8 @@ from hilum.cli.frame import (
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
-    from hilum.store.audit_log import Deed
-    from hilum.store.decisions import Decisions
+    from hilum.store.admin.decisions import Decisions
+    from hilum.store.audit.log import Deed
 
 
 _LISTED = (
@@ -39,7 +39,7 @@ _LISTED = (
 
 
 def _row_id(value: int) -> int:
-    from hilum.store.schema import MAXIMUM_ROW_ID  # noqa: PLC0415 - imports SQLAlchemy
+    from hilum.store.schema.tables import MAXIMUM_ROW_ID  # noqa: PLC0415 - imports SQLAlchemy
 
     if not 0 < value <= MAXIMUM_ROW_ID:
         raise typer.BadParameter(f"{value} is not in the range 1 to {MAXIMUM_ROW_ID}.")
@@ -68,7 +68,7 @@ def list_conflicts(
     Instance UID of the image in use (-: there is none any more).
     """
     settings = migrated_settings(config)
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     views = LedgerViews(settings.ledger_url)
     cursor = None
@@ -123,7 +123,7 @@ def list_notes(config: Config = None) -> None:
     takes an image out all the same.
     """
     settings = migrated_settings(config)
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained(), acting(settings), closing(LedgerViews(settings.ledger_url)) as views:
         for item in views.rejections_without_effect():
@@ -164,10 +164,10 @@ def _decide(
     Exit status 1 if it is not there or not open for this decision.
     """
     settings = migrated_settings(config)
-    from hilum.api.operation_answers import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
-    from hilum.store.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
-    from hilum.wiring.deciding import open_decisions  # noqa: PLC0415 - the same
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.api.answers.operations import ConflictAnswer, RejectedAnswer  # noqa: PLC0415 - the same answers as REST gives
+    from hilum.services.image_decisions import open_decisions  # noqa: PLC0415 - the same
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.store.admin.decisions import CannotResolve  # noqa: PLC0415 - imports the ledger
 
     with explained():
         require_same_user(settings)  # it may move files

@@ -58,7 +58,7 @@ def probe_destination(
 def list_destinations(config: Config = None) -> None:
     """List the destinations: paused or not, and how many deliveries wait, are in work, or need a person."""
     settings = migrated_settings(config)
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained():
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
@@ -121,7 +121,7 @@ def forget_destination(
     """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
     if name in settings.destinations:
         print(

@@ -24,7 +24,7 @@ from hilum.verbs import MEANINGS, Outcome, Thing, Verb
 from hilum.verbs import performs as declare_verb
 
 if TYPE_CHECKING:
-    from hilum.store.audit_log import Deed
+    from hilum.store.audit.log import Deed
 
 app = typer.Typer(
     name="hilum",
@@ -107,7 +107,7 @@ def settings_explained() -> Iterator[None]:
         raise _ended(2, *error.problems) from error
     except _of_file() as error:
         # As in `_of_file`.
-        from hilum.store.database import (  # noqa: PLC0415
+        from hilum.store.database.engines import (  # noqa: PLC0415
             DAMAGED,
             RESTORE,
             is_damaged,
@@ -170,7 +170,7 @@ def _advice(error: OSError) -> str:
 
 def _of_database() -> tuple[type[Exception], ...]:
     """Looked up when something was raised: no command is to wait for SQLAlchemy's import."""
-    from hilum.store.database import AWAY  # noqa: PLC0415 - as said
+    from hilum.store.database.engines import AWAY  # noqa: PLC0415 - as said
 
     return *AWAY, sqlite3.OperationalError
 
@@ -206,7 +206,7 @@ def settings_of(config: Path | None) -> Settings:
 def migrated_settings(config: Path | None) -> Settings:
     """Settings of an installation whose ledger is there."""
     settings = settings_of(config)
-    from hilum.store.revision import require_revision  # noqa: PLC0415 - imports the ledger
+    from hilum.store.migrations.revision import require_revision  # noqa: PLC0415 - imports the ledger
 
     with explained():
         require_revision(settings.ledger_url)
@@ -255,7 +255,7 @@ def acting(
 
     Inside `explained`.
     """
-    from hilum.store.audit_log import AuditLog, Deed  # noqa: PLC0415 - imports the ledger
+    from hilum.store.audit.log import AuditLog, Deed  # noqa: PLC0415 - imports the ledger
 
     verb = _verb.get()
     deed = Deed(verb, actor_here(), study_uid)
@@ -286,11 +286,11 @@ def acting(
 def _keeps_audit(url: str) -> bool:
     """Not before there is a ledger, nor in one that an earlier version has left."""
     # Imports the ledger.
-    from hilum.store.revision import (  # noqa: PLC0415
+    from hilum.services.same_user import ledger_files  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import (  # noqa: PLC0415
         REVISION,
         current_revision,
     )
-    from hilum.wiring.same_user import ledger_files  # noqa: PLC0415 - the same
 
     with suppress(ConfigurationError):
         return (

@@ -16,7 +16,7 @@ from hilum.settings import is_ae_title
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
-    from hilum.receive.folder import Fate, TakenFile
+    from hilum.receive.files.folder import Fate, TakenFile
 
 _LANES = ("reanalysis", "live", "urgent", "route")
 
@@ -71,11 +71,11 @@ def ingest(
     _require_known(
         "Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles
     )
-    from hilum import telemetry  # noqa: PLC0415 - imports what other commands do not need
     from hilum.domain import Lane  # noqa: PLC0415 - the same
-    from hilum.receive.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
-    from hilum.wiring import ingesting  # noqa: PLC0415 - the same
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.receive.files.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
+    from hilum.services import ingest as ingesting  # noqa: PLC0415 - the same
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
 
     with explained():
         require_same_user(settings)
@@ -112,7 +112,7 @@ def ingest(
 
 
 def _taken(counts: Counter[Fate]) -> int:
-    from hilum.receive.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.receive.files.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
 
     return counts[Fate.STORED]
 
@@ -124,7 +124,7 @@ def _require_known(what: str, given: str, known: Sequence[str]) -> None:
 
 
 def _counted(fates: Counter[Fate], began: float) -> str:
-    from hilum.receive.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.receive.files.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
 
     return (
         ", ".join(f"{fates[fate]} {fate}" for fate in Fate)
@@ -168,7 +168,7 @@ class _Progress:
     def note(self, taken: TakenFile) -> None:
         """One file."""
         # Imports what other commands do not need.
-        from hilum.receive.left_files import (  # noqa: PLC0415
+        from hilum.receive.files.skipped_files import (  # noqa: PLC0415
             plain,
         )
 

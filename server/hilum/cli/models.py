@@ -24,8 +24,8 @@ from hilum.verbs import OF_FILES, performs
 def list_models(config: Config = None) -> None:
     """List the releases that have a manifest: trained or not, built or not, reading or not."""
     settings = settings_of(config)
-    from hilum.models.build import is_built  # noqa: PLC0415 - needs the export tools' folder only
-    from hilum.models.catalogue import look  # noqa: PLC0415 - the same
+    from hilum.models.build.build import is_built  # noqa: PLC0415 - needs the export tools' folder only
+    from hilum.models.manifest.catalogue import look  # noqa: PLC0415 - the same
 
     with explained():
         shelf = look(settings.manifests_dir)
@@ -79,8 +79,8 @@ def build_models(
     Nothing is downloaded.
     """
     settings = settings_of(config)
-    from hilum.models.build import build  # noqa: PLC0415 - imports torch and onnx
-    from hilum.wiring.rebuilding import require_replaceable  # noqa: PLC0415 - imports the ledger
+    from hilum.models.build.build import build  # noqa: PLC0415 - imports torch and onnx
+    from hilum.services.releases.rebuild import require_replaceable  # noqa: PLC0415 - imports the ledger
 
     chosen = tuple(releases or settings.active_releases)
     profiles = tuple(dict.fromkeys(profile or ["embedded"]))
@@ -124,7 +124,7 @@ def prepare(
     JSON on standard output.
     """
     settings = settings_of(config)
-    from hilum.wiring.preparing import Wanted, prepare_file  # noqa: PLC0415 - imports torch
+    from hilum.services.prepare import Wanted, prepare_file  # noqa: PLC0415 - imports torch
 
     with explained():
         answer = prepare_file(settings, file, release, Wanted(out, png, explain))

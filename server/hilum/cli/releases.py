@@ -78,16 +78,16 @@ def _checked(
     is_built_by_tensorrt: bool,
 ) -> Iterator[Line]:
     """Known images go to the engine in this process, or to the Tritons that the settings name."""
-    from hilum.models import tensorrt_rtx  # noqa: PLC0415 - as above
-    from hilum.models.checking import check  # noqa: PLC0415 - as above
+    from hilum.models.build import tensorrt_rtx  # noqa: PLC0415 - as above
     from hilum.models.facts import Places  # noqa: PLC0415 - as above
+    from hilum.models.inspection.check import check  # noqa: PLC0415 - as above
 
     places = Places(settings.manifests_dir, settings.built_dir, weights)
     is_elsewhere = bool(settings.triton.addresses)
     more = (tensorrt_rtx.facts,) if is_built_by_tensorrt else ()
     yield from check(releases, places, is_run=is_run and not is_elsewhere, more=more)
     if is_run and is_elsewhere:
-        from hilum.wiring.asking import ask  # noqa: PLC0415 - imports grpc
+        from hilum.services.releases.check_release import ask  # noqa: PLC0415 - imports grpc
 
         for release in releases:
             yield from ask(settings, release)
@@ -100,7 +100,7 @@ def show_model(
 ) -> None:
     """Show a release: labels and codes, input, how numbers come about, weights, built profiles."""
     settings = settings_of(config)
-    from hilum.models.showing import show  # noqa: PLC0415 - reads the terminology
+    from hilum.models.inspection.show import show  # noqa: PLC0415 - reads the terminology
 
     with explained():
         for line in show(release, settings.manifests_dir, settings.built_dir):
@@ -129,7 +129,7 @@ def new_model(
     What only you know is marked EDIT.
     """
     settings = settings_of(config)
-    from hilum.models.drafting import draft  # noqa: PLC0415 - imports onnx
+    from hilum.models.scaffold.draft import draft  # noqa: PLC0415 - imports onnx
 
     with explained():
         drafted = draft(file, name, version, labels, out or settings.manifests_dir)

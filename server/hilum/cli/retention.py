@@ -27,7 +27,7 @@ def show(config: Config = None) -> None:
     share is spent.
     """
     settings = migrated_settings(config)
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained(), closing(LedgerViews(settings.ledger_url)) as views:
         found = views.retention_state()
@@ -62,7 +62,7 @@ def confirm_clock(
     this host's. Exit status 1: it shows another day; then nothing was changed.
     """
     settings = migrated_settings(config)
-    from hilum.store.known_time import WrongDay, confirm  # noqa: PLC0415 - imports the ledger
+    from hilum.store.installation.known_time import WrongDay, confirm  # noqa: PLC0415 - imports the ledger
 
     with explained(), acting(settings) as deed:
         deed.detail = today

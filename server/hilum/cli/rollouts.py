@@ -18,8 +18,8 @@ from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
 
 if TYPE_CHECKING:
-    from hilum.store.audit_log import Deed
-    from hilum.wiring.rollouts import RolloutVerbs
+    from hilum.services.releases.rollouts import RolloutVerbs
+    from hilum.store.audit.log import Deed
 
 Alias = Annotated[
     str, typer.Argument(help="Name of a release of the settings, without its version.")
@@ -49,7 +49,7 @@ def start_rollout(
 
     Then let it read along, read a share of new studies, or all of them.
     """
-    from hilum.store.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
+    from hilum.store.rollouts.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
 
     def start(verbs: RolloutVerbs, deed: Deed) -> Rollout:
         if shadow and canary is not None:
@@ -107,7 +107,7 @@ def stop_rollout(alias: Alias, config: Config = None) -> None:
 @declare_verb(_NO_STUDY)
 def list_rollouts(config: Config = None) -> None:
     """List what reads for each alias, and what shall follow."""
-    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
+    from hilum.services.releases.rollouts import in_words  # noqa: PLC0415 - imports the ledger
 
     with _verbs(config) as verbs:
         for item in verbs.list():
@@ -118,7 +118,7 @@ def list_rollouts(config: Config = None) -> None:
 @declare_verb(_NO_STUDY)
 def show_rollout(alias: Alias, config: Config = None) -> None:
     """One alias with its history and, where a shadow has read along, how far both agree."""
-    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - imports the ledger
+    from hilum.services.releases.rollouts import in_words  # noqa: PLC0415 - imports the ledger
 
     with _verbs(config) as verbs:
         found = verbs.show(alias)
@@ -141,8 +141,8 @@ def show_rollout(alias: Alias, config: Config = None) -> None:
 
 def _do(config: Path | None, alias: str, verb: Callable[[RolloutVerbs, Deed], Rollout]) -> None:
     """Print how the alias stands after it; exit status 1 if it cannot be done."""
-    from hilum.store.rollouts import CannotRollOut  # noqa: PLC0415 - imports the ledger
-    from hilum.wiring.rollouts import in_words  # noqa: PLC0415 - the same
+    from hilum.services.releases.rollouts import in_words  # noqa: PLC0415 - the same
+    from hilum.store.rollouts.rollouts import CannotRollOut  # noqa: PLC0415 - imports the ledger
 
     with _verbs(config) as verbs, acting(verbs.settings, None, Thing.ALIAS, alias) as deed:
         try:
@@ -155,9 +155,9 @@ def _do(config: Path | None, alias: str, verb: Callable[[RolloutVerbs, Deed], Ro
 @contextmanager
 def _verbs(config: Path | None) -> Iterator[RolloutVerbs]:
     settings = migrated_settings(config)
-    from hilum.store.rollouts import Rollouts  # noqa: PLC0415 - imports the ledger
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
-    from hilum.wiring.rollouts import RolloutVerbs  # noqa: PLC0415 - the same
+    from hilum.services.releases.rollouts import RolloutVerbs  # noqa: PLC0415 - the same
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
+    from hilum.store.rollouts.rollouts import Rollouts  # noqa: PLC0415 - imports the ledger
 
     verbs = RolloutVerbs(settings, Rollouts(settings.ledger_url), LedgerViews(settings.ledger_url))
     with explained():

@@ -19,10 +19,10 @@ from hilum.cli.frame import (
     settings_of,
 )
 from hilum.cli.tokens import login_link
+from hilum.services import roles
+from hilum.services.state_dir import hold, make_state_folder
 from hilum.verbs import NoVerb, Verb
 from hilum.verbs import performs as declare_verb
-from hilum.wiring import roles
-from hilum.wiring.state_folder import hold, make_state_folder
 
 
 @app.command()
@@ -50,7 +50,7 @@ def serve(
         role = roles.parse(role)
     settings = settings_of(config)
     with settings_explained(), hold(settings, role):
-        from hilum import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
+        from hilum.observability import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
@@ -70,7 +70,7 @@ def check(config: Config = None) -> None:
     """
     settings = settings_of(config)
     from hilum.settings import find_file  # noqa: PLC0415 - imports pydantic
-    from hilum.supervisor.doctor import examine  # noqa: PLC0415 - imports every room
+    from hilum.supervisor.checks.doctor import examine  # noqa: PLC0415 - imports every room
 
     with explained():
         findings = list(examine(settings, find_file(config)))
@@ -93,12 +93,12 @@ def migrate(config: Config = None) -> None:
     A server that works with it has to be stopped before.
     """
     settings = settings_of(config)
-    from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
-    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
-    from hilum.store.matching import require_ledger  # noqa: PLC0415 - the same
-    from hilum.store.revision import current_revision  # noqa: PLC0415 - the same
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
-    from hilum.wiring.upgrading import migrate_at_rest  # noqa: PLC0415 - the same
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.services.upgrade import migrate_at_rest  # noqa: PLC0415 - the same
+    from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.archive.consistency import require_ledger  # noqa: PLC0415 - the same
+    from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import current_revision  # noqa: PLC0415 - the same
 
     with explained():
         require_same_user(settings)
@@ -129,10 +129,10 @@ def backup(
     upgrade may begin with this.
     """
     settings = settings_of(config)
-    from hilum.store.archive import Archive  # noqa: PLC0415 - imports the ledger
-    from hilum.store.backup import back_up, has_images  # noqa: PLC0415 - the same
-    from hilum.store.database import place_of_ledger  # noqa: PLC0415 - the same
-    from hilum.store.revision import require_readable  # noqa: PLC0415 - the same
+    from hilum.store.admin.backup import back_up, has_images  # noqa: PLC0415 - the same
+    from hilum.store.archive.archive import Archive  # noqa: PLC0415 - imports the ledger
+    from hilum.store.database.engines import place_of_ledger  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import require_readable  # noqa: PLC0415 - the same
 
     with explained(), acting(settings) as deed:
         require_readable(settings.ledger_url)

@@ -25,7 +25,7 @@ from hilum.domain import ReportState
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
-    from hilum.store.views import LedgerViews
+    from hilum.store.queries.views import LedgerViews
 
 _LOOK_SECONDS: Final = 0.5
 
@@ -59,13 +59,13 @@ def study(
     """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
     settings = settings_of(config)
     # The same answer as REST gives.
-    from hilum.api.study_answers import (  # noqa: PLC0415
+    from hilum.api.answers.studies import (  # noqa: PLC0415
         StudyAnswer,
         history_of,
     )
-    from hilum.store.audit_log import AuditLog  # noqa: PLC0415 - imports the ledger
-    from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+    from hilum.store.audit.log import AuditLog  # noqa: PLC0415 - imports the ledger
+    from hilum.store.migrations.revision import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
     with explained():
         require_revision(settings.ledger_url)
@@ -169,8 +169,8 @@ def requeue(
     """
     from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
-    from hilum.store.revision import require_revision  # noqa: PLC0415 - the same
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - the same
+    from hilum.store.migrations.revision import require_revision  # noqa: PLC0415 - the same
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
     if stage not in STAGES:
         print(f"hilum: unknown stage {stage!r}; use {', '.join(STAGES)}", file=sys.stderr)
@@ -222,7 +222,7 @@ def requeue(
 
 def _require_reason(stage: str, reason: str) -> None:
     """Exit status 2 for one for which no item of the stage ends: it is misspelt."""
-    from hilum.store.requeueing import reasons  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queue.requeue import reasons  # noqa: PLC0415 - imports the ledger
 
     known = reasons(stage)
     if reason not in known:
@@ -303,10 +303,10 @@ def erase(
     """
     wanted = _whom_to_erase(patient, study_uid, issuer)
     settings = migrated_settings(config)
-    from hilum.receive.patient import OneStudy, Patient  # noqa: PLC0415 - imports pydicom
+    from hilum.receive.headers.patient import OneStudy, Patient  # noqa: PLC0415 - imports pydicom
 
     # Imports every room below.
-    from hilum.wiring.erasing import (  # noqa: PLC0415
+    from hilum.services.erase import (  # noqa: PLC0415
         erase as erase_owner,
     )
 

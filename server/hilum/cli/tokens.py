@@ -25,9 +25,9 @@ from hilum.cli.frame import (
     token_app,
 )
 from hilum.domain import Scope
+from hilum.services.state_dir import make_state_folder
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
-from hilum.wiring.state_folder import make_state_folder
 
 if TYPE_CHECKING:
     from hilum.domain import AccessToken
@@ -53,11 +53,11 @@ def create_token(
     """Make a token and print it. It is shown this once: the ledger keeps its digest alone."""
     settings = migrated_settings(config)
     # Imports the ledger.
-    from hilum.store.access_tokens import (  # noqa: PLC0415
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.store.audit.access_tokens import (  # noqa: PLC0415
         AccessTokens,
         NameTaken,
     )
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
 
     _require_name(name)
     with explained():
@@ -82,7 +82,7 @@ def list_tokens(config: Config = None) -> None:
     Their secrets are kept nowhere.
     """
     settings = migrated_settings(config)
-    from hilum.store.views import LedgerViews  # noqa: PLC0415 - imports the ledger
+    from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     with explained():
         found = LedgerViews(settings.ledger_url).access_tokens()
@@ -96,8 +96,8 @@ def list_tokens(config: Config = None) -> None:
 def revoke_token(name: TokenName, config: Config = None) -> None:
     """End a token now, on all hosts, with the sessions that were begun with it."""
     settings = migrated_settings(config)
-    from hilum.store.access_tokens import AccessTokens  # noqa: PLC0415 - imports the ledger
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.store.audit.access_tokens import AccessTokens  # noqa: PLC0415 - imports the ledger
 
     with explained():
         require_same_user(settings)
@@ -116,7 +116,7 @@ def login(config: Config = None) -> None:
     For the user of the server.
     """
     settings = settings_of(config)
-    from hilum.wiring.same_user import require_same_user  # noqa: PLC0415 - imports the ledger
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - imports the ledger
 
     with explained():
         require_same_user(settings)
@@ -126,7 +126,7 @@ def login(config: Config = None) -> None:
 
 def login_link(settings: Settings) -> str:
     """A new link for who is at the terminal. Raises OSError."""
-    from hilum.api.login_links import LoginLinks  # noqa: PLC0415 - no other command needs it
+    from hilum.api.auth.login_links import LoginLinks  # noqa: PLC0415 - no other command needs it
 
     return LoginLinks(settings).make(actor_here().name)
 
@@ -144,7 +144,7 @@ def _day(moment: float) -> str:
 
 
 def _require_name(name: str) -> None:
-    from hilum.api.tokens import RESERVED_NAMES  # noqa: PLC0415 - imports the ledger
+    from hilum.api.auth.tokens import RESERVED_NAMES  # noqa: PLC0415 - imports the ledger
 
     if not re.fullmatch(_NAME, name) or name in RESERVED_NAMES:
         problem = (

@@ -178,10 +178,10 @@ def _wait_for(receiver: Destination, seconds: float) -> None:
 def _send(paths: list[Path], receiver: Destination) -> SendReport:
     """Raises ConfigurationError where files of TLS are not usable."""
     # Pynetdicom is not needed elsewhere.
+    from hilum.deliver.scu.tls import tls_of  # noqa: PLC0415 - as above
     from hilum.deliver.send import (  # noqa: PLC0415
         send as send_files,
     )
-    from hilum.deliver.tls import tls_of  # noqa: PLC0415 - as above
 
     if (tls := tls_of(receiver)) is not None:
         try:

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hilum.deliver.dicom import DicomLane
+from hilum.deliver.client import Busy, ClassRefused, Lane, Unknown
+from hilum.deliver.cstore import DicomLane
 from hilum.deliver.folder import FolderLane
-from hilum.deliver.lane import Busy, ClassRefused, Lane, Unknown
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.settings import Destination
 

@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from hilum import beneath
-from hilum.deliver.lane import Busy
+from hilum.deliver.client import Busy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination

@@ -19,8 +19,8 @@ from pydicom.uid import (
 )
 from pynetdicom.sop_class import Verification
 
-from hilum.deliver.association import Association, Contexts, Peer, associate
-from hilum.deliver.dicom import ladder_of, peer_of
+from hilum.deliver.cstore import ladder_of, peer_of
+from hilum.deliver.scu.association import Association, Contexts, Peer, associate
 from hilum.domain import SR_LADDER, SrClass
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination

@@ -16,11 +16,11 @@ from pydicom.errors import InvalidDicomError
 from pydicom.uid import UID, MediaStorageDirectoryStorage
 from pynetdicom.dsutils import split_dataset
 
-from hilum.deliver.association import Association, Outgoing, Peer, associate
-from hilum.deliver.command import Response
-from hilum.deliver.lane import Unknown
-from hilum.deliver.statuses import STORED_BEFORE, cause, is_stored
-from hilum.deliver.tls import Tls
+from hilum.deliver.client import Unknown
+from hilum.deliver.scu.association import Association, Outgoing, Peer, associate
+from hilum.deliver.scu.command import Response
+from hilum.deliver.scu.statuses import STORED_BEFORE, cause, is_stored
+from hilum.deliver.scu.tls import Tls
 from hilum.errors import Refused, Retry
 
 # PS3.8 9.3.2.2: Presentation Context IDs are the odd numbers from 1 to 255

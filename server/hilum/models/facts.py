@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from hilum.models.manifest import Manifest
+from hilum.models.manifest.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)

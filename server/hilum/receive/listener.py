@@ -16,26 +16,26 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from hilum import telemetry
-from hilum.dimse import pdu
-from hilum.receive import compiled
-from hilum.receive.acceptor import Acceptor
-from hilum.receive.account import TOO_MANY_CONNECTIONS, Account
-from hilum.receive.account_book import AccountBook
-from hilum.receive.census import Seat
-from hilum.receive.commitment_desk import Desk
-from hilum.receive.custody import Custody
-from hilum.receive.door import Door
-from hilum.receive.indexing import indexing
-from hilum.receive.pending_connections import PendingConnections
-from hilum.receive.policy import Policy, Rejection
+from hilum.dicom import pdu
+from hilum.observability import telemetry
+from hilum.receive.association.acceptor import Acceptor
+from hilum.receive.association.admission import Door
+from hilum.receive.association.counter import Seat
+from hilum.receive.association.pending_connections import PendingConnections
+from hilum.receive.association.tls import ServerTls
+from hilum.receive.commitment.reporter import Desk
+from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.policy.association_policy import Policy, Rejection
+from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, Account
+from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.policy.watermarks import Watermarks
+from hilum.receive.storage import compiled
+from hilum.receive.storage.session import indexing
 from hilum.receive.threads import log_failures, start_thread
-from hilum.receive.tls import ServerTls
-from hilum.receive.watermarks import Watermarks
 from hilum.settings import Receive, Settings
-from hilum.store.archive import Archive
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from hilum.store.views import LedgerViews
+from hilum.store.queries.views import LedgerViews
 
 _log = telemetry.logger("receive")
 

@@ -6,7 +6,7 @@ import contextvars
 import threading
 from collections.abc import Callable
 
-from hilum import telemetry
+from hilum.observability import telemetry
 
 _log = telemetry.logger("receive")
 

@@ -14,10 +14,10 @@ from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
 from hilum.report.json_report import json_report, json_schema
-from hilum.report.ladder import derive
 from hilum.report.sources import Extracts
+from hilum.report.sr.class_preference import derive
 from hilum.report.template import UNUSUAL, SrTemplate, Unusual
-from hilum.report.template.compiling import compile_template
+from hilum.report.template.compile import compile_template
 from hilum.report.tree import sr_text
 
 __all__ = [

@@ -6,10 +6,10 @@ from pydicom.uid import Comprehensive3DSRStorage
 
 from hilum.domain import Document, Release, ReportJob
 from hilum.report.context import HeatMap, ReportContext
-from hilum.report.maker import MEDIA_TYPE, encode
-from hilum.report.quiet import quietly
+from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.sources import Extracts, Headers, replaced
-from hilum.report.structured_report import build
+from hilum.report.sr.build import build
+from hilum.report.sr.document_header import MEDIA_TYPE, encode
 from hilum.report.template import SrTemplate
 
 

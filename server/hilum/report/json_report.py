@@ -14,11 +14,11 @@ from pydicom.multival import MultiValue
 
 from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
-from hilum.moments import is_moment, iso
-from hilum.report.codes import device_uid
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.sources import Extracts
+from hilum.report.sr.codes import device_uid
 from hilum.report.wording import caveats, meaning_of
+from hilum.timestamps import is_moment, iso
 from hilum_preprocessing.errors import flag_meaning
 
 MEDIA_TYPE: Final = "application/json"

@@ -9,7 +9,7 @@ from pydicom.dataset import Dataset
 
 from hilum.domain import Document, Instance, Outcome, Reason, ReportJob
 from hilum.errors import NotAnalysed
-from hilum.report.header import Said, read_descriptors, read_header
+from hilum.report.headers.header import Said, read_descriptors, read_header
 from hilum.report.template.extract import Extract, extract, further_extract
 
 Read = TypeVar("Read", bound=Said)

@@ -13,7 +13,7 @@ from typing import Final
 from pydicom import dcmread
 from pydicom.dataset import Dataset
 
-from hilum.report.quiet import quietly
+from hilum.report.headers.suppress_warnings import quietly
 
 _COLUMNS: Final = 80
 _HEADER: Final = (

@@ -35,43 +35,37 @@ from hilum.domain import (
     StudyJob,
 )
 from hilum.settings import Destination
-from hilum.store import (
-    advancing,
-    association_rows,
-    claiming,
-    commitments,
-    completing,
-    digest_seed,
-    epoch,
-    forgetting,
-    gone_files,
-    known_images,
-    lanes,
-    recording,
-    rejecting,
-    requeueing,
-    resending,
-    stranded,
-)
-from hilum.store.activation_maps import activation_maps
-from hilum.store.arrival import Arrival
-from hilum.store.audit_log import Deed, write_down
-from hilum.store.claiming import Claim
-from hilum.store.clocks import ahead_seconds
-from hilum.store.commitments import Holder
-from hilum.store.completing import Completed
-from hilum.store.database import Transactions, begin_part, open_engine, sync_of, words_of
-from hilum.store.doorbell import Bell, doorbell_for
-from hilum.store.forgetting import Forgotten
-from hilum.store.gone_files import Quarantined
-from hilum.store.handing_on import HandingOn, Heir
-from hilum.store.jobs import jobs_of
-from hilum.store.known_images import KnownImage
-from hilum.store.prepared import Prepared
-from hilum.store.queues import QUEUES
-from hilum.store.recording import ImageChanged, RecordOutcome
-from hilum.store.resending import Resent
-from hilum.store.schema import (
+from hilum.store.admin import abandon
+from hilum.store.admin import complete as completing
+from hilum.store.admin.abandon import Forgotten
+from hilum.store.admin.complete import Completed
+from hilum.store.audit.log import Deed, write_down
+from hilum.store.database.clocks import ahead_seconds
+from hilum.store.database.engines import Transactions, begin_part, open_engine, sync_of, words_of
+from hilum.store.database.prepared import Prepared
+from hilum.store.installation import digest_seed, epoch
+from hilum.store.intake import known_images, missing_files
+from hilum.store.intake import record as recording
+from hilum.store.intake.known_images import KnownImage
+from hilum.store.intake.missing_files import Quarantined
+from hilum.store.intake.received import Arrival
+from hilum.store.intake.record import ImageChanged, RecordOutcome
+from hilum.store.notify.notifier import Bell, doorbell_for
+from hilum.store.queries import associations
+from hilum.store.queries.activation_maps import activation_maps
+from hilum.store.queue import claim as claiming
+from hilum.store.queue import clock_recovery, commitments, destination_lease
+from hilum.store.queue import complete as advancing
+from hilum.store.queue import rejections as rejecting
+from hilum.store.queue import requeue as requeueing
+from hilum.store.queue import resend as resending
+from hilum.store.queue.claim import Claim
+from hilum.store.queue.commitments import Holder
+from hilum.store.queue.hand_off import HandingOn, Heir
+from hilum.store.queue.jobs import jobs_of
+from hilum.store.queue.queues import QUEUES
+from hilum.store.queue.resend import Resent
+from hilum.store.schema.tables import (
     WORK_TABLES,
     destination,
     document,
@@ -106,7 +100,7 @@ T = TypeVar("T")
 
 
 class Ledger:
-    """Rows of one installation, at an SQLAlchemy URL. The schema must be there already (`hilum.store.migrate`)."""
+    """Rows of one installation, at an SQLAlchemy URL. The schema must be there already (`hilum.store.migrations.migrate`)."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self.url = url
@@ -195,12 +189,12 @@ class Ledger:
     def paths_of(self, same: Sequence[Instance]) -> dict[str, str]:
         """By SOP Instance UID, the `path` of each image with pixels whose bytes are these."""
         with self._reads.begin() as connection:
-            return gone_files.paths_of(connection, same)
+            return missing_files.paths_of(connection, same)
 
     def not_read(self, uids: Collection[str]) -> set[str]:
         """Those of these SOP Instance UIDs of which a reading ended without numbers."""
         with self._reads.begin() as connection:
-            return gone_files.not_read(connection, uids)
+            return missing_files.not_read(connection, uids)
 
     def give_up_files(self, paths: Mapping[str, str], damaged: Collection[str] = ()) -> None:
         """Write down that the archive has lost the pixels of these images.
@@ -210,12 +204,12 @@ class Ledger:
         `damaged`: of those whose file is there, and no use to anybody.
         """
         with self._writes.begin() as connection:
-            gone_files.give_up(connection, paths, damaged, self._clock())
+            missing_files.give_up(connection, paths, damaged, self._clock())
 
     def quarantined(self, same: Sequence[Instance]) -> list[Quarantined]:
         """Conflicts of the very bytes of these images whose file lies in quarantine."""
         with self._reads.begin() as connection:
-            return gone_files.quarantined(connection, same)
+            return missing_files.quarantined(connection, same)
 
     def take_place_in_quarantine(self, lost: Sequence[Quarantined]) -> None:
         """The archive has lost the files of these conflicts: what came is theirs.
@@ -223,7 +217,7 @@ class Ledger:
         Recorded again, it goes to quarantine.
         """
         with self._writes.begin() as connection:
-            gone_files.take_place(connection, lost)
+            missing_files.take_place(connection, lost)
 
     def record_associations(
         self,
@@ -237,7 +231,7 @@ class Ledger:
         The ids of the rows of `counted`, in the same order.
         """
         with self._writes.begin() as connection:
-            row_ids = association_rows.write(connection, records, counted)
+            row_ids = associations.write(connection, records, counted)
         self._sync()
         return row_ids
 
@@ -469,7 +463,9 @@ class Ledger:
         at_once: bool,
     ) -> tuple[list[bool], list[Job]]:
         with self._writes.begin() as connection:
-            following = HandingOn(now := self._clock(), lanes.held_by(connection, heirs, now))
+            following = HandingOn(
+                now := self._clock(), destination_lease.held_by(connection, heirs, now)
+            )
             # In the order of `recording`: two that name the same rows would wait for each other
             # (PostgreSQL).
             said = sorted(decided, key=lambda one: _place(one[0], one[2]))
@@ -639,10 +635,10 @@ class Ledger:
         """
         now = self._clock()
         with self._reads.begin() as connection:
-            if lanes.is_held(connection, name, owner, now + seconds / 2):
+            if destination_lease.is_held(connection, name, owner, now + seconds / 2):
                 return True
         with self._writes.begin() as connection:
-            return lanes.take(connection, name, owner, now, seconds)
+            return destination_lease.take(connection, name, owner, now, seconds)
 
     def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
         """Stop or resume deliveries to a destination, also one that has never been used.
@@ -650,7 +646,7 @@ class Ledger:
         What is on the wire is finished.
         """
         with self._writes.begin() as connection:
-            lanes.pause(connection, name, is_paused=is_paused)
+            destination_lease.pause(connection, name, is_paused=is_paused)
             write_down(deed, connection, self._clock())
             self._doorbell.ring_with(connection, ("deliver",))
         self._sync()
@@ -662,7 +658,7 @@ class Ledger:
         That it is not is for the caller to know.
         """
         with self._writes.begin() as connection:
-            done = forgetting.forget(connection, name, self._clock())
+            done = abandon.forget(connection, name, self._clock())
             write_down(deed, connection, self._clock(), done.cancelled)
         self._sync()
         return done
@@ -670,7 +666,7 @@ class Ledger:
     def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
         """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
         with self._writes.begin() as connection:
-            count = forgetting.forget_commitments(connection, calling_ae_title)
+            count = abandon.forget_commitments(connection, calling_ae_title)
             write_down(deed, connection, self._clock(), count)
         self._sync()
         return count
@@ -742,7 +738,7 @@ class Ledger:
         How many rows of the stage.
         """
         with self._writes.begin() as connection:
-            return stranded.free(connection, stage, longest_seconds, self._clock())
+            return clock_recovery.free(connection, stage, longest_seconds, self._clock())
 
     def listen(self, stage: str) -> Bell:
         """A bell that rings when rows of this stage may be due."""

@@ -1,5 +1,5 @@
 """The supervisor of all processes on one host, and the doctor that examines an installation."""
 
-from hilum.supervisor.supervising import Supervisor
+from hilum.supervisor.supervisor import Supervisor
 
 __all__ = ["Supervisor"]

@@ -14,13 +14,13 @@ from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum import telemetry
 from hilum.audit.message import Source
 from hilum.audit.syslog import Collector, NotDelivered
+from hilum.observability import telemetry
+from hilum.services.launch_spec import process_name
 from hilum.settings import Settings
-from hilum.store.audit_cursors import AuditCursors
-from hilum.supervisor.pausing import pause_after
-from hilum.wiring.charge import process_name
+from hilum.store.admin.audit_cursors import AuditCursors
+from hilum.supervisor.restart_backoff import pause_after
 
 Row = Mapping[str, Any]
 Take = Callable[[Sequence[Row]], None]

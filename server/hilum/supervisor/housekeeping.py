@@ -18,20 +18,20 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum import telemetry
 from hilum.domain import Lane
-from hilum.receive.scan import abandoned, recover
+from hilum.observability import telemetry
+from hilum.receive.indexing.recovery import abandoned, recover
+from hilum.services.launch_spec import process_name
 from hilum.settings import Retention as RetentionSettings
 from hilum.settings import Settings
-from hilum.store.archive import Archive
-from hilum.store.database import open_engine
-from hilum.store.expiring import Removed
-from hilum.store.hourly import Hour
-from hilum.store.known_time import Believed, KnownTime, counter
+from hilum.store.archive.archive import Archive
+from hilum.store.database.engines import open_engine
+from hilum.store.installation.known_time import Believed, KnownTime, counter
 from hilum.store.ledger import Ledger
-from hilum.store.retention import Retention, Rule, Share, Walk
-from hilum.supervisor.retention_words import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPENT
-from hilum.wiring.charge import process_name
+from hilum.store.retention.deletions import Removed
+from hilum.store.retention.policy import Retention, Rule, Share, Walk
+from hilum.store.retention.rate import Hour
+from hilum.supervisor.checks.retention_advice import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPENT
 
 _DAY_SECONDS = 86400.0
 _OWNED_SECONDS = 120.0

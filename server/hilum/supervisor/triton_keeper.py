@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from hilum import telemetry
 from hilum.errors import ConfigurationError
-from hilum.supervisor.pausing import pause_after
+from hilum.observability import telemetry
+from hilum.supervisor.restart_backoff import pause_after
 from hilum.triton.server import EmbeddedTriton
 
 log = telemetry.logger("supervisor")

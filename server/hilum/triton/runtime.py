@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from hilum.store.directory_sync import sync_file_system
+from hilum.store.archive.directory_sync import sync_file_system
 from hilum.triton import sandbox
 
 FOLDER: Final = "triton"

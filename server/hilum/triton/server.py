@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from hilum import telemetry
 from hilum.errors import ConfigurationError
+from hilum.observability import telemetry
 from hilum.triton import command, leftovers, runtime, sandbox
 
 _LAUNCHER: Final = Path(__file__).with_name("launcher.py")

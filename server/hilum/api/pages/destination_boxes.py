@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.api.pages.words import Chip, Moment, chip, count, meaning, moment
+from hilum.api.pages.formatting import Chip, Moment, chip, count, meaning, moment
 from hilum.withholding import Refusal, advice_of
 
 Item = Mapping[str, Any]

@@ -16,18 +16,19 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from hilum.api import intervening, operations, probing
-from hilum.api.deeds import DeedHere
+from hilum.api.answers.operations import RequeueOrder
+from hilum.api.audited_actions import DeedHere
+from hilum.api.dependencies import Parts, PartsHere
 from hilum.api.guard import guarded
-from hilum.api.operation_answers import RequeueOrder
 from hilum.api.pages.destination_boxes import destination_box
+from hilum.api.pages.formatting import local
 from hilum.api.pages.forms import form_of
-from hilum.api.pages.presenting import PageRoute, page
-from hilum.api.pages.words import local
-from hilum.api.parts import Parts, PartsHere
-from hilum.api.probing import DestinationName
+from hilum.api.pages.templating import PageRoute, page
+from hilum.api.routes import interventions, operations
+from hilum.api.routes import probe as probing
+from hilum.api.routes.probe import DestinationName
 from hilum.domain import Scope
-from hilum.store.audit_log import Deed
+from hilum.store.audit.log import Deed
 from hilum.verbs import NoVerb, Verb, performs
 
 _PAGE: Final = "/destinations"
@@ -80,14 +81,14 @@ def probe(parts: PartsHere, name: DestinationName) -> Response:
 @performs(Verb.PAUSE)
 def pause(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Response:
     """Send it nothing more until it is resumed."""
-    intervening.pause_destination(parts, deed, name)
+    interventions.pause_destination(parts, deed, name)
     return _back("paused", name)
 
 
 @performs(Verb.RESUME)
 def resume(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Response:
     """Send what waits."""
-    intervening.resume_destination(parts, deed, name)
+    interventions.resume_destination(parts, deed, name)
     return _back("resumed", name)
 
 
@@ -121,7 +122,9 @@ def _forget(parts: Parts, deed: Deed, name: str, field: Callable[[str], str]) ->
     if field("confirmed") != "yes":
         message = "it cannot be undone: confirm it on the page"
         raise RequestValidationError([{"type": "missing", "loc": ("confirmed",), "msg": message}])
-    return _back("forgotten", name, intervening.forget_destination(parts, deed, name)["cancelled"])
+    return _back(
+        "forgotten", name, interventions.forget_destination(parts, deed, name)["cancelled"]
+    )
 
 
 def _back(done: Done, name: str, count: int | None = None) -> Response:
@@ -148,7 +151,7 @@ def _page(parts: Parts, said: str = "", probed: Mapping[str, Any] | None = None)
         "destinations.html",
         section="destinations",
         boxes=[
-            destination_box(item, now, refusals) for item in intervening.destination_states(parts)
+            destination_box(item, now, refusals) for item in interventions.destination_states(parts)
         ],
         can_change=parts.interventions is not None,
         said=said,

@@ -14,15 +14,15 @@ from fastapi.exceptions import RequestValidationError
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from hilum.api.deeds import DeedHere
-from hilum.api.finding import find
+from hilum.api.audited_actions import DeedHere
+from hilum.api.dependencies import Parts, PartsHere
 from hilum.api.identifiers import OFF, FoundStudies, StudyQuery
+from hilum.api.pages.formatting import local
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.front import study_line
-from hilum.api.pages.presenting import page
-from hilum.api.pages.words import local
-from hilum.api.parts import Parts, PartsHere
-from hilum.store.audit_log import Deed
+from hilum.api.pages.templating import page
+from hilum.api.routes.find import find
+from hilum.store.audit.log import Deed
 from hilum.verbs import NoVerb, Verb, performs
 
 _STUDIES: Final = 50

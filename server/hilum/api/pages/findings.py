@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final
 
-from hilum.api.pages.words import Chip, chip, meaning, plain
+from hilum.api.pages.formatting import Chip, chip, meaning, plain
 from hilum.domain import Decision, Outcome
 
 Item = Mapping[str, Any]

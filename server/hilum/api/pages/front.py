@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilum.api.pages.findings import ResultLine, result_line
-from hilum.api.pages.words import (
+from hilum.api.pages.formatting import (
     Chip,
     Moment,
     count,

@@ -12,17 +12,17 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import RedirectResponse
 from pydantic import AfterValidator, BeforeValidator
 
-from hilum.api.deeds import DeedHere
+from hilum.api.audited_actions import DeedHere
+from hilum.api.dependencies import PartsHere
 from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, Day
 from hilum.api.identifiers import identifiers_shown
+from hilum.api.pages.formatting import local
 from hilum.api.pages.front import queue_lines, role_lines, stuck_lines, study_line
 from hilum.api.pages.notices import notices
-from hilum.api.pages.presenting import page
-from hilum.api.pages.words import local
-from hilum.api.parts import PartsHere
+from hilum.api.pages.templating import page
 from hilum.api.readiness import FAILING_SECONDS
 from hilum.domain import StudyState
-from hilum.store.views import StudyFilter
+from hilum.store.queries.views import StudyFilter
 from hilum.verbs import Verb, performs
 
 _STUDIES: Final = 50

@@ -11,9 +11,11 @@ from anyio.to_thread import run_sync
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from hilum.api.access import Access
-from hilum.api.actor import actor_of, set_actor
-from hilum.api.credentials import Credential
+from hilum.api.auth.access import Access
+from hilum.api.auth.actor import actor_of, set_actor
+from hilum.api.auth.credentials import Credential
+from hilum.api.auth.sessions import SESSION_SECONDS
+from hilum.api.dependencies import Parts, PartsHere
 from hilum.api.guard import (
     THREADS,
     address_of,
@@ -23,11 +25,9 @@ from hilum.api.guard import (
     refuse_other_sites,
 )
 from hilum.api.pages.forms import form_of
-from hilum.api.pages.presenting import PageRoute, login_page, page
-from hilum.api.parts import Parts, PartsHere
-from hilum.api.sessions import SESSION_SECONDS
+from hilum.api.pages.templating import PageRoute, login_page, page
 from hilum.domain import AccessToken
-from hilum.telemetry import logger
+from hilum.observability.telemetry import logger
 from hilum.verbs import NoVerb, Verb, performs
 
 router = APIRouter(

@@ -11,12 +11,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
-from hilum.api.pages.painter import NoPicture, Painter
-from hilum.api.pages.painting import GONE
+from hilum.api.pages.render_process import NoPicture, Painter
+from hilum.api.pages.render_worker import GONE
 from hilum.settings import Settings
-from hilum.store.archive import Archive
-from hilum.store.audit_log import Deed
-from hilum.store.views import LedgerViews
+from hilum.store.archive.archive import Archive
+from hilum.store.audit.log import Deed
+from hilum.store.queries.views import LedgerViews
 
 _CACHE_BYTES = 64 << 20
 _RETRY_SECONDS = 300.0  # a file that hung its decoder is not tried at each look

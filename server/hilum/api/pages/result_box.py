@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hilum.api.pages.findings import FindingRow, caveats, finding_rows
+from hilum.api.pages.formatting import Chip, Moment, chip, count, document_words, meaning, moment
 from hilum.api.pages.pictures import is_picture
-from hilum.api.pages.words import Chip, Moment, chip, count, document_words, meaning, moment
 from hilum.domain import Release
 
 Item = Mapping[str, Any]

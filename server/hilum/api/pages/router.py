@@ -15,24 +15,25 @@ from fastapi.responses import RedirectResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from hilum.api import operations, resending
-from hilum.api.deeds import DeedHere
+from hilum.api.answers.operations import RequeueOrder
+from hilum.api.audited_actions import DeedHere
+from hilum.api.dependencies import Parts, PartsHere
 from hilum.api.fields import UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.identifiers import identifiers_shown
-from hilum.api.operation_answers import RequeueOrder
 from hilum.api.pages.destinations import destination_pages
 from hilum.api.pages.find_page import find_form, find_studies
+from hilum.api.pages.formatting import association_chip, local, moment
 from hilum.api.pages.forms import form_of
 from hilum.api.pages.front_page import front_page
-from hilum.api.pages.painter import NoPicture
 from hilum.api.pages.pictures import Picture, Pictures
-from hilum.api.pages.presenting import ICON, PageRoute, no_picture, page, png
+from hilum.api.pages.render_process import NoPicture
 from hilum.api.pages.study_page import study_page
-from hilum.api.pages.words import association_chip, local, moment
-from hilum.api.parts import Parts, PartsHere
+from hilum.api.pages.templating import ICON, PageRoute, no_picture, page, png
+from hilum.api.routes import operations
+from hilum.api.routes import resend as resending
 from hilum.domain import Scope
-from hilum.store.audit_log import AuditFilter, Deed
+from hilum.store.audit.log import AuditFilter, Deed
 from hilum.verbs import NoVerb, Verb, performs
 
 _STUDIES = 50

@@ -7,9 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.api.pages.result_box import ResultBox, result_box
-from hilum.api.pages.timeline import Event, timeline
-from hilum.api.pages.words import (
+from hilum.api.pages.formatting import (
     Chip,
     Moment,
     chip,
@@ -21,6 +19,8 @@ from hilum.api.pages.words import (
     reading_words,
     study_chip,
 )
+from hilum.api.pages.result_box import ResultBox, result_box
+from hilum.api.pages.timeline import Event, timeline
 from hilum.domain import (
     DeliveryState,
     Identifiers,

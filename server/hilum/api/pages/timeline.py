@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hilum.api.pages.words import (
+from hilum.api.pages.formatting import (
     Chip,
     Moment,
     chip,

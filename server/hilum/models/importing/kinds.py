@@ -11,12 +11,12 @@ from typing import Final
 import torch
 
 from hilum.errors import ConfigurationError
-from hilum.models import checkpoint_names
+from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, published
 from hilum.models.importing.asked import Asked, Tensors, recipe_lines, size_of
 from hilum.models.importing.draft import Draft
 from hilum.models.importing.vit_checkpoint import vit
-from hilum.models.toml_text import quoted
+from hilum.models.networks import checkpoint_names
 
 __all__ = ["KINDS", "Asked"]
 

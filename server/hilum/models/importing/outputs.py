@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from hilum.errors import ConfigurationError
-from hilum.models import label_names, terminology
-from hilum.models.toml_text import quoted
+from hilum.models.formats.toml import quoted
+from hilum.models.manifest import label_names, terminology
 
 _NO_NAME: Final = re.compile(r"^(label|class|output)?[ _]?\d+$", re.IGNORECASE)
 

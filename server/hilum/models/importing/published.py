@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from hilum.errors import ConfigurationError
-from hilum.models import terminology
-from hilum.models.manifest_words import nearest
+from hilum.models.manifest import terminology
+from hilum.models.manifest.messages import nearest
 
 LABELS: Final = "torchxrayvision_18"
 _TABLE: Final = Path(__file__).with_name("torchxrayvision.toml")

@@ -12,11 +12,13 @@ from pathlib import Path
 from torch import Tensor
 
 from hilum.errors import ConfigurationError
-from hilum.models import export, identity, manifest, pickled, safetensors_file
+from hilum.models.build import export
+from hilum.models.formats import identity, pickled, safetensors
 from hilum.models.importing import download, draft, locked_process, published
 from hilum.models.importing.kinds import KINDS, Asked
-from hilum.models.manifest_words import nearest
-from hilum.store.directory_sync import sync_file_system
+from hilum.models.manifest import manifest
+from hilum.models.manifest.messages import nearest
+from hilum.store.archive.directory_sync import sync_file_system
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,10 +79,10 @@ def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
     if not source.is_file():
         raise ConfigurationError([f"{source}: no such file"])
     if not pickled.is_pickle(source):
-        return safetensors_file.read(source)
+        return safetensors.read(source)
     converted = scratch / "converted.safetensors"
     locked_process.to_safetensors(source, converted)
-    return safetensors_file.read(converted)
+    return safetensors.read(converted)
 
 
 def _write(drafted: draft.Draft, name: str, version: str, folder: Path) -> str:
@@ -89,7 +91,7 @@ def _write(drafted: draft.Draft, name: str, version: str, folder: Path) -> str:
     The manifest is valid, the network takes the weights.
     """
     weights = folder / draft.WEIGHTS
-    safetensors_file.write(weights, drafted.tensors)
+    safetensors.write(weights, drafted.tensors)
     text = draft.text(drafted, name, version, identity.file_sha256(weights))
     path = folder / manifest.FILE_NAME
     path.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
-from hilum.models import pickled
+from hilum.models.formats import pickled
 from hilum.models.importing.inert import InertUnpickler
 from hilum.models.importing.stored import ELEMENTS, Storage
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from hilum.errors import ConfigurationError
-from hilum.models import checkpoint_names, vit_shape
+from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, vit_files
 from hilum.models.importing.asked import Asked, Tensors, recipe_lines, size_of
 from hilum.models.importing.draft import Draft
-from hilum.models.toml_text import quoted
+from hilum.models.networks import checkpoint_names, vit_shape
 
 
 def vit(asked: Asked, given: Tensors) -> Draft:

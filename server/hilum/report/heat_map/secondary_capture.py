@@ -16,14 +16,16 @@ from pydicom.uid import ExplicitVRLittleEndian
 
 from hilum.domain import Document, Instance, Outcome, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
-from hilum.report import codes
 from hilum.report.context import HeatMap, HeatMapSources, ReportContext
-from hilum.report.header import pair, read_header, utc_offset
+from hilum.report.headers.header import pair, read_header, utc_offset
+from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen_images, shown_on
 from hilum.report.heat_map.display import grey_levels
 from hilum.report.heat_map.panel import Panel
 from hilum.report.heat_map.sheet import WITHDRAWN, Row, heading, resolution, sheet, withdrawal
-from hilum.report.maker import (
+from hilum.report.sources import Headers
+from hilum.report.sr import codes
+from hilum.report.sr.document_header import (
     MEDIA_TYPE,
     PRODUCT,
     algorithm_equipment,
@@ -33,8 +35,6 @@ from hilum.report.maker import (
     settle_times,
     short,
 )
-from hilum.report.quiet import quietly
-from hilum.report.sources import Headers
 from hilum.report.wording import caveats, heat_map_description
 from hilum_preprocessing import InputSpec
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 from hilum.domain import Document, Release, Result
 from hilum.report.context import HeatMap, ReportContext
-from hilum.report.header import utc_offset
-from hilum.report.maker import date_and_time, local
+from hilum.report.headers.header import utc_offset
+from hilum.report.sr.document_header import date_and_time, local
 from hilum.report.template.equipment import Equipment
 from hilum.report.template.evaluations import Evaluations
 from hilum.report.template.extract import Extract

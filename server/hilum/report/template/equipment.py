@@ -16,9 +16,9 @@ from pydicom.tag import Tag
 from pydicom.valuerep import DT
 
 from hilum.domain import Release, Result
-from hilum.report.maker import contribution_datetime, contribution_description
-from hilum.report.quiet import quietly
-from hilum.report.template.cutting import Template, cut_element, cut_item, item
+from hilum.report.headers.suppress_warnings import quietly
+from hilum.report.sr.document_header import contribution_datetime, contribution_description
+from hilum.report.template.cut import Template, cut_element, cut_item, item
 from hilum.report.template.extract import Extract
 from hilum.report.template.values import text
 from hilum.report.template.writing import encoded

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hilum.domain import Decision, Finding, Outcome, Release, Result
-from hilum.report.codes import is_private
-from hilum.report.content import (
+from hilum.report.context import HeatMap, ReportContext
+from hilum.report.sr.codes import is_private
+from hilum.report.sr.content import (
     comment,
     evaluations,
     presence,
@@ -15,8 +16,7 @@ from hilum.report.content import (
     summary,
     words_of,
 )
-from hilum.report.context import HeatMap, ReportContext
-from hilum.report.template.cutting import Template, cut_item
+from hilum.report.template.cut import Template, cut_item
 from hilum.report.template.unusual import Unusual
 from hilum.report.template.values import text
 from hilum.report.wording import caveats, not_analysed

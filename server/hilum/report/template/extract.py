@@ -20,8 +20,8 @@ from pydicom.dataset import Dataset
 from pydicom.tag import BaseTag
 
 from hilum.domain import Instance
-from hilum.report.cleaning import DATE_TIME, ENUMERATED, LONGEST, TIME
-from hilum.report.header import (
+from hilum.report.headers.cleaning import DATE_TIME, ENUMERATED, LONGEST, TIME
+from hilum.report.headers.header import (
     CHARACTER_SET,
     SEX,
     SEXES,
@@ -32,9 +32,16 @@ from hilum.report.header import (
     read_elements,
     read_header,
 )
-from hilum.report.inherited import DESCRIPTORS, EQUIPMENT, IDENTIFIERS, INHERITED, OF_OTHERS, tags
-from hilum.report.quiet import quietly
-from hilum.report.skimming import Place, places
+from hilum.report.headers.inherited import (
+    DESCRIPTORS,
+    EQUIPMENT,
+    IDENTIFIERS,
+    INHERITED,
+    OF_OTHERS,
+    tags,
+)
+from hilum.report.headers.skimming import Place, places
+from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.template.writing import counted, encoded, head
 
 _OF_PATIENT: Final = tags(

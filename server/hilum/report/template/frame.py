@@ -12,9 +12,9 @@ from typing import Final
 
 from pydicom.dataset import Dataset
 
-from hilum.report.header import STUDY
-from hilum.report.inherited import INHERITED, tags
-from hilum.report.template.cutting import Template, before_value, cut
+from hilum.report.headers.header import STUDY
+from hilum.report.headers.inherited import INHERITED, tags
+from hilum.report.template.cut import Template, before_value, cut
 from hilum.report.template.extract import Extract
 from hilum.report.template.writing import encoded
 

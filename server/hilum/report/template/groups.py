@@ -8,10 +8,16 @@ from dataclasses import dataclass, replace
 from pydicom.dataset import Dataset
 
 from hilum.domain import Finding, Release, Result
-from hilum.report import codes
-from hilum.report.content import explanation, measurement_group, measurements, parameters, values_of
 from hilum.report.context import HeatMap
-from hilum.report.template.cutting import Template, cut_item
+from hilum.report.sr import codes
+from hilum.report.sr.content import (
+    explanation,
+    measurement_group,
+    measurements,
+    parameters,
+    values_of,
+)
+from hilum.report.template.cut import Template, cut_item
 from hilum.report.template.extract import Extract
 from hilum.report.template.unusual import Unusual
 from hilum.report.template.values import decimal, double, text, uid

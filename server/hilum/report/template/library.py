@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pydicom.dataset import Dataset
 
-from hilum.report import codes
-from hilum.report.header import pair
-from hilum.report.image_library import (
+from hilum.report.headers.header import pair
+from hilum.report.sr import codes
+from hilum.report.sr.image_library import (
     image_library,
     modality,
     modality_name,
@@ -17,7 +17,7 @@ from hilum.report.image_library import (
     size,
     spacing,
 )
-from hilum.report.template.cutting import Template, cut_item
+from hilum.report.template.cut import Template, cut_item
 from hilum.report.template.extract import Extract
 from hilum.report.template.values import decimal, double, text, uid
 

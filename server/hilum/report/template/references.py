@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pydicom.dataset import Dataset
 
-from hilum.report.template.cutting import Template, cut_item
+from hilum.report.template.cut import Template, cut_item
 from hilum.report.template.values import uid
 
 

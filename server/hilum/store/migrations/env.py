@@ -1,8 +1,8 @@
-"""Alembic's entry: runs the revisions on the connection that `hilum.store.migrate` hands over."""
+"""Alembic's entry: runs the revisions on the connection that `hilum.store.migrations.migrate` hands over."""
 
 from alembic import context
 
-from hilum.store.schema import metadata
+from hilum.store.schema.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -1,0 +1,1 @@
+"""`make bench-infer`: Triton beside the bare engine."""

@@ -1,0 +1,1 @@
+"""`make bench-ingest`: the cost of receiving, beside DCMTK."""

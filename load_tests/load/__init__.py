@@ -1,0 +1,1 @@
+"""`make load`: scenarios of studies by C-STORE."""

@@ -1,0 +1,136 @@
+"""From what was sent and what arrived to figures.
+
+Percentiles, and where and with what they were measured.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from load_tests.load.figures import Goal
+from testing.network.receiver import Arrivals
+from testing.network.sending import Sent
+from testing.serving import REPOSITORY
+
+__all__ = ["Figures", "Goal", "circumstances", "figures", "percentiles"]
+
+PERCENTILES = (50, 90, 95, 99)
+_DISTRIBUTIONS = (
+    "hilum",
+    "torch",
+    "numpy",
+    "openvino",
+    "onnxruntime",
+    "nvidia-pytriton",
+    "pydicom",
+    "pynetdicom",
+    "highdicom",
+    "sqlalchemy",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Both ends of a run compared.
+
+    Latencies in seconds, one a study that has a report; throughput from the first report to the
+    last.
+    """
+
+    offered: int
+    accepted: int
+    reported: int
+    lost: int
+    studies_per_second: float
+    last_image_to_sr: tuple[float, ...]
+    intended_to_sr: tuple[float, ...]
+    late_starts: tuple[float, ...]
+    failures: tuple[str, ...]
+    repeated: int
+    changed: int
+
+
+def figures(sent: Sequence[Sent], arrivals: Arrivals) -> Figures:
+    """A study counts as reported when a report came after its last image was accepted.
+
+    Lost are also reports on parts of a study.
+    """
+    accepted = [study for study in sent if study.failure is None]
+    pairs = [
+        (study, arrivals.first_after(study.study_instance_uid, study.ended_at))
+        for study in accepted
+    ]
+    done = [(study, at) for study, at in pairs if at is not None]
+    reports = sorted(at for _, at in done)
+    return Figures(
+        offered=len(sent),
+        accepted=len(accepted),
+        reported=len(done),
+        lost=sum(_is_lost(study, arrivals) for study in sent),
+        studies_per_second=(len(reports) - 1) / (reports[-1] - reports[0])
+        if len(reports) > 1
+        else 0.0,
+        last_image_to_sr=tuple(at - study.ended_at for study, at in done),
+        intended_to_sr=tuple(at - study.intended_at for study, at in done),
+        late_starts=tuple(study.started_at - study.intended_at for study in sent),
+        failures=tuple(study.failure for study in sent if study.failure is not None),
+        repeated=arrivals.repeated,
+        changed=len(arrivals.changed),
+    )
+
+
+def _is_lost(study: Sent, arrivals: Arrivals) -> bool:
+    since = study.promised_at
+    return since is not None and arrivals.first_after(study.study_instance_uid, since) is None
+
+
+def percentiles(values: Sequence[float]) -> dict[str, float]:
+    """p50, p90, p95, p99 and the largest; empty without values."""
+    if not values:
+        return {}
+    return {f"p{p}": float(np.percentile(values, p)) for p in PERCENTILES} | {"max": max(values)}
+
+
+def circumstances() -> dict[str, Any]:
+    """Machine, commit and versions."""
+    return {
+        "machine": {
+            "cpu": _cpu(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(
+                os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1
+            ),
+            "system": platform.platform(),
+            "load_average_before": round(os.getloadavg()[0], 2),
+        },
+        "commit": _git("rev-parse", "HEAD") or "unknown",
+        "is_modified": bool(_git("status", "--porcelain", "--untracked-files=no")),
+        "versions": {
+            "python": platform.python_version(),
+            **{name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
+        },
+    }
+
+
+def _cpu() -> str:
+    lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    return next(
+        (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")),
+        platform.machine(),
+    )
+
+
+def _git(*words: str) -> str:
+    answer = subprocess.run(
+        ["git", *words], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+    return answer.stdout.strip() if answer.returncode == 0 else ""

@@ -1,0 +1,1 @@
+"""`make bench-preprocess`: from a file to a tensor on one core."""

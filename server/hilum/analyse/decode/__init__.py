@@ -1,0 +1,1 @@
+"""Processes that decode files to tensors in shared memory."""

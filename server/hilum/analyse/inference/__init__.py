@@ -1,0 +1,1 @@
+"""Batches of images, and the Tritons that they are sent to."""

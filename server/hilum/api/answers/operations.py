@@ -1,0 +1,372 @@
+"""What the pages for operators answer: queues, associations, conflicts, releases, health."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, get_args
+
+from pydantic import ConfigDict, Field, model_validator
+
+from hilum.api.answers.studies import CodeAnswer, LaneName
+from hilum.api.fields import UID_PATTERN, Answer, Moment
+from hilum.domain import CommitmentState, ConflictKind, ConflictState, Outcome, RemovalReason
+from hilum.store.queue.requeue import reasons
+
+Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
+Role = Literal["receive", "analyse", "deliver"]
+
+
+class AssociationAnswer(Answer):
+    """Who sent what, what was refused, and what the sender should change."""
+
+    id: int
+    started_at: Moment
+    ended_at: Moment
+    peer_address: str
+    calling_ae_title: str
+    called_ae_title: str
+    outcome: str = Field(examples=["released"])
+    reason: str | None
+    count: int = Field(
+        description=(
+            "So many of a kind within a minute, on which nothing was stored: one row stands for all"
+            " of them; ended_at is the last one's, refused and own_documents are sums."
+        )
+    )
+    stored: int
+    refused: int
+    own_documents: int = Field(
+        description="Documents of our own that came back: acknowledged and discarded."
+    )
+    advice: str | None = Field(examples=["Send to Called AE Title HILUM."])
+
+
+class AssociationPage(Answer):
+    """One page of associations, newest first."""
+
+    associations: list[AssociationAnswer]
+    next_cursor: str | None
+
+
+class ConflictAnswer(Answer):
+    """Another object under a SOP Instance UID that is taken.
+
+    It lies in quarantine, the first one stays authoritative.
+    """
+
+    id: int
+    sop_instance_uid: str
+    study_instance_uid: str | None = Field(
+        description="Of the image that is in use; null: there is none any more."
+    )
+    path: str = Field(description="Relative to the archive.")
+    size_bytes: int
+    digest: str
+    received_at: Moment
+    calling_ae_title: str
+    kind: ConflictKind = Field(
+        description="header: the same pixels, from a sender that may not correct the image."
+    )
+    state: ConflictState = Field(description="held: nobody has decided yet.")
+    resolved_at: Moment | None = Field(description="When a person decided.")
+
+
+class ConflictPage(Answer):
+    """One page of conflicts, newest first."""
+
+    conflicts: list[ConflictAnswer]
+    next_cursor: str | None
+
+
+class NotCommitted(Answer):
+    """An object that is not kept, or not as what it was named."""
+
+    sop_instance_uid: str
+    failure_reason: str = Field(description="Failure Reason (0008,1197).", examples=["0x0112"])
+
+
+class CommitmentAnswer(Answer):
+    """Somebody asked whether his objects are kept, and is owed a report (DICOM storage commitment)."""
+
+    id: int
+    transaction_uid: str
+    calling_ae_title: str
+    called_ae_title: str
+    peer_address: str
+    requested_at: Moment
+    state: CommitmentState = Field(
+        description=(
+            "dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue."
+        )
+    )
+    instances: int = Field(description="Objects that it names.")
+    committed: int | None
+    failed: int | None
+    failures: list[NotCommitted] = Field(description="The first hundred of those that failed.")
+    next_try_at: Moment | None
+    reason: str | None
+    detail: str | None
+    finished_at: Moment | None
+
+
+class CommitmentPage(Answer):
+    """One page of requests for storage commitment, newest first."""
+
+    commitments: list[CommitmentAnswer]
+    next_cursor: str | None
+
+
+class RejectedAnswer(Answer):
+    """An image that takes no part in results any more; the first word about it stands."""
+
+    sop_instance_uid: str
+    study_instance_uid: str
+    removal_reason: RemovalReason
+
+
+class QueueAnswer(Answer):
+    """Open items of one stage and lane; `deliver` has one a destination."""
+
+    stage: Stage
+    lane: LaneName
+    destination: str | None
+    due: int = Field(description="May be claimed now.")
+    waiting: int = Field(description="Due later: the quiet period or the pause between tries runs.")
+    leased: int = Field(description="In work.")
+    oldest_age_seconds: float = Field(
+        description=(
+            "How long the oldest item has been due; of `deliver`, how long its document has been"
+            " there."
+        )
+    )
+
+
+class StuckAnswer(Answer):
+    """Items that need a person; then POST /api/v1/requeue."""
+
+    stage: Stage
+    reason: str | None
+    destination: str | None
+    items: int
+    since: Moment | None
+
+
+class FailingAnswer(Answer):
+    """A destination that does not take documents now; Hilum goes on trying."""
+
+    destination: str
+    items: int
+    detail: str = Field(
+        description="What a try met.", examples=["127.0.0.1:4242 refused the connection"]
+    )
+
+
+class OutcomeAnswer(Answer):
+    """Current results of one kind, stored in the last 24 hours."""
+
+    release: str
+    outcome: Outcome
+    reason: str | None
+    results: int
+
+
+class ProcessAnswer(Answer):
+    """A heartbeat."""
+
+    name: str
+    role: str
+    host: str
+    pid: int
+    started_at: Moment
+    beat_at: Moment
+    age_seconds: float
+    is_ready: bool
+    detail: str | None
+
+
+class DestinationAnswer(Answer):
+    """A receiver of documents, and the dispatcher that serves it now."""
+
+    name: str
+    is_paused: bool
+    owner: str | None
+    owned_until: Moment | None
+
+
+class QueuesAnswer(Answer):
+    """The street at this moment."""
+
+    queues: list[QueueAnswer]
+    stuck: list[StuckAnswer]
+    failing: list[FailingAnswer]
+    outcomes: list[OutcomeAnswer]
+    destinations: list[DestinationAnswer]
+    processes: list[ProcessAnswer]
+
+
+class LabelAnswer(Answer):
+    """One output of a release."""
+
+    key: str
+    text: str
+    code: CodeAnswer
+    code_status: str
+    operating_point: float | None
+    is_masked: bool
+    rescaled_at: float | None = Field(
+        description=(
+            "The activation that is called 0.5 as a score; null: the score is the activation."
+        )
+    )
+
+
+class ReleaseAnswer(Answer):
+    """A model as it is used here."""
+
+    id: str = Field(examples=["densenet121_untrained@1"])
+    name: str
+    version: str
+    is_active: bool = Field(description="It reads new studies (/api/v1/rollouts says more).")
+    architecture: str
+    is_trained: bool
+    is_calibrated: bool
+    is_frontal_only: bool
+    labels: list[LabelAnswer]
+    activation: str
+    aggregation: str
+    precision: str
+    engine: str
+    manufacturer: str
+    intended_use: str
+    licence: str
+    source: str
+    citation: str
+    task: str
+    operating_points: dict[str, str] | None = Field(
+        description="Where they come from: `measured_on` and `criterion`; null: there are none."
+    )
+    weights_sha256: str
+    input_spec: dict[str, Any]
+
+
+class ReleaseList(Answer):
+    """All releases that have a manifest."""
+
+    releases: list[ReleaseAnswer]
+
+
+_TEXT = {"type": "string"}
+_ORDER_RULES: dict[str, Any] = {
+    "anyOf": [
+        *(
+            {"required": [name], "properties": {name: _TEXT}}
+            for name in ("reason", "study_instance_uid", "destination")
+        ),
+        {"required": ["all"], "properties": {"all": {"const": True}}},
+    ],
+    "if": {"required": ["destination"], "properties": {"destination": _TEXT}},
+    "then": {"properties": {"stage": {"const": "deliver"}}},
+    "allOf": [
+        {
+            "anyOf": [
+                {
+                    "properties": {
+                        "stage": {"const": stage},
+                        "reason": {"enum": [*reasons(stage), None]},
+                    }
+                }
+                for stage in get_args(Stage)
+            ]
+        },
+    ],
+    "examples": [{"stage": "deliver", "destination": "pacs"}],
+}
+
+
+class RequeueOrder(Answer):
+    """Which ended items become due again.
+
+    Those that fit all of reason, study_instance_uid and destination; or `all` of the stage.
+    """
+
+    model_config = ConfigDict(extra="forbid", json_schema_extra=_ORDER_RULES)
+
+    stage: Stage
+    reason: Annotated[str, Field(pattern=r"^[a-z0-9_]{1,40}$")] | None = Field(
+        None, description="Items that ended for this reason."
+    )
+    study_instance_uid: Annotated[str, Field(pattern=UID_PATTERN, max_length=64)] | None = Field(
+        None, description="Items of this study."
+    )
+    destination: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")] | None = Field(
+        None, description="Deliveries to it (stage deliver)."
+    )
+    all: bool = Field(
+        default=False,
+        description=(
+            "Every ended item of the stage; for analyse that includes what is not analysed for good"
+            " reason."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _means_something(self) -> RequeueOrder:
+        if not (self.all or self.reason or self.study_instance_uid or self.destination):
+            raise ValueError(
+                'name at least one of reason, study_instance_uid and destination, or set "all":'
+                " true"
+            )
+        if self.destination and self.stage != "deliver":
+            raise ValueError('destination belongs to "stage": "deliver"')
+        return self
+
+
+class WithheldAnswer(Answer):
+    """Reports that the settings keep from a destination."""
+
+    destination: str
+    reason: str = Field(examples=["untrained_weights"])
+    items: int
+    since: Moment | None
+    releasable: int = Field(description="Their cause is gone: POST /api/v1/requeue releases them.")
+    advice: str = Field(description="What to do about the others.")
+
+
+class Requeued(Answer):
+    """How many items became due again."""
+
+    requeued: int
+    withheld: list[WithheldAnswer] = Field(
+        [], description="What stays withheld of what was asked for, and why; left out: nothing."
+    )
+
+
+class CheckAnswer(Answer):
+    """One thing that readiness rests on."""
+
+    name: str = Field(examples=["disk"])
+    ok: bool
+    detail: str = Field(examples=["120.4 GB free, 2.1 GB reserved"])
+    advice: str | None = Field(description="What to do when it is not ok.")
+
+
+class RoleAnswer(Answer):
+    """Readiness of one role."""
+
+    role: Role
+    is_ready: bool
+    checks: list[CheckAnswer] = Field(
+        description="What it rests on; empty where no token was given."
+    )
+
+
+class ReadyAnswer(Answer):
+    """Readiness of the roles that were asked for; all must be ready for 200."""
+
+    is_ready: bool
+    roles: list[RoleAnswer]
+
+
+class LiveAnswer(Answer):
+    """This process answers."""
+
+    status: Literal["alive"]

@@ -1,0 +1,1 @@
+"""Authentication: tokens, sessions, login links, and limits on wrong tokens."""

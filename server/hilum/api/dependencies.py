@@ -1,0 +1,175 @@
+"""What the routes work with, handed over once by `create_app`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from fastapi import Depends, Request
+
+from hilum.api.auth.access import Access
+from hilum.api.readiness import ROLES, Role
+from hilum.api.status import Observer
+from hilum.domain import Release, Rollout
+from hilum.settings import Destination, Settings
+from hilum.store.admin.abandon import Forgotten
+from hilum.store.admin.complete import Completed
+from hilum.store.admin.decisions import Decisions
+from hilum.store.audit.log import AuditLog, Deed
+from hilum.store.queries.views import LedgerViews
+from hilum.store.queue.resend import Resent
+from hilum.store.rollouts.rules import Order
+from hilum.withholding import Refusal, in_place, refusals
+
+if TYPE_CHECKING:
+    from hilum.api.identifiers import IdentifierViews
+    from hilum.api.stow_store import Store
+
+
+class Requeue(Protocol):
+    """The ledger's verb: ended items of a stage become due again; how many."""
+
+    def __call__(
+        self,
+        stage: str,
+        *,
+        reason: str | None,
+        study_uid: str | None,
+        destination_name: str | None,
+        among: Mapping[str, Destination],
+        deed: Deed,
+    ) -> int:
+        """Requeue what fits all of the arguments that are given.
+
+        Deliveries only to destinations `among` these.
+        """
+        ...
+
+
+Probe = Callable[[str], Mapping[str, Any]]
+"""Asks a destination of the settings what it would accept; the fields of `probing.ProbeAnswer`."""
+
+
+class Interventions(Protocol):
+    """What a person may step in with."""
+
+    def complete(self, study_uid: str, *, is_waiting: bool, deed: Deed | None) -> Completed | None:
+        """End a study's quiet period now; None: there is no such study."""
+        ...
+
+    def pause(self, name: str, *, is_paused: bool, deed: Deed | None) -> None:
+        """Stop or resume deliveries to a destination."""
+        ...
+
+    def resend(
+        self,
+        study_uid: str,
+        sop_instance_uid: str | None,
+        destination_name: str | None,
+        deed: Deed | None,
+    ) -> Resent | None:
+        """Send what was delivered of a study again.
+
+        None: there is no such study, or no such document in it.
+        """
+        ...
+
+    def forget(self, name: str, deed: Deed | None) -> Forgotten:
+        """Give up what waits for a destination that is no longer in the settings."""
+        ...
+
+    def forget_commitments(self, calling_ae_title: str, deed: Deed | None) -> int:
+        """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
+        ...
+
+    def erase(
+        self, patient_id: str, issuer: str | None, *, is_dry_run: bool, deed: Deed | None
+    ) -> Mapping[str, Any]:
+        """Erase a patient; the fields of `intervening.ErasedAnswer`."""
+        ...
+
+    def erase_study(
+        self, study_uid: str, *, is_dry_run: bool, deed: Deed | None
+    ) -> Mapping[str, Any]:
+        """Erase one study; the same fields."""
+        ...
+
+
+class RolloutVerbs(Protocol):
+    """What a person may do with rollouts.
+
+    A verb raises `CannotRollOut`, which says what to do instead.
+    """
+
+    def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None) -> Rollout:
+        """Have a release loaded and proved beside the one that reads."""
+        ...
+
+    def promote(self, alias: str, fraction: float | None, who: str, deed: Deed | None) -> Rollout:
+        """One step further."""
+        ...
+
+    def roll_back(self, alias: str, who: str, *, is_pending: bool, deed: Deed | None) -> Rollout:
+        """One step back; `is_pending`: along with what is not reported yet."""
+        ...
+
+    def stop(self, alias: str, who: str, deed: Deed | None) -> Rollout:
+        """What serves goes on alone."""
+        ...
+
+    def list(self) -> Sequence[Mapping[str, Any]]:
+        """The fields of `rollouts.RolloutAnswer`."""
+        ...
+
+    def show(self, alias: str) -> Mapping[str, Any] | None:
+        """The fields of `rollouts.RolloutDetail`; None: no such alias."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The one set of objects of an application.
+
+    `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
+    `identifiers`: what may be shown of them, and found by them; None: nothing.
+    `shared_seconds`: how old a scrape, and what readiness rests on, may be for others who ask.
+    """
+
+    settings: Settings
+    views: LedgerViews
+    metrics_directory: str
+    releases: Mapping[str, Release]
+    access: Access
+    requeue: Requeue | None = None
+    result_schema: Path | None = None
+    default_roles: tuple[Role, ...] = ROLES
+    host: str | None = None
+    clock: Callable[[], float] = time.time
+    probe: Probe | None = None
+    decisions: Decisions | None = None
+    interventions: Interventions | None = None
+    rollouts: RolloutVerbs | None = None
+    store: Store | None = None
+    audit: AuditLog | None = None
+    identifiers: IdentifierViews | None = None
+    shared_seconds: float = 1.0
+
+    def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[Refusal]:
+        """What destinations of these settings will not get, by the releases that read now or shall read by the `rollouts`."""
+        return refusals(self.settings, in_place(self.settings, self.releases, rollouts))
+
+    @property
+    def observer(self) -> Observer:
+        """Looks at this installation's state."""
+        return Observer(self.settings, self.views, self.clock, self.host, self.default_roles)
+
+
+async def _parts(request: Request) -> Parts:
+    parts: Parts = request.app.state.parts
+    return parts
+
+
+PartsHere = Annotated[Parts, Depends(_parts)]

@@ -1,0 +1,89 @@
+"""/api/v1/audit: who did what. To read it is a verb, too."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from pydantic import Field
+
+from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.dependencies import PartsHere
+from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, Cursor, Limit, Moment, QueryMoment
+from hilum.api.guard import guarded
+from hilum.domain import Channel, Scope
+from hilum.store.audit.log import AuditFilter
+from hilum.verbs import Outcome, Thing, Verb, performs
+
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
+
+
+class AuditRow(Answer):
+    """One verb of one actor."""
+
+    id: int
+    at: Moment
+    actor: str = Field(
+        description=(
+            "The name that was authenticated: a token's, or on the command line the login user's."
+        )
+    )
+    channel: Channel
+    address: str = Field(description="Where the request came from; empty: this host.")
+    host: str = Field(description="The host that wrote the row.")
+    verb: Verb
+    study_instance_uid: str | None
+    thing: Thing | None = Field(
+        description="What it is about, where that is no study; `name` says which."
+    )
+    name: str | None
+    count: int = Field(description="How many things; of looks, how many.")
+    outcome: Outcome
+    detail: str | None
+    deed: str = Field(
+        description="The same for `begun` and the end of a verb that takes several transactions."
+    )
+
+
+class AuditPage(Answer):
+    """One page."""
+
+    rows: list[AuditRow]
+    next_cursor: str | None
+
+
+@router.get("/audit", response_model=AuditPage, summary="Who did what")
+@performs(Verb.READ_AUDIT)
+def list_audit(
+    parts: PartsHere,
+    deed: DeedHere,
+    *,
+    since: Annotated[QueryMoment | None, Query(description="At this time or later.")] = None,
+    until: Annotated[QueryMoment | None, Query(description="Before this time.")] = None,
+    actor: Annotated[str | None, Query(max_length=80, description="Only this name.")] = None,
+    verb: Annotated[Verb | None, Query(description="Only this verb.")] = None,
+    study_instance_uid: Annotated[
+        str | None, Query(pattern=UID_PATTERN, max_length=64, description="Only of this study.")
+    ] = None,
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Newest first.
+
+    For people who operate the server: a token that may only read does not read this.
+    """
+    assert parts.audit is not None  # `create_app` adds this route only then
+    deed.study_instance_uid = study_instance_uid
+    from_moment, to_moment = (moment.timestamp() if moment else None for moment in (since, until))
+    found, next_cursor = parts.audit.list(
+        AuditFilter(from_moment, to_moment, actor, verb, study_instance_uid),
+        limit=limit,
+        cursor=cursor,
+    )
+    deed.count = len(found)
+    return {"rows": found, "next_cursor": next_cursor}

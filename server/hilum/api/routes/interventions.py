@@ -1,0 +1,319 @@
+"""/api/v1 for people who step in.
+
+Complete a study, pause, resume or forget a destination, erase a patient or a study.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter
+from pydantic import ConfigDict, Field, StringConstraints
+from starlette.exceptions import HTTPException
+
+from hilum.api.answers.destinations import DestinationList, DestinationState
+from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.dependencies import Interventions, Parts, PartsHere
+from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, Identifier, StudyUid
+from hilum.api.guard import guarded
+from hilum.api.problems import documented
+from hilum.api.routes.probe import DestinationName
+from hilum.domain import Scope, StudyState
+from hilum.settings import Destination
+from hilum.store.audit.log import Deed
+from hilum.verbs import NoVerb, Thing, Verb, performs
+
+listing = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.READ),
+)
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
+erasing = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.ERASE),
+)
+_NO_STUDY = NoVerb("it shows queues, and no study")
+_Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
+
+
+class ForgottenAnswer(Answer):
+    """What was given up."""
+
+    cancelled: int = Field(
+        description="Deliveries that were due or dead, and end as destination_forgotten."
+    )
+    in_work: int = Field(
+        description=(
+            "Deliveries that a dispatcher with earlier settings holds; restart it, then ask again."
+        )
+    )
+
+
+class ForgetCommitmentsOrder(Answer):
+    """Whose dead reports of storage commitment to give up."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"calling_ae_title": "CR1"}]}
+    )
+
+    calling_ae_title: Annotated[str, Field(pattern=AE_PATTERN, description="Who asked.")]
+
+
+class ForgottenCommitments(Answer):
+    """How many were given up."""
+
+    forgotten: int
+
+
+class CompleteOrder(Answer):
+    """How to complete a study."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    without_waiting: bool = Field(
+        default=False,
+        description=(
+            "Images that nobody reads yet end as not_waited_for; what is in work is waited for."
+        ),
+    )
+
+
+class CompletedAnswer(Answer):
+    """What came of it."""
+
+    state: StudyState = Field(
+        description="Of the study before; only a due one had a quiet period to end."
+    )
+    ended_readings: int
+    waits_for: int = Field(
+        description="Readings that are still open; the study closes when they have ended."
+    )
+
+
+class PatientToErase(Answer):
+    """Whose data to erase. It is written nowhere; the audit holds a keyed digest."""
+
+    model_config = ConfigDict(
+        extra="forbid", json_schema_extra={"examples": [{"patient_id": "4711"}]}
+    )
+
+    patient_id: Identifier = Field(description="Patient ID (0010,0020), the whole of it.")
+    issuer_of_patient_id: Identifier | None = Field(
+        None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it."
+    )
+    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+
+
+class StudyToErase(Answer):
+    """Which study to erase. It is written nowhere; the audit holds a keyed digest."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={"examples": [{"study_instance_uid": "1.2.826.0.1.3680043.8.498.1"}]},
+    )
+
+    study_instance_uid: _Uid = Field(description="Study Instance UID (0020,000D).")
+    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+
+
+class ErasedAnswer(Answer):
+    """What was erased, in numbers."""
+
+    is_complete: bool = Field(
+        description="False: do it again; see arriving, files_left and is_rewritten."
+    )
+    studies: int
+    images: int
+    documents: int
+    delivered: dict[str, int] = Field(
+        description="Documents that destinations have; only they can delete those."
+    )
+    tried: dict[str, int] = Field(
+        description="Documents that destinations may have: sent, or being sent, without an answer."
+    )
+    quarantined: int = Field(description="Files in quarantine.")
+    unreadable: int = Field(
+        description="Files in quarantine of which nobody can say whose they are; look at them."
+    )
+    arriving: int = Field(description="Files that arrived just now and have no row yet.")
+    files_left: int = Field(description="Files that could not be deleted; Hilum goes on trying.")
+    is_rewritten: bool = Field(
+        description="The ledger's file was rewritten, so that no free page holds old bytes."
+    )
+
+
+@listing.get("/destinations", response_model=DestinationList, summary="List destinations")
+@performs(_NO_STUDY)
+def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
+    """Every destination with its queue, paused or not."""
+    return {"destinations": destination_states(parts)}
+
+
+def destination_states(parts: Parts) -> list[dict[str, Any]]:
+    """Every destination as REST and the page show it, by name."""
+    configured = parts.settings.destinations
+    known = parts.refusals(parts.views.rollouts())
+    return [
+        {
+            **item,
+            **_place(configured.get(item["name"])),
+            "refusals": [asdict(of) for of in known if of.destination == item["name"]],
+        }
+        for item in parts.views.destination_states(configured)
+    ]
+
+
+def _place(destination: Destination | None) -> dict[str, str | None]:
+    return (
+        {"kind": None, "address": None}
+        if destination is None
+        else {"kind": destination.kind, "address": destination.address}
+    )
+
+
+@router.post(
+    "/destinations/{name}/pause",
+    response_model=DestinationState,
+    responses=documented(404),
+    summary="Pause a destination",
+)
+@performs(Verb.PAUSE)
+def pause_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Mapping[str, Any]:
+    """Nothing more is sent to it until it is resumed; what is on the wire is finished.
+
+    Documents wait, nothing is lost.
+    """
+    return _pause(parts, deed, name, is_paused=True)
+
+
+@router.post(
+    "/destinations/{name}/resume",
+    response_model=DestinationState,
+    responses=documented(404),
+    summary="Resume a destination",
+)
+@performs(Verb.RESUME)
+def resume_destination(
+    parts: PartsHere, deed: DeedHere, name: DestinationName
+) -> Mapping[str, Any]:
+    """What waited is sent."""
+    return _pause(parts, deed, name, is_paused=False)
+
+
+@router.post(
+    "/destinations/{name}/forget",
+    response_model=ForgottenAnswer,
+    responses=documented(404, 409),
+    summary="Give up what waits for a destination that is gone",
+)
+@performs(Verb.FORGET_DESTINATION)
+def forget_destination(
+    parts: PartsHere, deed: DeedHere, name: DestinationName
+) -> Mapping[str, Any]:
+    """Only of one that is no longer in the settings.
+
+    Its deliveries that are due or dead are cancelled. It cannot be undone.
+    """
+    if name in parts.settings.destinations:
+        raise HTTPException(
+            409, "It is in the settings: take its section out and restart, then forget it."
+        )
+    if not any(
+        item["name"] == name for item in parts.views.destination_states(parts.settings.destinations)
+    ):
+        raise HTTPException(
+            404, "Nothing waits for such a destination; /api/v1/destinations lists what there is."
+        )
+    return asdict(_verbs(parts).forget(name, deed))
+
+
+@router.post(
+    "/commitments/forget",
+    response_model=ForgottenCommitments,
+    responses=documented(400),
+    summary="Give up dead reports of storage commitment",
+)
+@performs(Verb.FORGET_COMMITMENTS)
+def forget_commitments(
+    parts: PartsHere, deed: DeedHere, order: ForgetCommitmentsOrder
+) -> Mapping[str, int]:
+    """For an asker who is gone, or whom nobody can reach.
+
+    What is due is tried on. It cannot be undone.
+    """
+    deed.about(Thing.SENDER, order.calling_ae_title)
+    return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title, deed)}
+
+
+def _pause(parts: Parts, deed: Deed, name: str, *, is_paused: bool) -> Mapping[str, Any]:
+    if name not in parts.settings.destinations:
+        raise HTTPException(404, "There is no such destination in the settings.")
+    _verbs(parts).pause(name, is_paused=is_paused, deed=deed)
+    return next(item for item in destination_states(parts) if item["name"] == name)
+
+
+@router.post(
+    "/studies/{study_instance_uid}/complete",
+    response_model=CompletedAnswer,
+    responses=documented(400, 404),
+    summary="Complete a study now",
+)
+@performs(Verb.COMPLETE)
+def complete_study(
+    parts: PartsHere,
+    deed: DeedHere,
+    study_instance_uid: StudyUid,
+    order: CompleteOrder | None = None,
+) -> Mapping[str, Any]:
+    """End its quiet period: it is reported as soon as its images are read.
+
+    A further image revises it as ever.
+    """
+    done = _verbs(parts).complete(
+        study_instance_uid, is_waiting=order is None or not order.without_waiting, deed=deed
+    )
+    if done is None:
+        raise HTTPException(404, "There is no such study; /api/v1/studies lists what there is.")
+    return {"state": done.state, "ended_readings": done.ended_readings, "waits_for": done.waits_for}
+
+
+@erasing.post(
+    "/erase",
+    response_model=ErasedAnswer,
+    responses=documented(400),
+    summary="Erase a patient or a study",
+)
+@performs(Verb.ERASE)
+def erase_patient(
+    parts: PartsHere, deed: DeedHere, order: PatientToErase | StudyToErase
+) -> Mapping[str, Any]:
+    """All studies whose stored header has this Patient ID, or one study.
+
+    Files, headers, results, documents. It cannot be undone.
+
+    Takes as long as reading every header (for a patient) and rewriting the ledger. Ask with
+    `is_dry_run` first.
+    """
+    if isinstance(order, StudyToErase):
+        return _verbs(parts).erase_study(
+            order.study_instance_uid, is_dry_run=order.is_dry_run, deed=deed
+        )
+    return _verbs(parts).erase(
+        order.patient_id, order.issuer_of_patient_id, is_dry_run=order.is_dry_run, deed=deed
+    )
+
+
+def _verbs(parts: Parts) -> Interventions:
+    assert parts.interventions is not None  # `create_app` adds these routes only then
+    return parts.interventions

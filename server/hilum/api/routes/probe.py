@@ -1,0 +1,77 @@
+"""/api/v1/destinations/{name}/probe: what a destination would accept, asked now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path
+from pydantic import Field
+from starlette.exceptions import HTTPException
+
+from hilum.api.audited_actions import AuditedRoute
+from hilum.api.dependencies import PartsHere
+from hilum.api.fields import API_PREFIX, Answer
+from hilum.api.guard import guarded
+from hilum.api.problems import documented
+from hilum.domain import Scope
+from hilum.verbs import Verb, performs
+
+router = APIRouter(
+    prefix=API_PREFIX,
+    tags=["Operations"],
+    route_class=AuditedRoute,
+    dependencies=guarded(Scope.OPERATE),
+)
+DestinationName = Annotated[
+    str,
+    Path(
+        description="As in the settings: `[destinations.<name>]`.",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        examples=["pacs"],
+    ),
+]
+
+
+class AcceptedAnswer(Answer):
+    """One SOP Class in one Transfer Syntax."""
+
+    sop_class: str = Field(examples=["Comprehensive 3D SR Storage"])
+    sop_class_uid: str
+    transfer_syntax: str = Field(examples=["Explicit VR Little Endian"])
+    transfer_syntax_uid: str
+    is_accepted: bool
+
+
+class ProbeAnswer(Answer):
+    """What a destination said."""
+
+    destination: str
+    address: str = Field(examples=["PACS@10.0.0.5:104"])
+    is_ok: bool = Field(description="Reports can go there.")
+    detail: str = Field(description="What was found, and what to change.")
+    echo: str | None = Field(
+        description="What came of C-ECHO; null where none was sent.", examples=["success"]
+    )
+    sr_class: str | None = Field(
+        description="The class of report that it would get.", examples=["comprehensive_3d"]
+    )
+    contexts: list[AcceptedAnswer]
+
+
+@router.post(
+    "/destinations/{name}/probe",
+    response_model=ProbeAnswer,
+    responses=documented(404),
+    summary="What a destination would accept",
+)
+@performs(Verb.PROBE)
+def probe_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:
+    """C-ECHO, and which classes of report it accepts in which Transfer Syntax.
+
+    No object is sent. 200 also when the answer is no.
+    """
+    assert parts.probe is not None  # `create_app` adds this route only then
+    if name not in parts.settings.destinations:
+        raise HTTPException(404, "There is no such destination in the settings.")
+    return parts.probe(name)

@@ -1,0 +1,181 @@
+"""/api/v1/studies and /api/v1/documents: what was received, what was found, where it went."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+from fastapi import APIRouter, Path, Query, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from hilum.api.answers.studies import DocumentList, StudyAnswer, StudyPage, history_of
+from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.dependencies import PartsHere
+from hilum.api.fields import (
+    AE_PATTERN,
+    API_PREFIX,
+    RELEASE_PATTERN,
+    UID_PATTERN,
+    Cursor,
+    Limit,
+    QueryMoment,
+    StudyUid,
+)
+from hilum.api.guard import guarded
+from hilum.api.problems import documented
+from hilum.domain import Outcome, Scope, StudyState
+from hilum.store.queries.views import StudyFilter
+from hilum.verbs import Thing, Verb, performs
+
+router = APIRouter(
+    prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ)
+)
+_NO_STUDY = (
+    "No image of this study is stored here: it never came, was refused, or was erased."
+    " /api/v1/associations says what was refused; send the study again."
+)
+_MEDIA_TYPES = {
+    "application/dicom": {"schema": {"type": "string", "format": "binary"}},
+    "application/json": {"schema": {"type": "object"}},
+}
+DocumentKey = Annotated[
+    str,
+    Path(
+        title="Document",
+        description="`id` of a document, or its SOP Instance UID.",
+        pattern=UID_PATTERN,
+        max_length=64,
+        examples=["1", "2.25.1993"],
+    ),
+]
+
+
+@router.get("/studies", response_model=StudyPage, summary="List studies")
+@performs(Verb.LIST_STUDIES)
+def list_studies(
+    parts: PartsHere,
+    *,
+    state: Annotated[StudyState | None, Query(description="State of the study.")] = None,
+    release: Annotated[
+        str | None,
+        Query(
+            pattern=RELEASE_PATTERN,
+            max_length=80,
+            description="Has a current result of this release.",
+        ),
+    ] = None,
+    outcome: Annotated[
+        Outcome | None,
+        Query(description="Has a current result (of that release) with this outcome."),
+    ] = None,
+    calling_ae_title: Annotated[
+        str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")
+    ] = None,
+    received_since: Annotated[
+        QueryMoment | None, Query(description="Last image received at this time or later.")
+    ] = None,
+    received_until: Annotated[
+        QueryMoment | None, Query(description="Last image received before this time.")
+    ] = None,
+    withheld: Annotated[
+        bool | None,
+        Query(description="true: a current report of it is withheld from a destination."),
+    ] = None,
+    order: Annotated[
+        Literal["newest", "oldest", "changed"],
+        Query(
+            description=(
+                "By last image received; or `changed`, for who follows results: by the last change"
+                " of what this list says. "
+                "That takes no filters, its `next_cursor` is never null, and a page without studies"
+                " says that there is no news."
+            )
+        ),
+    ] = "newest",
+    limit: Limit = 50,
+    cursor: Cursor = None,
+) -> dict[str, Any]:
+    """Studies by last image received or by their last change, page by page.
+
+    All filters hold together.
+    """
+    since, until = (
+        moment.timestamp() if moment else None for moment in (received_since, received_until)
+    )
+    filters = (state, release, outcome, calling_ae_title, since, until, withheld)
+    if order == "changed":
+        _require_none(filters)
+        studies, after = parts.views.list_changed(limit=limit, cursor=cursor)
+        return {"studies": studies, "next_cursor": after}
+    chosen = StudyFilter(*filters[:-1], order, is_withheld=bool(withheld))
+    studies, next_cursor = parts.views.list_studies(chosen, limit=limit, cursor=cursor)
+    return {"studies": studies, "next_cursor": next_cursor}
+
+
+def _require_none(filters: Iterable[object]) -> None:
+    """422: who follows with a filter would not hear of a study that has changed so that the filter leaves it out."""
+    if any(value is not None for value in filters):
+        message = (
+            "changed takes no filters: a study that does not pass them any more would never be met;"
+            " choose among what comes"
+        )
+        raise RequestValidationError([{"type": "enum", "loc": ("query", "order"), "msg": message}])
+
+
+@router.get(
+    "/studies/{study_instance_uid}",
+    response_model=StudyAnswer,
+    responses=documented(404),
+    summary="Everything about one study",
+)
+@performs(Verb.READ_STUDY)
+def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
+    """Images with their readings or the reason why there is none, results with findings, documents and deliveries, and the times."""
+    found = parts.views.study(study_instance_uid)
+    if found is None:
+        raise HTTPException(404, _NO_STUDY)
+    history = history_of(parts.audit, study_instance_uid)
+    return {"disclaimer": parts.settings.report.disclaimer, **found, "history": history}
+
+
+@router.get(
+    "/studies/{study_instance_uid}/documents",
+    response_model=DocumentList,
+    responses=documented(404),
+    summary="Documents of a study",
+)
+@performs(Verb.READ_STUDY)
+def list_documents(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
+    """All documents, oldest first, with their deliveries."""
+    found = parts.views.documents(study_instance_uid)
+    if found is None:
+        raise HTTPException(404, _NO_STUDY)
+    return {"documents": found}
+
+
+@router.get(
+    "/documents/{document}",
+    response_class=Response,
+    responses={
+        200: {"description": "The bytes that were sent.", "content": _MEDIA_TYPES},
+        **documented(404),
+    },
+    summary="One document's bytes",
+)
+@performs(Verb.READ_REPORT)
+def get_document(parts: PartsHere, deed: DeedHere, document: DocumentKey) -> Response:
+    """The bytes as they were stored and sent: a DICOM file (PS3.10) or JSON."""
+    found = parts.views.document(int(document) if document.isdigit() else document)
+    if found is None:
+        raise HTTPException(
+            404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's."
+        )
+    deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = found["study_instance_uid"]
+    suffix = "dcm" if found["media_type"] == "application/dicom" else "json"
+    name = f"{found['sop_instance_uid'] or found['id']}.{suffix}"
+    return Response(
+        found["content"],
+        media_type=found["media_type"],
+        headers={"Content-Disposition": f'inline; filename="{name}"'},
+    )

@@ -1,0 +1,164 @@
+"""What is true at this moment, gathered for readiness and for /metrics."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, Role, checks
+from hilum.dicom.own_certificate import expires_at
+from hilum.errors import Retry
+from hilum.observability.telemetry import Sample
+from hilum.settings import Settings
+from hilum.store.archive.archive import Archive, Free
+from hilum.store.queries.views import LedgerViews
+from hilum.withholding import BY_REASON
+
+Item = Mapping[str, Any]
+# a destination that is no longer configured: names are labels only while they are bounded
+_OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Looks at the ledger, its heartbeats and the disk.
+
+    `host` given: only processes of that host count, which judges its own `roles`.
+    """
+
+    settings: Settings
+    views: LedgerViews
+    clock: Callable[[], float]
+    host: str | None = None
+    roles: tuple[Role, ...] = ROLES
+
+    def facts(self) -> Facts:
+        """What readiness rests on; a ledger that does not answer is one of the facts."""
+        try:
+            processes = self.views.processes()
+            destinations = self.views.destinations()
+            failing = self.views.failing(self.clock() - FAILING_SECONDS)
+        except Retry as error:
+            return Facts(error.detail, self.free(), self.settings.receive)
+        return self.judge(processes, destinations, failing)
+
+    def judge(
+        self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]
+    ) -> Facts:
+        """The same from what the ledger has answered already."""
+        paused = {item["name"] for item in destinations if item["is_paused"]}
+        counts = {item["destination"]: item["items"] for item in failing}
+        limits = self.settings.receive
+        configured = self.settings.destinations
+        return Facts(None, self.free(), limits, processes, paused, counts, configured, self.host)
+
+    def free(self) -> Free | None:
+        """What is left where the archive is, or will be.
+
+        None: its file system fails, as a dead mount does.
+        """
+        try:
+            return Archive(self.settings.archive_dir).free()
+        except OSError:
+            return None
+
+    def samples(self) -> Iterator[Sample]:
+        """Values of `telemetry.STATE_GAUGES`."""
+        facts = self.facts()
+        yield from _of_facts(facts, self.roles)
+        yield from _of_certificates(self.settings)
+        if facts.ledger_problem is not None:
+            return
+        yield "hilum_archive_pressure_bytes", (), self.settings.retention.pressure_free_bytes
+        known = set(self.settings.destinations)
+        yield from _of_queues(self.views.queues(), known)
+        yield from _of_stuck(self.views.stuck(), known)
+        yield from _of_withheld(self.views.withheld({}), known)
+        held = self.views.retention_state().held
+        yield from (
+            ("hilum_retention_held", (reason,), is_held) for reason, is_held in held.items()
+        )
+        totals = self.views.totals()
+        yield from (("hilum_rollout", _labels_of(item), 1) for item in self.views.rollouts())
+        yield "hilum_studies_recorded", (), totals["studies"]
+        yield "hilum_instances_recorded", (), totals["instances"]
+
+
+def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
+    yield "hilum_ledger_up", (), facts.ledger_problem is None
+    yield "hilum_archive_free_bytes", (), facts.free.bytes if facts.free else 0
+    yield "hilum_archive_reserve_bytes", (), facts.limits.reserve_bytes
+    yield "hilum_archive_reject_bytes", (), facts.limits.reject_below_bytes
+    if facts.free is None or facts.free.files is not None:
+        yield "hilum_archive_free_files", (), (facts.free.files or 0) if facts.free else 0
+    yield "hilum_archive_reserve_files", (), facts.limits.reserve_files
+    for role in roles:
+        yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
+    for name in sorted(facts.destinations):
+        yield "hilum_destination_paused", (name,), name in facts.paused
+    alive = [item for item in facts.processes if item["age_seconds"] <= STALE_SECONDS]
+    ready = Counter(item["role"] for item in alive if item["is_ready"])
+    for role, count in Counter(item["role"] for item in alive).items():
+        yield "hilum_processes", (role,), count
+        yield "hilum_processes_ready", (role,), ready[role]
+
+
+def _of_certificates(settings: Settings) -> Iterator[Sample]:
+    """Of those that can be read: a file that is missing or is none is told by `hilum check`, and by the log where it is used."""
+    files = {
+        "receive": settings.receive.tls_certificate_file,
+        "api": settings.api.tls_certificate_file,
+    }
+    files |= {
+        f"destinations.{name}": item.certificate_file
+        for name, item in settings.destinations.items()
+    }
+    files |= {
+        f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()
+    }
+    for section, file in files.items():
+        if file is not None:
+            with contextlib.suppress(OSError):
+                yield "hilum_certificate_expiry_timestamp_seconds", (section,), expires_at(file)
+
+
+def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    depth: Counter[tuple[str, ...]] = Counter()
+    oldest: dict[tuple[str, ...], float] = {}
+    for item in queues:
+        place = (item["stage"], item["lane"], _label(item["destination"], known))
+        for state in ("due", "waiting", "leased"):
+            depth[(*place, state)] += item[state]
+        oldest[place] = max(oldest.get(place, 0.0), item["oldest_age_seconds"])
+    yield from (("hilum_queue_items", labels, count) for labels, count in depth.items())
+    yield from (("hilum_queue_oldest_age_seconds", labels, age) for labels, age in oldest.items())
+
+
+def _of_stuck(stuck: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    """Zeros too: an alert on a series that vanishes never resolves."""
+    stages = ("analyse", "assemble", "compare", "report", "commit")
+    always = [*((stage, "") for stage in stages), *(("deliver", name) for name in sorted(known))]
+    counts = Counter(dict.fromkeys(always, 0))
+    for item in stuck:
+        counts[item["stage"], _label(item["destination"], known)] += item["items"]
+    yield from (("hilum_stuck_items", labels, count) for labels, count in counts.items())
+
+
+def _of_withheld(withheld: Iterable[Mapping[str, Any]], known: set[str]) -> Iterator[Sample]:
+    counts = Counter({(name, reason): 0 for name in sorted(known) for reason in BY_REASON})
+    for item in withheld:
+        counts[_label(item["destination"], known), item["reason"]] += item["items"]
+    yield from (("hilum_withheld_documents", labels, count) for labels, count in counts.items())
+
+
+def _labels_of(item: Mapping[str, Any]) -> tuple[str, ...]:
+    return tuple(item[name] or "" for name in ("alias", "serving", "candidate", "mode", "state"))
+
+
+def _label(destination: str | None, known: set[str]) -> str:
+    if destination is None:
+        return ""
+    return destination if destination in known else _OTHER

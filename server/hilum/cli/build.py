@@ -1,0 +1,70 @@
+"""Releases made from releases."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import Config, explained, models_app, settings_of
+from hilum.errors import ConfigurationError
+from hilum.verbs import OF_FILES, performs
+
+
+@models_app.command("quantise")
+@performs(OF_FILES)
+def quantise_model(
+    release: Annotated[str, typer.Argument(help="A trained release in f32, name@version.")],
+    calibration: Annotated[
+        Path, typer.Option(help="Folder of images (.dcm, .npy) that show the range of activations.")
+    ],
+    cases: Annotated[
+        Path | None,
+        typer.Option(help="CSV file: a column `file`, and one of 1, 0 or nothing for each label."),
+    ] = None,
+    scores_only: Annotated[
+        bool,
+        typer.Option(
+            "--scores-only",
+            help=(
+                "Without cases: compare scores on each fourth image, and no area under the ROC"
+                " curve."
+            ),
+        ),
+    ] = False,
+    version: Annotated[
+        str | None, typer.Option(help="Of the new release. Default: the old one with .int8.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="Folder of weights files that you bring.")
+    ] = None,
+    config: Config = None,
+) -> None:
+    """Make an int8 release; kept only if scores and areas stay within the manifest's limits (quantisation). A report is written anyway."""
+    settings = settings_of(config)
+    from hilum.models.manifest import catalogue  # noqa: PLC0415 - imports onnx, as the next
+    from hilum.models.quantisation.quantise import Order, quantise  # noqa: PLC0415
+
+    with explained():
+        if (cases is None) != scores_only:
+            raise ConfigurationError(
+                [
+                    (
+                        "give --cases with the truth; or --scores-only: then no area under the ROC"
+                        " curve is compared"
+                    )
+                ]
+            )
+        (read,) = catalogue.choose(
+            catalogue.load_manifests(settings.manifests_dir, [release]), [release]
+        ).values()
+        order = Order(version or f"{read.release.version}.int8", calibration, cases, weights)
+        outcome = quantise(read, order, settings.manifests_dir, settings.built_dir)
+    print(
+        f"{outcome.release_id}: {'accepted' if outcome.judgement.is_accepted else 'refused'};"
+        f" report: {outcome.report}"
+    )
+    for problem in outcome.judgement.problems:
+        print(f"  {problem}")
+    raise typer.Exit(0 if outcome.judgement.is_accepted else 1)

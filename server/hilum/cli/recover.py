@@ -1,0 +1,50 @@
+"""Objects that the ledger does not know."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Annotated
+
+import typer
+
+from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.verbs import Verb
+
+
+@app.command()
+@performs(Verb.RECOVER)
+def recover(
+    config: Config = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it. Without this they are only counted.")
+    ] = False,
+) -> None:
+    """Take objects of the archive that no row names.
+
+    Those that came after the backup whose ledger was restored (docs/operations.md).
+
+    They are read and reported as what has just come, also while the server runs. Safe to repeat.
+    Exit status 1: there are some, and they were only counted; or the ledger refuses some, which go
+    to quarantine.
+    """
+    settings = migrated_settings(config)
+    from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.services.recover import orphans_of, recover_orphans  # noqa: PLC0415 - the same
+    from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
+    from hilum.store.intake.record import RecordOutcome  # noqa: PLC0415 - the same
+
+    telemetry.configure_logging("error", settings.log.format, "recover")
+    with explained(), acting(settings) as deed:
+        files = orphans_of(settings)
+        outcomes = Counter[RecordOutcome]()
+        deed.count = len(files)
+        deed.detail = None if yes else "only counted"
+        if yes:
+            require_same_user(settings)  # it moves files, and may be stopped on the way
+            outcomes = recover_orphans(settings, files)
+    if not yes:
+        print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
+        raise typer.Exit(1 if files else 0)
+    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    print(f"{len(files)} objects had no row{f': {said}' if said else ''}")
+    raise typer.Exit(1 if outcomes.total() < len(files) else 0)

@@ -1,0 +1,118 @@
+"""Circuit breaker for a destination: while it is down, one document at a time probes it.
+
+The interval between probes grows; the other documents stay queued.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+from hilum.deliver import Busy, Lane
+from hilum.domain import Document
+from hilum.errors import Refused, Retry
+from hilum.observability import telemetry
+from hilum.pipeline import back_off
+from hilum.settings import Pipeline
+
+log = telemetry.logger("deliver")
+
+# a receiver that is back soon gets its queue, and a probe costs little
+_LONGEST_PAUSE_SECONDS: Final = 30.0
+# as many as are claimed together: if so many in a row get this response, the document is not the
+# cause
+_BUSY_DOCUMENTS: Final = 8
+
+
+class KnockingLane:
+    """A lane that sends nothing between the probes of an outage.
+
+    See docs/decisions/one-document-knocks.md. It runs in the lane's thread, except `is_resting`.
+    """
+
+    def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
+        self._name = name
+        self._lane = lane
+        self._settings = settings
+        self._knocks = 0
+        self._began = 0.0
+        self._rests_until = 0.0
+        self._detail = ""
+        # ids of documents that got the busy response, one after the other
+        self._busy: set[int] = set()
+
+    @property
+    def is_resting(self) -> bool:
+        """Whether a document would only be given back; in any thread."""
+        return self._seconds_left() > 0
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the last probe failed."""
+        return self._knocks > 0
+
+    def deliver(self, document: Document) -> None:
+        """Deliver as `Lane.deliver`.
+
+        The Retry of an outage contains the time of the next probe, also for documents between two
+        probes.
+        """
+        if self.is_resting:
+            raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
+        try:
+            self._lane.deliver(document)
+        except Busy as error:
+            if not self._is_busy_for_all(document):
+                raise
+            raise self._rest(error) from error
+        except Retry as error:
+            if error.is_outage:
+                raise self._rest(error) from error
+            self._has_answered()
+            raise
+        except Refused:
+            self._has_answered()
+            raise
+        self._has_answered()
+
+    def close(self) -> None:
+        """Close as `Lane.close`."""
+        self._lane.close()
+
+    def _is_busy_for_all(self, document: Document) -> bool:
+        """Return whether enough different documents got the busy response.
+
+        One document that always gets it must not hold back the others.
+        """
+        self._busy.add(document.id)
+        return len(self._busy) >= _BUSY_DOCUMENTS
+
+    def _seconds_left(self) -> float:
+        return self._rests_until - time.monotonic()
+
+    def _rest(self, error: Retry) -> Retry:
+        if self._knocks == 0:
+            self._began = time.monotonic()
+            log.warning(
+                "destination_away",
+                destination=self._name,
+                detail=error.detail,
+                advice="what is for it waits; nothing is lost",
+            )
+        self._knocks += 1
+        self._busy.clear()
+        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
+        self._detail = error.detail
+        self._rests_until = time.monotonic() + pause
+        return Retry(error.detail, after_seconds=pause, is_outage=True)
+
+    def _has_answered(self) -> None:
+        if self._knocks:
+            log.info(
+                "destination_back",
+                destination=self._name,
+                seconds=round(time.monotonic() - self._began, 1),
+                knocks=self._knocks,
+            )
+        self._knocks = 0
+        self._busy.clear()

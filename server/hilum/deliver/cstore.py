@@ -1,0 +1,203 @@
+"""A PACS as destination: C-STORE over one association, kept for the next document.
+
+The association is released when idle.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from io import BytesIO
+from typing import Final
+
+from pydicom.uid import UID, ExplicitVRLittleEndian
+
+from hilum.deliver.client import ClassRefused
+from hilum.deliver.scu.association import Association, Outgoing, Peer, associate, refusal
+from hilum.deliver.scu.tls import tls_of
+from hilum.domain import SR_LADDER, Document, SrClass
+from hilum.errors import Refused
+from hilum.settings import Destination
+
+_META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element with the length of the rest
+_SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
+
+
+def peer_of(destination: Destination) -> Peer:
+    """Return the receiver as the settings describe it."""
+    titles = destination.ae_title, destination.calling_ae_title
+    return Peer(
+        destination.host,
+        destination.port,
+        *titles,
+        destination.timeout_seconds,
+        tls_of(destination),
+    )
+
+
+def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
+    """Return the SR classes that may go there, the richest first."""
+    return tuple(item for item in SR_LADDER if item.name in destination.sr_classes)
+
+
+class DicomLane:
+    """The lane to a PACS: one association at a time, released when idle.
+
+    It serves the SR classes of the destination and the other classes sent there.
+    """
+
+    def __init__(self, name: str, destination: Destination) -> None:
+        self._name = name
+        self._peer = peer_of(destination)
+        self._ladder = ladder_of(destination)
+        self._idle_seconds = destination.idle_release_seconds
+        self._lock = threading.Lock()
+        self._association: Association | None = None
+        self._takes_reports = "sr" in destination.documents
+        self._others: tuple[str, ...] = ()
+        self._proposed: tuple[str, ...] = ()
+        self._timer: threading.Timer | None = None
+        self._used_at = 0.0
+
+    def deliver(self, document: Document) -> None:
+        """Return when the receiver has responded with success or a warning (see `Lane.deliver`)."""
+        if document.sop_class_uid is None:
+            raise Refused(
+                "not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder"
+            )
+        with self._lock:
+            try:
+                self._store(document.sop_class_uid, _outgoing(document))
+            finally:
+                self._used_at = time.monotonic()
+                if self._timer is None:
+                    self._start_timer(self._idle_seconds)
+
+    def close(self) -> None:
+        """Release the association."""
+        with self._lock:
+            self._stop_timer()
+            self._release()
+
+    def _store(self, sop_class_uid: str, outgoing: Outgoing) -> None:
+        association = self._established(sop_class_uid)
+        lower = next(
+            (
+                item
+                for item in self._below(sop_class_uid)
+                if association.context(item.sop_class_uid)
+            ),
+            None,
+        )
+        if association.context(sop_class_uid) is None:
+            raise (
+                ClassRefused(self._instead(sop_class_uid, lower), lower)
+                if lower
+                else refusal(association, sop_class_uid)
+            )
+        try:
+            association.store(outgoing)
+        except Refused as error:  # accepted in the negotiation, but refused (0x0122)
+            if lower is None or error.reason != "sop_class_refused":
+                raise
+            raise ClassRefused(self._instead(sop_class_uid, lower), lower) from error
+
+    def _below(self, sop_class_uid: str) -> tuple[SrClass, ...]:
+        """Return the classes that a report of this class can be turned into, the richest first.
+
+        Only classes of this destination count.
+        """
+        ladder = [item.sop_class_uid for item in SR_LADDER]
+        if sop_class_uid not in ladder:
+            return ()
+        return tuple(
+            item
+            for item in self._ladder
+            if ladder.index(item.sop_class_uid) > ladder.index(sop_class_uid)
+        )
+
+    def _instead(self, sop_class_uid: str, lower: SrClass) -> str:
+        return (
+            f"{self._peer} does not take {UID(sop_class_uid).name}; the report goes as"
+            f" {UID(lower.sop_class_uid).name}"
+        )
+
+    def _established(self, sop_class_uid: str) -> Association:
+        """Return the open association if it serves this class and has not ended, else a new one."""
+        wanted = self._contexts(sop_class_uid)
+        if (
+            self._association is None
+            or not self._association.is_established
+            or self._proposed != wanted
+        ):
+            self._release()
+            # Only classes that may be sent are proposed: some receivers reject associations that
+            # propose unknown ones.
+            self._association = associate(
+                self._peer, [(uid, ExplicitVRLittleEndian) for uid in wanted]
+            )
+            self._proposed = wanted
+        return self._association
+
+    def _contexts(self, sop_class_uid: str) -> tuple[str, ...]:
+        """Return the SOP Classes to propose together, the same for the next document.
+
+        The SR class that is accepted decides the class that is sent.
+        """
+        if sop_class_uid not in _SR_CLASSES:
+            self._others = tuple(dict.fromkeys([*self._others, sop_class_uid]))
+        reports = (
+            [item.sop_class_uid for item in self._ladder]
+            if self._takes_reports or sop_class_uid in _SR_CLASSES
+            else []
+        )
+        return (*reports, *self._others)
+
+    def _start_timer(self, seconds: float) -> None:
+        if self._association is None:
+            return
+        timer = threading.Timer(seconds, self._release_if_idle)
+        timer.name = f"idle-{self._name}"
+        timer.daemon = True
+        # raises where the machine has no thread left; then the next document tries again
+        timer.start()
+        self._timer = timer
+
+    def _release_if_idle(self) -> None:
+        """Release the association if it is idle; runs in the timer's thread.
+
+        A timer for each document would be a thread for each, so one timer checks the time of the
+        last document.
+        """
+        with self._lock:
+            if self._timer is not threading.current_thread():
+                return  # the lane was closed while this thread waited for the lock
+            self._timer = None
+            left = self._used_at + self._idle_seconds - time.monotonic()
+            if left > 0:
+                self._start_timer(left)
+            else:
+                self._release()
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _release(self) -> None:
+        if self._association is not None:
+            self._association.release()
+        self._association = None
+
+
+def _outgoing(document: Document) -> Outgoing:
+    """Return the data set of a stored document, without its File Meta Information.
+
+    The first element of the File Meta Information is its length (PS3.10 7.1).
+    """
+    content = document.content
+    start = _META_START + int.from_bytes(content[_META_START - 4 : _META_START], "little")
+    stream = BytesIO(content)
+    stream.seek(start)
+    uids = str(document.sop_class_uid), str(document.sop_instance_uid)
+    return Outgoing(*uids, ExplicitVRLittleEndian, stream, len(content) - start)

@@ -1,0 +1,102 @@
+"""The lane of a document: its destination's, or that of the study's sender."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Protocol
+
+from hilum.deliver import Lane, open_lane
+from hilum.deliver.circuit_breaker import KnockingLane
+from hilum.domain import DeliveryJob
+from hilum.errors import Refused
+from hilum.settings import Destination, Pipeline
+from hilum.withholding import knows_sender
+
+_MAXIMUM_OPEN = 8  # senders whose lanes are kept; a released association is soon opened again
+
+
+class Lanes(Protocol):
+    """The lanes of one destination."""
+
+    def of(self, job: DeliveryJob) -> Lane:
+        """Return the lane of this document. Raises Refused."""
+
+    def has_room(self) -> bool:
+        """Return False while any document would only be given back; in any thread."""
+
+    def close(self) -> None:
+        """Close all lanes."""
+
+
+def lanes_of(name: str, destination: Destination, settings: Pipeline) -> Lanes:
+    """Return the lanes of a destination; nothing is connected before the first document."""
+    if destination.kind == "sender":
+        return SenderLanes(name, destination, settings)
+    return _OneLane(KnockingLane(name, open_lane(name, destination), settings))
+
+
+class _OneLane:
+    """A single lane for all documents."""
+
+    def __init__(self, lane: KnockingLane) -> None:
+        self._lane = lane
+
+    def of(self, _job: DeliveryJob) -> Lane:
+        return self._lane
+
+    def has_room(self) -> bool:
+        return not self._lane.is_resting
+
+    def close(self) -> None:
+        self._lane.close()
+
+
+class SenderLanes:
+    """Lanes to the senders of studies.
+
+    An address is the host of the association, and the port that the settings name for its AE Title.
+    """
+
+    def __init__(self, name: str, destination: Destination, settings: Pipeline) -> None:
+        self._name = name
+        self._destination = destination
+        self._settings = settings
+        self._open: dict[tuple[str, str], KnockingLane] = {}
+
+    def of(self, job: DeliveryJob) -> Lane:
+        """Return the lane to the study's sender.
+
+        The least recently used lane is closed. Lanes of unreachable senders are kept, with the time
+        of their next probe.
+        """
+        key = job.peer_address, job.calling_ae_title
+        lane = self._open.pop(key, None) or KnockingLane(
+            self._name, open_lane(self._name, self._sender(*key)), self._settings
+        )
+        self._open[key] = lane
+        there = [known for known, lane in self._open.items() if not lane.is_away]
+        for known in there[:-_MAXIMUM_OPEN]:
+            self._open.pop(known).close()
+        return lane
+
+    def has_room(self) -> bool:
+        """Return True: one sender that is away must not delay the others."""
+        return True
+
+    def _sender(self, host: str, ae_title: str) -> Destination:
+        if not knows_sender(self._destination, host, ae_title):
+            raise Refused(
+                "sender_unknown",
+                f"no port for this sender in destinations.{self._name}.ports; name it and requeue",
+            )
+        port = self._destination.ports[ae_title]
+        return self._destination.model_copy(
+            update={"kind": "dicom", "host": host, "port": port, "ae_title": ae_title}
+        )
+
+    def close(self) -> None:
+        """Close all lanes."""
+        with contextlib.ExitStack() as stack:
+            for lane in self._open.values():
+                stack.callback(lane.close)
+        self._open.clear()

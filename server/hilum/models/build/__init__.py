@@ -1,0 +1,1 @@
+"""From a manifest to a Triton model tree, for each profile."""

@@ -1,0 +1,156 @@
+"""The artefact of record, `model.onnx`, and the proofs before it may be served.
+
+It knows its canary, and its engine agrees with it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hilum import missing_extra
+from hilum.errors import ConfigurationError
+from hilum.models.formats import identity, pickled, triton_model
+from hilum.models.known_answers import canary, exact_maps, tolerance_advice
+from hilum.models.manifest.manifest import Manifest
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_IMAGES: Final = 3  # on which the bias of maps is measured
+_REPEATED: Final = (
+    1e-4  # of a logit: one engine, in float32, alone and in a batch; mostly it is the same bits
+)
+
+
+def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> None:
+    """Write `destination` from the seed, the brought weights or the members that the manifest names."""
+    if manifest.weights.members:
+        from hilum.models.networks import ensemble  # noqa: PLC0415 - build tools, not needed to serve
+
+        ensemble.make(manifest, destination, lambda member, file: make(member, file, weights_dir))
+        return
+    weights = None if manifest.weights.file is None else find_weights(manifest, weights_dir)
+    if manifest.release.architecture == "onnx":
+        from hilum.models.onnx import external  # noqa: PLC0415 - build tools, not needed to serve
+
+        assert weights is not None
+        external.graft(manifest, weights, destination)
+    else:
+        from hilum.models.build import export  # noqa: PLC0415 - torch
+
+        export.export(manifest, weights, destination)
+
+
+def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
+    """The brought file, its digest checked.
+
+    Raises ConfigurationError that says where to put which file.
+    """
+    release = manifest.release
+    name = manifest.weights.file
+    sha256 = manifest.weights.sha256
+    assert name is not None
+    folders = [folder for folder in (weights_dir, manifest.path.parent) if folder is not None]
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if path is None:
+        where = " or ".join(map(str, folders))
+        what = f"Put {name} (sha256 {sha256}) into {where}, or name its folder with --weights"
+        raise _refused(release.id, f"no weights. {what}. Source: {release.source}")
+    if (found := identity.file_sha256(path)) != sha256:
+        raise _refused(
+            release.id,
+            f"{path} has sha256 {found}, the manifest {sha256}: bring that file, or make a release"
+            " for this one",
+        )
+    if pickled.is_pickle(path):
+        raise _refused(release.id, f"{path} is {pickled.advice(path)}")
+    return path
+
+
+def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
+    """What ONNX Runtime says about the canary, in the precision of the file.
+
+    `logits` and perhaps `cam`.
+    """
+    release = manifest.release
+    engine = manifest.engine
+    run = triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    image = canary.canary_image(manifest.spec)
+    outputs = dict(run(image))
+    logits = outputs["logits"]
+    neighbours = (np.full_like(image, image.flat[0]), canary.known_image(manifest.spec, 1))
+    constant, among_others, _ = run(np.concatenate([neighbours[0], image, neighbours[1]]))["logits"]
+    if not np.isfinite(logits).all():
+        raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
+    _require_own_answer(manifest, logits, among_others)
+    apart = float(np.abs(logits - constant).max())
+    if apart < tolerance_advice.TOLD_APART * canary.tolerance(engine):
+        raise _refused(release.id, tolerance_advice.smaller(apart, engine))
+    return outputs
+
+
+def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -> None:
+    """The canary between two others gets the logits that it gets alone.
+
+    Whose images share a batch must not be seen in an answer.
+    """
+    engine = manifest.engine
+    differs = float(np.abs(among_others - alone).max())
+    is_exact = engine.precision == "f32" and engine.tolerance is None
+    allowed = (
+        _REPEATED * max(1.0, float(np.abs(alone).max())) if is_exact else canary.tolerance(engine)
+    )
+    if not differs <= allowed:
+        cause = "an image's answer depends on its neighbours in the batch, or on chance"
+        off = (
+            f"the canary's differs by {differs:.2g} between alone and in a batch, {allowed:.2g} is"
+            " allowed"
+        )
+        raise _refused(
+            manifest.release.id,
+            f"{cause}: {off}; export the network after net.eval(), without dropout",
+        )
+
+
+def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
+    """What is added to the mean of each map to make its logit; None without maps.
+
+    Raises ConfigurationError where maps are not exact.
+    """
+    if not manifest.release.has_cam:
+        return None
+    engine = manifest.engine
+    run = triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    outputs = run(
+        np.concatenate([canary.known_image(manifest.spec, number) for number in range(_IMAGES)])
+    )
+    try:
+        return [
+            float(value)
+            for value in exact_maps.bias(
+                outputs["logits"], outputs.get("cam"), canary.tolerance(engine)
+            )
+        ]
+    except ConfigurationError as error:
+        raise _refused(manifest.release.id, error.problems[0]) from error
+
+
+def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:
+    """The engine is a cache of the artefact: it must say the same about the canary."""
+    release = manifest.release
+    engine = manifest.engine
+    allowed = canary.tolerance(manifest.engine)
+    try:
+        run = triton_model.open_engine(artefact, engine.name, engine.precision, engine.optimisation)
+    except (RuntimeError, ImportError) as error:
+        raise _refused(
+            release.id, f"engine {engine.name}: {missing_extra.in_words(error)}"
+        ) from error
+    worst = float(np.abs(run(canary.canary_image(manifest.spec))["logits"] - expected).max())
+    if not worst <= allowed:
+        raise _refused(release.id, tolerance_advice.larger(worst, engine))
+
+
+def _refused(release_id: str, problem: str) -> ConfigurationError:
+    return ConfigurationError([f"{release_id}: {problem}"])

@@ -1,0 +1,49 @@
+"""What lies in a built tree against what the manifest says and the build recorded.
+
+A tree is copied, edited and half deleted by people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from hilum.models.build import build, profile_checks, tensorrt
+from hilum.models.formats import identity, triton_model
+from hilum.models.manifest.manifest import Manifest
+from hilum.models.manifest.served import Served, served
+
+
+def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
+    """Why Triton must not be given this tree; a plan that was never built is none of them."""
+    record = build.read_record(tree)
+    artefact = tree / "1/model.onnx"
+    if not artefact.is_file() or identity.file_sha256(artefact) != record.get("onnx_sha256"):
+        yield (
+            f"{tree}: 1/model.onnx is not the file that was built: delete the folder and build the"
+            " release again"
+        )
+        return
+    said = served(manifest, record.get("cam_grid"), str(record.get("accelerator", "none")))
+    yield from _config_problems(tree, said)
+    yield from profile_checks.check_onnx(artefact, said)
+    if profile == "embedded" and not _is_same(tree / "1/model.py", Path(triton_model.__file__)):
+        yield (
+            f"{tree}: 1/model.py is not this Hilum's: delete the folder and build the release again"
+        )
+    if profile == "tensorrt":
+        yield from profile_checks.check_shape_ranges(record.get("optimization_profile", {}), said)
+        yield from tensorrt.plan_problems(tree) if tensorrt.has_plan(tree) else ()
+
+
+def _config_problems(tree: Path, said: Served) -> Iterator[str]:
+    try:
+        text = (tree / "config.pbtxt").read_text(encoding="utf-8")
+    except OSError as error:
+        yield f"{tree}: config.pbtxt: {error.strerror}"
+        return
+    yield from profile_checks.check(text, said)
+
+
+def _is_same(one: Path, other: Path) -> bool:
+    return one.is_file() and one.read_bytes() == other.read_bytes()

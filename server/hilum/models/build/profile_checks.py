@@ -1,0 +1,138 @@
+"""Every reason why Triton must not be given a `config.pbtxt`.
+
+Read with Triton's own schema, compared with contract, ONNX and plan.
+
+Of tritonclient only the schema is used here; calls go through the analyser's gateway.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from google.protobuf import text_format  # type: ignore[import-untyped]  # protobuf ships no types
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # the same
+from tritonclient.grpc import model_config_pb2
+
+from hilum.models.manifest.served import WIRE_TYPES, Served
+
+_ONNX_TYPES: Final = {"FLOAT": "TYPE_FP32", "FLOAT16": "TYPE_FP16", "UINT8": "TYPE_UINT8"}
+Tensors = Mapping[str, tuple[str, Sequence[int | None]]]
+
+
+def check(text: str, served: Served) -> Iterator[str]:
+    """Problems of a config.pbtxt for this release."""
+    try:
+        config = text_format.Parse(text, model_config_pb2.ModelConfig())
+    except text_format.ParseError as error:
+        yield f"{served.triton_name}: config.pbtxt: {error}"
+        return
+    for problem in itertools.chain(
+        _contract_problems(config, served), _queue_problems(config), _size_problems(config, served)
+    ):
+        yield f"{served.triton_name}: config.pbtxt: {problem}"
+
+
+def check_onnx(file: Path, served: Served) -> Iterator[str]:
+    """Problems of an ONNX file for this release.
+
+    Names, types and dimensions; the batch must be free.
+    """
+    import onnx  # noqa: PLC0415 - a build tool, not needed to serve
+
+    from hilum.models.onnx import contract  # noqa: PLC0415 - the same
+
+    try:
+        model = onnx.load(file)
+    except (OSError, DecodeError) as error:
+        yield f"{served.triton_name}: {file.name}: not a readable ONNX file: {error}"
+        return
+    names = onnx.TensorProto.DataType.Name
+    wanted = {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
+    found = {
+        name: (_ONNX_TYPES.get(names(kind), names(kind)), sizes)
+        for name, (kind, sizes) in contract.tensors(model).items()
+    }
+    for name in sorted(set(found) | set(wanted)):
+        kind, dims = wanted.get(name, (None, []))
+        if (
+            name not in found
+            or found[name][0] != kind
+            or contract.clash(found[name][1], [None, *dims])
+        ):
+            yield (
+                f"{served.triton_name}: {file.name}: tensor {name!r} is {found.get(name)}, the"
+                f" contract says {wanted.get(name)}"
+            )
+
+
+def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> Iterator[str]:
+    """Problems of an optimization profile.
+
+    A batch outside its range is refused by TensorRT at the first request of that size.
+    """
+    shapes = [list(ranges.get(name, [])) for name in ("min", "opt", "max")]
+    if any(shape[1:] != served.image_dims for shape in shapes):
+        yield (
+            f"{served.triton_name}: the optimization profile's images are {shapes}, the contract's"
+            f" {served.image_dims}"
+        )
+        return
+    smallest, usual, largest = (shape[0] for shape in shapes)
+    if not 1 == smallest <= usual <= largest or largest < served.max_batch:
+        yield (
+            f"{served.triton_name}: the optimization profile takes {smallest} to {largest} images;"
+            f" 1 to {served.max_batch} are sent"
+        )
+
+
+def _contract_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:
+    if config.name != served.triton_name:
+        yield f"name {config.name!r} is not the folder's name"
+    if config.max_batch_size != served.max_batch:
+        yield f"max_batch_size is {config.max_batch_size}, the release's is {served.max_batch}"
+    tensors = {
+        t.name: (model_config_pb2.DataType.Name(t.data_type), list(t.dims))
+        for t in (*config.input, *config.output)
+    }
+    yield from _differences(
+        tensors, {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
+    )
+
+
+def _differences(tensors: Tensors, wanted: Tensors) -> Iterator[str]:
+    for name in sorted(set(tensors) | set(wanted)):
+        if tensors.get(name) != wanted.get(name):
+            yield f"tensor {name!r} is {tensors.get(name)}, the contract says {wanted.get(name)}"
+
+
+def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
+    """Triton 2.51 waits up to 500 ms at a time once a queue policy is set.
+
+    Priorities and limits live in the analyser.
+    """
+    allowed = {"preferred_batch_size", "max_queue_delay_microseconds"}
+    for descriptor, _ in config.dynamic_batching.ListFields():
+        if descriptor.name not in allowed:
+            yield (
+                f"dynamic_batching holds {descriptor.name}, a queue policy: it stalls the batcher"
+                " 500 ms at a time"
+            )
+
+
+def _size_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:
+    """Triton refuses to load a model whose warm-up or graph is larger than its batch."""
+    used = {
+        "a preferred batch size": config.dynamic_batching.preferred_batch_size,
+        "a warm-up": [each.batch_size for each in config.model_warmup],
+        "a CUDA graph": [each.batch_size for each in config.optimization.cuda.graph_spec],
+    }
+    for what, sizes in used.items():
+        if any(size > config.max_batch_size for size in sizes):
+            yield f"{what} exceeds max_batch_size {config.max_batch_size}"
+    shapes = [list(each.inputs["image"].dims) for each in config.model_warmup]
+    shapes += [list(each.input["image"].dim) for each in config.optimization.cuda.graph_spec]
+    if any(shape != served.image_dims for shape in shapes):
+        yield f"a warm-up or CUDA graph has other images than {served.image_dims}"

@@ -1,0 +1,1 @@
+"""`hilum models check` and `show`."""

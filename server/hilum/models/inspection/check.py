@@ -1,0 +1,73 @@
+"""`hilum models check`: everything about a release that can be refused before it is served, said at once, each with what to do.
+
+Nothing is written. Weights are read (never a pickle), fitted to the manifest and looked through for
+NaN; a built tree may be run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from hilum.errors import ConfigurationError
+from hilum.models.facts import Check, Line, Places, Verdict, refused
+from hilum.models.inspection.open_questions import guesses, questions
+from hilum.models.inspection.release_facts import golden_facts, run_facts, tree_facts, weights_facts
+from hilum.models.manifest import catalogue, manifest
+from hilum.models.manifest.manifest import Manifest
+
+CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree_facts)
+
+
+def check(
+    release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()
+) -> Iterator[Line]:
+    """Facts about these releases, one after the other.
+
+    `is_run`: built trees answer the canary and the golden cases, too.
+
+    `more`: checks that need what not everybody has.
+
+    Raises ConfigurationError when there is no folder of that name.
+    """
+    # A manifest that nobody can read is a problem of its release, not of all.
+    for path in catalogue.choose(catalogue.paths(places.manifests_dir), release_ids).values():
+        yield from _check(path, places, (*CHECKS, *([run_facts] if is_run else []), *more))
+
+
+def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line]:
+    name = path.parent.name
+    try:
+        read = manifest.read(path)
+    except ConfigurationError as error:
+        yield from (
+            Line(name, Verdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}")
+            for problem in error.problems
+        )
+        yield from _guesses(name, path)
+        return
+    labels = len(read.release.labels)
+    sizes = " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
+    yield Line(
+        name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}"
+    )
+    yield from _guesses(name, path)
+    for one in checks:
+        yield from _explained(name, one, read, places)
+
+
+def _guesses(name: str, path: Path) -> Iterator[Line]:
+    """Also of a manifest that does not hold, so that all is said at once."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return
+    yield from (Line(name, verdict, said) for verdict, said in guesses(text))
+
+
+def _explained(name: str, one: Check, read: Manifest, places: Places) -> Iterator[Line]:
+    try:
+        yield from (Line(name, verdict, text) for verdict, text in one(read, places))
+    except ConfigurationError as error:
+        yield from (refused(name, problem) for problem in error.problems)

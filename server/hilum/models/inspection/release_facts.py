@@ -1,0 +1,187 @@
+"""The checks of one release whose manifest can be read.
+
+Weights, golden cases, built trees, and what their engine answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hilum import missing_extra
+from hilum.errors import ConfigurationError
+from hilum.models.build import artefact, build
+from hilum.models.facts import Fact, Places, Verdict
+from hilum.models.formats import triton_model
+from hilum.models.known_answers import canary, golden
+from hilum.models.manifest.manifest import Manifest
+
+if TYPE_CHECKING:
+    import onnx
+
+
+def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """The file is that of the manifest, fits it, holds no NaN and is no pickle.
+
+    For each member of an ensemble.
+    """
+    # Onnx, which a list of releases does not need.
+    from hilum.models.networks import ensemble  # noqa: PLC0415
+
+    opsets: set[ensemble.Opsets] = set()
+    problems: list[str] = []
+    for member in list(ensemble.members(read)) if read.weights.members else [read]:
+        try:
+            fact, found = _one_network(member, places)
+        except ConfigurationError as error:
+            problems += error.problems
+            continue
+        yield fact
+        opsets |= {ensemble.opsets(found)} if found else set()
+    if problems:
+        raise ConfigurationError(problems)
+    ensemble.require_one_opset(read, opsets)
+
+
+def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto | None]:
+    """What is to be said of it; and the network, where it is in a file of ONNX."""
+    if read.weights.file is None:
+        return (
+            Verdict.NOTE,
+            f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them",
+        ), None
+    try:
+        path = artefact.find_weights(read, places.weights_dir)
+    except ConfigurationError:
+        if _is_missing(read, places) and any(
+            build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES
+        ):
+            return (
+                Verdict.NOTE,
+                f"weights: {read.weights.file} is not here; what is built was made from it",
+            ), None
+        raise
+    found = _require_fit(read, path)
+    return (
+        Verdict.OK,
+        f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN",
+    ), found
+
+
+def _is_missing(read: Manifest, places: Places) -> bool:
+    folders = [folder for folder in (places.weights_dir, read.path.parent) if folder is not None]
+    return not any((folder / str(read.weights.file)).is_file() for folder in folders)
+
+
+def _require_fit(read: Manifest, path: Path) -> onnx.ModelProto | None:
+    if read.release.architecture == "onnx":
+        from hilum.models.onnx import external  # noqa: PLC0415 - build tools
+
+        return external.require_fit(read, path)
+    from hilum.models.build import export  # noqa: PLC0415 - torch
+
+    tensors = export.network(read, path).state_dict()
+    damaged = [name for name, tensor in tensors.items() if not bool(tensor.isfinite().all())]
+    if damaged:
+        what = "holds NaN or infinite numbers: the weights are damaged"
+        raise ConfigurationError([f"weights: {name} of {path.name} {what}" for name in damaged[:8]])
+    return None
+
+
+def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """Their files are there and can be prepared."""
+    known = golden.cases(read, places.weights_dir)
+    if known:
+        yield Verdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
+    elif read.release.is_trained:
+        yield (
+            Verdict.NOTE,
+            (
+                "golden cases: none; a build is then compared with itself only, not with its"
+                " authors' numbers"
+            ),
+        )
+
+
+def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """What is built, for which profile, and whether it is still what was built."""
+    for profile in build.PROFILES:
+        tree = build.tree_of(read.release, places.built_dir, profile)
+        if build.is_built(read.release, places.built_dir, profile):
+            yield from _tree(read, tree, profile)
+        elif tree.exists():
+            advice = f"`hilum models build {read.release.id} --profile {profile}`"
+            yield (
+                Verdict.NOTE,
+                f"{profile}: stale, built from another manifest or by another Hilum; {advice}",
+            )
+
+
+def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
+    from hilum.models.build import built_tree, tensorrt  # noqa: PLC0415
+
+    problems = list(built_tree.problems(read, tree, profile))
+    yield from ((Verdict.PROBLEM, f"{profile}: {problem}") for problem in problems)
+    if profile == "tensorrt" and not tensorrt.has_plan(tree):
+        yield (
+            Verdict.NOTE,
+            (
+                f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py"
+                " builds it where it is served"
+            ),
+        )
+    elif not problems:
+        yield Verdict.OK, f"{profile}: built in {tree}"
+    if slow := build.speed_advice(read.release, tree):
+        yield Verdict.NOTE, f"{profile}: {slow}"
+
+
+def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
+    """The built tree's engine, in this process."""
+    release = read.release
+    engine = read.engine
+    known = canary.read_canary(release, places.built_dir)
+    tree = build.tree_of(release, places.built_dir)
+    if not build.is_built(release, places.built_dir):
+        raise ConfigurationError(
+            [f"--run needs the embedded profile: `hilum models build {release.id}`"]
+        )
+    try:
+        run = triton_model.open_engine(
+            tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation
+        )
+    except (RuntimeError, ImportError) as error:
+        raise ConfigurationError(
+            [f"engine {engine.name}: {missing_extra.in_words(error)}"]
+        ) from error
+    worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
+    said = (
+        f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off,"
+        f" {known.tolerance:g} is allowed"
+    )
+    if worst <= known.tolerance:
+        yield Verdict.OK, said
+    else:
+        advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
+        yield (
+            Verdict.PROBLEM,
+            (
+                f"{said}: the tree, this machine's engine or its version is not the one that it was"
+                f" built with; {advice}"
+            ),
+        )
+    cases = golden.cases(read, places.weights_dir)
+    answers = golden.prove(read, cases, run, engine.name)
+    for case, logits in zip(cases, answers, strict=True):
+        off = golden.worst(read, case, logits)
+        allowed = case.table.tolerance
+        yield (
+            Verdict.OK,
+            (
+                f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off,"
+                f" {allowed:g} is allowed"
+            ),
+        )

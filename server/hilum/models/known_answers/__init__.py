@@ -1,0 +1,1 @@
+"""Images with known answers, by which a release is accepted and verified."""

@@ -1,0 +1,117 @@
+"""Whether a network may stand for another.
+
+What the change does to scores and to the area under the ROC curve, against limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from hilum.domain import Release
+from hilum.models.known_answers.roc import auc
+from hilum.models.manifest.tables import QuantisationTable
+from hilum.scores import scores_of
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelChange:
+    """One label: largest change of a score over the cases, and both areas where cases of both classes have the truth."""
+
+    key: str
+    largest_score_difference: float
+    auc_before: float | None
+    auc_after: float | None
+
+    @property
+    def auc_drop(self) -> float | None:
+        """Positive: the area fell."""
+        return (
+            None
+            if self.auc_before is None or self.auc_after is None
+            else self.auc_before - self.auc_after
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`problems` empty: accepted."""
+
+    cases: int
+    labels: tuple[LabelChange, ...]
+    problems: tuple[str, ...]
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether every limit holds."""
+        return not self.problems
+
+    def as_json(self) -> dict[str, Any]:
+        """For the report."""
+        changes = [{**asdict(change), "auc_drop": change.auc_drop} for change in self.labels]
+        return {
+            "is_accepted": self.is_accepted,
+            "problems": list(self.problems),
+            "cases": self.cases,
+            "labels": changes,
+        }
+
+
+def judge(
+    before: Array,
+    after: Array,
+    truth: Mapping[str, Array] | None,
+    release: Release,
+    limits: QuantisationTable,
+) -> Judgement:
+    """(n, L) logits of the same cases.
+
+    `truth` None: a person has decided that areas are not compared. Masked labels do not count.
+    """
+    if not np.isfinite(after).all():
+        return Judgement(len(before), (), ("a logit is infinite or not a number",))
+    old, new = (
+        np.array([scores_of(row, release) for row in logits.tolist()]) for logits in (before, after)
+    )
+    shown = [
+        (position, label.key)
+        for position, label in enumerate(release.labels)
+        if not label.is_masked
+    ]
+    changes = tuple(
+        _change(key, old[:, position], new[:, position], (truth or {}).get(key))
+        for position, key in shown
+    )
+    return Judgement(
+        len(before), changes, tuple(_problems(changes, limits, is_compared=truth is not None))
+    )
+
+
+def _change(key: str, old: Array, new: Array, truth: Array | None) -> LabelChange:
+    areas = (None, None) if truth is None else (auc(old, truth), auc(new, truth))
+    return LabelChange(key, float(np.abs(new - old).max()), *areas)
+
+
+def _problems(
+    changes: tuple[LabelChange, ...], limits: QuantisationTable, *, is_compared: bool
+) -> Iterator[str]:
+    for change in changes:
+        if not change.largest_score_difference <= limits.maximum_score_difference:
+            moved = change.largest_score_difference
+            allowed = limits.maximum_score_difference
+            yield f"{change.key}: a score moves by {moved:.3g}; {allowed:g} is allowed"
+        if change.auc_drop is not None and not change.auc_drop <= limits.maximum_auc_drop:
+            yield (
+                f"{change.key}: the area under the ROC curve falls by {change.auc_drop:.3g};"
+                f" {limits.maximum_auc_drop:g} is allowed"
+            )
+    if is_compared and all(change.auc_drop is None for change in changes):
+        yield (
+            "no label has positive and negative cases: the areas under the ROC curve cannot be"
+            " compared"
+        )

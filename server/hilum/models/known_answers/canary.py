@@ -1,0 +1,200 @@
+"""Known images: drawn by whole-number arithmetic alone, so that every machine draws the same ones, in the range of a release's wire tensor.
+
+Number 0 is the canary that is sent through a running model; the others set the statistics of
+untrained weights.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hilum.domain import Release
+from hilum.errors import ConfigurationError
+from hilum.models.known_answers import exact_maps
+from hilum.models.manifest.tables import EngineTable
+from hilum_preprocessing.spec import InputSpec
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+NUMPY_TYPES: Final = {"fp16": np.float16, "uint8": np.uint8}
+_LEVELS: Final = 4096
+# int8: two steps of the output of the one int8 release that there is.
+_TOLERANCES: Final = {"f32": 2e-3, "bf16": 0.25, "int8": 0.6}
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """(1, 1, H, W) in the wire dtype, the (1, L) float32 logits that the release gives for it, and how far off they may be.
+
+    `name`: the canary itself, or a golden case. `cam_bias`: (L,) float32, where the release has maps.
+    """
+
+    image: Array
+    logits: Array
+    tolerance: float
+    name: str = "the canary"
+    cam_bias: Array | None = None
+
+    def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
+        """None where there are no maps, or where each gives its logit.
+
+        Else what is wrong, for people.
+        """
+        return (
+            None
+            if self.cam_bias is None
+            else exact_maps.broken_rule(logits, cam, self.cam_bias, self.tolerance)
+        )
+
+
+def tolerance(engine: EngineTable) -> float:
+    """Largest difference of a logit between two engines that both compute as the release pins it."""
+    return engine.tolerance or _TOLERANCES[engine.precision]
+
+
+def canary_image(spec: InputSpec) -> Array:
+    """(1, 1, H, W) in the wire dtype of the specification.
+
+    The same on every machine, never constant.
+    """
+    return known_image(spec, 0)
+
+
+def known_image(spec: InputSpec, number: int) -> Array:
+    """(1, 1, H, W) in the wire dtype: bands, blobs and grain that differ from number to number."""
+    low, high = wire_range(spec)
+    levels = _levels(*spec.wire_shape[1:], number)
+    if spec.wire_dtype == "uint8":
+        return (int(low) + levels * int(high - low) // (_LEVELS - 1)).astype(np.uint8)[None, None]
+    return (low + levels * ((high - low) / (_LEVELS - 1))).astype(np.float16)[None, None]
+
+
+def wire_range(spec: InputSpec) -> tuple[float, float]:
+    """Smallest and largest value that the wire tensor can hold."""
+    bounds: tuple[float, float] | None = None
+    for operation in spec.intensity:
+        bounds = operation.bounds(bounds)
+    if bounds is None:  # pragma: no cover - InputSpec.from_mapping refuses such a specification
+        raise ValueError("the intensity operations are not bounded")
+    return bounds
+
+
+def read_canary(release: Release, built_dir: Path) -> Canary:
+    """The canary that was recorded when the release was built, whatever the profile.
+
+    Raises ConfigurationError when it was not.
+    """
+    path = find_record(release, built_dir)
+    image = canary_image(InputSpec.from_mapping(release.input_spec))
+    try:
+        recorded = _record(path)["canary"]
+        bias = recorded.get("cam_bias")
+        return Canary(
+            image,
+            np.array([recorded["logits"]], np.float32),
+            float(recorded["tolerance"]),
+            cam_bias=None if bias is None else np.array(bias, np.float32),
+        )
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise _damaged(path) from error
+
+
+def find_record(release: Release, built_dir: Path) -> Path:
+    """`build.json` of an up-to-date tree of the release, whatever the profile.
+
+    Raises ConfigurationError when there is none.
+    """
+    paths = sorted(built_dir.glob(f"*/{release.triton_name}/build.json"))
+    for path in paths:
+        if _record(path).get("build_key") == release.build_key:
+            return path
+    state = "was built from another manifest or by another Hilum" if paths else "is not built"
+    raise ConfigurationError(
+        [f"{release.id} {state} in {built_dir}: run `hilum models build {release.id}`"]
+    )
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise _damaged(path) from error
+    except OSError as error:
+        raise ConfigurationError(
+            [f"{path}: {error.strerror}; let the server's user read it"]
+        ) from error
+    return record
+
+
+def _damaged(path: Path) -> ConfigurationError:
+    return ConfigurationError(
+        [f"{path} is damaged: delete {path.parent} and build the release again"]
+    )
+
+
+def _levels(height: int, width: int, number: int) -> Array:
+    """(height, width) whole numbers in 0..4095.
+
+    As bright, steep and grainy as radiographs are, with a collimated edge and a marker.
+    """
+    y = (np.arange(height, dtype=np.int64)[:, None] * 1024) // height
+    x = (np.arange(width, dtype=np.int64)[None, :] * 1024) // width
+    draws = _Draws(number)
+    field = _triangle(x * draws.up_to(6) + y * draws.up_to(4), 900) + _triangle(
+        y * draws.up_to(9) + draws.up_to(1024), 500
+    )
+    for _ in range(8):
+        field = field + draws.sign() * _blob(
+            y - draws.up_to(1024), x - draws.up_to(1024), 60 + draws.up_to(300)
+        )
+    grain = ((x * 73856093) ^ (y * 19349663) ^ ((number + 1) * 83492791)) >> 7 & 127
+    field = field + grain * draws.up_to(3)
+    spread = field.max() - field.min()
+    levels: Array = np.clip(
+        (field - field.min()) * 2 * (_LEVELS - 1) // spread - 1024 - draws.up_to(1024),
+        0,
+        _LEVELS - 1,
+    )
+    edges = [draws.up_to(96) for _ in range(4)]
+    levels[(y < edges[0]) | (y >= 1024 - edges[1]) | (x < edges[2]) | (x >= 1024 - edges[3])] = 0
+    top = draws.up_to(900)
+    left = draws.up_to(900)
+    levels[(y >= top) & (y < top + 60) & (x >= left) & (x < left + 40)] = _LEVELS - 1
+    levels[:1, :1], levels[-1:, -1:] = 0, _LEVELS - 1
+    return levels
+
+
+def _triangle(t: Array, period: int) -> Array:
+    """A wave between 0 and `period`."""
+    wave: Array = np.abs(2 * (t % period) - period)
+    return wave
+
+
+def _blob(y: Array, x: Array, radius: int) -> Array:
+    """A paraboloid hill, 1024 high."""
+    hill: Array = np.maximum(0, 1024 - 1024 * (y * y + x * x) // (radius * radius))
+    return hill
+
+
+class _Draws:
+    """Whole numbers from a linear congruential generator (Knuth, MMIX).
+
+    No library's stream of numbers is for ever.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._state = seed * 2862933555777941757 + 3037000493
+
+    def up_to(self, limit: int) -> int:
+        """1..limit."""
+        self._state = (self._state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
+        return 1 + (self._state >> 33) % limit
+
+    def sign(self) -> int:
+        """A hill or a hollow."""
+        return 1 if self.up_to(2) == 1 else -1

@@ -1,0 +1,79 @@
+"""What to do about a tolerance, for those who build a release.
+
+The line to write into its manifest.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from hilum.models.known_answers import canary
+from hilum.models.manifest.manifest import FILE_NAME
+from hilum.models.manifest.tables import EngineTable
+
+TOLD_APART: Final = 3.0
+"""Times the tolerance: a canary that an image of one grey level could pass proves nothing."""
+_ROUNDING: Final = 1e-6  # below it float32 hardly tells two logits apart
+
+
+def smaller(apart: float, engine: EngineTable) -> str:
+    """Where the logits for the canary and for an image of one grey level are so little apart."""
+    found = (
+        f"its logits for the known image and for an image of one grey level differ by {apart:.2g}"
+        " only"
+    )
+    if apart / TOLD_APART < _ROUNDING:
+        return (
+            f"{found}: the network hardly sees its input. Bring the trained weights, and see"
+            " whether weights.output names the logits"
+        )
+    why = (
+        f"with a tolerance of {canary.tolerance(engine):g} a wrong answer could pass, because"
+        f" {TOLD_APART:g} times that is needed"
+    )
+    line = f"`tolerance = {_one_digit(apart / TOLD_APART, is_upwards=False)}`"
+    return (
+        f"{found}; {why}. If these are the right weights, write {line} under [engine] in"
+        f" {FILE_NAME}, then build again"
+    )
+
+
+def larger(worst: float, engine: EngineTable) -> str:
+    """Where an engine's logits are so far off the reference's."""
+    off = (
+        f"{engine.name} {engine.precision} differs by {worst:.2g} from the reference;"
+        f" {canary.tolerance(engine):g} is allowed"
+    )
+    if not math.isfinite(worst):
+        return (
+            f"{off}. Its logits are not numbers: take another engine.name or engine.precision, then"
+            " build again"
+        )
+    ways = " or ".join(f"`{each}`" for each in _other_engines(engine))
+    other = f"Try {ways} under [engine] in {FILE_NAME}. " if ways else ""
+    line = f"`tolerance = {_one_digit(worst, is_upwards=True)}`"
+    return (
+        f"{off}. {other}If results may differ by so much, write {line} under [engine] in"
+        f" {FILE_NAME}. Then build again"
+    )
+
+
+def _other_engines(engine: EngineTable) -> list[str]:
+    """Lines that may bring the engine nearer to the reference."""
+    if engine.precision == "bf16":
+        return ['precision = "f32"']
+    if engine.name == "openvino":
+        return ['name = "onnxruntime"']
+    return ['optimisation = "disabled"'] if engine.optimisation != "disabled" else []
+
+
+def _one_digit(value: float, *, is_upwards: bool) -> str:
+    """A positive number of one digit as TOML takes it.
+
+    The next one above the value, or below it.
+    """
+    exponent = math.floor(math.log10(value))
+    digit = value / 10.0**exponent
+    rounded = (math.ceil(digit) if is_upwards else max(1, math.floor(digit))) * 10.0**exponent
+    return f"{rounded:.0e}" if exponent < -3 else f"{rounded:.{max(1, -exponent)}f}"

@@ -1,0 +1,1 @@
+"""Manifests: their tables, labels, rules and coded concepts."""

@@ -1,0 +1,153 @@
+"""What the outputs of a brought network mean.
+
+Names from a file, a known order, or the network itself, and the concepts they stand for.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hilum.errors import ConfigurationError
+from hilum.models.manifest import terminology
+from hilum.models.manifest.messages import nearest
+
+_SHORT: Final = {"txrv18": "torchxrayvision18"}
+_IN_METADATA: Final = ("labels", "classes", "class_names", "names", "id2label", "pathologies")
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Names of the outputs in their order (empty.
+
+    That output has none), and where they are from.
+    """
+
+    names: tuple[str, ...]
+    origin: str
+
+
+def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named | None:
+    """From what was asked for, else what the network says; None where nobody says it.
+
+    Raises ConfigurationError.
+    """
+    if asked:
+        fitting(asked, metadata, {"": outputs})
+        return _asked(asked)
+    return _in_metadata(metadata, outputs)
+
+
+def fitting(
+    asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str, int]
+) -> list[str]:
+    """Which of the outputs, by name and length, are as long as the labels are many.
+
+    All of them where nobody says any labels.
+
+    Raises ConfigurationError: none is.
+    """
+    if not asked:
+        return [name for name, length in outputs.items() if _in_metadata(metadata, length)] or list(
+            outputs
+        )
+    found = _asked(asked)
+    fits = [name for name, length in outputs.items() if length == len(found.names)]
+    if not fits:
+        lengths = " or ".join(
+            f"{length} outputs{f' ({printable(name)})' if len(outputs) > 1 else ''}"
+            for name, length in outputs.items()
+        )
+        counts = f"{len(found.names)} labels, the network {lengths}"
+        raise ConfigurationError(
+            [f"{found.origin} has {counts}: one a line, in the order of the outputs"]
+        )
+    return fits
+
+
+def concept_of(name: str) -> str | None:
+    """Key of the concept that a name stands for, however it is written.
+
+    "Pleural Thickening", "pleural_thickening".
+    """
+    table = terminology.load()
+    spellings = {plain(concept.text): key for key, concept in table.concepts.items()}
+    spellings |= {
+        plain(label): key for known in table.label_sets.values() for label, key in known.labels
+    }
+    return ({plain(key): key for key in table.concepts} | spellings).get(plain(name))
+
+
+def private_code(name: str, index: int) -> str:
+    """A code value of at most 16 characters: capital letters, digits and _."""
+    code = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")[:16].strip("_")
+    return code if re.match(r"[A-Z]", code) else f"OUTPUT_{index}"
+
+
+def plain(text: str) -> str:
+    """The letters a to z and digits of a name, in small: what its spellings have in common."""
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _asked(asked: str) -> Named:
+    sets = terminology.load().label_sets
+    wanted = _SHORT.get(plain(asked), plain(asked))
+    known = next((name for name in sets if plain(name) == wanted), None)
+    if known:
+        return Named(
+            tuple(label for label, _ in sets[known].labels),
+            f"label order {known} ({sets[known].cites})",
+        )
+    path = Path(asked)
+    if not path.is_file():
+        raise ConfigurationError(
+            [f"--labels {asked}: neither a file nor a known order{nearest(asked, sets)}"]
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError([f"--labels {asked}: not readable as text: {error}"]) from error
+    return Named(tuple(map(printable, text.splitlines())), path.name)
+
+
+def _in_metadata(metadata: Mapping[str, str], outputs: int) -> Named | None:
+    for key in _IN_METADATA:
+        names = _parsed(metadata.get(key, ""))
+        if len(names) == outputs:
+            return Named(tuple(names), f"the network's own metadata, {key}")
+    return None
+
+
+def _parsed(text: str) -> Sequence[str]:
+    """Exporters write JSON, a Python literal, or names with commas between.
+
+    A table by number, or a list.
+    """
+    value: object = text.split(",") if text else []
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            value = parse(text)
+            break
+        except (
+            ValueError,
+            SyntaxError,
+            TypeError,
+            RecursionError,
+            MemoryError,
+        ):  # all that a stranger's text makes of the two
+            continue
+    items = list(value.values()) if isinstance(value, dict) else value
+    return [printable(str(item)) for item in items] if isinstance(items, list | tuple) else []
+
+
+def printable(text: str) -> str:
+    """On one line, without control characters.
+
+    What is written into a manifest must not end its line.
+    """
+    return "".join(each if each.isprintable() else " " for each in text).strip()

@@ -1,0 +1,64 @@
+"""What is wrong with the words of a manifest, said so that a person can correct them."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import typing
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from hilum.models.manifest.tables import ManifestTable
+
+EDIT: Final = "EDIT"
+"""How a text begins that a person has still to write."""
+_UNEDITED: Final = re.compile(rf"\s*{EDIT}\b")
+
+
+def unedited(content: object, place: str = "") -> Iterator[str]:
+    """What `hilum models new` left for a person to write."""
+    if isinstance(content, str) and _UNEDITED.match(content):
+        yield f"{place}: still to be written; it says {content!r}"
+    elif isinstance(content, Mapping | list):
+        for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):
+            yield from unedited(value, f"{place}.{key}".removeprefix("."))
+
+
+def explain(item: Mapping[str, Any]) -> str:
+    """One of pydantic's errors in words: where, what, what was given."""
+    name = ".".join(map(str, item["loc"]))
+    if item["type"] == "extra_forbidden":
+        return f"{name}: unknown key{nearest(str(item['loc'][-1]), _known(item['loc'][:-1]))}"
+    given = item.get("input")
+    shown = "" if given is None or isinstance(given, dict) else f" (got {given!r})"
+    return f"{name}: {item['msg'].removeprefix('Value error, ')}{shown}"
+
+
+def _known(place: tuple[int | str, ...]) -> list[str]:
+    """Keys of the table at this place, however deep."""
+    table: type[BaseModel] = ManifestTable
+    for part in place:
+        field = table.model_fields.get(str(part))
+        table = (field and _table_in(field.annotation)) or table
+    return list(table.model_fields)
+
+
+def _table_in(annotation: object) -> type[BaseModel] | None:
+    """The table that a field's type holds.
+
+    Itself, an optional one, one of a list or of a mapping.
+    """
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((found for part in typing.get_args(annotation) if (found := _table_in(part))), None)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name.
+
+    What was perhaps meant, else all that would do.
+    """
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -1,0 +1,183 @@
+"""What a manifest may not say although every field by itself is right.
+
+Problems that span tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from hilum.models.formats import pickled
+from hilum.models.manifest import terminology
+from hilum.models.manifest.labels import CalibrationTable, GoldenTable, LabelTable
+from hilum.models.manifest.tables import ManifestTable, ModelTable
+
+STRIDES: Final[Mapping[str, int]] = {
+    "densenet121": 32,
+    "resnet50": 32,
+    "vit": 1,
+    "vit_b16": 16,
+    "onnx": 1,
+}
+"""Known architectures, and what the size of the input must be a multiple of; for `vit` it is the patch."""
+_POOLS: Final = frozenset({"densenet121", "resnet50"})
+_PICKLES: Final = (".pth", ".pt", ".pth.tar", ".ckpt", ".pkl", ".bin")
+Nearest = Callable[[str, Iterable[str]], str]
+
+
+def stride(model: ModelTable) -> int:
+    """What height and width must be multiples of."""
+    return model.options.patch if model.architecture == "vit" else STRIDES[model.architecture]
+
+
+def has_cam(table: ManifestTable) -> bool:
+    """Whether `cam` is served: as the manifest says, else where it is exact."""
+    return _can_have_cam(table) if table.model.cam is None else table.model.cam
+
+
+def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[str]:
+    """Every one; `nearest` ends a message about an unknown name."""
+    if folder != f"{table.name}@{table.version}":
+        yield (
+            f"the folder is {folder!r}, but the release is {table.name}@{table.version}: rename one"
+        )
+    yield from _weights_problems(table)
+    yield from _name_problems(table, nearest)
+    for index, label in enumerate(table.labels):
+        yield from (f"labels.{index}{problem}" for problem in _decision_problems(label, table))
+    if table.operating_points is None and any(
+        isinstance(label.operating_point, float) for label in table.labels
+    ):
+        yield (
+            "operating_points: missing; say where the operating points come from: measured_on and"
+            " criterion"
+        )
+    if table.calibration is not None:
+        yield from _calibration_problems(table.calibration, table)
+    for index, golden in enumerate(table.golden):
+        yield from (f"golden.{index}.{problem}" for problem in _golden_problems(golden, table))
+
+
+def _weights_problems(table: ManifestTable) -> Iterator[str]:
+    architecture = table.model.architecture
+    weights = table.weights
+    suffix = ".onnx" if architecture == "onnx" else ".safetensors"
+    for file in weights.files:
+        if file.endswith(_PICKLES):
+            yield f"weights: {file} is {pickled.ADVICE}"
+        elif not file.endswith(suffix):
+            yield f"weights: {architecture} takes {suffix}, got {file}"
+    yield from (f"weights.members: {name} stands twice" for name in _twice(weights.member_names))
+    if architecture == "onnx" and not weights.is_trained:
+        yield "weights: an onnx network cannot be made from a seed; give file and sha256"
+    if table.engine.precision == "int8" and architecture != "onnx":
+        yield "engine.precision: int8 needs an onnx file that was quantised"
+    if table.model.cam and not _can_have_cam(table):
+        yield f"model.cam: no exact map here: {_why_no_cam(table)}"
+    if architecture != "vit" and table.model.options.model_fields_set:
+        yield "model.options: these belong to the architecture vit"
+
+
+def _can_have_cam(table: ManifestTable) -> bool:
+    return not _why_no_cam(table)
+
+
+def _why_no_cam(table: ManifestTable) -> str:
+    """Empty where a map whose mean and bias give the logit exists (Zhou et al., CVPR 2016)."""
+    architecture = table.model.architecture
+    if table.weights.rule == "mean_score":
+        return "a mean of scores is not linear; the rule mean_logit would be"
+    if architecture == "onnx":
+        return "" if table.weights.cam else "name the network's own output in weights.cam"
+    if architecture == "vit" and (table.model.options.pooling, table.model.options.norm) == (
+        "gap",
+        "tokens",
+    ):
+        return ""
+    return (
+        "" if architecture in _POOLS else f"{architecture} has no linear head on a global average"
+    )
+
+
+def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
+    codes = terminology.load()
+    keys = [label.key(index) for index, label in enumerate(table.labels)]
+    yield from (f"labels: {key} stands twice" for key in _twice(keys))
+    private = {
+        concept.code.value
+        for concept in codes.concepts.values()
+        if concept.code.scheme == terminology.PRIVATE_SCHEME
+    }
+    for index, label in enumerate(table.labels):
+        if label.concept and label.concept not in codes.concepts:
+            meant = codes.meant_by(label.concept)
+            hint = (
+                f"; a public label, its concept is {meant!r}"
+                if meant
+                else nearest(label.concept, codes.concepts)
+            )
+            yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
+        if label.private and (label.private in private or label.key(index) in codes.concepts):
+            yield (
+                f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its"
+                " concept, or take another"
+            )
+
+
+def _twice(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})
+
+
+def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]:
+    point = label.operating_point
+    activation = table.model.activation
+    concept = terminology.load().concepts.get(label.concept or "")
+    is_assertable = concept is None or concept.is_assertable
+    if label.rescaled_at is not None and activation != "sigmoid":
+        yield ".rescaled_at: goes with the activation sigmoid"
+    if isinstance(point, float):
+        if not is_assertable:
+            yield f": {label.concept} must have no operating point: nothing may assert it"
+        if not table.weights.is_trained:
+            yield ": untrained weights decide nothing; remove the operating point"
+        if activation != "none" and not 0 < point < 1:
+            yield f".operating_point: {point} is no {activation} score: those lie between 0 and 1"
+    elif point is None and table.weights.is_trained and is_assertable and not label.is_masked:
+        yield (
+            '.operating_point: missing; give one, or "none" for a label that is scored and never'
+            " decided, or is_masked = true"
+        )
+
+
+def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iterator[str]:
+    shown = {label.key(index) for index, label in enumerate(table.labels) if not label.is_masked}
+    names = {label.key(index) for index, label in enumerate(table.labels)}
+    if not table.weights.is_trained:
+        yield "calibration: untrained weights cannot be calibrated"
+    if given.method == "temperature" and table.model.activation == "none":
+        yield "calibration: a temperature needs the activation sigmoid or softmax"
+    for field, named in (("labels", set(given.labels or {})), ("points", set(given.points or {}))):
+        yield from (
+            f"calibration.{field}: {name} is no label of this release"
+            for name in sorted(named - names)
+        )
+    if given.method == "platt" and given.a is None and (without := shown - set(given.labels or {})):
+        yield f"calibration.labels: no a and b for {', '.join(sorted(without))}"
+    if given.method == "isotonic" and (without := shown - set(given.points or {})):
+        yield f"calibration.points: none for {', '.join(sorted(without))}"
+
+
+def _golden_problems(golden: GoldenTable, table: ManifestTable) -> Iterator[str]:
+    name, expected = (
+        ("logits", golden.logits) if golden.logits is not None else ("scores", golden.scores)
+    )
+    keys = {label.key(index) for index, label in enumerate(table.labels)}
+    if isinstance(expected, Mapping):
+        yield from (
+            f"{name}: {key} is no label of this release" for key in sorted(set(expected) - keys)
+        )
+        if not expected:
+            yield f"{name}: empty; a case without an answer proves nothing"
+    elif expected is not None and len(expected) != len(table.labels):
+        yield f"{name}: {len(expected)} numbers, but the release has {len(table.labels)} labels"

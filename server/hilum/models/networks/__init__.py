@@ -1,0 +1,1 @@
+"""Networks in torch, by the names of published checkpoints."""

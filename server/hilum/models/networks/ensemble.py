@@ -1,0 +1,180 @@
+"""Several networks as one: `image` → `member_logits` (B, k, L), the `logits` of the rule, and `cam` where the rule keeps it exact.
+
+The members' graphs stand side by side in one ONNX file, so that one Triton model reads a batch
+once; what they compute alike, the normalisation above all, is computed once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from collections.abc import Callable, Iterator, Sequence, Set
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, compose, helper
+
+from hilum.errors import ConfigurationError
+from hilum.models.formats.triton_model import open_engine
+from hilum.models.known_answers.canary import known_image
+from hilum.models.manifest.manifest import Manifest
+from hilum.models.manifest.tables import WeightsTable
+from hilum.models.networks.ensemble_rules import is_linear, mean_score, rule_nodes
+from hilum.models.onnx.cleanup import pruned, shared
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Opsets = tuple[tuple[str, int], ...]
+PARITY: Final = 1e-5
+"""Largest difference of a logit between a member by itself and in the merged graph, both on ONNX Runtime in float32."""
+_LARGEST_BYTES: Final = 2**31 - 1  # of one protobuf message
+
+
+def make(manifest: Manifest, destination: Path, make_one: Callable[[Manifest, Path], None]) -> None:
+    """Write `destination` from members that `make_one` writes.
+
+    Raises ConfigurationError when one fails or they do not go together.
+    """
+    with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
+        files = [
+            Path(scratch, f"{number}.onnx") for number, _ in enumerate(manifest.weights.members)
+        ]
+        for member, file in zip(members(manifest), files, strict=True):
+            make_one(member, file)
+        onnx.save(
+            _checked(merge([onnx.load(file) for file in files], manifest), manifest), destination
+        )
+        _require_parity(manifest, files, destination)
+
+
+def members(manifest: Manifest) -> Iterator[Manifest]:
+    """Each network as if it were a release of its own.
+
+    Same input, labels and architecture, its own weights.
+    """
+    weights = manifest.weights
+    for member in weights.members:
+        own = WeightsTable(
+            seed=member.seed,
+            file=member.file,
+            sha256=member.sha256,
+            input=weights.input,
+            output=weights.output,
+            cam=weights.cam,
+        )
+        yield dataclasses.replace(
+            manifest, weights=own, release=dataclasses.replace(manifest.release, members=())
+        )
+
+
+def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.ModelProto:
+    """One model of artefacts that take `image` and give `logits` (and `cam`)."""
+    release = manifest.release
+    require_one_opset(manifest, {opsets(each) for each in networks})
+    graphs = [
+        _prefixed(each, prefix)
+        for each, prefix in zip(networks, _prefixes(len(networks)), strict=True)
+    ]
+    head, head_constants = rule_nodes(release, _prefixes(len(networks)))
+    merged = helper.make_graph(
+        [*(node for graph in graphs for node in graph.node), *head],
+        release.triton_name,
+        [_renamed(networks[0].graph.input, "image")],
+        [
+            *_logits_outputs(manifest, len(networks)),
+            *([_renamed(networks[0].graph.output, "cam")] if release.has_cam else []),
+        ],
+        [*(constant for graph in graphs for constant in graph.initializer), *head_constants],
+    )
+    model = helper.make_model(
+        pruned(shared(merged)),
+        opset_imports=list(networks[0].opset_import),
+        ir_version=max(each.ir_version for each in networks),
+    )
+    model.functions.extend(networks[0].functions)
+    return model
+
+
+def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
+    """One graph has one. Raises ConfigurationError."""
+    if len(found) > 1:
+        shown = " and ".join(
+            ", ".join(f"{domain} {version}".strip() for domain, version in each)
+            for each in sorted(found)
+        )
+        problem = (
+            f"its members were exported with different ONNX opsets ({shown}); export them with the"
+            " same one"
+        )
+        raise ConfigurationError([f"{manifest.release.id}: {problem}"])
+
+
+def _prefixed(network: onnx.ModelProto, prefix: str) -> onnx.GraphProto:
+    """Every name but that of the image, which all members read.
+
+    TensorRT takes no uint8 tensor inside a network, not even a copy.
+    """
+    graph: onnx.GraphProto = compose.add_prefix(network, prefix).graph
+    for node in graph.node:
+        node.input[:] = ["image" if name == f"{prefix}image" else name for name in node.input]
+    return graph
+
+
+def _prefixes(count: int) -> list[str]:
+    return [f"member_{number + 1}_" for number in range(count)]
+
+
+def opsets(model: onnx.ModelProto) -> Opsets:
+    """Which version of each domain's operators a network is written in."""
+    return tuple(sorted((each.domain, each.version) for each in model.opset_import))
+
+
+def _renamed(values: Sequence[onnx.ValueInfoProto], name: str) -> onnx.ValueInfoProto:
+    """Of the first member: all have the same tensors."""
+    return next(each for each in values if each.name == name)
+
+
+def _logits_outputs(manifest: Manifest, count: int) -> list[onnx.ValueInfoProto]:
+    labels = len(manifest.release.labels)
+    return [
+        helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["batch", labels]),
+        helper.make_tensor_value_info("member_logits", TensorProto.FLOAT, ["batch", count, labels]),
+    ]
+
+
+def _checked(model: onnx.ModelProto, manifest: Manifest) -> onnx.ModelProto:
+    if model.ByteSize() > _LARGEST_BYTES:
+        problem = (
+            f"its members together are {model.ByteSize() / 1e9:.1f} GB; an ONNX file holds 2 GB:"
+            " take fewer or smaller ones"
+        )
+        raise ConfigurationError([f"{manifest.release.id}: {problem}"])
+    onnx.checker.check_model(model, full_check=True)
+    return model
+
+
+def _require_parity(manifest: Manifest, files: Sequence[Path], merged: Path) -> None:
+    """Each member says in the merged graph what it says alone, and `logits` is what the rule makes of them."""
+    release = manifest.release
+    optimisation = manifest.engine.optimisation
+    images = np.concatenate([known_image(manifest.spec, number) for number in range(3)])
+    alone = np.stack(
+        [open_engine(file, "onnxruntime", "f32", optimisation)(images)["logits"] for file in files],
+        1,
+    )
+    together = open_engine(merged, "onnxruntime", "f32", optimisation)(images)
+    wanted = mean_score(alone, "none" if is_linear(release) else release.activation)
+    worst = max(
+        float(np.abs(together["member_logits"] - alone).max()),
+        float(np.abs(together["logits"] - wanted).max()),
+    )
+    if not worst <= PARITY * max(1.0, float(np.abs(alone).max())):
+        raise ConfigurationError(
+            [
+                (
+                    f"{release.id}: the merged members differ by {worst:.2g} from themselves alone;"
+                    f" {PARITY:g} is allowed"
+                )
+            ]
+        )

@@ -1,0 +1,103 @@
+"""Sizes of a vision transformer.
+
+From its tensors by timm's names, or from the manifest where nobody trained it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from torch import Tensor
+
+from hilum.errors import ConfigurationError
+from hilum.models.manifest.tables import OptionsTable
+from hilum.models.networks.vit import VitShape
+from hilum_preprocessing.spec import InputSpec
+
+HEAD_WIDTH: Final = 64
+# Axes of the tensors that sizes are read off.
+_NEEDED: Final = {
+    "patch_embed.proj.weight": 4,
+    "pos_embed": 3,
+    "blocks.0.norm1.weight": 1,
+    "blocks.0.mlp.fc1.weight": 2,
+}
+
+
+def from_tensors(tensors: Mapping[str, Tensor], options: OptionsTable, spec: InputSpec) -> VitShape:
+    """Raises ConfigurationError where the manifest says otherwise, or the input has another size than the network was trained for."""
+    if lacking := missing(tensors):
+        raise ConfigurationError(
+            [f"no vision transformer of timm or Hugging Face: it lacks {', '.join(lacking)}"]
+        )
+    width, _, patch, _ = tensors["patch_embed.proj.weight"].shape
+    shape = VitShape(
+        width=width,
+        layers=layers(tensors),
+        heads=options.heads or max(1, width // HEAD_WIDTH),
+        hidden=tensors["blocks.0.mlp.fc1.weight"].shape[0],
+        patch=patch,
+        positions=tensors["pos_embed"].shape[1],
+        pooling=options.pooling,
+        norm="pooled" if "fc_norm.weight" in tensors else "tokens",
+        epsilon=options.epsilon,
+        has_class_token="cls_token" in tensors,
+    )
+    if problems := list(_misfits(shape, options, spec)):
+        raise ConfigurationError([f"model.options: {problem}" for problem in problems])
+    return shape
+
+
+def missing(tensors: Mapping[str, Tensor]) -> list[str]:
+    """Tensors by which sizes are known, and which are not there or have another number of axes."""
+    return [
+        f"{name} with {axes} axes"
+        for name, axes in _NEEDED.items()
+        if name not in tensors or tensors[name].dim() != axes
+    ]
+
+
+def untrained(options: OptionsTable, spec: InputSpec) -> VitShape:
+    """As the manifest says, four times as wide inside a layer, with a class token where the head reads it."""
+    has_class_token = options.pooling == "cls"
+    return VitShape(
+        width=options.width,
+        layers=options.layers,
+        heads=options.heads or max(1, options.width // HEAD_WIDTH),
+        hidden=4 * options.width,
+        patch=options.patch,
+        positions=_patches(options.patch, spec) + has_class_token,
+        pooling=options.pooling,
+        norm=options.norm,
+        epsilon=options.epsilon,
+        has_class_token=has_class_token,
+    )
+
+
+def layers(tensors: Mapping[str, Tensor]) -> int:
+    """How many blocks there are."""
+    return len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
+
+
+def _patches(patch: int, spec: InputSpec) -> int:
+    _, height, width = spec.wire_shape
+    return (height // patch) * (width // patch)
+
+
+def _misfits(shape: VitShape, options: OptionsTable, spec: InputSpec) -> Iterator[str]:
+    if shape.patch != options.patch:
+        yield f"patch is {options.patch}, the patches of these weights are {shape.patch}"
+    if shape.norm != options.norm:
+        yield f"norm is {options.norm}, these weights have theirs over {shape.norm}"
+    if shape.width % shape.heads:
+        yield f"{shape.heads} heads do not divide the width {shape.width}"
+    if shape.pooling == "cls" and not shape.has_class_token:
+        yield "pooling is cls, these weights have no class token"
+    patches = _patches(shape.patch, spec)
+    if shape.positions not in (patches, patches + shape.has_class_token):
+        size = "x".join(map(str, spec.wire_shape[1:]))
+        yield (
+            f"the input of {size} makes {patches} patches, the weights have places for"
+            f" {shape.positions}: trained at another size"
+        )

@@ -1,0 +1,1 @@
+"""ONNX graphs: their contract, checks and rewriting."""

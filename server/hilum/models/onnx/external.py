@@ -1,0 +1,228 @@
+"""A network that somebody else exported.
+
+Its input becomes `image`, its output `logits`, and normalisation moves into the graph.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+from hilum.errors import ConfigurationError
+from hilum.models.formats.toml import quoted
+from hilum.models.formats.triton_model import onnxruntime_errors, onnxruntime_session, open_engine
+from hilum.models.known_answers.canary import known_image, tolerance
+from hilum.models.manifest.manifest import Manifest
+from hilum.models.onnx import contract, file, nondeterminism, pool_before_conv
+from hilum.models.onnx.ending import ending
+from hilum.models.onnx.input_normalisation import Array, normalised
+
+_PREFIX: Final = "hilum_"
+_OURS: Final = ("image", "logits", "cam")
+PARITY: Final = 1e-4
+_IMAGES: Final = (
+    3  # more than one: a graph may hold the size of a batch where its input does not say so
+)
+
+
+def graft(manifest: Manifest, source: Path, destination: Path) -> None:
+    """Write `destination`: the network behind a cast and (x - mean) / std.
+
+    Raises ConfigurationError when it does not fit the manifest.
+    """
+    model = require_fit(manifest, source)
+    with tempfile.TemporaryDirectory(dir=destination.parent) as folder:
+        alone = Path(folder, "alone.onnx")
+        onnx.save(model, alone)
+        _write(model, manifest, source, destination)
+        try:
+            _require_parity(manifest, alone, destination)
+        except RuntimeError as error:
+            problem = (
+                f"{source}: ONNX Runtime does not run it with {_IMAGES} images:"
+                f" {str(error).replace(str(alone), source.name)}"
+            )
+            raise ConfigurationError([problem]) from error
+
+
+def require_fit(manifest: Manifest, source: Path) -> onnx.ModelProto:
+    """The network, if it is what the manifest says.
+
+    Raises ConfigurationError with every reason why not.
+    """
+    model = file.read(source)
+    file.expose(model, manifest.weights.output)
+    if problems := [f"{source}: {problem}" for problem in _misfits(model, manifest)]:
+        raise ConfigurationError(problems)
+    file.require_valid(model, source)
+    return model
+
+
+def _write(model: onnx.ModelProto, manifest: Manifest, source: Path, destination: Path) -> None:
+    own = _give_way(model.graph)
+    _rename_tensor(model.graph, own(manifest.weights.output), "logits")
+    _put_before(model.graph, manifest, own(manifest.weights.input))
+    _keep_outputs(model.graph, manifest, own(manifest.weights.cam or ""))
+    pool_before_conv.pooled_early(model.graph)
+    model.graph.name = manifest.release.triton_name
+    file.require_valid(model, source)
+    if problems := [f"{source}: {problem}" for problem in contract.problems(model, manifest)]:
+        raise ConfigurationError(problems)
+    onnx.save(model, destination)
+
+
+def _give_way(graph: onnx.GraphProto) -> Callable[[str], str]:
+    """Tensors that have one of our names get another; gives the new name of any tensor."""
+    for name in _OURS:
+        _rename_tensor(graph, name, f"{_PREFIX}brought_{name}")
+    return lambda name: f"{_PREFIX}brought_{name}" if name in _OURS else name
+
+
+def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
+    weights = manifest.weights
+    spec = manifest.spec
+    labels = len(manifest.release.labels)
+    yield from contract.opset_problems(model)
+    tensors = contract.tensors(model)
+    outputs = {each.name for each in model.graph.output}
+    inputs = sorted(set(tensors) - outputs)
+    wanted = [None, spec.model_channels, *spec.wire_shape[1:]]
+    if inputs != [weights.input]:
+        yield f"its inputs are {', '.join(inputs)}; weights.input says {weights.input}"
+    elif tensors[weights.input][0] != TensorProto.FLOAT:
+        yield f"its input {weights.input} is not float32"
+    elif contract.clash(found := tensors[weights.input][1], wanted):
+        yield f"its input is {found}; the manifest's is {wanted} (None: any size)"
+    for field, name, sizes in (
+        ("output", weights.output, [None, labels]),
+        ("cam", weights.cam, [None, labels, None, None]),
+    ):
+        if name and name not in outputs:
+            yield f"its outputs are {', '.join(sorted(outputs))}; weights.{field} says {name}"
+        elif name and contract.clash(found := tensors[name][1], sizes):
+            yield f"its output {name} is {found}; the manifest has {labels} labels"
+    yield from _activated_twice(model, manifest)
+    yield from nondeterminism.problems(model, filter(None, (weights.output, weights.cam)))
+
+
+def _activated_twice(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
+    output = manifest.weights.output
+    activation = manifest.release.activation
+    ended = ending(model, output)
+    if ended is None or activation == "none":
+        return
+    if ended.logits is None:
+        advice = (
+            f"no single tensor holds the logits: export it without its {ended.activation}, or say"
+            ' model.activation = "none"'
+        )
+    else:
+        advice = f"say weights.output = {quoted(ended.logits)}, the tensor before it"
+    yield (
+        f"its output {output} comes out of a {ended.activation}, and model.activation {activation}"
+        f" would follow it; {advice}"
+    )
+
+
+def _rename_tensor(graph: onnx.GraphProto, old: str, new: str) -> None:
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [new if name == old else name for name in names]
+    for value in (*graph.input, *graph.output, *graph.value_info, *graph.initializer):
+        value.name = new if value.name == old else value.name
+
+
+def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
+    """Wire image → Cast → Sub → Div → the network's own input.
+
+    A 3-channel mean repeats the one channel by broadcasting.
+    """
+    spec = manifest.spec
+    columns = {
+        name: np.array(values, np.float32)
+        for name, values in (("mean", spec.normalise.mean), ("std", spec.normalise.std))
+    }
+    for name, values in columns.items():
+        column = np.broadcast_to(values, spec.model_channels).reshape(1, -1, 1, 1).copy()
+        graph.initializer.append(numpy_helper.from_array(column, f"{_PREFIX}{name}"))
+    before = [
+        helper.make_node("Cast", ["image"], [f"{_PREFIX}float"], to=TensorProto.FLOAT),
+        helper.make_node("Sub", [f"{_PREFIX}float", f"{_PREFIX}mean"], [f"{_PREFIX}centred"]),
+        helper.make_node("Div", [f"{_PREFIX}centred", f"{_PREFIX}std"], [inner]),
+    ]
+    after = list(graph.node)
+    del graph.node[:]
+    graph.node.extend([*before, *after])
+    constants = {each.name for each in graph.initializer}
+    kept = [
+        each for each in graph.input if each.name in constants
+    ]  # before IR version 4 these were listed too
+    del graph.input[:]
+    graph.input.extend(kept)
+    graph.input.append(
+        helper.make_tensor_value_info(
+            "image", contract.WIRE_TYPES[spec.wire_dtype], ["batch", *spec.wire_shape]
+        )
+    )
+
+
+def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None:
+    """`logits` and, where the release has maps, `cam` in fp16.
+
+    What else the network puts out is nobody's.
+    """
+    (logits,) = (each for each in graph.output if each.name == "logits")
+    del graph.output[:]
+    graph.output.append(logits)
+    if manifest.release.has_cam:
+        graph.node.append(helper.make_node("Cast", [maps], ["cam"], to=TensorProto.FLOAT16))
+        sizes = ["batch", len(manifest.release.labels), "cam_rows", "cam_columns"]
+        graph.output.append(helper.make_tensor_value_info("cam", TensorProto.FLOAT16, sizes))
+
+
+def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
+    """The network behind our prologue gives what it gives by itself for the same normalised input."""
+    spec = manifest.spec
+    engine = manifest.engine
+    images = np.concatenate([known_image(spec, number) for number in range(_IMAGES)])
+    alone = _alone(manifest, source, normalised(spec, images))
+    if not np.isfinite(alone).all():
+        raise ConfigurationError(
+            [
+                (
+                    f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the"
+                    " weights are damaged"
+                )
+            ]
+        )
+    grafted = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)(images)[
+        "logits"
+    ]
+    worst = float(np.abs(grafted - alone).max())
+    if not worst <= (PARITY if engine.precision == "f32" else tolerance(engine)):
+        raise ConfigurationError(
+            [
+                (
+                    f"{manifest.release.id}: the network behind our normalisation differs by"
+                    f" {worst:.2g} from itself"
+                )
+            ]
+        )
+
+
+def _alone(manifest: Manifest, network: Path, inputs: Array) -> Array:
+    """(n, C, H, W) float32, normalised → (n, L): what the network says without anything of ours.
+
+    Raises RuntimeError.
+    """
+    session = onnxruntime_session(network, manifest.engine.optimisation)
+    with onnxruntime_errors():
+        (said,) = session.run([manifest.weights.output], {manifest.weights.input: inputs})
+    logits: Array = said
+    return logits

@@ -1,0 +1,1 @@
+"""Releases in int8, made from another release."""

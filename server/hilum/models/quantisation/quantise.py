@@ -1,0 +1,200 @@
+"""A release in int8, made from another one, and accepted only when its scores stand within the limits of that one's manifest.
+
+Whatever comes of it, a report lies beside: `<new release>.quantisation.json` and `.md` in the
+folder of manifests. A refused one leaves nothing else.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from hilum.errors import ConfigurationError
+from hilum.models.build import artefact, build
+from hilum.models.formats import identity, triton_model
+from hilum.models.known_answers.acceptance import Judgement, judge
+from hilum.models.known_answers.image_folder import Array, Cases, Images, read_cases, read_folder
+from hilum.models.manifest import manifest
+from hilum.models.manifest.manifest import Manifest
+from hilum.models.quantisation import report as quantisation_report
+from hilum.models.quantisation.manifest import WEIGHTS, manifest_text
+from hilum.models.quantisation.network import quantise_network
+
+FEWEST_IMAGES: Final = 16
+_HELD_OUT: Final = 4  # without cases, each fourth image judges and calibrates nothing
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to make of which images.
+
+    `cases` None: scores alone are compared, on images held out from the calibration.
+    """
+
+    version: str
+    calibration: Path
+    cases: Path | None
+    weights_dir: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of it and where the report lies."""
+
+    release_id: str
+    judgement: Judgement
+    report: Path
+
+
+def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path) -> Outcome:
+    """Make `<name>@<version>` below `manifests_dir` if it passes.
+
+    Raises ConfigurationError when nothing could be judged.
+    """
+    release_id = f"{read.release.name}@{order.version}"
+    if problems := list(_obstacles(read, manifests_dir / release_id)):
+        raise ConfigurationError([f"{read.release.id}: {problem}" for problem in problems])
+    images, judges = _divided(read, order)
+    with tempfile.TemporaryDirectory(dir=manifests_dir, prefix=".quantising-") as scratch:
+        before = _artefact(read, built_dir, Path(scratch), order.weights_dir)
+        made = _make(read, order, before, images.tensors, Path(scratch, release_id))
+        after = Path(scratch, "int8.onnx")
+        artefact.make(made, after, None)
+        judgement = _judged(read, made, (before, after), judges)
+        facts = _facts(read, made, images, judges, (before, after))
+        report = quantisation_report.write(
+            manifests_dir / f"{release_id}.quantisation", facts, judgement
+        )
+        if judgement.is_accepted:
+            Path(scratch, release_id).replace(manifests_dir / release_id)
+    return Outcome(release_id, judgement, report)
+
+
+def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
+    if read.table.quantisation is None:
+        yield (
+            "its manifest has no [quantisation] table: say how far scores may move"
+            " (maximum_score_difference)"
+        )
+    if not read.release.is_trained:
+        yield "untrained weights: there is no score to be kept"
+    if read.release.members:
+        yield "an ensemble: quantise its members, and make an ensemble of those"
+    if read.engine.precision != "f32":
+        yield f"its precision is {read.engine.precision}: int8 is made from f32"
+    if folder.exists():
+        yield f"{folder} exists: take another --version, or remove that release"
+
+
+def _divided(read: Manifest, order: Order) -> tuple[Images, Cases]:
+    """Images that calibrate and cases that judge; none is both."""
+    images = read_folder(read, order.calibration)
+    if order.cases is None:
+        judged = np.arange(len(images.files)) % _HELD_OUT == _HELD_OUT - 1
+        images, cases = _chosen(images, ~judged), Cases(_chosen(images, judged), {})
+    else:
+        cases = read_cases(read, order.cases)
+    if len(images.files) < FEWEST_IMAGES:
+        raise ConfigurationError(
+            [
+                (
+                    f"{order.calibration}: {len(images.files)} images to calibrate with;"
+                    f" {FEWEST_IMAGES} at least"
+                ),
+                *images.skipped[:3],
+            ]
+        )
+    seen = {image.tobytes() for image in images.tensors}
+    both = [
+        file.name
+        for file, image in zip(cases.images.files, cases.images.tensors, strict=True)
+        if image.tobytes() in seen
+    ]
+    if both:
+        raise ConfigurationError(
+            [
+                (
+                    f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged"
+                    " by what made it"
+                )
+            ]
+        )
+    return images, cases
+
+
+def _chosen(images: Images, mask: Array) -> Images:
+    files = tuple(file for file, is_chosen in zip(images.files, mask, strict=True) if is_chosen)
+    return Images(files, images.tensors[mask], images.skipped)
+
+
+def _artefact(read: Manifest, built_dir: Path, scratch: Path, weights_dir: Path | None) -> Path:
+    """The artefact of record of the release: as built, else made."""
+    trees = [
+        build.tree_of(read.release, built_dir, profile)
+        for profile in build.PROFILES
+        if build.is_built(read.release, built_dir, profile)
+    ]
+    if trees:
+        return trees[0] / "1/model.onnx"
+    made = scratch / "before.onnx"
+    artefact.make(read, made, weights_dir)
+    return made
+
+
+def _make(read: Manifest, order: Order, before: Path, images: Array, folder: Path) -> Manifest:
+    """The new release's folder: network and manifest."""
+    folder.mkdir()
+    quantise_network(before, read, images, folder / WEIGHTS)
+    text = manifest_text(
+        read,
+        order.version,
+        identity.file_sha256(folder / WEIGHTS),
+        f"{folder.name}.quantisation.md",
+    )
+    (folder / manifest.FILE_NAME).write_text(text, encoding="utf-8")
+    return manifest.read(folder / manifest.FILE_NAME)
+
+
+def _judged(read: Manifest, made: Manifest, files: tuple[Path, Path], judges: Cases) -> Judgement:
+    assert read.table.quantisation is not None
+    before, after = (
+        _logits(file, one, judges.images.tensors)
+        for file, one in zip(files, (read, made), strict=True)
+    )
+    return judge(before, after, judges.truth or None, read.release, read.table.quantisation)
+
+
+def _logits(file: Path, read: Manifest, images: Array) -> Array:
+    """By the reference engine, in the precision of the file."""
+    run = triton_model.open_engine(
+        file, "onnxruntime", read.engine.precision, read.engine.optimisation
+    )
+    return np.concatenate(
+        [run(images[start : start + 1])["logits"] for start in range(len(images))]
+    )
+
+
+def _facts(
+    read: Manifest, made: Manifest, images: Images, judges: Cases, files: tuple[Path, Path]
+) -> Mapping[str, Any]:
+    assert read.table.quantisation is not None
+    return {
+        "release": read.release.id,
+        "quantised_release": made.release.id,
+        "onnx_sha256": {
+            name: identity.file_sha256(file)
+            for name, file in zip(("before", "after"), files, strict=True)
+        },
+        "size_bytes": {
+            name: file.stat().st_size for name, file in zip(("before", "after"), files, strict=True)
+        },
+        "calibration_images": len(images.files),
+        "skipped_images": len(images.skipped),
+        "is_auc_compared": bool(judges.truth),
+        "limits": read.table.quantisation.model_dump(),
+    }

@@ -1,0 +1,1 @@
+"""`hilum models new`: the beginning of a release."""

@@ -1,0 +1,185 @@
+"""`hilum models new`: the beginning of a release, from an ONNX file.
+
+What the file says is filled in, what may be guessed is guessed with its reason, and what only a
+person knows is marked EDIT.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import onnx
+from pydantic import TypeAdapter, ValidationError
+
+from hilum.errors import ConfigurationError
+from hilum.models.formats import identity
+from hilum.models.manifest import label_names, manifest, messages
+from hilum.models.manifest.labels import ReleaseName, ReleaseVersion
+from hilum.models.onnx import ending as onnx_ending
+from hilum.models.onnx import file as onnx_file
+from hilum.models.onnx.contract import Tensor
+from hilum.models.scaffold import text as draft_text
+
+_USUAL_SIZE: Final = 224
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an ONNX file says of itself.
+
+    `size`: height and width, None where any goes. `ending`: its output is a score already.
+
+    `choices`: all outputs that could be the one, with their lengths; `is_guessed`: several of them fit as well.
+    """
+
+    file: str
+    sha256: str
+    opset: int
+    input: str
+    channels: int
+    size: tuple[int | None, int | None]
+    output: str
+    outputs: int
+    choices: Mapping[str, int]
+    is_guessed: bool
+    ending: onnx_ending.Ending | None
+    cam: str | None
+    is_quantised: bool
+    labels: label_names.Named | None
+
+    @property
+    def height_and_width(self) -> tuple[int, int]:
+        """As the file says, else as most networks take it."""
+        height, width = self.size
+        return height or _USUAL_SIZE, width or _USUAL_SIZE
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A manifest that waits for its author."""
+
+    release_id: str
+    manifest: Path
+    edits: int
+
+
+def draft(
+    file: Path, name: str | None, version: str, labels: str | None, manifests_dir: Path
+) -> Draft:
+    """Write `<manifests_dir>/<name>@<version>/` with a manifest and a copy of the file.
+
+    Raises ConfigurationError and writes nothing.
+    """
+    facts = read_facts(file, labels)
+    name = name or _name(file)
+    release_id = f"{name}@{version}"
+    folder = manifests_dir / release_id
+    if problems := [
+        *_misspelt("--name", name, ReleaseName),
+        *_misspelt("--version", version, ReleaseVersion),
+    ]:
+        raise ConfigurationError(problems)
+    if folder.exists():
+        raise ConfigurationError(
+            [f"{folder} exists: take another --name or --version, or delete it"]
+        )
+    text = draft_text.write(facts, name, version)
+    folder.mkdir(parents=True)
+    shutil.copyfile(file, folder / facts.file)
+    path = folder / manifest.FILE_NAME
+    path.write_text(text, encoding="utf-8")
+    return Draft(
+        release_id,
+        path,
+        sum(messages.EDIT in line for line in text.splitlines()[draft_text.HEAD_LINES :]),
+    )
+
+
+def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 - an annotated type
+    """Names make folders: what no release may be called is refused before one is made."""
+    try:
+        TypeAdapter(kind).validate_python(value)
+    except ValidationError as error:
+        return [f"{option} {value}: {item['msg']}" for item in error.errors()]
+    return []
+
+
+def read_facts(file: Path, labels: str | None) -> Facts:
+    """Raises ConfigurationError with everything that keeps this network from being served."""
+    if not file.is_file():
+        raise ConfigurationError([f"{file}: no such file"])
+    model = onnx_file.read(file)
+    inputs = onnx_file.inputs_of(model)
+    outputs = onnx_file.outputs_of(model)
+    problems = [*_input_problems(inputs), *_output_problems(outputs)]
+    if problems:
+        raise ConfigurationError([f"{file}: {problem}" for problem in problems])
+    input_name, (_, (_, channels, height, width)) = next(iter(inputs.items()))
+    assert channels is not None
+    choices = {
+        name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]
+    }
+    fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
+    output = fitting[0]
+    count = choices[fitting[0]]
+    return Facts(
+        file=re.sub(r"[^\w.+-]", "_", file.name),
+        sha256=identity.file_sha256(file),
+        opset=next(
+            (each.version for each in model.opset_import if each.domain in {"", "ai.onnx"}), 0
+        ),
+        input=input_name,
+        channels=channels,
+        size=(height, width),
+        output=output,
+        outputs=count,
+        choices=choices,
+        is_guessed=len(fitting) > 1,
+        ending=onnx_ending.ending(model, output),
+        cam=next(
+            (name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count),
+            None,
+        ),
+        is_quantised=onnx_file.is_quantised(model),
+        labels=label_names.named(labels, onnx_file.metadata(model), count),
+    )
+
+
+def _input_problems(inputs: dict[str, Tensor]) -> list[str]:
+    if len(inputs) != 1:
+        return [f"it has {len(inputs)} inputs ({', '.join(inputs)}); one image goes in"]
+    name, (kind, sizes) = next(iter(inputs.items()))
+    if len(sizes) == 4 and sizes[1] not in {1, 3} and sizes[3] in {1, 3}:
+        return [f"input {name} is {sizes}, channels last: export it channels first, (N, C, H, W)"]
+    if len(sizes) != 4 or sizes[1] not in {1, 3}:
+        return [f"input {name} is {sizes}; an image is (N, C, H, W) with one channel or three"]
+    problems = []
+    if kind != onnx.TensorProto.FLOAT:
+        problems.append(
+            f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with"
+            " float32 inputs"
+        )
+    if sizes[0] is not None:
+        problems.append(
+            f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch"
+            " (torch.onnx: dynamic_shapes)"
+        )
+    return problems
+
+
+def _output_problems(outputs: dict[str, Tensor]) -> list[str]:
+    shown = ", ".join(f"{name} {sizes}" for name, (_, sizes) in outputs.items())
+    if not any(len(sizes) == 2 and sizes[1] for _, sizes in outputs.values()):
+        return [f"its outputs are {shown}; one of them must be (N, labels), of known length"]
+    return []
+
+
+def _name(file: Path) -> str:
+    """Of a release: small letters, digits and _, a letter first."""
+    name = re.sub(r"[^a-z0-9]+", "_", file.stem.lower()).strip("_")[:40].strip("_")
+    return name if re.match(r"[a-z]", name) else f"model_{name}"[:40].rstrip("_")

@@ -1,0 +1,393 @@
+"""The dispatcher's process: assemble, report, deliver."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+
+from hilum import __version__
+from hilum.assemble import Waiting, assemble
+from hilum.deliver import ClassRefused
+from hilum.deliver.destinations import lanes_of
+from hilum.domain import (
+    SR_KINDS,
+    Advance,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    Job,
+    NewDocument,
+    Outcome,
+    Reason,
+    Release,
+    ReportJob,
+    Result,
+    ResultState,
+    StudyJob,
+    StudyState,
+)
+from hilum.errors import Refused, Retry
+from hilum.observability import telemetry, tracing
+from hilum.one_thread import OneThread
+from hilum.pipeline import STAGES, StageLoop
+from hilum.processes.commitment_handler import CommitHandler
+from hilum.processes.comparison_handler import CompareHandler
+from hilum.processes.heartbeat import Heartbeat, begin_life
+from hilum.processes.heat_maps import HeatMaps
+from hilum.processes.report_builder import ReportBuilder
+from hilum.processes.report_pool import ReportPool
+from hilum.processes.run_stages import readiness_of, run_async, serve
+from hilum.receive.headers.patient import identity_of
+from hilum.report import Report, ReportContext, derive
+from hilum.services.launch_spec import Charge
+from hilum.services.releases.releases import Catalogue
+from hilum.settings import Destination, Pipeline, Settings
+from hilum.store.database.engines import AWAY, words_of
+from hilum.store.ledger import Ledger
+from hilum.store.rollouts.rollouts import Rollouts
+from hilum.withholding import Cause, Subject, cause_of
+
+_LANE_SECONDS = 10.0  # until a lane that does not close is abandoned
+_EPOCH_SECONDS = 1.0
+log = telemetry.logger("processes")
+
+
+def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+    """Assemble studies, build reports, deliver documents."""
+    run_async(stop, lambda stopping: _dispatch(settings, ledger, stopping))
+
+
+async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event) -> None:
+    releases = Catalogue(settings, Rollouts(settings.ledger_url).manifest)
+    owner = begin_life(ledger, "dispatcher")
+
+    def loop(
+        stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop
+    ) -> StageLoop:
+        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, heirs=heirs)
+
+    def lane(name: str, delivering: DeliverHandler) -> StageLoop:
+        return StageLoop(
+            STAGES["deliver"],
+            ledger,
+            settings.pipeline,
+            owner,
+            delivering.handle,
+            name,
+            has_room=delivering.has_room,
+        )
+
+    loops: list[StageLoop] = []
+    with (
+        Heartbeat(ledger, "dispatcher", lambda: readiness_of(loops)),
+        ReportPool(settings.pipeline.report_processes, settings.analyse.maximum_pixels) as reports,
+        contextlib.ExitStack() as lanes,
+    ):
+        reporting = ReportHandler(settings, releases, ledger, reports)
+        reporting.prepare(settings.active_releases)
+        delivering = [
+            lane(
+                name,
+                lanes.enter_context(
+                    contextlib.closing(
+                        DeliverHandler(name, destination, reports, settings.pipeline)
+                    )
+                ),
+            )
+            for name, destination in settings.destinations.items()
+        ]
+        # All stages from the quiet period's end to the PACS are in one process. Where it has free
+        # places, its results go on without a claim.
+        report = loop("report", reporting.handle, *delivering)
+        loops += [
+            loop("assemble", AssembleHandler(releases, ledger).handle, report),
+            loop("compare", CompareHandler(releases, ledger.namespace).handle),
+            report,
+            loop(
+                "commit",
+                lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle,
+            ),
+            *delivering,
+        ]
+        await serve(loops, stopping)
+
+
+class AssembleHandler:
+    """assemble: decides the results of a complete study."""
+
+    def __init__(self, releases: Mapping[str, Release], ledger: Ledger) -> None:
+        self._releases = releases
+        self._ledger = ledger
+        self._namespace = ledger.namespace
+        self._epoch = ledger.begin_epoch()
+        self._looked_at = time.monotonic()
+
+    async def handle(self, job: Job) -> Advance:
+        """Handle one study."""
+        assert isinstance(job, StudyJob)
+        epoch = await self._epoch_now()
+        with telemetry.cpu("aggregate"):
+            decided = assemble(
+                job, self._releases, self._namespace, time.time(), identity_of, epoch
+            )
+        if isinstance(decided, Waiting):
+            raise Retry(
+                "the study is still growing",
+                after_seconds=max(0.05, job.study.quiet_until - time.time()),
+                is_outage=True,
+            )
+        if tracing.is_on():
+            _write_root(job)
+        _warn_of_conflicts(decided.results)
+        return Advance(StudyState.CLOSED, results=decided.results)
+
+    async def _epoch_now(self) -> str:
+        """Return the epoch, which is read again while this runs.
+
+        A standby of the ledger may have been promoted without the last commits.
+        """
+        if time.monotonic() - self._looked_at > _EPOCH_SECONDS:
+            try:
+                self._epoch = await asyncio.to_thread(self._ledger.begin_epoch)
+            except AWAY as error:
+                raise Retry(f"the ledger is away: {words_of(error)}", is_outage=True) from error
+            self._looked_at = time.monotonic()
+        return self._epoch
+
+
+def _warn_of_conflicts(results: Iterable[Result]) -> None:
+    for result in results:
+        if result.reason == Reason.PATIENT_CONFLICT:
+            advice = "correct the wrong Patient ID and send that image again, or reject it"
+            log.warning(
+                "patient_conflict",
+                study_instance_uid=result.study_instance_uid,
+                release=result.release,
+                advice=advice,
+            )
+
+
+def _write_root(job: StudyJob) -> None:
+    study = job.study
+    is_first = not job.current_results
+    said: tracing.Attributes = {
+        "images": len(job.instances),
+        "calling_ae_title": study.calling_ae_title,
+        "lane": study.lane.name.lower(),
+    }
+    tracing.study(
+        study.study_instance_uid, study.first_received_at, time.time(), said, is_first=is_first
+    )
+
+
+class ReportHandler:
+    """report: builds the documents of a result."""
+
+    def __init__(
+        self, settings: Settings, releases: Mapping[str, Release], ledger: Ledger, pool: ReportPool
+    ) -> None:
+        self._settings = settings
+        self._releases = releases
+        self._heat_maps = HeatMaps(settings, ledger)
+        context = ReportContext(
+            manufacturer=settings.report.manufacturer,
+            series_number=settings.report.series_number,
+            heat_map_series_number=settings.report.heat_map_series_number,
+            disclaimer=settings.report.disclaimer,
+            site_name=settings.site.name,
+            software_version=__version__,
+            installation_serial=ledger.serial,
+        )
+        self._builder = ReportBuilder(pool, context)
+
+    def prepare(self, releases: Iterable[str]) -> None:
+        """Compile the templates of these releases."""
+        self._builder.prepare(self._releases[name] for name in releases)
+
+    async def handle(self, job: Job) -> Advance:
+        """Handle one result."""
+        assert isinstance(job, ReportJob)
+        release = self._releases.get(job.result.release)
+        if release is None:
+            raise Refused(
+                "release_not_available",
+                f"{job.result.release} has no manifest any more; put it back and requeue",
+            )
+        is_wanted = _has_findings(job) or any(
+            self._wants("sr", name, job) for name in self._settings.destinations
+        )
+        kinds = ("sr", "json") if is_wanted else ("json",)
+        started = time.perf_counter()
+        report = await self._build(job, release, kinds)
+        telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(
+            time.perf_counter() - started
+        )
+        left_out = report.heat_map_left_out
+        values = {} if left_out is None else {"detail": f"heat map left out: {left_out}"}
+        documents = [
+            self._address(document, job, takes_away=report.takes_heat_map_away)
+            for document in report.documents
+        ]
+        _say_reported(job, documents)
+        return Advance(ResultState.REPORTED, values, documents=documents)
+
+    async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
+        takers = [
+            item
+            for name, item in self._settings.destinations.items()
+            if self._wants("heatmap", name, job)
+        ]
+        if not self._heat_maps.is_wanted(job, release, takers):
+            return Report(await self._builder.documents(job, release, kinds), None)
+        sources = await self._heat_maps.sources(job)
+        return await self._builder.with_heat_map(job, release, kinds, sources)
+
+    def _address(
+        self, document: Document, job: ReportJob, *, takes_away: bool = False
+    ) -> NewDocument:
+        """Return a document with its destinations.
+
+        Results of untrained weights go only to destinations that accept them, and withheld
+        documents are logged. `takes_away`: the heat map is a sheet that withdraws an earlier one.
+        It goes only to destinations that have had one.
+        """
+        takers = {
+            name: item
+            for name, item in self._settings.destinations.items()
+            if self._wants(document.kind, name, job)
+        }
+        if takes_away and document.kind == "heatmap":
+            takers = {name: item for name, item in takers.items() if name in job.pictured}
+        subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
+        causes = {
+            name: cause for name, item in takers.items() if (cause := cause_of(item, subject))
+        }
+        _warn_of_withheld(document, job, causes)
+        withheld = {name: cause.reason for name, cause in causes.items()}
+        return NewDocument(
+            document, tuple(name for name in takers if name not in withheld), withheld
+        )
+
+    def _wants(self, kind: str, name: str, job: ReportJob) -> bool:
+        """Return whether a destination takes this document.
+
+        It does if its sender or route requires it, or if it has an earlier report. A study that was
+        not analysed is reported where the settings require it, and wherever an earlier report is.
+        The numbers of that one are no longer valid, so it gets a successor.
+        """
+        handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
+        has_earlier = name in job.held or (kind == "heatmap" and name in job.pictured)
+        if name not in handling.destinations and not has_earlier:
+            return False
+        destination = self._settings.destinations[name]
+        is_silent = (
+            kind == "sr"
+            and not _has_findings(job)
+            and not destination.report_not_analysed
+            and name not in job.held
+        )
+        return kind in destination.documents and not is_silent
+
+
+def _say_reported(job: ReportJob, documents: Iterable[NewDocument]) -> None:
+    """Log one line for each report of a study.
+
+    The number of present findings is left out, because it is information about a patient.
+    """
+    result = job.result
+    said = {
+        name: getattr(result, name)
+        for name in ("study_instance_uid", "release", "revision", "outcome", "reason")
+    }
+    used = sum(image.is_used for image in result.source_images)
+    counts = {
+        "images": len(result.source_images),
+        "images_used": used,
+        "findings": len(result.findings),
+    }
+    goes_to = sorted({name for new in documents for name in new.destinations})
+    log.info("study_reported", **said, **counts, destinations=", ".join(goes_to) or "none")
+
+
+def _warn_of_withheld(document: Document, job: ReportJob, causes: Mapping[str, Cause]) -> None:
+    for name, cause in causes.items():
+        log.warning(
+            "document_withheld",
+            study_instance_uid=job.result.study_instance_uid,
+            release=job.result.release,
+            document=document.kind,
+            destination=name,
+            reason=cause.reason,
+            advice=(
+                f"{cause.advice.format(name=name)}; then restart and `hilum requeue deliver"
+                f" --destination {name}`"
+            ),
+        )
+
+
+def _has_findings(job: ReportJob) -> bool:
+    return job.result.outcome is not Outcome.NOT_ANALYSED
+
+
+class DeliverHandler:
+    """deliver: one destination's lane, one document at a time in the lane's own thread."""
+
+    def __init__(
+        self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline
+    ) -> None:
+        self._name = name
+        self._pool = pool
+        self._lanes = lanes_of(name, destination, settings)
+        self._thread = OneThread(f"lane-{name}")
+
+    async def handle(self, job: Job) -> Advance:
+        """Deliver one document."""
+        assert isinstance(job, DeliveryJob)
+        started = time.perf_counter()
+        try:
+            await self._thread.call(partial(self._send, job))
+        except ClassRefused as error:
+            return await self._step_down(job, error)
+        telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
+        # a document that is sent again is not late
+        if job.document.kind in SR_KINDS and job.delivered_at is None:
+            now = time.time()
+            telemetry.LAST_IMAGE_TO_ACCEPTED_SECONDS.labels(self._name).observe(
+                now - job.last_received_at
+            )
+            telemetry.QUIET_END_TO_ACCEPTED_SECONDS.labels(self._name).observe(
+                max(0.0, now - job.quiet_until)
+            )
+        return Advance(DeliveryState.DELIVERED)
+
+    def has_room(self) -> bool:
+        """Return False while the destination is away and no probe is due."""
+        return self._lanes.has_room()
+
+    def _send(self, job: DeliveryJob) -> None:
+        with telemetry.cpu("deliver"):
+            self._lanes.of(job).deliver(job.document)
+
+    async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
+        """Store the same report in the class that the receiver takes, as a new document."""
+        derived = await self._pool.run(
+            derive, job.document, error.accepted, job.identifiers[error.accepted.kind]
+        )
+        ended = {"reason": "class_ladder", "detail": error.detail}
+        return Advance(
+            DeliveryState.CANCELLED, ended, documents=[NewDocument(derived, (self._name,))]
+        )
+
+    def close(self) -> None:
+        """Release the association after the end of the thread that used it.
+
+        A thread that hangs must not keep its process from ending.
+        """
+        if self._thread.close(_LANE_SECONDS):
+            self._lanes.close()
+        else:
+            log.warning("lane_hangs", destination=self._name, advice="what it was at is sent again")

@@ -1,0 +1,1 @@
+"""The Storage Commitment SCP (PS3.4 annex J)."""

@@ -1,0 +1,155 @@
+"""The Storage Commitment SCP of one association (PS3.4 annex J).
+
+It takes N-ACTION requests and returns statuses and reports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from hilum.domain import Advance, CommitmentRequest, CommitmentVerdict
+from hilum.errors import Retry
+from hilum.observability import telemetry
+from hilum.receive.commitment.report import answered, command_of, encoded_information, event_type_of
+from hilum.receive.commitment.reporter import Desk
+from hilum.receive.commitment.request import (
+    MAXIMUM_BYTES,
+    NO_SUCH_CLASS,
+    RESOURCE_LIMITATION,
+    CommitmentRefused,
+    read_information,
+    require_command,
+)
+from hilum.receive.policy.association_record import Account
+from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
+from hilum.receive.statuses import Answer
+from hilum.receive.upper_layer.command import Command, p_data
+from hilum.receive.upper_layer.outgoing import Outgoing
+from hilum.receive.upper_layer.provider import Context, Unread, Verdict
+
+_SUCCESS = Verdict(0x0000)
+
+
+class Commitment:
+    """The provider of one association.
+
+    `begin` and its action run on the association's thread, `report` on one of the desk's.
+    """
+
+    def __init__(
+        self,
+        account: Account,
+        desk: Desk,
+        outgoing: Outgoing,
+        contexts: Mapping[int, Context],
+        maximum_pdu_bytes: int,
+    ) -> None:
+        """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
+        self._account = account
+        self._desk = desk
+        self._outgoing = outgoing
+        self._maximum_pdu_bytes = maximum_pdu_bytes
+        self._context_id, self._context = next(
+            (number, context)
+            for number, context in contexts.items()
+            if context.sop_class_uid == STORAGE_COMMITMENT
+        )
+
+    def begin(self, command: Command, context: Context) -> Action:
+        """Begin an N-ACTION-RQ (PS3.7 10.1.4)."""
+        return Action(self, command, context)
+
+    def take(self, command: Command, context: Context, encoded: bytes) -> Verdict:
+        """Return the status of the response (PS3.7 10.1.4.1.10).
+
+        After success the report is recorded as due.
+        """
+        try:
+            self._take(command, context, encoded)
+        except CommitmentRefused as refused:
+            return self._failure(refused.answer)
+        except SQLAlchemyError:
+            return self._failure(
+                Answer(RESOURCE_LIMITATION, "The ledger is not available; ask again later")
+            )
+        telemetry.COMMITMENT_REQUESTS.labels("0x0000").inc()
+        return _SUCCESS
+
+    def _take(self, command: Command, context: Context, encoded: bytes) -> None:
+        if context.sop_class_uid != STORAGE_COMMITMENT:
+            raise CommitmentRefused(
+                NO_SUCH_CLASS, "Asked for in the Presentation Context of another SOP Class"
+            )
+        require_command(command)
+        transaction_uid, references = read_information(encoded, context.transfer_syntax_uid)
+        titles = (
+            self._account.calling_ae_title,
+            self._account.called_ae_title,
+            self._account.peer_address,
+        )
+        self._outgoing.is_expected = True
+        self._desk.take(CommitmentRequest(transaction_uid, references, *titles), self)
+
+    def _failure(self, answer: Answer) -> Verdict:
+        telemetry.COMMITMENT_REQUESTS.labels(answer.label).inc()
+        self._account.commitment_refusal = answer
+        return Verdict(answer.status, answer.comment)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a report may still go over the association."""
+        return not self._outgoing.is_closed
+
+    def report(self, transaction_uid: str, verdict: CommitmentVerdict, seconds: float) -> Advance:
+        """Send a report over the association of the request. Raises Retry or Refused.
+
+        Return when the requester has responded.
+        """
+        information = encoded_information(
+            transaction_uid, verdict, self._context.transfer_syntax_uid
+        )
+
+        def message(message_id: int) -> bytes:
+            command = command_of(event_type_of(verdict), message_id)
+            return self._p_data(command, is_command=True) + self._p_data(
+                information, is_command=False
+            )
+
+        try:
+            return answered(self._outgoing.exchange(message, seconds), verdict)
+        except ConnectionResetError:
+            raise Retry("the association of the request has ended", is_outage=True) from None
+
+    def _p_data(self, encoded: bytes, *, is_command: bool) -> bytes:
+        return p_data(self._context_id, encoded, self._maximum_pdu_bytes, is_command=is_command)
+
+
+class Action:
+    """The data set of one N-ACTION-RQ in transit; see `streaming.provider.Incoming`."""
+
+    reads_after = None
+
+    def __init__(self, commitment: Commitment, command: Command, context: Context) -> None:
+        self._commitment = commitment
+        self._command = command
+        self._context = context
+        self._encoded = bytearray()
+
+    def write(self, pieces: Sequence[memoryview]) -> None:
+        """Take the next bytes; beyond the limit one byte is kept as a mark, the rest discarded."""
+        for piece in pieces:
+            self._encoded += piece[: MAXIMUM_BYTES + 1 - len(self._encoded)]
+
+    def receive(self, unread: Unread, size: int) -> None:
+        """Raise NotImplementedError: it is never called."""
+        raise NotImplementedError
+
+    def finish(self) -> Verdict:
+        """Return the status of the complete request."""
+        return self._commitment.take(self._command, self._context, bytes(self._encoded))
+
+    def close(self) -> None:
+        """Discard the bytes."""
+        self._encoded = bytearray()

@@ -1,0 +1,1 @@
+"""Files of folders, taken as if they had come by C-STORE."""

@@ -1,0 +1,1 @@
+"""Identifiers and other values of an encoded header."""

@@ -1,0 +1,202 @@
+"""The UIDs of an encoded data set, and the end of its header, at Pixel Data.
+
+The header is read before the acknowledgement, so that each acknowledged object can also be indexed.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from dataclasses import dataclass
+
+from pydicom.uid import DeflatedExplicitVRLittleEndian
+
+from hilum.receive.headers.elements import (
+    Encoding,
+    Place,
+    Wanted,
+    encoding_of,
+    find,
+    is_explicit,
+    name_of,
+    require_countable,
+)
+from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex
+from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
+
+MAXIMUM_HEADER_BYTES = 16 << 20
+_PIXEL_DATA = 0x7FE00010
+_SOP_CLASS_UID = 0x00080016
+_SOP_INSTANCE_UID = 0x00080018
+_STUDY_INSTANCE_UID = 0x0020000D
+_SERIES_INSTANCE_UID = 0x0020000E
+_NAMES = {
+    _SOP_CLASS_UID: "SOP Class UID",
+    _SOP_INSTANCE_UID: "SOP Instance UID",
+    _STUDY_INSTANCE_UID: "Study Instance UID",
+    _SERIES_INSTANCE_UID: "Series Instance UID",
+}
+# The origin of the object (PS3.3 C.7.5.1), which distinguishes our own documents from images.
+_MANUFACTURER = 0x00080070
+_DEVICE_SERIAL_NUMBER = 0x00181000
+_OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
+_READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
+# PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
+# and refusing such an image would not help.
+_UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
+_LONGEST_UID = 64
+_LAST_ROOT = 2
+# written by a device without a value: all its patients would share one study
+_ZEROS = frozenset("0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The data set up to Pixel Data; `encoded` is inflated if the data set was deflated.
+
+    Stored objects are read again by the same rules, so they may not become stricter. Incoming
+    objects have to meet `require_uids` as well.
+
+    `pixels_start`, `pixels_end`: the value of Pixel Data in the (inflated) data set; the end is
+    None where the length is undefined, both are None without Pixel Data.
+    """
+
+    sop_class_uid: str
+    sop_instance_uid: str
+    study_instance_uid: str
+    series_instance_uid: str
+    encoded: memoryview
+    pixels_start: int | None
+    pixels_end: int | None
+    manufacturer: str = ""
+    device_serial_number: str = ""
+
+    def require_uids(self) -> None:
+        """Raise CannotUnderstand if one of its UIDs is invalid."""
+        for tag, uid in zip(
+            _NAMES,
+            (
+                self.sop_class_uid,
+                self.sop_instance_uid,
+                self.study_instance_uid,
+                self.series_instance_uid,
+            ),
+            strict=True,
+        ):
+            if problem := problem_of_uid(uid):
+                raise _refused(tag, problem)
+
+
+def read_header(
+    data_set: bytes | memoryview, transfer_syntax_uid: str, most: int = MAXIMUM_ELEMENTS
+) -> Header:
+    """Return the header of a data set; Pixel Data need not be complete. Raises CannotUnderstand.
+
+    `most`: elements and items that it may have.
+    """
+    is_deflated = transfer_syntax_uid == DeflatedExplicitVRLittleEndian
+    encoded = _inflate_beginning(data_set) if is_deflated else memoryview(data_set)
+    encoding = encoding_of(transfer_syntax_uid)
+    if encoding.is_implicit and is_explicit(encoded):
+        raise CannotUnderstand("The data set is in explicit VR, its Transfer Syntax implicit")
+    try:
+        return _read(encoded[:MAXIMUM_HEADER_BYTES], encoding, most)
+    except HeaderTooComplex:
+        raise
+    except CannotUnderstand:
+        if len(encoded) > MAXIMUM_HEADER_BYTES:
+            raise CannotUnderstand(
+                "More than 16 MiB before Pixel Data; remove private data"
+            ) from None
+        raise
+
+
+def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str]:
+    """Return SOP Class and SOP Instance UID of the beginning of a data set.
+
+    Raises CannotUnderstand.
+    """
+    found = find(data_set, encoding_of(transfer_syntax_uid), _OF_OBJECT)
+    if any(value + (length or 0) > len(data_set) for _, value, length in found.values()):
+        raise CannotUnderstand(f"The data set ends inside {name_of(_SOP_INSTANCE_UID)}")
+    sop_class, sop_instance = (
+        _uid(tag, _value(data_set, found.get(tag))) for tag in (_SOP_CLASS_UID, _SOP_INSTANCE_UID)
+    )
+    return sop_class, sop_instance
+
+
+def problem_of_uid(text: str) -> str | None:
+    """Return the fault of a text as a UID, with its remedy; None: it is valid.
+
+    It fits into an Error Comment after a name. It is the only rule, for every way in.
+    """
+    if problem := _problem_of_form(text):
+        return problem
+    first = int(text.partition(".")[0])
+    # ISO/IEC 9834-1: there are three roots
+    return "must start with 0-2" if first > _LAST_ROOT else None
+
+
+def is_like_uid(text: str) -> bool:
+    """Return whether a stored object may have this name.
+
+    Earlier versions took UIDs that begin with any number, and such objects can be named.
+    """
+    return _problem_of_form(text) is None
+
+
+def _problem_of_form(text: str) -> str | None:
+    if not text:
+        return "is missing; fill it in"
+    if len(text) > _LONGEST_UID:
+        return f"is over {_LONGEST_UID} characters"
+    if not _UID.fullmatch(text):
+        return "is not a valid UID"
+    return "is all zeros; fill it in" if _ZEROS.issuperset(text) else None
+
+
+def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
+    """Return as much of a deflated data set (PS3.5 A.5) as a header may have."""
+    try:
+        return memoryview(
+            zlib.decompressobj(-zlib.MAX_WBITS).decompress(data_set, MAXIMUM_HEADER_BYTES + 1)
+        )
+    except zlib.error:
+        raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
+
+
+def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
+    found = find(data, encoding, _READ, most)
+    end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
+    require_countable(data[:end], encoding, most)
+    pixels_end = (
+        None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
+    )
+    values = {tag: _value(data, place) for tag, place in found.items()}
+    sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
+    maker = (
+        values.get(tag, b"").decode("utf-8", "replace")
+        for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER)
+    )
+    return Header(
+        sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker
+    )
+
+
+def _value(data: memoryview, place: Place | None) -> bytes:
+    """Return the value of a UID or a short text; empty where the element is missing."""
+    if place is None:
+        return b""
+    _, value, length = place
+    return bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ")
+
+
+def _uid(tag: int, value: bytes) -> str:
+    text = value.decode("latin-1")
+    if problem := _problem_of_form(text):
+        raise _refused(tag, problem)
+    return text
+
+
+def _refused(tag: int, problem: str) -> CannotUnderstand:
+    return CannotUnderstand(f"{_NAMES[tag]} {name_of(tag)} {problem}")

@@ -1,0 +1,1 @@
+"""Acknowledged files become rows of the ledger."""

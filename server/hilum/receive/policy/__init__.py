@@ -1,0 +1,1 @@
+"""Decisions about senders, and the record of their associations."""

@@ -1,0 +1,61 @@
+"""The only way into the archive, for every process that takes objects.
+
+Those are listeners, the web process, and commands that take files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Iterator
+
+from hilum.receive.indexing.indexer import Indexer
+from hilum.receive.policy.association_policy import Policy
+from hilum.receive.storage.dispatcher import Maker, Reception
+from hilum.receive.storage.image_store import Intake
+from hilum.settings import Settings
+from hilum.store.archive.archive import Archive
+from hilum.store.ledger import Ledger, RecordOutcome
+
+
+def open_inbox(settings: Settings, process: str) -> Archive:
+    """Return the archive for a process that takes objects."""
+    receive = settings.receive
+    return Archive(
+        settings.archive_dir,
+        process,
+        receive.write_out_bytes,
+        name_sync=receive.name_sync,
+        direct_io=receive.direct_io,
+    )
+
+
+@contextlib.contextmanager
+def indexing(
+    settings: Settings,
+    ledger: Ledger,
+    archive: Archive,
+    stop: threading.Event,
+    flush_seconds: float,
+    outcomes: Counter[RecordOutcome] | None = None,
+) -> Iterator[Reception]:
+    """Yield the reception for an archive that this process holds.
+
+    Files left there by a killed process are swept, or indexed, first. At the end rows are written,
+    for `flush_seconds` at most. A bug that ends the indexing sets `stop` and is raised at the end.
+    `outcomes` counts the outcomes of the objects.
+    """
+    archive.sweep(archive.process)
+    indexer = Indexer(settings, ledger, archive, when_failed=stop.set, outcomes=outcomes)
+    for file in archive.left_behind([archive.process]):
+        indexer.put_left_behind(file)
+    indexer.start()
+    try:
+        policy = Policy(settings.receive, settings.senders)
+        intake = Intake(settings.receive, archive, indexer, ledger.digest_seed)
+        yield Reception(intake, ledger, Maker(settings.report.manufacturer, ledger.serial), policy)
+    finally:
+        indexer.stop(flush_seconds)
+        if indexer.failure is not None:
+            raise indexer.failure

@@ -1,0 +1,109 @@
+"""The parts of a request that the loop uses, and its response (PS3.7 9.3.1, 9.3.5)."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from hilum.dicom import command_set, pdu
+from hilum.dicom.command_set import number, text, uid
+from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+
+UNRECOGNISED_OPERATION = 0x0211  # PS3.7 annex C.5.12
+_AFFECTED = command_set.AFFECTED_SOP_CLASS_UID, command_set.AFFECTED_SOP_INSTANCE_UID
+_REQUESTED = command_set.REQUESTED_SOP_CLASS_UID, command_set.REQUESTED_SOP_INSTANCE_UID
+
+
+# Four elements of a response in one structure: they are the same for every request.
+_ANSWERED = struct.Struct("<" + 4 * "HHLH")
+
+
+class Command(NamedTuple):
+    """The used fields of a command; missing ones are empty or None.
+
+    The UIDs of an N-ACTION-RQ are its Requested ones. `elements`: all elements, for rare uses.
+    """
+
+    field: int
+    message_id: int | None
+    has_data_set: bool
+    sop_class_uid: str
+    sop_instance_uid: str
+    priority: int | None
+    elements: Mapping[int, bytes]
+
+    @property
+    def is_response(self) -> bool:
+        """Whether it is the response to a request of ours."""
+        return bool(self.field & command_set.IS_RESPONSE)
+
+    def number(self, element: int) -> int | None:
+        """Return the value of a US element of this number."""
+        return number(self.elements.get(element))
+
+
+def decode(encoded: bytes) -> Command:
+    """Return a decoded command. Raises ProtocolError."""
+    try:
+        values = command_set.decode(encoded)
+    except ValueError as error:
+        raise ProtocolError(Reason.INVALID_PARAMETER) from error
+    field = number(values.get(command_set.COMMAND_FIELD))
+    data_set_type = number(values.get(command_set.COMMAND_DATA_SET_TYPE))
+    if field is None or data_set_type is None:
+        raise ProtocolError(Reason.INVALID_PARAMETER)
+    sop_class, sop_instance = _REQUESTED if field == command_set.N_ACTION_RQ else _AFFECTED
+    return Command(
+        field,
+        number(values.get(command_set.MESSAGE_ID)),
+        data_set_type != command_set.NO_DATA_SET,
+        text(values.get(sop_class)),
+        text(values.get(sop_instance)),
+        number(values.get(command_set.PRIORITY)),
+        values,
+    )
+
+
+def response(request: Command, status: int, comment: str = "") -> bytes:
+    """Return the response to a request with a Message ID (PS3.7 9.3.1.2, 9.3.5.2, 10.3.5.2)."""
+    answered = _ANSWERED.pack(
+        *(0, command_set.COMMAND_FIELD, 2, request.field | command_set.IS_RESPONSE),
+        *(0, command_set.MESSAGE_ID_BEING_RESPONDED_TO, 2, request.message_id or 0),
+        *(0, command_set.COMMAND_DATA_SET_TYPE, 2, command_set.NO_DATA_SET),
+        *(0, command_set.STATUS, 2, status),
+    )
+    return command_set.with_length(
+        command_set.element(command_set.AFFECTED_SOP_CLASS_UID, uid(request.sop_class_uid))
+        + answered
+        + command_set.element(command_set.ERROR_COMMENT, command_set.comment(comment))
+        + command_set.element(command_set.AFFECTED_SOP_INSTANCE_UID, uid(request.sop_instance_uid))
+        + _action_type(request)
+    )
+
+
+def _action_type(request: Command) -> bytes:
+    if request.field != command_set.N_ACTION_RQ:
+        return b""
+    return command_set.element(
+        command_set.ACTION_TYPE_ID, request.elements.get(command_set.ACTION_TYPE_ID, b"")
+    )
+
+
+def p_data(
+    context_id: int, encoded: bytes, maximum_bytes: int, *, is_command: bool = True
+) -> bytes:
+    """Return a command or a data set as P-DATA-TF PDUs (PS3.8 annex D.1).
+
+    Each is of at most `maximum_bytes` (0: any).
+    """
+    size = max(1, maximum_bytes - pdu.ITEM.size) if maximum_bytes else len(encoded)
+    if len(encoded) <= size:
+        return (
+            pdu.beginning(
+                len(encoded) + 2, context_id, (pdu.IS_COMMAND if is_command else 0) | pdu.IS_LAST
+            )
+            + encoded
+        )
+    parts = (encoded[begin : begin + size] for begin in range(0, len(encoded), size))
+    return b"".join(pdu.p_data(context_id, parts, is_command=is_command))

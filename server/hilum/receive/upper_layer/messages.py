@@ -1,0 +1,163 @@
+"""DIMSE messages from Presentation Data Values (PS3.7 6.3, PS3.8 annex E), and their responses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hilum.dicom import command_set
+from hilum.receive.upper_layer import command
+from hilum.receive.upper_layer.command import Command
+from hilum.receive.upper_layer.connection import Connection
+from hilum.receive.upper_layer.outgoing import Outgoing
+from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+from hilum.receive.upper_layer.provider import Context, Fragment, Incoming, Provider
+
+_MAXIMUM_COMMAND_BYTES = 64 << 10
+_PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: takes the place of a missing Status
+
+
+class Messages:
+    """One message at a time: its command, then its data set, if any, then the response."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        contexts: Mapping[int, Context],
+        providers: Mapping[int, Provider],
+        maximum_pdu_bytes: int,
+        outgoing: Outgoing | None,
+    ) -> None:
+        self._connection = connection
+        self._contexts = contexts
+        self._providers = providers
+        self._maximum_pdu_bytes = maximum_pdu_bytes
+        self._outgoing = outgoing
+        self._context_id: int | None = None  # of the message in progress
+        self._encoded = b""
+        self._request: Command | None = None
+        self._incoming: Incoming | None = None
+        self._pieces: list[memoryview] = []
+        self.whole = 0  # the number of completed requests
+        connection.release = self._hand_on
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a message is being received or its response is due."""
+        return self._context_id is not None
+
+    def take(self, fragment: Fragment) -> None:
+        """Take the bytes of a fragment, and similar fragments after it.
+
+        Raises ProtocolError, OSError.
+        """
+        if fragment.is_command:
+            self._command_fragment(fragment.context_id, fragment.size)
+            if fragment.is_last:
+                self._begin(fragment.context_id, command.decode(self._encoded))
+        elif self._data_fragment(fragment):
+            self._end(fragment.context_id)
+
+    def _command_fragment(self, context_id: int, size: int) -> None:
+        if self._request is not None or self._context_id not in (None, context_id):
+            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+        if context_id not in self._contexts or len(self._encoded) + size > _MAXIMUM_COMMAND_BYTES:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        self._context_id = context_id
+        while size:
+            piece = self._connection.take(size)
+            self._encoded += piece
+            size -= len(piece)
+
+    def _data_fragment(self, fragment: Fragment) -> bool:
+        """Return whether the data set is complete."""
+        if self._request is None or fragment.context_id != self._context_id:
+            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+        left, is_last = self._lend(fragment)
+        while left:
+            piece = self._connection.take(left)
+            self._pieces.append(piece)
+            left -= len(piece)
+        if fragment.beginning and not is_last:
+            self._pieces += self._connection.repeated(fragment)
+        return is_last
+
+    def _lend(self, fragment: Fragment) -> tuple[int, bool]:
+        """Let the data set's taker read the connection itself.
+
+        Return how many bytes of the fragment are left, and whether it has read the last fragment.
+        """
+        left = fragment.size
+        incoming = self._incoming
+        if incoming is None or not self._connection.is_plain:
+            return left, fragment.is_last
+        while left and (least := incoming.reads_after):
+            piece = self._connection.take(min(left, least))
+            self._pieces.append(piece)
+            self._hand_on()
+            left -= len(piece)
+        if left and least == 0:
+            self._hand_on()
+            return self._connection.lend(fragment, left, incoming.receive)
+        return left, fragment.is_last
+
+    def _begin(self, context_id: int, request: Command) -> None:
+        # PS3.7 9.3.2.3: it has no response, and there is nothing to cancel
+        if request.field == command_set.C_CANCEL_RQ:
+            self.whole += 1
+            self._forget()
+            return
+        if request.is_response:
+            self._take_response(request)
+        elif request.message_id is None:
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        elif (provider := self._providers.get(request.field)) is not None:
+            self._incoming = provider.begin(request, self._contexts[context_id])
+        self._request = request
+        if not request.has_data_set:
+            self._end(context_id)
+
+    def _take_response(self, response: Command) -> None:
+        """Take the response to a request of ours, which is always an N-EVENT-REPORT."""
+        if (
+            self._outgoing is None
+            or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE
+        ):
+            raise ProtocolError(Reason.INVALID_PARAMETER)
+        status = response.number(command_set.STATUS)
+        message_id = response.number(command_set.MESSAGE_ID_BEING_RESPONDED_TO)
+        self._outgoing.answered(message_id, _PROCESSING_FAILURE if status is None else status)
+
+    def _hand_on(self) -> None:
+        """Pass on the pieces before their bytes are overwritten."""
+        if self._incoming is not None and self._pieces:
+            self._incoming.write(self._pieces)
+        self._pieces = []
+
+    def _end(self, context_id: int) -> None:
+        self.whole += 1
+        self._hand_on()
+        if self._request is not None and not self._request.is_response:
+            self._connection.send(
+                command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes)
+            )
+        self.close()
+        self._forget()
+
+    def _answer(self, request: Command) -> bytes:
+        if self._incoming is not None:
+            verdict = self._incoming.finish()
+            return command.response(request, verdict.status, verdict.comment)
+        return command.response(
+            request, 0 if request.field == command_set.C_ECHO_RQ else command.UNRECOGNISED_OPERATION
+        )
+
+    def _forget(self) -> None:
+        self._context_id = self._request = None
+        self._encoded = b""
+
+    def close(self) -> None:
+        """Remove all of a message without a response. Idempotent."""
+        if self._incoming is not None:
+            self._incoming.close()
+        self._incoming = None
+        self._pieces = []

@@ -1,0 +1,1 @@
+"""The header of a report, from its images' headers."""

@@ -1,0 +1,1 @@
+"""The content of the Structured Report, for each SOP Class."""

@@ -1,0 +1,1 @@
+"""Use cases that need several rooms: for the command line, REST and the processes."""

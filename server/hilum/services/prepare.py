@@ -1,0 +1,110 @@
+"""`hilum prepare`: the input that a release's model gets from one file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from hilum.analyse.decode.prepare import prepare_for_releases
+from hilum.analyse.decode.worker import NotReady, Request
+from hilum.domain import Reason
+from hilum.errors import ConfigurationError
+from hilum.models.manifest.catalogue import load_catalogue
+from hilum.settings import Settings
+from hilum_preprocessing import InputSpec, read_file
+from hilum_preprocessing.body_parts import SiteWords
+from hilum_preprocessing.explain import explain
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Files to write: the wire tensor for NumPy, its picture, and a picture of each step."""
+
+    out: Path | None
+    png: Path | None
+    explain: Path | None
+
+
+def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted) -> dict[str, Any]:
+    """Return the outcome as JSON.
+
+    It is `prepared` with facts about the tensor, or `not_analysed` with the reason.
+    """
+    catalogue = load_catalogue(settings.manifests_dir, [release_id])
+    if release_id not in catalogue:
+        raise ConfigurationError(
+            [f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"]
+        )
+    if not file.is_file():
+        raise ConfigurationError([f"{file}: no such file"])
+    spec = catalogue[release_id].input_spec
+    request = Request(
+        file,
+        {release_id: spec},
+        settings.analyse.maximum_pixels,
+        settings.analyse.device,
+        pixel_limits=settings.guard.limits,
+        refused_flags=settings.guard.refuses,
+        refused_together=settings.guard.refuses_together,
+        site_words=settings.guard.site_words,
+    )
+    answer = prepare_for_releases(request)[release_id]
+    common = {"file": str(file), "release": release_id}
+    if isinstance(answer, NotReady):
+        return {
+            **common,
+            "outcome": "not_analysed",
+            "reason": answer.reason,
+            "meaning": Reason(answer.reason).meaning,
+            "detail": answer.detail,
+        }
+    _write(
+        wanted,
+        answer.tensor,
+        file,
+        InputSpec.from_mapping(spec),
+        SiteWords.of(*settings.guard.site_words),
+    )
+    values = answer.tensor.astype(np.float64)
+    return {
+        **common,
+        "outcome": "prepared",
+        "view": answer.view,
+        "flags": list(answer.flags),
+        "preprocessing_version": answer.preprocessing_version,
+        "shape": list(answer.tensor.shape),
+        "dtype": str(answer.tensor.dtype),
+        "minimum": float(values.min()),
+        "maximum": float(values.max()),
+        "mean": round(float(values.mean()), 4),
+        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
+    }
+
+
+def _paths(wanted: Wanted) -> Iterator[tuple[str, Path | None]]:
+    yield from (("tensor", wanted.out), ("png", wanted.png), ("explained", wanted.explain))
+
+
+def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec, site: SiteWords) -> None:
+    if wanted.out is not None:
+        np.save(wanted.out, tensor)
+    if wanted.png is not None:
+        Image.fromarray(_picture(tensor)).save(wanted.png)
+    if wanted.explain is not None:
+        explain(read_file(file), spec, site=site).save(wanted.explain)
+
+
+def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return (H, W) uint8 of the first channel of (C, H, W), its own range stretched to 0..255."""
+    plane = tensor[0].astype(np.float64)
+    low = plane.min()
+    high = plane.max()
+    stretched = (plane - low) / max(high - low, 1e-12) * 255
+    return np.asarray(stretched.round(), np.uint8)

@@ -1,0 +1,1 @@
+"""Releases while a server runs: loaded, verified, checked, replaced."""

@@ -1,0 +1,1 @@
+"""Operations of a person on the ledger and the archive."""

@@ -1,0 +1,269 @@
+"""Backup of a running installation: a snapshot of the ledger first, then the files that it names.
+
+Files never change and rows never come to name a file that was not there before, so the copy is
+whole: it is the state folder of an installation that stood still when the backup began. To restore
+it, start on it. The snapshot gets its name last: a backup that is cut off leaves an earlier one of
+the same folder as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+from collections import Counter
+from collections.abc import Container, Iterator
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import Engine, column, create_engine, delete, inspect, select, table, update
+from sqlalchemy.engine import make_url
+
+from hilum.domain import WorkState
+from hilum.errors import ConfigurationError
+from hilum.store.archive.archive import Archive, place_of
+from hilum.store.database.engines import open_engine, open_reader
+from hilum.store.installation import epoch
+from hilum.store.schema.tables import (
+    WORK_TABLES,
+    destination,
+    expired_file,
+    installation,
+    instance,
+    process,
+)
+
+Put = Literal["linked", "copied", "known", "missing"]
+_LEDGER = "ledger.sqlite"
+_ARCHIVE = "archive"
+_FOLDER = "unindexed/backup"
+_LOGS = ("-wal", "-shm")
+
+
+def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
+    """Write a backup into a folder, new or of an earlier backup, and count its files.
+
+    Raises ConfigurationError, OSError.
+
+    `linked`: a second name on the same file system, `known`: there from an earlier backup. `missing`: named by the ledger, but not in the
+    archive. A ledger on PostgreSQL is not copied: dump it before this. An earlier backup's ledger
+    is replaced when all files are there.
+    One that an earlier version has left is copied as it is, for that version: what is read here has
+    been the same in all.
+    """
+    _refuse_live(url, archive, target)
+    _refuse_shared(target)
+    target.mkdir(0o700, parents=True, exist_ok=True)
+    (target / _ARCHIVE / "locks").mkdir(parents=True, exist_ok=True)
+    arriving = list(archive.unindexed())
+    snapshot = (
+        (target / _LEDGER).with_suffix(".part")
+        if make_url(url).get_backend_name() == "sqlite"
+        else None
+    )
+    if snapshot is not None:
+        _snapshot(url, snapshot)
+    reader = open_reader(url if snapshot is None else f"sqlite:///{snapshot}")
+    try:
+        put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
+        put += Counter(_put_quarantined(archive, target))
+        arrived = dict(_put_arriving(archive, arriving, reader, target))
+        put += Counter(arrived.values())
+        if snapshot is None:
+            put += Counter(_put_left(archive, reader, target))
+    finally:
+        reader.dispose()
+    os.sync()
+    if snapshot is not None:
+        _replace(target / _LEDGER, snapshot)
+    # Only now: the earlier ledger had no rows for them, so that a crash would have lost them.
+    _forget_others(target, arrived)
+    os.sync()
+    return put
+
+
+def has_images(url: str) -> bool:
+    """Whether the ledger has ever got one."""
+    reader = open_reader(url)
+    try:
+        with reader.connect() as connection:
+            return connection.execute(select(instance.c.id).limit(1)).first() is not None
+    finally:
+        reader.dispose()
+
+
+def _refuse_live(url: str, archive: Archive, target: Path) -> None:
+    """Nothing of the running installation may be written to, wherever links lead."""
+    root = archive.root.resolve()
+    wanted = target.resolve()
+    within = {wanted, *wanted.parents, (target / _ARCHIVE).resolve()}
+    if within & {root, root.parent, archive.root.parent.resolve()}:
+        raise ConfigurationError(
+            [f"{target}: lies in the state folder itself; give a folder elsewhere."]
+        )
+    parsed = make_url(url)
+    ledger = target / _LEDGER
+    written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
+    if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written:
+        raise ConfigurationError(
+            [f"{target}: holds the ledger that is in use (ledger.url); give a folder elsewhere."]
+        )
+
+
+def _refuse_shared(target: Path) -> None:
+    """Another account that may write there could put links in our way, and have the copy written over what is ours."""
+    if not target.exists():
+        return
+    status = target.stat()
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & stat.S_IWOTH:
+        problem = f"{target}: other accounts may write there, and so lead the copy elsewhere"
+        raise ConfigurationError(
+            [f"{problem}; give a folder of this user's, as `install -d -m 0700` makes it."]
+        )
+
+
+def _snapshot(url: str, file: Path) -> None:
+    """One state of the ledger while others write, without what free pages still hold of rows that are gone."""
+    _remove(file)
+    engine = open_engine(url, read_only=True)
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute("VACUUM INTO ?", (str(file),))
+    finally:
+        connection.close()
+        engine.dispose()
+    _stand_still(file)
+
+
+def _replace(file: Path, snapshot: Path) -> None:
+    """At once. The logs are empty: nothing was written through them."""
+    for log in _LOGS:
+        snapshot.with_name(snapshot.name + log).unlink(missing_ok=True)
+        file.with_name(file.name + log).unlink(missing_ok=True)
+    snapshot.rename(file)
+    os.sync()
+
+
+def _remove(file: Path) -> None:
+    for end in ("", *_LOGS):
+        file.with_name(file.name + end).unlink(missing_ok=True)
+
+
+def _stand_still(file: Path) -> None:
+    """No process is at work on a copy.
+
+    Leases are given back, uncounted, so that a restored server need not wait for them to lapse.
+    """
+    engine = create_engine(f"sqlite:///{file}")
+    with engine.begin() as connection:
+        given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
+        known = inspect(connection).get_table_names()  # an earlier version had fewer
+        for name in WORK_TABLES.keys() & known:
+            held = table(
+                name, *map(column, ("state", "attempts", "lease_token", "leased_until"))
+            )  # nor all columns
+            values = {**given_back, "attempts": held.c.attempts - 1}
+            connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
+        connection.execute(update(destination).values(owner=None, owned_until=None))
+        connection.execute(delete(process))
+        # Whoever begins on this copy, and however often, never mints a UID that somebody else has
+        # minted for other bytes.
+        connection.execute(delete(installation).where(installation.c.key == epoch.KEY))
+    engine.dispose()
+
+
+def _named(reader: Engine) -> Iterator[str]:
+    """Paths of all images that have pixels, some thousand at a time."""
+    last = 0
+    query = (
+        select(instance.c.id, instance.c.path)
+        .where(instance.c.pixels_removed_at.is_(None))
+        .order_by(instance.c.id)
+        .limit(5000)
+    )
+    while True:
+        with reader.connect() as connection:
+            rows = connection.execute(query.where(instance.c.id > last)).all()
+        if not rows:
+            return
+        yield from (row.path for row in rows)
+        last = rows[-1].id
+
+
+def _put_quarantined(archive: Archive, target: Path) -> Iterator[Put]:
+    for file in archive.quarantined():
+        path = file.relative_to(archive.root)
+        yield _put(archive, str(path), target / _ARCHIVE / path)
+
+
+def _put_arriving(
+    archive: Archive, arriving: list[Path], reader: Engine, target: Path
+) -> Iterator[tuple[str, Put]]:
+    """What was acknowledged before the snapshot and had no row in it.
+
+    The restored server finds and records it at its start. By name.
+    """
+    for file in arriving:
+        with reader.connect() as connection:
+            if (
+                connection.execute(
+                    select(instance.c.id).where(instance.c.path == place_of(file))
+                ).first()
+                is None
+            ):
+                put = _put(archive, place_of(file), target / _ARCHIVE / _FOLDER / file.name)
+                if put != "missing":  # else it was a duplicate, and its bytes are kept elsewhere
+                    yield file.name, put
+
+
+def _put_left(archive: Archive, reader: Engine, target: Path) -> Iterator[Put]:
+    """What no row names any more and is there yet.
+
+    Rows of a dump that was made before a header was corrected may name it.
+    """
+    with reader.connect() as connection:
+        paths = (
+            connection.execute(select(expired_file.c.path).where(expired_file.c.cause != "erased"))
+            .scalars()
+            .all()
+        )
+    puts = (_put(archive, path, target / _ARCHIVE / path) for path in paths)
+    yield from (put for put in puts if put != "missing")  # deleted meanwhile
+
+
+def _forget_others(target: Path, arrived: Container[str]) -> None:
+    """What an earlier backup had put there has its row by now, and perhaps a newer header.
+
+    Recorded again, it would pass for the newest.
+    """
+    for file in (target / _ARCHIVE / _FOLDER).glob("*.dcm"):
+        if file.name not in arrived:
+            file.unlink()
+
+
+def _put(archive: Archive, path: str, target: Path) -> Put:
+    """A file under its name in the backup: complete, or not there."""
+    for _ in range(3):  # it may be moved between the look and the link
+        try:
+            return _link_or_copy(archive.locate(path), target)
+        except FileNotFoundError:
+            continue
+    return "missing"
+
+
+def _link_or_copy(file: Path, target: Path) -> Put:
+    if target.exists() and target.stat().st_size == file.stat().st_size:
+        return "known"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_suffix(".part")
+    part.unlink(missing_ok=True)
+    try:
+        part.hardlink_to(file)
+        how: Put = "linked"
+    except FileNotFoundError:
+        raise
+    except OSError:  # another file system
+        shutil.copyfile(file, part)
+        how = "copied"
+    part.rename(target)
+    return how

@@ -1,0 +1,227 @@
+"""Other pixels, or a header that does not count, under a known SOP Instance UID (promise 2).
+
+What a person decides becomes rows, then moves of files.
+
+The rows are committed first and name where the files will lie; readers find a file at either place
+(`Archive.open`). Until the files are there the conflict's row says so (`is_settled`), and whoever
+comes next moves them: after a crash the scan at start.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Row, and_, insert, null, select, update
+
+from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState
+from hilum.store.archive.archive import place_of_quarantined, quarantine_path
+from hilum.store.queue.reopen import reopen
+from hilum.store.schema import codec
+from hilum.store.schema.tables import conflict, instance, reading, study
+
+Item = dict[str, Any]
+_ALLOWED = {
+    ConflictState.KEPT: (ConflictState.HELD,),
+    ConflictState.REPLACED: (ConflictState.HELD, ConflictState.KEPT),
+    ConflictState.DISCARDED: (ConflictState.HELD, ConflictState.KEPT),
+}
+"""From which states a person may decide so; the state itself is allowed too, and changes nothing."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FileInQuarantine:
+    """The file of a conflict: what it says, for REPLACED; its data set's SHA-256, for DISCARDED."""
+
+    instance: Instance | None = None
+    sha256: str | None = None
+
+
+class CannotResolve(Exception):
+    """This decision is not open any more, or never was; the text says what to do."""
+
+
+def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
+    """Rows of conflicts, each with the Study Instance UID of the image that is in use.
+
+    None where there is none any more.
+    """
+    columns = (instance.c.sop_instance_uid, instance.c.study_instance_uid)
+    named = select(*columns).where(
+        instance.c.sop_instance_uid.in_({item["sop_instance_uid"] for item in found})
+    )
+    studies = {row.sop_instance_uid: row.study_instance_uid for row in connection.execute(named)}
+    return [{**item, "study_instance_uid": studies.get(item["sop_instance_uid"])} for item in found]
+
+
+def find(connection: Connection, conflict_id: int) -> Row[Any] | None:
+    """A conflict's row, locked."""
+    return connection.execute(
+        select(conflict).where(conflict.c.id == conflict_id).with_for_update()
+    ).first()
+
+
+def resolve(
+    connection: Connection,
+    found: Row[Any],
+    state: ConflictState,
+    quarantined: FileInQuarantine,
+    now: float,
+) -> None:
+    """Write a decision. Idempotent. Raises CannotResolve."""
+    if found.state == state:
+        return
+    if found.state not in _ALLOWED[state]:
+        raise CannotResolve(f"The conflict is {found.state} already; nothing is left to decide.")
+    if state is ConflictState.REPLACED:
+        _replace(connection, found, quarantined.instance, now)
+    values: dict[str, Any] = {
+        "state": state,
+        "resolved_at": now,
+        "is_settled": state is ConflictState.KEPT,
+    }
+    if state is ConflictState.DISCARDED:
+        values["sha256"] = quarantined.sha256
+    connection.execute(update(conflict).where(conflict.c.id == found.id).values(values))
+
+
+def unsettled(connection: Connection) -> list[int]:
+    """Row ids of decisions whose files are not where they belong, or are not known to be."""
+    return list(
+        connection.execute(
+            select(conflict.c.id).where(conflict.c.is_settled.is_(False)).order_by(conflict.c.id)
+        ).scalars()
+    )
+
+
+def settled(connection: Connection, conflict_id: int) -> None:
+    """Its file is where it belongs."""
+    connection.execute(update(conflict).where(conflict.c.id == conflict_id).values(is_settled=True))
+
+
+def _replace(
+    connection: Connection, found: Row[Any], quarantined: Instance | None, now: float
+) -> None:
+    if quarantined is None or (quarantined.sop_instance_uid, quarantined.digest) != (
+        found.sop_instance_uid,
+        found.digest,
+    ):
+        raise CannotResolve(
+            "The file in quarantine is not the one that was put there; look at it before you"
+            " decide."
+        )
+    query = (
+        select(instance)
+        .where(instance.c.sop_instance_uid == found.sop_instance_uid)
+        .with_for_update()
+    )
+    former = connection.execute(query).first()
+    if former is None:
+        raise CannotResolve(
+            "There is no image with this SOP Instance UID any more; send the file again instead."
+        )
+    if former.pixels_removed_at is None:
+        _keep_former(connection, former, now, found.kind)
+    values = codec.instance_values(
+        dataclasses.replace(
+            _of_its_sender(quarantined, former, found.kind),
+            path=place_of_quarantined(found.path),
+            header_revision=former.header_revision + 1,
+            received_at=found.received_at,
+            pixels_removed_at=None,
+        )
+    )
+    connection.execute(update(instance).where(instance.c.id == former.id).values(values))
+    _read_again(connection, former, quarantined.study_instance_uid, now)
+    _open_study(connection, quarantined, now)
+    reopen(connection, {former.study_instance_uid, quarantined.study_instance_uid}, now)
+
+
+def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
+    """The image stays its first sender's where only its header changes.
+
+    Other pixels are another one's.
+    """
+    if kind != ConflictKind.HEADER and quarantined.pixel_digest != former.pixel_digest:
+        return quarantined
+    names = ("calling_ae_title", "called_ae_title", "peer_address")
+    return dataclasses.replace(quarantined, **{name: getattr(former, name) for name in names})
+
+
+def _keep_former(connection: Connection, former: Row[Any], now: float, kind: ConflictKind) -> None:
+    """The bytes that were authoritative become the conflict's counterpart in quarantine.
+
+    Kept out, and nothing is lost.
+    """
+    values = {
+        "path": quarantine_path(former.path),
+        "size_bytes": former.size_bytes,
+        "received_at": former.received_at,
+        "calling_ae_title": former.calling_ae_title,
+        "kind": kind,
+        "state": ConflictState.KEPT,
+        "resolved_at": now,
+        "is_settled": False,
+    }
+    same = and_(
+        conflict.c.sop_instance_uid == former.sop_instance_uid, conflict.c.digest == former.digest
+    )
+    if connection.execute(update(conflict).where(same).values(values)).rowcount == 0:
+        key = {"sop_instance_uid": former.sop_instance_uid, "digest": former.digest}
+        connection.execute(insert(conflict).values({**values, **key}))
+
+
+def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
+    """Its readings are of other pixels.
+
+    The releases that read the image read it again, unless it was rejected.
+    """
+    emptied = dict.fromkeys(
+        ("logits", "member_logits", "cam", "view", "precision", "preprocessing_version", "timings"),
+        null(),
+    )
+    again = {
+        "state": ReadingState.DUE,
+        "due_at": now,
+        "attempts": 0,
+        "lapses": 0,
+        "reason": None,
+        "detail": None,
+        "finished_at": None,
+    }
+    values: dict[str, Any] = {
+        "study_instance_uid": study_uid,
+        "lease_token": None,
+        "leased_until": None,
+    }
+    if not former.is_removed:
+        values |= {**emptied, **again}
+    connection.execute(update(reading).where(reading.c.instance_id == former.id).values(values))
+
+
+def _open_study(connection: Connection, new: Instance, now: float) -> None:
+    """The file may be of another study than the one that it was in conflict with, and that study new."""
+    if (
+        connection.execute(
+            select(study.c.id).where(study.c.study_instance_uid == new.study_instance_uid)
+        ).first()
+        is not None
+    ):
+        return
+    of_image = (
+        select(reading.c.lane)
+        .where(reading.c.study_instance_uid == new.study_instance_uid)
+        .limit(1)
+    )
+    lane = connection.execute(of_image).scalar_one_or_none()
+    connection.execute(insert(study).values(study_values(new, 1 if lane is None else lane, now)))
+
+
+def study_values(first: Instance, lane: int, now: float) -> dict[str, Any]:
+    """Columns of a study that begins with this image, its quiet period over."""
+    moments = {"quiet_until": now, "due_at": now, "collecting_since": now}
+    received = {"first_received_at": first.received_at, "last_received_at": first.received_at}
+    names = ("study_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
+    values = {**{name: getattr(first, name) for name in names}, **moments, **received}
+    return {**values, "revision": 0, "open_readings": 0, "lane": lane, "state": "due"}

@@ -1,0 +1,86 @@
+"""A database keeps bytes of rows that were changed or deleted.
+
+In free space of its pages, and in its log. Rewriting ends that.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.engine.interfaces import DBAPICursor
+from sqlalchemy.exc import OperationalError
+
+from hilum.store.database.engines import open_engine
+
+_TABLES = (
+    "instance",
+    "reading",
+    "result",
+    "document",
+    "delivery",
+    "study",
+    "rejection",
+    "conflict",
+    "assignment",
+    "comparison",
+    "commitment",
+    "former_header",
+)
+_PATIENCE_SECONDS = 30.0
+
+
+def rewrite(url: str) -> bool:
+    """Rewrite the ledger from its rows alone.
+
+    False: others used it all the time, or the disk has not as much room again.
+
+    SQLite: VACUUM, then a checkpoint that empties the write-ahead log. PostgreSQL: VACUUM FULL of
+    the tables with patient data; its own write-ahead log and the backups are the administrator's.
+    """
+    return (
+        _rewrite_sqlite(url)
+        if make_url(url).get_backend_name() == "sqlite"
+        else _rewrite_postgresql(url)
+    )
+
+
+def _rewrite_sqlite(url: str) -> bool:
+    engine = open_engine(url)
+    connection = engine.raw_connection()  # VACUUM must not run inside a transaction
+    try:
+        connection.cursor().execute("VACUUM")
+        return _empty_log(connection.cursor())
+    except sqlite3.OperationalError:
+        return False
+    finally:
+        connection.close()
+        engine.dispose()
+
+
+def _empty_log(cursor: DBAPICursor) -> bool:
+    """Readers of an older state hold the log for as long as they read."""
+    give_up = time.monotonic() + _PATIENCE_SECONDS
+    while time.monotonic() < give_up:
+        cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        busy, *_ = cursor.fetchone() or (1,)
+        if not busy:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def _rewrite_postgresql(url: str) -> bool:
+    engine = create_engine(url, isolation_level="AUTOCOMMIT", hide_parameters=True)
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"SET lock_timeout = '{int(_PATIENCE_SECONDS)}s'"))
+            for name in _TABLES:
+                connection.execute(text(f"VACUUM FULL {name}"))
+    except OperationalError:  # somebody held a table all the time
+        return False
+    finally:
+        engine.dispose()
+    return True

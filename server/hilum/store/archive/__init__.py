@@ -1,0 +1,1 @@
+"""Objects as files: durable, named by ourselves, compared with the ledger."""

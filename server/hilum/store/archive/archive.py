@@ -1,0 +1,575 @@
+"""The archive: received objects as files, named by ourselves and never by anything that a sender wrote.
+
+    unindexed/<process>/<name>.part   being received; swept at the next start
+    unindexed/<process>/<name>.dcm    durable and acknowledged, no row yet (promise 1)
+    <n0n1>/<n2n3>/<name>.dcm          its row is committed, or about to be
+    quarantine/<n0n1>/<n2n3>/<name>.dcm   other pixels under a known UID (promise 2), or unreadable
+
+The scan at start reads `unindexed` alone, however large the archive is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import random
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO, BinaryIO, NamedTuple, Self
+
+from hilum.store.archive.borrowed_file import Outlet, Writing
+from hilum.store.archive.directory_sync import make_durable_folder, sync_file_system, sync_folder
+from hilum.store.archive.durable_rename import NameSync, Naming, naming_of
+from hilum.store.archive.pieces import Pieces, behind, without_end
+from hilum.store.archive.write_out import start_write_out
+
+_UNINDEXED = "unindexed"
+_LOCKS = "locks"
+_QUARANTINE = "quarantine"
+_MAXIMUM_PIECES = 512  # of one writev; IOV_MAX is 1024
+# Page caches hold a file in blocks as large as where a write begins allows: 64 KiB from a multiple
+# of 64 KiB, 4 KiB from an odd page.
+ALIGNED_BYTES = 64 << 10
+_FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
+_PART = ".part"
+_COMPLETE = ".dcm"
+# Objects of the same minutes share a folder: a new one costs more than to receive an object. All
+# folders are used in a year.
+_FOLDER_SECONDS = 8 * 60
+
+
+def quarantine_path(path: str) -> str:
+    """Where an object lies, relative to the archive, whose place would have been `path`."""
+    return f"{_QUARANTINE}/{path}"
+
+
+def place_of_quarantined(path: str) -> str:
+    """The place, relative to the archive, of an object that lies in quarantine."""
+    return path.removeprefix(f"{_QUARANTINE}/")
+
+
+class Free(NamedTuple):
+    """What is left of a file system: bytes, and how many files more it can hold.
+
+    None: it does not count them, as btrfs.
+    """
+
+    bytes: int
+    files: int | None = None
+
+
+def free_in(folder: Path | str) -> Free:
+    """What is left for us in the file system of a folder: a file needs an inode, beside its bytes.
+
+    Raises OSError.
+    """
+    found = os.statvfs(folder)
+    return Free(found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
+
+
+def place_of(file: Path | str) -> str:
+    """The place of a complete object, relative to the archive.
+
+    It depends on the file's own name only.
+    """
+    name = os.path.basename(file)  # noqa: PTH119 - see `Archive.place`
+    return f"{name[:2]}/{name[2:4]}/{name}"
+
+
+class Archive:
+    """The files below `root`.
+
+    `process` names the folder of objects that this process receives; readers need none.
+
+    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
+    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py.
+    `direct_io`: what is lent (`Incoming.lend`)
+    may be written past the page cache.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        process: str = "main",
+        write_out_bytes: int = 0,
+        aligned_bytes: int = ALIGNED_BYTES,
+        name_sync: NameSync = "auto",
+        *,
+        direct_io: bool = False,
+    ) -> None:
+        if Path(process).name != process:
+            raise ValueError(f"{process!r} cannot name a folder")
+        self.root = root
+        self._root = str(root)
+        self.process = process
+        self._inbox = root / _UNINDEXED / process
+        self._writing = Writing(write_out_bytes, aligned_bytes, direct_io)
+        self._name_sync = name_sync
+        self._naming: Naming | None = None  # of the inbox, once it is there
+        self._creation = threading.Lock()
+
+    def begin(self) -> Incoming:
+        """A new object, invisible until it is committed. Raises OSError."""
+        naming = self._naming or self._make_inbox()
+        try:
+            return self._incoming(naming)
+        except FileNotFoundError:
+            if (
+                not self.is_there
+            ):  # what is taken while its file system is away would be gone when that comes back
+                raise
+            return self._incoming(self._make_inbox())
+
+    def _incoming(self, naming: Naming) -> Incoming:
+        return Incoming(self._inbox, naming, self._writing)
+
+    def _make_inbox(self) -> Naming:
+        with self._creation:
+            make_durable_folder(self._inbox)
+            self._naming = naming = naming_of(self._inbox, self._name_sync)
+            return naming
+
+    # Who takes each object through these steps names it by text: to make a Path and ask it for its
+    # name costs more than a step.
+
+    def place(self, file: Path | str) -> bool:
+        """Give an object its place as a second name, before its row is committed.
+
+        A row never names a file that is not there.
+
+        Where the file system has no hard links, or no room, `settle` moves the file after the
+        commit. Whether it was given one now.
+        """
+        target = self._target(file)
+        try:
+            os.link(file, target)
+        except FileNotFoundError:  # its folder has no object yet
+            return _link_into_new_folder(file, target)
+        except OSError:
+            return False
+        return True
+
+    def settle(self, file: Path | str, *, is_placed: bool = False) -> None:
+        """Its row is committed: take an object out of `unindexed`.
+
+        `is_placed`: `place` has said so.
+
+        Nothing is synced: links and renames are atomic and in order in the file system's journal,
+        and the scan at start repeats them.
+        """
+        target = self._target(file)
+        if is_placed or os.path.exists(target):  # noqa: PTH110 - see `place`
+            _unlink(file)
+        else:
+            _move(Path(file), Path(target))
+
+    def _target(self, file: Path | str) -> str:
+        """The place of an object."""
+        return f"{self._root}/{place_of(file)}"
+
+    def take_back(self, file: Path) -> None:
+        """Put an object that has its place among those of this process that wait for their rows.
+
+        Gone meanwhile: nothing.
+        """
+        if self._naming is None:
+            self._make_inbox()
+        with contextlib.suppress(FileNotFoundError):
+            file.rename(self._inbox / file.name)
+
+    def placed(self) -> Iterator[Path]:
+        """Everything that has its place, folder by folder."""
+        for folder in sorted(self.root.glob(_FOLDERS)):
+            yield from (
+                file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file)
+            )
+
+    def quarantine(self, file: Path | str) -> None:
+        """Move an object out of the way of everything, for a person to look at."""
+        _unlink(self._target(file))
+        _move(Path(file), self.root / quarantine_path(place_of(file)))
+
+    def discard(self, file: Path | str) -> None:
+        """Delete an object whose bytes are kept elsewhere."""
+        _unlink(self._target(file))
+        _unlink(file)
+
+    def bring(self, path: str) -> None:
+        """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies.
+
+        Idempotent; no object: nothing.
+        """
+        target = self.root / path
+        for file in self._candidates(path):
+            if file == target or not file.is_file():
+                continue
+            if target.is_file():
+                file.unlink()
+            else:
+                _move(file, target)
+
+    def remove(self, path: str, held: contextlib.ExitStack | None = None) -> int:
+        """Delete the object of a row's `path`, under all its names.
+
+        Its size in bytes, 0: there was none. Raises OSError.
+
+        With `held` the names go at once and the space, which takes long, when `held` is closed. (On
+        NFS a client that dies in between leaves a file `.nfs…` that its server's administrator
+        sweeps.)
+        """
+        size_bytes = 0
+        for file in self._candidates(path):
+            with contextlib.suppress(FileNotFoundError):
+                size_bytes = file.stat().st_size
+                if held is not None:
+                    with contextlib.suppress(
+                        OSError
+                    ):  # it may not be read, or not by one more descriptor: then its space goes now
+                        held.enter_context(file.open("rb"))
+                file.unlink()
+        return size_bytes
+
+    def sync_names(self, paths: Iterable[str]) -> None:
+        """Return when a power cut can no longer bring these objects back.
+
+        Deleted names are durable with their folders. Raises OSError.
+        """
+        for folder in sorted({file.parent for path in paths for file in self._candidates(path)}):
+            with contextlib.suppress(FileNotFoundError):
+                sync_folder(folder)
+
+    def quarantined(self) -> Iterator[Path]:
+        """Everything that lies in quarantine."""
+        yield from sorted((self.root / _QUARANTINE).rglob(f"*{_COMPLETE}"))
+
+    @property
+    def is_there(self) -> bool:
+        """Whether this is an archive.
+
+        The empty folder of a file system that is not mounted must not pass for one.
+        """
+        return (self.root / _LOCKS).is_dir()
+
+    def make(self) -> None:
+        """Begin one here. Only where the ledger agrees (matching.py). Raises OSError."""
+        (self.root / _LOCKS).mkdir(parents=True, exist_ok=True)
+
+    @property
+    def has_objects(self) -> bool:
+        """Whether any object is there, wherever it lies. Cheap: it stops at the first."""
+        places = (f"*/*/*{_COMPLETE}", f"{_QUARANTINE}/*/*/*{_COMPLETE}")
+        return any(True for place in places for _ in self.root.glob(place))
+
+    def open(self, path: str) -> BinaryIO:
+        """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`.
+
+        Raises FileNotFoundError.
+        """
+        for file in self._candidates(path):
+            with contextlib.suppress(FileNotFoundError):
+                return file.open("rb")
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def locate(self, path: str) -> Path:
+        """Where the object of a row's `path` lies now.
+
+        It may be moved at any moment, so read it by `open`. Raises FileNotFoundError.
+        """
+        for file in self._candidates(path):
+            if file.is_file():
+                return file
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+
+    def _candidates(self, path: str) -> Iterator[Path]:
+        """Where an object may lie: its place, `unindexed` before it is settled, and the other side of quarantine while it is moved.
+
+        Its place comes last once more: it may be settled between the first look and the search.
+        """
+        yield self.root / path
+        for folder in self._folders(None):
+            yield folder / Path(path).name
+        place = place_of_quarantined(path)
+        yield self.root / (quarantine_path(path) if place == path else place)
+        yield self.root / path
+
+    def unindexed(self, process: str | None = None) -> Iterator[Path]:
+        """Complete objects without a settled row, of one process or of all."""
+        for folder in self._folders(process):
+            yield from sorted(folder.glob(f"*{_COMPLETE}"))
+
+    def left_behind(self, processes: Iterable[str]) -> list[Path]:
+        """Complete objects of processes that are dead, in the order in which they came to any of them.
+
+        All durable: a process may have died between an object's name and its sync.
+        """
+        files = [file for process in processes for file in self.unindexed(process)]
+        if files:
+            sync_file_system(self.root)
+        return sorted(files, key=_came_at)
+
+    @contextlib.contextmanager
+    def held(self, process: str) -> Iterator[bool]:
+        """Own a process's folder; False.
+
+        A live process, here or on another host of a shared archive, owns it.
+
+        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at
+        once. Raises FileNotFoundError where there is no archive.
+        """
+        path = self._lock(process)
+        while True:
+            with path.open("w") as lock:
+                is_ours = _locks(lock)
+                if not is_ours or _is_at(
+                    lock, path
+                ):  # else `forget_gone` was faster, and others would lock another file
+                    yield is_ours
+                    return
+
+    def forget_gone(self, before: float) -> list[str]:
+        """Processes whose empty folder and lock are deleted.
+
+        None that lives, nor one of which something is younger than `before`.
+
+        `before`: seconds since the epoch. Who looks for an object looks into every folder, and hosts get new names. Raises OSError.
+        """
+        locks = (lock.stem for lock in (self.root / _LOCKS).glob("*.lock"))
+        return [
+            process
+            for process in sorted({*locks, *self.processes()})
+            if self._is_gone(process, before)
+        ]
+
+    def _is_gone(self, process: str, before: float) -> bool:
+        lock = self._lock(process)
+        folder = self.root / _UNINDEXED / process
+        touched = [path.stat().st_mtime for path in (lock, folder) if path.exists()]
+        if max(touched, default=before) >= before or (folder.exists() and any(folder.iterdir())):
+            return False
+        with self.held(process) as is_ours:
+            if not is_ours:
+                return False
+            with contextlib.suppress(FileNotFoundError):
+                folder.rmdir()
+            lock.unlink()
+        return True
+
+    def _lock(self, process: str) -> Path:
+        return self.root / _LOCKS / f"{process}.lock"
+
+    def processes(self) -> list[str]:
+        """Names of all processes that ever received into this archive."""
+        return [folder.name for folder in self._folders(None)]
+
+    def sweep(self, process: str | None = None) -> int:
+        """Delete what was never acknowledged.
+
+        Only while nobody receives into these folders. Raises OSError.
+        """
+        parts = [
+            file
+            for folder in self._folders(process)
+            for file in _files_of(folder)
+            if file.suffix == _PART
+        ]
+        for file in parts:
+            file.unlink()
+        return len(parts)
+
+    def _folders(self, process: str | None) -> list[Path]:
+        unindexed = self.root / _UNINDEXED
+        if process is not None:
+            return [unindexed / process]
+        return sorted(unindexed.iterdir()) if unindexed.is_dir() else []
+
+    def free(self) -> Free:
+        """What is left for us in the archive's file system, or in that where it will be.
+
+        Raises OSError.
+        """
+        try:
+            return free_in(self._root)
+        except FileNotFoundError:
+            return free_in(
+                next(folder for folder in self.root.absolute().parents if folder.exists())
+            )
+
+
+class Incoming:
+    """One object being received.
+
+    Left without `commit`, as by an exception, it leaves nothing behind.
+
+    `file`: what it will be called.
+    """
+
+    def __init__(self, folder: Path, naming: Naming, writing: Writing) -> None:
+        name = f"{folder}/{new_name(time.time())}"
+        self._part = f"{name}{_PART}"
+        self.file = f"{name}{_COMPLETE}"
+        self._naming = naming
+        self._writing = writing
+        self._written_out = 0
+        self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        self._is_committed = False
+        self._end = b""  # comes next
+        self.size_bytes = 0
+        self.modified_at = 0.0
+
+    def write(self, *pieces: bytes | memoryview) -> None:
+        """Take all bytes of the pieces, or raise OSError.
+
+        The end may lie in memory until more comes, or `commit`.
+        """
+        ready: Pieces = (self._end, *pieces) if self._end else pieces
+        come = sum(map(len, ready))
+        if not self._writes_at_once(come):
+            behind_last = (self.size_bytes + come) % self._writing.aligned_bytes
+            if behind_last >= come:
+                self._end = b"".join(ready)
+                return
+            ready, self._end = without_end(ready, behind_last)
+        self._write_all(ready)
+        self._write_out()
+
+    def _writes_at_once(self, come: int) -> bool:
+        """What comes as a whole, as a rule.
+
+        And the beginning, where what follows may go past the page cache.
+        """
+        is_first = self.size_bytes == 0 and not self._end
+        return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
+
+    def lend(self) -> Outlet:
+        """Behind the first write: somebody writes by himself, until it is given back."""
+        return Outlet(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
+
+    def receive_back(self, outlet: Outlet) -> None:
+        """What was lent, whatever went wrong with it."""
+        self.size_bytes = outlet.size_bytes
+        self._end = outlet.end
+        self._written_out = outlet.written_out
+
+    def _write_all(self, pieces: Pieces) -> None:
+        for begin in range(0, len(pieces), _MAXIMUM_PIECES):
+            self._write(pieces[begin : begin + _MAXIMUM_PIECES])
+
+    def _write(self, pieces: Pieces) -> None:
+        size = sum(map(len, pieces))
+        while (count := os.writev(self._fd, pieces)) < size:
+            # A nearly full disk writes a part and says so only in the count.
+            self.size_bytes += count
+            pieces = behind(pieces, count)
+            size = size - count
+        self.size_bytes += count
+
+    def _write_out(self) -> None:
+        if (least := self._writing.write_out_bytes) and (
+            count := self.size_bytes - self._written_out
+        ) >= least:
+            start_write_out(self._fd, self._written_out, count)
+            self._written_out = self.size_bytes
+
+    def commit(self) -> Path:
+        """`make_durable`, and where the object lies."""
+        self.make_durable()
+        return Path(self.file)
+
+    def make_durable(self) -> None:
+        """Make the object durable under its final name, `file`; only then may it be acknowledged.
+
+        Raises OSError.
+        """
+        self._write_all([self._end] if self._end else [])
+        self._naming.before(self._fd)
+        found = os.fstat(self._fd)
+        if found.st_size != self.size_bytes:
+            raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
+        self.modified_at = found.st_mtime
+        os.rename(self._part, self.file)  # noqa: PTH104 - see `Archive.place`
+        self._naming.after()
+        self._is_committed = True
+
+    def abort(self) -> None:
+        """Remove every trace."""
+        _unlink(self._part)
+        _unlink(self.file)
+
+    def __enter__(self) -> Self:
+        """Receive."""
+        return self
+
+    def close(self) -> None:
+        """Close, and remove what was not committed. Once."""
+        os.close(self._fd)
+        if not self._is_committed:
+            self.abort()
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+
+def new_name(now: float) -> str:
+    """32 hexadecimal digits, of which the first four say where it will lie, see `place_of`.
+
+    The next fourteen are microseconds: who finds objects after a crash takes them in the order in
+    which they came, because of two under one SOP Instance UID the first pixels and the last header
+    hold.
+    """
+    # No secret, but unlike any other's: Python seeds it with what the system has, in each process.
+    drawn = random.getrandbits(56)
+    return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{drawn:014x}"
+
+
+def _locks(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_at(file: IO[str], path: Path) -> bool:
+    """Whether the path still names this open file."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _came_at(file: Path) -> str:
+    """What of its name says when it came."""
+    return file.name[4:]
+
+
+def _files_of(folder: Path) -> list[Path]:
+    """Of one that may not be looked into `glob` would say that it is empty."""
+    try:
+        return [folder / name for name in os.listdir(folder)]  # noqa: PTH208 - names are enough
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _unlink(file: Path | str) -> None:
+    """If it is there."""
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(file)  # noqa: PTH108 - see `Archive.place`
+
+
+def _link_into_new_folder(file: Path | str, target: str) -> bool:
+    try:
+        Path(target).parent.mkdir(parents=True, exist_ok=True)
+        os.link(file, target)
+    except OSError:
+        return False
+    return True
+
+
+def _move(file: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    file.rename(target)

@@ -1,0 +1,115 @@
+"""Whether ledger and archive belong together.
+
+Looked at before either is begun anew, because one that is missing looks like a new one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.engine import make_url
+
+from hilum.errors import ConfigurationError
+from hilum.store.archive.archive import Archive
+from hilum.store.database.engines import open_engine
+from hilum.store.migrations.revision import current_revision
+from hilum.store.schema.tables import instance
+
+_NEWEST = 10
+_KEPT = instance.c.pixels_removed_at.is_(None)
+NOT_MOUNTED = "Mount it, or restore the last backup (docs/operations.md)."
+
+
+def require_ledger(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where a new ledger would be begun beside the objects of another one.
+
+    It would have another identity: what is sent again would be reported again, under other UIDs.
+    """
+    if (
+        not is_begun(url) and archive.has_objects
+    ):  # in this order: of an archive whose files retention took, each folder is looked into
+        advice = "Restore it (docs/operations.md); for a new installation move the archive away."
+        raise ConfigurationError(
+            [
+                (
+                    f"ledger: there is none yet, but {archive.root} holds objects, so it is missing."
+                    f" {advice}"
+                )
+            ]
+        )
+
+
+def require_archive(url: str, archive: Archive) -> None:
+    """Raise ConfigurationError where the archive of the ledger's images is not there.
+
+    What is taken now would vanish when it comes.
+
+    The ledger is of this version's revision.
+    """
+    if archive.is_there or archive.has_objects or not _newest(url, 1):
+        return
+    begun = (
+        "If all of it is lost, or this host has one of its own, begin a new one: `mkdir -p"
+        f" {archive.root}/locks`."
+    )
+    raise ConfigurationError(
+        [
+            (
+                f"archive: the ledger names images, but there is no archive in {archive.root}."
+                f" {NOT_MOUNTED} {begun}"
+            )
+        ]
+    )
+
+
+def begin_archive(url: str, archive: Archive) -> None:
+    """For who takes objects: the archive is there, or is made, if nothing was ever received.
+
+    Raises as `require_archive`, and OSError.
+    """
+    if not archive.is_there:
+        require_archive(url, archive)
+        archive.make()
+
+
+def is_begun(url: str) -> bool:
+    """Whether there is a ledger, of whichever revision.
+
+    Makes none. Raises ConfigurationError for one that does not open.
+    """
+    parsed = make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
+        return False
+    return current_revision(url) is not None
+
+
+def newest_missing(url: str, archive: Archive) -> int:
+    """How many of the newest images with pixels were looked for, if the archive has none of them.
+
+    Else 0.
+    """
+    paths = _newest(url, _NEWEST)
+    return 0 if any(_has(archive, path) for path in paths) else len(paths)
+
+
+def _newest(url: str, count: int) -> list[str]:
+    engine = open_engine(url, read_only=True)
+    try:
+        with engine.connect() as connection:
+            query = (
+                select(instance.c.path)
+                .where(_KEPT)
+                .order_by(instance.c.received_at.desc())
+                .limit(count)
+            )
+            return list(connection.execute(query).scalars())
+    finally:
+        engine.dispose()
+
+
+def _has(archive: Archive, path: str) -> bool:
+    try:
+        return archive.locate(path).is_file()
+    except FileNotFoundError:
+        return False

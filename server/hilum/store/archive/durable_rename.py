@@ -1,0 +1,132 @@
+"""How a received file becomes durable under its name, by what its file system promises of order.
+
+A name must never outlive a power cut without the bytes behind it. Any file system keeps that when
+the file is synced before it is renamed, and its folder afterwards: two commits of the journal, one
+after the other. Where the journal takes changes in order it is enough that the bytes are on the
+disk before the file is renamed: the commit that the folder's sync waits for takes along what the
+file system noted of the file before.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, Literal
+
+from hilum.store.archive.directory_sync import SharedSync
+from hilum.store.archive.write_out import CAN_WAIT, await_write_out
+
+NameSync = Literal["auto", "twice"]
+"""The setting `receive.name_sync`."""
+
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+_SYSTEM: Final = Path("/sys")
+
+
+class Naming:
+    """Between the last byte of a file and its acknowledgement, for the files of one folder."""
+
+    def __init__(self, folder: Path, *, is_in_order: bool) -> None:
+        self._folder_sync = SharedSync(folder)
+        self._is_in_order = is_in_order
+
+    @property
+    def syncs(self) -> int:
+        """That a file waits for, one after the other; several files may share them."""
+        return 1 if self._is_in_order else 2
+
+    def before(self, fd: int) -> None:
+        """Return when the file may be renamed.
+
+        No power cut can leave the new name without all bytes. Raises OSError.
+        """
+        if self._is_in_order:
+            await_write_out(fd)
+        else:
+            os.fdatasync(fd)
+
+    def after(self) -> None:
+        """The file is renamed: return when no power cut can take bytes or name.
+
+        One sync for all who wait. Raises OSError.
+        """
+        self._folder_sync.wait()
+
+
+def naming_of(folder: Path, wanted: NameSync = "auto") -> Naming:
+    """For files of this folder."""
+    return Naming(
+        folder, is_in_order=wanted == "auto" and CAN_WAIT and is_in_order(mount_of(folder))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """What holds a folder: its type, as mount(8) names it, and its device, `major:minor`."""
+
+    kind: str
+    device: str
+
+
+def is_in_order(mount: Mount | None, system: Path = _SYSTEM) -> bool:
+    """Whether the file system's journal takes changes in order.
+
+    ext4 and XFS note a file's size and blocks in their journal when its bytes have been written
+    out, before a rename that follows; they commit in order, and have the disk empty its cache
+    before a commit. `make proof PROOF=power` cuts the power of both. An ext4 may have been made
+    without a journal: then nothing is in order.
+    """
+    if mount is None or mount.kind not in ("ext4", "xfs"):
+        return False
+    return mount.kind == "xfs" or _has_journal(mount, system)
+
+
+def _has_journal(mount: Mount, system: Path) -> bool:
+    """By the process that writes an ext4's journal; False where the kernel does not say."""
+    name = (system / "dev/block" / mount.device).resolve().name
+    try:
+        return (
+            (system / "fs/ext4" / name / "journal_task")
+            .read_text(encoding="ascii")
+            .strip()
+            .isdigit()
+        )
+    except OSError:
+        return False
+
+
+def mount_of(folder: Path, mounts: Path = _MOUNTS) -> Mount | None:
+    """None where nobody says (proc_pid_mountinfo(5))."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return None
+    around = {str(folder.resolve()), *map(str, folder.resolve().parents)}
+    # Of mounts on one folder the last one hides the others.
+    inner = [
+        (len(point), number, mount)
+        for number, (point, mount) in enumerate(map(_mount, lines))
+        if point in around
+    ]
+    return max(inner, key=itemgetter(0, 1))[2] if inner else None
+
+
+def _mount(line: str) -> tuple[str, Mount]:
+    """Mount point, and what is mounted there."""
+    before, _, behind = line.partition(" - ")
+    fields = before.split()
+    kinds = behind.split()
+    return (
+        (_unescaped(fields[4]), Mount(kinds[0], fields[2]))
+        if len(fields) > 4 and kinds
+        else ("", Mount("", ""))
+    )
+
+
+def _unescaped(text: str) -> str:
+    """Blanks, tabs, ends of line and backslashes stand as three octal digits."""
+    for character in " \t\n\\":
+        text = text.replace(f"\\{ord(character):03o}", character)
+    return text

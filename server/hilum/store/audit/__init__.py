@@ -1,0 +1,1 @@
+"""Rows of the audit, and the named access tokens."""

@@ -1,0 +1,1 @@
+"""Connections to SQLite and PostgreSQL, prepared statements and JSON columns."""

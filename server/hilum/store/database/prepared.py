@@ -1,0 +1,218 @@
+"""Statements in SQLAlchemy's words that run without it.
+
+Compiled once for each database, then the driver's own cursor.
+
+SQLAlchemy's part of a statement that is compiled already (the key of its cache, a context, a result
+and its rows) takes ten times what SQLite does for it. docs/decisions/prepared-statements.md
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, Final, Protocol
+
+from sqlalchemy import Connection, Select, TextClause
+from sqlalchemy.engine.interfaces import DBAPICursor, Dialect
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.dml import UpdateBase
+
+from hilum.store.database.engines import raise_as_sqlalchemy, run
+
+Parameters = Mapping[str, Any]
+_LARGEST_LIST: Final = 1024
+_NONE: Final[Parameters] = {}
+
+
+class Row(Protocol):
+    """What a statement has found.
+
+    A tuple whose columns are attributes, too, as SQLAlchemy's rows are.
+    """
+
+    def __getattr__(self, name: str) -> Any: ...  # noqa: ANN401, D105 - a column
+    def __iter__(self) -> Iterator[Any]: ...  # noqa: D105 - its columns
+
+
+class Prepared:
+    """One statement with `bindparam`s.
+
+    Runs in the transaction of a connection, which SQLAlchemy has begun and ends.
+
+    As with SQLAlchemy an UPDATE or INSERT sets the columns that its parameters name, and a list may
+    stand for an expanding parameter.
+    Types are converted by SQLAlchemy's own converters, errors are SQLAlchemy's. No column may have
+    a default that Python computes.
+    """
+
+    __slots__ = ("_forms", "_lists", "statement")
+
+    def __init__(self, statement: Select[Any] | UpdateBase | TextClause, *lists: str) -> None:
+        """`lists`: the names of its expanding parameters."""
+        self.statement = statement
+        self._lists = lists
+        self._forms: dict[tuple[object, ...], _Form] = {}
+
+    def all(self, connection: Connection, parameters: Parameters = _NONE) -> list[Row]:
+        """Its rows."""
+        form, parameters = self._form(connection, parameters)
+        cursor, found = run(connection, form.sql, form.bound(connection, parameters), is_read=True)
+        return form.rows(connection.dialect, cursor, found)
+
+    def first(self, connection: Connection, parameters: Parameters = _NONE) -> Row | None:
+        """Its first row, if there is one. Reads all of them."""
+        rows = self.all(connection, parameters)
+        return rows[0] if rows else None
+
+    def one(self, connection: Connection, parameters: Parameters = _NONE) -> Row:
+        """Its only row. Raises ValueError where there is none, or another."""
+        (row,) = self.all(connection, parameters)
+        return row
+
+    def write(self, connection: Connection, parameters: Parameters = _NONE) -> int:
+        """How many rows it changed."""
+        form, parameters = self._form(connection, parameters)
+        cursor, _ = run(connection, form.sql, form.bound(connection, parameters))
+        return cursor.rowcount
+
+    def write_each(self, connection: Connection, several: Sequence[Parameters]) -> int:
+        """Once for each, at least one, all of which name the same parameters.
+
+        How many rows it changed in all.
+        """
+        form, _ = self._form(connection, several[0])
+        cursor, _ = run(
+            connection,
+            form.sql,
+            [form.bound(connection, parameters) for parameters in several],
+            is_many=True,
+        )
+        return cursor.rowcount
+
+    def _form(self, connection: Connection, parameters: Parameters) -> tuple[_Form, Parameters]:
+        """As it is for these parameters; and those, with lists as long as the form has them."""
+        if self._lists:
+            parameters = {**parameters, **{name: _filled(parameters[name]) for name in self._lists}}
+        dialect = connection.dialect
+        lengths = [len(parameters[name]) for name in self._lists]
+        key = (dialect.name, *parameters, *lengths)
+        form = self._forms.get(key)
+        if form is None:
+            form = _Form(self.statement, dialect, parameters)
+            if max(lengths, default=0) <= _LARGEST_LIST:
+                self._forms[key] = form
+        return form, parameters
+
+
+def _filled(items: Sequence[object]) -> Sequence[object]:
+    """As long as the next power of two, by repeating the last item, which changes nothing in an IN.
+
+    Few forms serve all lengths.
+    """
+    missing = (
+        (1 << (len(items) - 1).bit_length()) - len(items) if 0 < len(items) <= _LARGEST_LIST else 0
+    )
+    return [*items, *[items[-1]] * missing] if missing else items
+
+
+class _Form:
+    """A statement's text for one database and these names of parameters, and what converts values on both ways."""
+
+    __slots__ = ("_columns", "_converters", "_fixed", "_lists", "_make", "_pick", "sql")
+
+    def __init__(
+        self,
+        statement: Select[Any] | UpdateBase | TextClause,
+        dialect: Dialect,
+        parameters: Parameters,
+    ) -> None:
+        # For several: then an INSERT returns nothing but what it was told to.
+        compiled = statement.compile(
+            dialect=dialect, column_keys=list(parameters), for_executemany=True
+        )
+        assert isinstance(compiled, SQLCompiler)
+        assert not [
+            *compiled.insert_prefetch,
+            *compiled.update_prefetch,
+        ], "nobody here would compute it"
+        expanded = compiled.construct_expanded_state(dict(parameters))
+        self.sql = expanded.statement
+        self._lists = [
+            (name, names)
+            for name, names in expanded.parameter_expansion.items()
+            if name in parameters
+        ]
+        given = {*parameters, *(name for _, names in self._lists for name in names)}
+        self._fixed = {
+            name: value for name, value in expanded.parameters.items() if name not in given
+        }
+        converters = {
+            name: bind.type.dialect_impl(dialect).bind_processor(dialect)
+            for bind, name in compiled.bind_names.items()
+        }
+        converters = {**converters, **expanded.processors}
+        self._converters = [
+            (name, convert)
+            for name in expanded.parameters
+            if (convert := converters.get(name)) is not None
+        ]
+        self._pick = _picker(expanded.positiontup)
+        columns = () if isinstance(statement, TextClause) else statement.exported_columns.items()
+        self._columns = [(name, column.type) for name, column in columns]
+        self._make: Callable[[Iterable[Any]], Row] | None = None
+
+    def bound(self, connection: Connection, parameters: Parameters) -> Any:  # noqa: ANN401 - the driver's: a tuple or a mapping
+        """As the driver takes them. Raises StatementError for what a converter does not take."""
+        values = {**self._fixed, **parameters}
+        for name, names in self._lists:
+            values.update(zip(names, values.pop(name), strict=True))
+        try:
+            for name, convert in self._converters:
+                values[name] = convert(values[name])
+        except Exception as error:  # noqa: BLE001 - it goes on as what SQLAlchemy makes of it
+            raise_as_sqlalchemy(connection, error, self.sql)
+        return self._pick(values)
+
+    def rows(self, dialect: Dialect, cursor: DBAPICursor, found: Iterable[Any]) -> list[Row]:
+        """What the driver has found with this cursor, as Row."""
+        make = self._make
+        if make is None:
+            make = self._make = self._maker(dialect, cursor)
+        return list(map(make, found))
+
+    def _maker(self, dialect: Dialect, cursor: DBAPICursor) -> Callable[[Iterable[Any]], Row]:
+        """From the driver's row to ours.
+
+        Some converters depend on what the driver says of its columns.
+        """
+        said = cursor.description or ()
+        types = zip([kind.dialect_impl(dialect) for _, kind in self._columns], said, strict=True)
+        processors = [kind.result_processor(dialect, column[1]) for kind, column in types]
+        converters = [
+            (place, convert) for place, convert in enumerate(processors) if convert is not None
+        ]
+        as_it_is = _row_of([str(name) for name, _ in self._columns])
+
+        def converted(found: Iterable[Any]) -> Row:
+            values = list(found)
+            for place, convert in converters:
+                values[place] = convert(values[place])
+            return as_it_is(values)
+
+        return converted if converters else as_it_is
+
+
+def _row_of(names: Sequence[str]) -> Callable[[Iterable[Any]], Row]:
+    """Expressions without a name get the numbers of their places."""
+    made: Any = namedtuple
+    return made("Row", names, rename=True)._make  # type: ignore[no-any-return]
+
+
+def _picker(names: Sequence[str] | None) -> Callable[[dict[str, Any]], Any]:
+    """None: the driver takes them by name."""
+    if names is None:
+        return lambda values: values
+    if len(names) < 2:
+        return lambda values: tuple([values[name] for name in names])
+    return itemgetter(*names)

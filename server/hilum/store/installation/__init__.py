@@ -1,0 +1,1 @@
+"""Values that belong to the whole installation: secret seeds, its epoch, its known time."""

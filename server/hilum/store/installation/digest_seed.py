@@ -1,0 +1,57 @@
+"""The secret seed of an installation's digests, and how a digest says that it was made with it.
+
+xxh3-128 without a seed is public: somebody can make two pictures that have the same digest. The
+seed lies in the ledger, so that all hosts of an installation have the same one, and a backup has it
+beside the digests. Rows of before it have digests without: they are known by their form, and are
+never rewritten, because results are named after them.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Final
+
+from sqlalchemy import Connection, insert, select
+
+from hilum.store.schema.tables import installation
+
+_KEY: Final = "digest_seed"
+_SEEDED: Final = "s1-"
+_BY_SHA256: Final = "sha256-"
+_DIGITS: Final = 32
+_BITS: Final = 64
+
+
+def mint(connection: Connection) -> None:
+    """Draw it, once in the life of a ledger."""
+    if (
+        connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).first()
+        is None
+    ):
+        drawn = secrets.randbelow((1 << _BITS) - 1) + 1  # 0 would be none
+        connection.execute(insert(installation).values(key=_KEY, value=f"{drawn:016x}"))
+
+
+def read(connection: Connection) -> int:
+    """The installation's seed. Raises NoResultFound in a ledger of before it."""
+    return int(
+        connection.execute(
+            select(installation.c.value).where(installation.c.key == _KEY)
+        ).scalar_one(),
+        16,
+    )
+
+
+def written(digits: str, seed: int) -> str:
+    """A digest as rows hold it. `seed`: with which it was made; 0: without."""
+    return f"{_SEEDED}{digits}" if seed else digits
+
+
+def seed_of(digest: str, seed: int) -> int:
+    """With which seed this digest of a row was made: the installation's, or 0."""
+    return seed if digest.startswith(_SEEDED) else 0
+
+
+def by_sha256(sha256: str) -> str:
+    """A digest for bytes whose usual one is that of other bytes."""
+    return f"{_BY_SHA256}{sha256[:_DIGITS]}"

@@ -1,0 +1,1 @@
+"""Received files become rows of images and studies."""

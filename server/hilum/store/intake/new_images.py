@@ -1,0 +1,168 @@
+"""Images that have no row yet.
+
+Theirs and those of their readings, in a few statements for a whole batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, insert, select
+
+from hilum.domain import Instance, Lane, ReadingState, Reason, RemovalReason
+from hilum.store.database.prepared import Prepared
+from hilum.store.intake.received import Arrival
+from hilum.store.queue import rejections
+from hilum.store.rollouts import assign
+from hilum.store.rollouts.assign import Readers
+from hilum.store.schema import codec
+from hilum.store.schema.tables import instance, reading
+
+# Statements are built once (see `queues`).
+_KNOWN = Prepared(
+    select(instance.c.sop_instance_uid).where(
+        instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
+    ),
+    "uids",
+)
+# Each may have a header of 16 MiB, and PostgreSQL takes messages of less than 1 GiB.
+_NEW_INSTANCES = (
+    insert(instance)
+    .returning(instance.c.id, instance.c.sop_instance_uid)
+    .execution_options(insertmanyvalues_page_size=60)
+)
+_NEW_INSTANCE = Prepared(_NEW_INSTANCES)
+_FEW = 16
+_NEXT_IDS = Prepared(
+    select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
+)
+_NEW_READINGS = Prepared(insert(reading))
+_Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
+
+
+@dataclass(frozen=True, slots=True)
+class Newcomers:
+    """Images whose rows are written.
+
+    What is to follow: `readings`, and comparisons with `shadows`, by study, to the release
+    reported.
+
+    `waited_for`: readings for which the image's study waits, by the arrival's position.
+    """
+
+    readings: list[dict[str, Any]] = field(default_factory=list)
+    waited_for: dict[int, int] = field(default_factory=dict)
+    shadows: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arrival]:
+    """Those of images that have no row, each the first of its SOP Instance UID, by their positions."""
+    firsts: dict[str, int] = {}
+    for position, arrival in enumerate(arrivals):
+        firsts.setdefault(arrival.instance.sop_instance_uid, position)
+    for (uid,) in _KNOWN.all(connection, {"uids": list(firsts)}):
+        del firsts[uid]
+    return {position: arrivals[position] for position in firsts.values()}
+
+
+def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> Newcomers:
+    """At least one, by position; each of another image, none of which has a row.
+
+    Raises IntegrityError when somebody else is faster.
+    """
+    ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
+    readers = _readers(connection, list(new.values()), now)
+    came = Newcomers()
+    for position, arrival in new.items():
+        uid = arrival.instance.sop_instance_uid
+        found = readers[_key(arrival)]
+        came.readings.extend(_readings(arrival, ids[uid], found, now, is_removed=uid in removals))
+        came.waited_for[position] = 0 if uid in removals else len(found.reported)
+    for (study_uid, _), found in readers.items():
+        came.shadows.setdefault(study_uid, {}).update(found.shadows)
+    return came
+
+
+def insert_readings(connection: Connection, came: Newcomers) -> None:
+    """What their studies wait for, and what shadows read along."""
+    if came.readings:
+        _NEW_READINGS.write_each(connection, came.readings)
+
+
+def _insert_instances(
+    connection: Connection, new: Sequence[Instance]
+) -> tuple[dict[str, int], dict[str, RemovalReason]]:
+    """Row ids by SOP Instance UID, in the order of arrival.
+
+    Those of them that are out of results from the beginning.
+    """
+    removals = rejections.removals_of(connection, new)
+    values = [_instance_values(item, removals) for item in new]
+    if connection.dialect.name == "postgresql":
+        values = _in_one_order(connection, values)
+        is_at_once = len(values) > 1
+    else:
+        is_at_once = (
+            len(values) > _FEW
+        )  # no statement has far to go, and one for several rows is put together anew each time
+    found = (
+        connection.execute(_NEW_INSTANCES, values)
+        if is_at_once
+        else [_NEW_INSTANCE.one(connection, item) for item in values]
+    )
+    return {row.sop_instance_uid: row.id for row in found}, removals
+
+
+def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """By SOP Instance UID: who inserts an image waits for who inserts the same one.
+
+    Their ids tell the order of arrival all the same.
+    """
+    ids = _NEXT_IDS.all(connection, {"count": len(values)})
+    numbered = [{**item, "id": number} for item, (number,) in zip(values, ids, strict=True)]
+    return sorted(numbered, key=itemgetter("sop_instance_uid"))
+
+
+def _instance_values(new: Instance, removals: dict[str, RemovalReason]) -> dict[str, Any]:
+    removal = removals.get(new.sop_instance_uid)
+    return {
+        **codec.instance_values(new),
+        "is_removed": removal is not None,
+        "removal_reason": removal,
+    }
+
+
+def _key(arrival: Arrival) -> _Key:
+    return arrival.instance.study_instance_uid, arrival.releases
+
+
+def _readers(
+    connection: Connection, arrivals: Sequence[Arrival], now: float
+) -> dict[_Key, Readers]:
+    assigned = assign.read(connection)
+    # In one order, as studies are (see `growing`): an assignment is inserted, which waits for who
+    # inserts the same one.
+    return {
+        key: assigned.readers(connection, *key, now) for key in sorted(set(map(_key, arrivals)))
+    }
+
+
+def _readings(
+    arrival: Arrival, instance_id: int, readers: Readers, now: float, *, is_removed: bool
+) -> Iterator[dict[str, Any]]:
+    common = {
+        "instance_id": instance_id,
+        "study_instance_uid": arrival.instance.study_instance_uid,
+        "due_at": now,
+        "state": ReadingState.NOT_ANALYSED if is_removed else ReadingState.DUE,
+        "reason": Reason.REJECTED if is_removed else None,
+        "finished_at": now if is_removed else None,
+    }
+    for release in readers.reported:
+        yield {**common, "release": release, "lane": arrival.lane, "is_shadow": False}
+    # The last lane: what nobody waits for must not hold up what somebody does.
+    for release in readers.shadows if readers.reported else ():
+        yield {**common, "release": release, "lane": Lane.REANALYSIS, "is_shadow": True}

@@ -1,0 +1,156 @@
+"""A study gets images: it is opened, or its quiet period begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+
+from hilum.domain import Lane, ReadingState, StudyState
+from hilum.store.database.prepared import Prepared, Row
+from hilum.store.intake.received import Arrival
+from hilum.store.schema.tables import reading, study
+
+# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+# In one order, or two listeners that share studies would wait for each other (PostgreSQL).
+_KNOWN = Prepared(
+    select(study)
+    .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(study.c.study_instance_uid)
+    .with_for_update(),
+    "uids",
+)
+_MORE = Prepared(
+    update(study)
+    .where(study.c.id == bindparam("row"))
+    .values(
+        revision=study.c.revision + bindparam("images"),
+        open_readings=study.c.open_readings + bindparam("more"),
+    )
+)
+_NEW = Prepared(insert(study))
+# Who has one of them locked reads it already. They come before studies in the order of locks, so
+# nobody waits for one here (PostgreSQL).
+_LOWER_READINGS = (
+    select(reading.c.id)
+    .where(
+        reading.c.study_instance_uid == bindparam("uid"),
+        reading.c.state == ReadingState.DUE,
+        reading.c.is_shadow.is_(False),
+        reading.c.lane > bindparam("wanted"),
+    )
+    .with_for_update(skip_locked=True)
+)
+_LIFT = update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
+
+
+@dataclass(slots=True)
+class Growth:
+    """What one study gets: images in the order of their arrival, and readings that it waits for."""
+
+    arrivals: list[Arrival] = field(default_factory=list)
+    new_readings: int = 0
+
+    def add(self, arrival: Arrival, new_readings: int) -> None:
+        """One image more."""
+        self.arrivals.append(arrival)
+        self.new_readings += new_readings
+
+
+def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
+    """By Study Instance UID. Clearing the lease fences out an assembler that saw a study without these images."""
+    known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
+    if more := [
+        _more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known
+    ]:
+        _MORE.write_each(connection, more)
+    for uid, growth in grown.items():
+        if uid in known and _may_wait_for_lower(known[uid], _lane_of(growth), now):
+            _lift_readings(connection, uid, _lane_of(growth))
+    if new := [
+        _new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known
+    ]:
+        _NEW.write_each(connection, new)
+
+
+def _lane_of(growth: Growth) -> int:
+    return min(arrival.lane for arrival in growth.arrivals)
+
+
+def _may_wait_for_lower(row: Row, wanted: int, now: float) -> bool:
+    """Whether the study, as it was, may wait for readings of a lower lane.
+
+    It began in one, or an archive is read again (`reanalysing`).
+
+    The second lets it wait behind its quiet period, as live images do only in a backlog: else this
+    costs nothing.
+    """
+    return (
+        wanted < Lane.REANALYSIS
+        and row.open_readings > 0
+        and (wanted < row.lane or row.quiet_until <= now)
+    )
+
+
+def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
+    """What the study waits for is read with the image that came.
+
+    Its report would wait for the whole archive.
+    """
+    if (
+        lower := connection.execute(_LOWER_READINGS, {"uid": study_uid, "wanted": wanted})
+        .scalars()
+        .all()
+    ):
+        connection.execute(_LIFT, [{"row": row_id, "wanted": wanted} for row_id in lower])
+
+
+def _more_values(growth: Growth, row: Row, now: float) -> dict[str, Any]:
+    # One that was opened without a quiet period, and waits for an archive to be read, has not been
+    # collecting.
+    is_collecting = (
+        row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
+    )
+    since = row.collecting_since if is_collecting else now
+    return {
+        **_open_values(growth, since, now),
+        "row": row.id,
+        "images": len(growth.arrivals),
+        "more": growth.new_readings,
+        "lane": min(row.lane, _lane_of(growth)),
+        "last_received_at": max(
+            row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)
+        ),
+    }
+
+
+def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
+    first = growth.arrivals[0].instance
+    return {
+        **_open_values(growth, now, now),
+        "study_instance_uid": study_uid,
+        "revision": len(growth.arrivals),
+        "open_readings": growth.new_readings,
+        "lane": _lane_of(growth),
+        "first_received_at": first.received_at,
+        "last_received_at": max(arrival.instance.received_at for arrival in growth.arrivals),
+        "calling_ae_title": first.calling_ae_title,
+        "called_ae_title": first.called_ae_title,
+        "peer_address": first.peer_address,
+    }
+
+
+def _open_values(growth: Growth, since: float, now: float) -> dict[str, Any]:
+    last = growth.arrivals[-1]
+    quiet_until = max(now, min(now + last.quiet_seconds, since + last.maximum_wait_seconds))
+    return {
+        "state": StudyState.DUE,
+        "collecting_since": since,
+        "quiet_until": quiet_until,
+        "due_at": quiet_until,
+        "attempts": 0,
+        "lapses": 0,
+        **dict.fromkeys(("lease_token", "leased_until", "finished_at", "reason", "detail")),
+    }

@@ -1,0 +1,1 @@
+"""Notifications that a stage has work."""

@@ -1,0 +1,29 @@
+"""Class activation maps of a study's readings, for whoever draws them.
+
+Kept out of the jobs: most reports need none.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, and_, select
+
+from hilum.domain import ActivationMaps, ReadingState
+from hilum.store.schema.tables import instance, reading
+
+
+def activation_maps(
+    connection: Connection, study_uid: str, release: str
+) -> dict[str, ActivationMaps]:
+    """What one release left of each analysed image, by SOP Instance UID.
+
+    An image without maps is missing.
+    """
+    joined = reading.join(instance, instance.c.id == reading.c.instance_id)
+    query = select(instance.c.sop_instance_uid, reading.c.logits, reading.c.cam).select_from(joined)
+    of_release = and_(reading.c.study_instance_uid == study_uid, reading.c.release == release)
+    rows = connection.execute(
+        query.where(
+            of_release, reading.c.state == ReadingState.ANALYSED, reading.c.cam.is_not(None)
+        )
+    )
+    return {row.sop_instance_uid: ActivationMaps(tuple(row.logits), bytes(row.cam)) for row in rows}

@@ -1,0 +1,101 @@
+"""Destinations as people ask for them.
+
+Paused or not, and how many deliveries wait, are in work, or need a person.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, func, select, text
+
+from hilum.domain import DeliveryState
+from hilum.settings import Destination
+from hilum.store.queries import queues, withheld
+from hilum.store.schema.tables import delivery, destination
+
+Item = dict[str, Any]
+_COUNTS = ("due", "waiting", "leased")
+_LAST = ("detail", "delivered_at", "last_dead")
+_NEWEST = 10_000
+_STUCK = text("state IN ('failed', 'dead')")  # word for word the condition of the partial index
+
+
+def states(connection: Connection, configured: Mapping[str, Destination], now: float) -> list[Item]:
+    """One item for each destination that is configured or has open deliveries, by name."""
+    found = {name: _empty(name, is_configured=True) for name in configured}
+    for row in connection.execute(select(destination)):
+        found.setdefault(row.name, _empty(row.name, is_configured=False)).update(
+            is_paused=row.is_paused, owner=row.owner
+        )
+    for queue in queues.queues(connection, now):
+        if (name := queue["destination"]) is not None:
+            item = found.setdefault(name, _empty(name, is_configured=False))
+            item.update({count: item[count] + queue[count] for count in _COUNTS})
+    for stuck in queues.stuck(connection):
+        if (name := stuck["destination"]) is not None:
+            item = found.setdefault(name, _empty(name, is_configured=False))
+            item["dead"][stuck["reason"] or "unknown"] = stuck["items"]
+    for kept in withheld.withheld(connection, configured):
+        item = found.setdefault(
+            kept["destination"], _empty(kept["destination"], is_configured=False)
+        )
+        item["withheld"][kept["reason"]] = kept["items"]
+        item["releasable"] += kept["releasable"]
+    for failing in queues.failing(connection, now):
+        found[failing["destination"]]["detail"] = failing["detail"]
+    _add_last(connection, found)
+    return sorted(found.values(), key=lambda item: str(item["name"]))
+
+
+def _add_last(connection: Connection, found: Mapping[str, Item]) -> None:
+    for name, delivered_at in _last_deliveries(connection):
+        if name in found:
+            found[name]["delivered_at"] = delivered_at
+    for name, dead in _last_dead(connection):
+        found[name]["last_dead"] = dead
+
+
+def _last_deliveries(connection: Connection) -> Iterator[tuple[str, float]]:
+    """When each destination took its last document.
+
+    Looks at the newest deliveries alone: of others nobody asks any more.
+    """
+    newest = select(func.max(delivery.c.id)).scalar_subquery()
+    query = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).group_by(
+        delivery.c.destination
+    )
+    for row in connection.execute(
+        query.where(delivery.c.id > newest - _NEWEST, delivery.c.state == DeliveryState.DELIVERED)
+    ):
+        yield row.destination, row.at
+
+
+def _last_dead(connection: Connection) -> Iterator[tuple[str, Item]]:
+    """Of each destination the document that was given up last, and what its last try met."""
+    last = (
+        select(delivery.c.destination, func.max(delivery.c.finished_at).label("at"))
+        .where(_STUCK)
+        .group_by(delivery.c.destination)
+    )
+    for row in connection.execute(last).all():
+        query = select(delivery.c.reason, delivery.c.detail, delivery.c.finished_at.label("at"))
+        is_last = (delivery.c.destination == row.destination, delivery.c.finished_at == row.at)
+        yield (
+            row.destination,
+            connection.execute(query.where(_STUCK, *is_last).limit(1)).one()._asdict(),
+        )
+
+
+def _empty(name: str, *, is_configured: bool) -> Item:
+    counts = dict.fromkeys(_COUNTS, 0)
+    said: Item = {"dead": {}, "withheld": {}, "releasable": 0, **dict.fromkeys(_LAST)}
+    return {
+        "name": name,
+        "is_configured": is_configured,
+        "is_paused": False,
+        "owner": None,
+        **counts,
+        **said,
+    }

@@ -1,0 +1,131 @@
+"""What the pages for people ask beyond REST.
+
+The front page as one snapshot, and where the pixels of an image lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sqlalchemy import Connection, func, select
+
+from hilum.domain import ReadingState
+from hilum.settings import Destination
+from hilum.store.queries import queues, withheld
+from hilum.store.queries import studies as study_views
+from hilum.store.queries.studies import Item, StudyFilter
+from hilum.store.schema.tables import destination, instance, process, reading, result, rollout
+
+
+def front(
+    connection: Connection,
+    chosen: StudyFilter,
+    limit: int,
+    cursor: str | None,
+    now: float,
+    failing_before: float,
+    configured: Mapping[str, Destination],
+) -> Item:
+    """One page of studies with the findings of their current results, the queues and what readiness rests on.
+
+    And what is withheld from destinations that are `configured`, with the rollouts that may end or
+    begin it. A fixed number of queries, however many rows. Raises BadCursor.
+    """
+    studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
+    return {
+        "studies": _complete(connection, studies),
+        "next_cursor": next_cursor,
+        "queues": queues.queues(connection, now),
+        "stuck": queues.stuck(connection),
+        "failing": queues.failing(connection, failing_before),
+        "destinations": destinations(connection),
+        "processes": processes(connection, now),
+        "withheld": withheld.withheld(connection, configured),
+        "rollouts": rollouts(connection),
+    }
+
+
+def rollouts(connection: Connection) -> list[Item]:
+    """Every alias that was ever changed, by name."""
+    return [row._asdict() for row in connection.execute(select(rollout).order_by(rollout.c.alias))]
+
+
+def lines(connection: Connection, study_instance_uids: Sequence[str]) -> list[Item]:
+    """These studies with the findings of their current results, in this order.
+
+    None that is not there.
+    """
+    found = study_views.named(connection, study_instance_uids)
+    return _complete(
+        connection,
+        sorted(found, key=lambda item: study_instance_uids.index(item["study_instance_uid"])),
+    )
+
+
+def _complete(connection: Connection, studies: list[Item]) -> list[Item]:
+    _add_findings(connection, studies)
+    _add_failed_readings(connection, studies)
+    return studies
+
+
+def destinations(connection: Connection) -> list[Item]:
+    """Destinations that have been used: who serves them, whether a person paused them."""
+    return [
+        row._asdict()
+        for row in connection.execute(select(destination).order_by(destination.c.name))
+    ]
+
+
+def processes(connection: Connection, now: float) -> list[Item]:
+    """Heartbeats, by name; `age_seconds` is the time since the last."""
+    rows = connection.execute(select(process).order_by(process.c.name))
+    return [{**row._asdict(), "age_seconds": max(0.0, now - row.beat_at)} for row in rows]
+
+
+def stored_image(
+    connection: Connection, study_instance_uid: str, sop_instance_uid: str
+) -> Item | None:
+    """Where the pixels of an image of this study lie, whether they are still there, and their digest; None: no such image."""
+    columns = (
+        instance.c.path,
+        instance.c.digest,
+        instance.c.is_removed,
+        instance.c.pixels_removed_at,
+    )
+    query = select(*columns).where(
+        instance.c.sop_instance_uid == sop_instance_uid,
+        instance.c.study_instance_uid == study_instance_uid,
+    )
+    row = connection.execute(query).first()
+    return None if row is None else row._asdict()
+
+
+def _add_findings(connection: Connection, studies: list[Item]) -> None:
+    """Only what a line shows leaves the database.
+
+    The whole content of a result is ten times as much.
+    """
+    current = {item["id"]: item for study in studies for item in study["results"]}
+    content = result.c.content
+    is_trained, is_calibrated = (
+        content[name].as_boolean().label(name) for name in ("is_trained", "is_calibrated")
+    )
+    columns = (result.c.id, content["findings"].label("findings"), is_trained, is_calibrated)
+    for row in connection.execute(select(*columns).where(result.c.id.in_(current))):
+        current[row.id].update(
+            findings=row.findings or [], is_trained=row.is_trained, is_calibrated=row.is_calibrated
+        )
+
+
+def _add_failed_readings(connection: Connection, studies: list[Item]) -> None:
+    """How many readings of each study need a person."""
+    of = reading.c.study_instance_uid
+    uids = [item["study_instance_uid"] for item in studies]
+    failed = (
+        select(of, func.count().label("readings"))
+        .where(of.in_(uids), reading.c.state == ReadingState.FAILED)
+        .group_by(of)
+    )
+    counts = {row.study_instance_uid: row.readings for row in connection.execute(failed)}
+    for item in studies:
+        item["failed_readings"] = counts.get(item["study_instance_uid"], 0)

@@ -1,0 +1,226 @@
+"""Depth and age of the queues.
+
+The conditions repeat those of the partial indexes word for word, or the planner cannot use them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, null, select, text
+
+from hilum.domain import Lane
+from hilum.store.queue.queues import QUEUES, Queue
+from hilum.store.schema.tables import delivery, document, reading, result
+
+Item = dict[str, Any]
+_Key = tuple[str, int, str | None]
+_DUE = text("state = 'due'")
+_LEASED = text("state = 'leased'")
+_STUCK = text("state IN ('failed', 'dead')")
+_DUE_AND_READ = text("state = 'due' AND open_readings = 0")
+
+
+def queues(connection: Connection, now: float) -> list[Item]:
+    """One item for each stage and lane.
+
+    For `deliver` one for each destination and lane that has open rows.
+
+    due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study
+    counts once its images are read.
+    A delivery is as old as its document: each try that fails makes it due later.
+    """
+    found: dict[_Key, Item] = {
+        (stage, lane.value, None): _empty(stage, lane, None)
+        for stage in QUEUES
+        if stage != "deliver"
+        for lane in _lanes(stage)
+    }
+    for stage, queue in QUEUES.items():
+        for row in connection.execute(_due_rows(queue, now)):
+            age = max(0.0, now - row.oldest)
+            _item(found, stage, row).update(
+                due=row.due, waiting=row.items - row.due, oldest_age_seconds=age
+            )
+        for row in connection.execute(_leased_rows(queue)):
+            _item(found, stage, row).update(leased=row.items)
+    for place, written_at in _first_written(connection).items():
+        found[place].update(oldest_age_seconds=max(0.0, now - written_at))
+    return list(found.values())
+
+
+def _first_written(connection: Connection) -> dict[_Key, float]:
+    """When the first document was written that its destination does not have.
+
+    By row: to look at all their documents would take long.
+    """
+    first: dict[_Key, int] = {}
+    for open_state in (_DUE, _LEASED):
+        query = select(
+            delivery.c.lane, delivery.c.destination, func.min(delivery.c.id).label("row")
+        ).where(open_state)
+        for found in connection.execute(query.group_by(delivery.c.lane, delivery.c.destination)):
+            place = ("deliver", found.lane, found.destination)
+            first[place] = min(found.row, first.get(place, found.row))
+    query = (
+        select(delivery.c.id, document.c.created_at)
+        .join_from(delivery, document)
+        .where(delivery.c.id.in_(first.values()))
+    )
+    written = {row.id: row.created_at for row in connection.execute(query)} if first else {}
+    return {place: written[row] for place, row in first.items()}
+
+
+def _lanes(stage: str) -> Iterable[Lane]:
+    """Shadows read, and are compared, when nobody waits.
+
+    Commitment is asked for by whoever stores.
+    """
+    return {"compare": (Lane.REANALYSIS,), "commit": (Lane.LIVE,)}.get(stage, Lane)
+
+
+def _item(found: dict[_Key, Item], stage: str, row: Row[Any]) -> Item:
+    return found.setdefault(
+        (stage, row.lane, row.destination), _empty(stage, Lane(row.lane), row.destination)
+    )
+
+
+def _empty(stage: str, lane: Lane, destination_name: str | None) -> Item:
+    counts = {"due": 0, "waiting": 0, "leased": 0, "oldest_age_seconds": 0.0}
+    return {"stage": stage, "lane": lane.name.lower(), "destination": destination_name, **counts}
+
+
+def _destination_of(queue: Queue) -> ColumnElement[Any]:
+    return delivery.c.destination if queue.table is delivery else null().label("destination")
+
+
+def _grouping(queue: Queue) -> list[ColumnElement[Any]]:
+    return [queue.table.c.lane, *([delivery.c.destination] if queue.table is delivery else [])]
+
+
+def _due_rows(queue: Queue, now: float) -> Select[Any]:
+    table = queue.table
+    due = func.sum(case((table.c.due_at <= now, 1), else_=0)).label("due")
+    columns = (
+        table.c.lane,
+        _destination_of(queue),
+        func.count().label("items"),
+        due,
+        func.min(table.c.due_at).label("oldest"),
+    )
+    condition = _DUE if queue.extra is None else _DUE_AND_READ
+    return select(*columns).select_from(table).where(condition).group_by(*_grouping(queue))
+
+
+def _leased_rows(queue: Queue) -> Select[Any]:
+    columns = (queue.table.c.lane, _destination_of(queue), func.count().label("items"))
+    return select(*columns).select_from(queue.table).where(_LEASED).group_by(*_grouping(queue))
+
+
+def due_readings(connection: Connection, at_most: int) -> int:
+    """Readings of the lanes urgent and live that wait, counted up to `at_most`, so that a long queue costs no more than a full one."""
+    live = select(reading.c.id).where(_DUE, reading.c.lane < Lane.REANALYSIS).limit(at_most)
+    return int(connection.execute(select(func.count()).select_from(live.subquery())).scalar_one())
+
+
+def stuck(connection: Connection) -> list[Item]:
+    """Failed and dead rows by stage, reason and destination: they need a person, then `requeue`."""
+    found = []
+    for stage, queue in QUEUES.items():
+        table = queue.table
+        names = [delivery.c.destination] if queue.table is delivery else []
+        columns = (
+            table.c.reason,
+            _destination_of(queue),
+            func.count().label("items"),
+            func.min(table.c.finished_at).label("since"),
+        )
+        query = (
+            select(*columns)
+            .select_from(table)
+            .where(_STUCK)
+            .group_by(table.c.reason, *names)
+            .order_by(table.c.reason, *names)
+        )
+        found += [{"stage": stage, **row._asdict()} for row in connection.execute(query)]
+    return found
+
+
+def failing(connection: Connection, before: float) -> list[Item]:
+    """Destinations that did not take documents written before that time, though one was tried.
+
+    How many, and what the last try met.
+
+    Those that wait for a knock (`hilum.deliver.circuit_breaker`) count as well. A document's time lies
+    behind its bytes, so few are looked at.
+    """
+    first = _first_written(connection)
+    late = sorted(
+        {
+            name
+            for (_, _, name), written_at in first.items()
+            if written_at < before and name is not None
+        }
+    )
+    if not late:
+        return []
+    found: dict[str, Item] = {
+        name: {"destination": name, "items": 0, "detail": None} for name in late
+    }
+    is_old = delivery.c.document_id < _first_since(
+        connection, before
+    )  # no condition of the query: all deliveries have an index of that
+    items = func.sum(case((is_old, 1), else_=0)).label("items")
+    detail = func.max(case((is_old, delivery.c.detail))).label("detail")
+    open_rows = (
+        select(delivery.c.destination, items, detail)
+        .where(delivery.c.destination.in_(late))
+        .group_by(delivery.c.destination)
+    )
+    for open_state in (
+        _DUE,
+        _LEASED,
+    ):  # while a try runs into its time-out, there may be no other row; and each state has its own index
+        for row in connection.execute(open_rows.where(open_state)):
+            item = found[row.destination]
+            item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])
+    return [item for item in found.values() if item["detail"] is not None]
+
+
+def _first_since(connection: Connection, moment: float) -> int:
+    """The first row among those of documents that was written then or later.
+
+    They are in the order in which they were written.
+    """
+    newest = connection.execute(select(func.max(document.c.id))).scalar_one() or 0
+
+    def written_at(row_id: int) -> float:
+        there = (
+            select(document.c.created_at)
+            .where(document.c.id >= row_id)
+            .order_by(document.c.id)
+            .limit(1)
+        )
+        return float(connection.execute(there).scalar_one())
+
+    return bisect_left(range(newest + 1), moment, key=written_at)
+
+
+def outcomes(connection: Connection, since: float) -> list[Item]:
+    """Current results stored since then, by release, outcome and reason."""
+    groups = (result.c.release, result.c.outcome, result.c.outcome_reason)
+    columns = (
+        result.c.release,
+        result.c.outcome,
+        result.c.outcome_reason.label("reason"),
+        func.count().label("results"),
+    )
+    query = (
+        select(*columns)
+        .where(result.c.created_at >= since, result.c.is_current.is_(True))
+        .group_by(*groups)
+        .order_by(*groups)
+    )
+    return [row._asdict() for row in connection.execute(query)]

@@ -1,0 +1,51 @@
+"""How deletion stands: by which moment rows grow old, what has left in this hour, and what a promise keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, func, select
+
+from hilum.store.installation import known_time
+from hilum.store.installation.known_time import Believed
+from hilum.store.retention import rate
+from hilum.store.retention.rate import Hour
+from hilum.store.schema.tables import instance
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Images that are there because storage commitment has promised them, or might leave all the same."""
+
+    images: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionState:
+    """As the housekeeper has left it. `believed` None: there never was one."""
+
+    believed: Believed | None
+    hour: Hour
+
+    @property
+    def held(self) -> dict[str, bool]:
+        """Why less leaves than the settings say, each with whether it is so."""
+        is_ahead = self.believed is not None and self.believed.is_ahead
+        return {"clock": is_ahead, "hour": self.hour.is_spent}
+
+
+def state(connection: Connection, now: float) -> RetentionState:
+    """Two rows."""
+    believed = known_time.read(connection)
+    moment = believed.moment if believed is not None and believed.is_ahead else now
+    return RetentionState(believed, rate.read(connection, moment))
+
+
+def promised(connection: Connection) -> Promised:
+    """What storage commitment has ever promised and is there."""
+    is_there = (instance.c.committed_at.is_not(None), instance.c.pixels_removed_at.is_(None))
+    images, size_bytes = connection.execute(
+        select(func.count(), func.sum(instance.c.size_bytes)).where(*is_there)
+    ).one()
+    return Promised(images, size_bytes or 0)

@@ -1,0 +1,214 @@
+"""`claim`, `retry`: fenced leases on the rows of a stage's table.
+
+A lease is a random token in the row. Whoever advances the row must name it, so a worker that was
+declared dead and comes back cannot overwrite what its successor did. Attempts are counted when a
+row is claimed, before the work can crash the worker.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Table, and_, bindparam, select, update
+
+from hilum.domain import Lease, Reason, WorkState
+from hilum.store.database.prepared import Prepared, Row
+from hilum.store.queue.queues import Queue, Statements, in_state, statements
+from hilum.store.schema.tables import reading
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who claims how much of which queue, and until when.
+
+    `destination` where the queue is one destination's.
+    """
+
+    stage: str
+    limit: int
+    owner: str
+    now: float
+    until: float
+    destination: str | None = None
+
+    @property
+    def statements(self) -> Statements:
+        """Those of the queue."""
+        return statements(self.stage, is_one_destination=self.destination is not None)
+
+    @property
+    def parameters(self) -> dict[str, object]:
+        """For the statements that choose rows."""
+        return {
+            "now": self.now,
+            "limit": self.limit,
+            **({} if self.destination is None else {"destination": self.destination}),
+        }
+
+
+def seconds_to_next(
+    connection: Connection, stage: str, now: float, destination: str | None
+) -> float | None:
+    """Until a row may be claimed, because it is due or because its lease ends.
+
+    0: one may be claimed now; None: there is none.
+    """
+    look = statements(stage, is_one_destination=destination is not None).look
+    found = look.one(connection, {"destination": destination} if destination is not None else {})
+    first = min((moment for moment in found if moment is not None), default=None)
+    return None if first is None else max(0.0, first - now)
+
+
+def lapsed_row(connection: Connection, claim: Claim) -> Row | None:
+    """The row whose lease lapsed first, if there is one."""
+    return claim.statements.lapsed.first(connection, claim.parameters)
+
+
+def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
+    """Rows to work on, each with its lease."""
+    taken = take(connection, claim, claim.statements.due.all(connection, claim.parameters))
+    siblings = _siblings(connection, taken, claim.now) if claim.stage == "analyse" and taken else []
+    return [*taken, *take(connection, claim, siblings)]
+
+
+def _siblings(
+    connection: Connection, taken: Sequence[tuple[Row, Lease]], now: float
+) -> Sequence[Row]:
+    """The other due readings of the images that were claimed, beyond the limit.
+
+    An image is decoded once for all releases.
+
+    Not those of shadows: they would take the place of images that somebody waits for. What is taken
+    is not due any more.
+    """
+    return _SIBLINGS.all(
+        connection, {"instances": list({row.instance_id for row, _ in taken}), "now": now}
+    )
+
+
+# The state is no parameter: SQLite plans a statement anew whenever a parameter is bound that a
+# partial index depends on, 40 µs.
+_SIBLINGS = Prepared(
+    select(reading)
+    .where(
+        reading.c.instance_id.in_(bindparam("instances", expanding=True)),
+        in_state(reading, WorkState.DUE),
+        reading.c.is_shadow.is_(False),
+        reading.c.due_at <= bindparam("now"),
+    )
+    .order_by(reading.c.id)
+    .with_for_update(skip_locked=True),
+    "instances",
+)
+
+
+def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tuple[Row, Lease]]:
+    """Lease these rows to the claim's owner."""
+    taken = [(row, _lease(row, claim.now)) for row in rows]
+    if taken:
+        common = {"until": claim.until, "owner": claim.owner}
+        claim.statements.take.write_each(
+            connection, [{**common, **_columns(lease)} for _, lease in taken]
+        )
+    return taken
+
+
+def _lease(row: Row, now: float) -> Lease:
+    has_lapsed = row.state == WorkState.LEASED
+    return Lease(
+        row.id,
+        secrets.token_hex(16),
+        row.attempts + 1,
+        row.lapses + has_lapsed,
+        now - row.due_at,
+        has_lapsed,
+    )
+
+
+def _columns(lease: Lease) -> dict[str, object]:
+    return {
+        "row": lease.row_id,
+        "token": lease.token,
+        "tries": lease.attempts,
+        "lapsed": lease.lapses,
+    }
+
+
+def fail_hopeless(
+    connection: Connection, queue: Queue, now: float, maximum_lapses: int
+) -> list[int]:
+    """End the lapsed rows that have used up their lapses.
+
+    Their ids, so that what hangs on them can follow.
+    """
+    table = queue.table
+    hopeless = and_(
+        table.c.state == WorkState.LEASED,
+        table.c.leased_until < now,
+        table.c.lapses >= maximum_lapses - 1,
+    )
+    values = {
+        "state": queue.failed,
+        "reason": Reason.WORKER_CRASHED,
+        "detail": f"{maximum_lapses} leases lapsed",
+        "lapses": table.c.lapses + 1,
+        "lease_token": None,
+        "leased_until": None,
+        "finished_at": now,
+    }
+    return list(
+        connection.execute(
+            update(table).where(hopeless).values(values).returning(table.c.id)
+        ).scalars()
+    )
+
+
+def give_back(
+    connection: Connection,
+    queue: Queue,
+    lease: Lease,
+    detail: str,
+    due_at: float,
+    *,
+    counts: bool,
+    lapses: int = 0,
+) -> bool:
+    """Due again at `due_at`; False: the lease is lost.
+
+    With `counts` False the try is taken back. `lapses`: as many more.
+    """
+    table = queue.table
+    values = {
+        "state": WorkState.DUE,
+        "due_at": due_at,
+        "detail": detail[:2000],
+        "lease_token": None,
+        "leased_until": None,
+        "attempts": table.c.attempts if counts else table.c.attempts - 1,
+        "lapses": table.c.lapses + lapses,
+    }
+    held = and_(table.c.id == lease.row_id, table.c.lease_token == lease.token)
+    return connection.execute(update(table).where(held).values(values)).rowcount == 1
+
+
+def expire(
+    connection: Connection,
+    table: Table,
+    owner: str,
+    now: float,
+    *,
+    is_clean: bool,
+    counts: bool = False,
+) -> int:
+    """End all leases of a process.
+
+    Clean (it stopped as asked): due at once and, but for `counts`, not counted. Not clean: lapsed
+    now.
+    """
+    held = and_(table.c.state == WorkState.LEASED, table.c.claimed_by == owner)
+    tries = table.c.attempts if counts else table.c.attempts - 1
+    clean = {"state": WorkState.DUE, "lease_token": None, "leased_until": None, "attempts": tries}
+    values = clean if is_clean else {"leased_until": now - 1}
+    return connection.execute(update(table).where(held).values(values)).rowcount

@@ -1,0 +1,217 @@
+"""Images that were rejected after they were made.
+
+By a rejection note (IHE Imaging Object Change Management) or by a person.
+
+A rejected image keeps its row, its bytes and its readings. It takes no part in results: its study
+is assembled again without it.
+A note holds for images that its own sender has sent, unless it holds for all
+(`Rejection.holds_for_all`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    and_,
+    bindparam,
+    func,
+    insert,
+    select,
+    text,
+    true,
+    update,
+)
+
+from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
+from hilum.store.database.prepared import Prepared, Row
+from hilum.store.queue.reopen import reopen
+from hilum.store.schema.tables import instance, reading, rejection
+
+_REASONS = Prepared(
+    select(
+        *(
+            rejection.c[name]
+            for name in (
+                "sop_instance_uid",
+                "study_instance_uid",
+                "reason",
+                "calling_ae_title",
+                "holds_for_all",
+            )
+        )
+    )
+    .where(rejection.c.sop_instance_uid.in_(bindparam("uids", expanding=True)))
+    .order_by(rejection.c.id.desc()),
+    "uids",
+)
+_HOLD = Prepared(
+    text(
+        "SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[]))"
+        " AS uid"
+    )
+)
+
+
+def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
+    """How many images this takes out of results; the first word that holds for an image stands.
+
+    Idempotent.
+
+    What has not come yet is remembered: a note may be faster than the row of its image.
+    """
+    hold(connection, (item.sop_instance_uid for item in rejections))
+    # In the order of `recording`, or two that change the same images would wait for each other
+    # (PostgreSQL).
+    removed = [
+        _reject_one(connection, item, now)
+        for item in sorted(rejections, key=lambda item: item.sop_instance_uid)
+    ]
+    _end_readings(connection, [instance_id for instance_id, _ in filter(None, removed)], now)
+    if studies := {study_uid for _, study_uid in filter(None, removed)}:
+        reopen(connection, studies, now)
+    return sum(item is not None for item in removed)
+
+
+def hold(connection: Connection, uids: Iterable[str]) -> None:
+    """Until this transaction ends nobody else makes rows for these images or rejects them.
+
+    Before any row is locked.
+
+    Else neither would see what the other one has not committed yet, and an image that is rejected
+    in the moment in which it comes would be reported. PostgreSQL has a lock for each image, whether
+    it has a row or not; SQLite one writer at a time.
+    """
+    if connection.dialect.name == "postgresql":
+        _HOLD.write(connection, {"uids": sorted(set(uids))})
+
+
+def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
+    """Of images that arrive, those that are out of results from the beginning, by SOP Instance UID, and why."""
+    images = {item.sop_instance_uid: item for item in new}
+    found = _REASONS.all(connection, {"uids": list(images)})  # the first one last
+    return {
+        row.sop_instance_uid: RemovalReason(row.reason)
+        for row in found
+        if _holds(row, images[row.sop_instance_uid])
+    }
+
+
+def _holds(word: Row, image: Instance) -> bool:
+    is_permitted = word.holds_for_all or word.calling_ae_title == image.calling_ae_title
+    return bool(is_permitted and word.study_instance_uid == image.study_instance_uid)
+
+
+def count_of_others(connection: Connection, rejections: Sequence[Rejection]) -> int:
+    """How many of the images stay in results because they are another sender's."""
+    return sum(_is_of_another(connection, item) for item in rejections if not item.holds_for_all)
+
+
+def _is_of_another(connection: Connection, item: Rejection) -> bool:
+    of_another = and_(
+        _named(item),
+        instance.c.is_removed.is_(False),
+        instance.c.calling_ae_title != item.calling_ae_title,
+    )
+    return bool(
+        connection.execute(
+            select(func.count()).select_from(instance).where(of_another)
+        ).scalar_one()
+    )
+
+
+def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[int, str] | None:
+    """The image's row, and the study that has one image fewer now.
+
+    None: nothing changed, or the image is not there yet.
+    """
+    _remember(connection, item, now)
+    permitted = (
+        true() if item.holds_for_all else instance.c.calling_ae_title == item.calling_ae_title
+    )
+    chosen = and_(_named(item), permitted, instance.c.is_removed.is_(False))
+    query = update(instance).where(chosen).values(is_removed=True, removal_reason=item.reason)
+    instance_id = connection.execute(query.returning(instance.c.id)).scalar_one_or_none()
+    return None if instance_id is None else (instance_id, item.study_instance_uid)
+
+
+def without_effect(connection: Connection) -> list[dict[str, Any]]:
+    """Words of other senders about images that are in results.
+
+    [image, study, reason, whose word, when], the oldest first.
+    """
+    same = and_(
+        rejection.c.sop_instance_uid == instance.c.sop_instance_uid,
+        rejection.c.study_instance_uid == instance.c.study_instance_uid,
+    )
+    of_others = and_(
+        rejection.c.holds_for_all.is_(False),
+        rejection.c.calling_ae_title != instance.c.calling_ae_title,
+    )
+    columns = (
+        rejection.c[name]
+        for name in (
+            "sop_instance_uid",
+            "study_instance_uid",
+            "reason",
+            "calling_ae_title",
+            "received_at",
+        )
+    )
+    query = (
+        select(*columns)
+        .join(instance, same)
+        .where(of_others, instance.c.is_removed.is_(False))
+        .order_by(rejection.c.id)
+    )
+    return [row._asdict() for row in connection.execute(query)]
+
+
+def _named(item: Rejection) -> ColumnElement[bool]:
+    """Another study under the same SOP Instance UID is another image, whatever a note says about the first."""
+    return and_(
+        instance.c.sop_instance_uid == item.sop_instance_uid,
+        instance.c.study_instance_uid == item.study_instance_uid,
+    )
+
+
+def _remember(connection: Connection, item: Rejection, now: float) -> None:
+    names = ("sop_instance_uid", "study_instance_uid", "calling_ae_title")
+    same = and_(*(rejection.c[name] == getattr(item, name) for name in names))
+    known = connection.execute(
+        select(rejection.c.id, rejection.c.holds_for_all).where(same)
+    ).first()
+    values = {name: getattr(item, name) for name in Rejection.__slots__}
+    if known is None:
+        connection.execute(insert(rejection).values(**values, received_at=now))
+    elif (
+        item.holds_for_all and not known.holds_for_all
+    ):  # the settings permit more than when it came first
+        connection.execute(
+            update(rejection).where(rejection.c.id == known.id).values(holds_for_all=True)
+        )
+
+
+def _end_readings(connection: Connection, instance_ids: Sequence[int], now: float) -> None:
+    """What was not read yet never will be.
+
+    Clearing the lease fences out the analyser that may be at it.
+    """
+    open_ones = and_(
+        reading.c.instance_id.in_(instance_ids),
+        reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+    )
+    ended = {
+        "state": ReadingState.NOT_ANALYSED,
+        "reason": Reason.REJECTED,
+        "lease_token": None,
+        "leased_until": None,
+        "finished_at": now,
+    }
+    connection.execute(
+        select(reading.c.id).where(open_ones).order_by(reading.c.id).with_for_update()
+    ).all()
+    connection.execute(update(reading).where(open_ones).values(ended))

@@ -1,0 +1,248 @@
+"""`requeue`: a person wants ended rows of a stage to be due again.
+
+Of an archive of them some go at a time: others write in between.
+
+What is chosen is read first, without the lock that writers wait for. A crash leaves the rest as it
+was, and the next `requeue` finds it.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, func, select, update
+
+from hilum.domain import DeliveryState, ReadingState, Reason, StudyState, WorkState
+from hilum.settings import Destination
+from hilum.store.audit.log import Deed
+from hilum.store.queue import complete
+from hilum.store.queue.queues import QUEUES, in_state, is_stuck
+from hilum.store.queue.reopen import lock, moments
+from hilum.store.schema.tables import comparison, delivery, document, reading, result, study
+from hilum.verbs import Thing
+from hilum.withholding import BY_REASON, Subject, cause_of
+
+# rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
+_TOGETHER = 250
+_CHUNK = 10_000  # parameters of one statement; PostgreSQL takes 65,535, SQLite 32,766
+_OF_DELIVERIES: Final = (
+    "sop_class_refused",
+    "data_set_refused",
+    "not_authorised",
+    "operation_refused",
+    "not_a_dicom_object",
+    "file_exists",
+    "class_ladder",
+    "superseded",
+    "destination_forgotten",
+    *BY_REASON,
+)
+_OF_COMMITMENTS: Final = ("no_address", "not_reported", "report_refused", "sop_class_refused")
+"""As docs/states.md explains them."""
+DUE_AGAIN: Final[Mapping[str, object]] = {
+    "state": WorkState.DUE,
+    "attempts": 0,
+    "lapses": 0,
+    "reason": None,
+    "detail": None,
+    "finished_at": None,
+}
+WITH_STUDY: Final = (
+    delivery.join(document, document.c.id == delivery.c.document_id)
+    .join(result, result.c.id == document.c.result_id)
+    .join(study, study.c.study_instance_uid == result.c.study_instance_uid)
+)
+SUBJECT: Final = (
+    result.c.content["is_trained"].as_boolean().label("is_trained"),
+    study.c.calling_ae_title,
+    study.c.peer_address,
+)
+"""What decides whether a delivery is withheld; see `subject_of`."""
+
+
+def subject_of(row: Row[*tuple[Any, ...]]) -> Subject:
+    """From the columns of SUBJECT."""
+    return Subject(row.is_trained, row.calling_ae_title, row.peer_address)
+
+
+def reasons(stage: str) -> tuple[str, ...]:
+    """Every reason for which an item of this stage may have ended."""
+    return (*Reason, *{"deliver": _OF_DELIVERIES, "commit": _OF_COMMITMENTS}.get(stage, ()))
+
+
+def condition(
+    stage: str,
+    reason: str | None,
+    study_uid: str | None,
+    destination_name: str | None,
+    among: Collection[str] | None,
+) -> ColumnElement[bool]:
+    """On ended rows of a stage: what the arguments mean together.
+
+    `among`: the destinations that there are; None: any.
+    """
+    table = QUEUES[stage].table
+    queue = QUEUES[stage]
+    # A rejected image takes no part in anything, however often it is read.
+    parts = [table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED)]
+    if reason is not None:
+        parts.append(table.c.reason == reason)
+    if destination_name is not None:
+        parts.append(delivery.c.destination == destination_name)
+    if among is not None and stage == "deliver":
+        parts.append(delivery.c.destination.in_(among))
+    if study_uid is not None:
+        parts.append(_of_study(stage, study_uid))
+    return and_(*parts)
+
+
+def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
+    if stage == "commit":
+        return false()  # it is about objects, of whatever studies
+    if stage != "deliver":
+        columns = {"analyse": reading, "assemble": study, "compare": comparison, "report": result}
+        return columns[stage].c.study_instance_uid == study_uid
+    documents = (
+        select(document.c.id)
+        .join(result, result.c.id == document.c.result_id)
+        .where(result.c.study_instance_uid == study_uid)
+    )
+    return delivery.c.document_id.in_(documents)
+
+
+def parts(
+    connection: Connection,
+    stage: str,
+    chosen: ColumnElement[bool],
+    destinations: Mapping[str, Destination],
+) -> list[Sequence[int]]:
+    """Row ids for one `requeue` each: of the stage's rows, of `analyse` those of studies.
+
+    Of withheld deliveries only those that the settings of the `destinations` keep back no longer.
+    Readings of one study are due again together: else it could be reported with the first of them,
+    and once more with the others.
+    """
+    if stage == "analyse":
+        joined = study.join(reading, reading.c.study_instance_uid == study.c.study_instance_uid)
+        query = select(study.c.id).distinct().select_from(joined).where(chosen)
+    else:
+        table = QUEUES[stage].table
+        query = select(table.c.id).where(is_stuck(table), chosen)
+    found = set(connection.execute(query).scalars())
+    if stage == "deliver":
+        found.update(_released(connection, chosen, destinations))
+    ids = array("q", sorted(found))  # by the database: SQLite would rather walk the table than sort
+    return [ids[start : start + _TOGETHER].tolist() for start in range(0, len(ids), _TOGETHER)]
+
+
+def _released(
+    connection: Connection, chosen: ColumnElement[bool], destinations: Mapping[str, Destination]
+) -> Iterator[int]:
+    """Withheld deliveries whose cause is gone."""
+    for name, destination in destinations.items():
+        passing = [reason for reason, cause in BY_REASON.items() if cause.may_be_gone(destination)]
+        theirs = and_(
+            in_state(delivery, DeliveryState.WITHHELD),
+            delivery.c.destination == name,
+            delivery.c.reason.in_(passing),
+        )
+        for row in connection.execute(
+            select(delivery.c.id, *SUBJECT).select_from(WITH_STUDY).where(theirs, chosen)
+        ):
+            if cause_of(destination, subject_of(row)) is None:
+                yield row.id
+
+
+def requeue(
+    connection: Connection,
+    stage: str,
+    chosen: ColumnElement[bool],
+    ids: Sequence[int],
+    now: float,
+    deed: Deed | None = None,
+) -> int:
+    """Those of one part that are still as chosen become due again with a clean record; how many.
+
+    `deed`: of the person, for a row of the audit in each study whose report is released.
+    """
+    theirs = and_(_of_part(stage, ids), chosen)
+    table = QUEUES[stage].table
+    values = {**DUE_AGAIN, "due_at": now}
+    if stage == "deliver":
+        complete.cancel_superseded(connection, theirs, now)
+        _note_released(connection, theirs, deed, now)
+        values["requeued_at"] = now
+    rows = (
+        connection.execute(update(table).where(theirs).values(values).returning(table.c.id))
+        .scalars()
+        .all()
+    )
+    if stage == "analyse" and rows:
+        _reopen_studies(connection, rows, now)
+    return len(rows)
+
+
+def _note_released(
+    connection: Connection, theirs: ColumnElement[bool], deed: Deed | None, now: float
+) -> None:
+    """Write one row of the audit for each study, destination and cause that withheld a report.
+
+    Called before the reports are due again. Their rows are locked, so two orders write it once.
+    """
+    if deed is None:
+        return
+    columns = result.c.study_instance_uid, delivery.c.destination, delivery.c.reason
+    withheld = (
+        select(*columns)
+        .select_from(WITH_STUDY)
+        .where(in_state(delivery, DeliveryState.WITHHELD), theirs)
+    )
+    rows = connection.execute(withheld.order_by(delivery.c.id).with_for_update(of=delivery)).all()
+    for uid, name, reason in dict.fromkeys(map(tuple, rows)):
+        deed.of_study(
+            connection,
+            now,
+            uid,
+            Thing.DESTINATION,
+            name,
+            f"released for {name}; was withheld: {reason}",
+        )
+
+
+def _of_part(stage: str, ids: Sequence[int]) -> ColumnElement[bool]:
+    if stage != "analyse":
+        return QUEUES[stage].table.c.id.in_(ids)
+    return reading.c.study_instance_uid.in_(
+        select(study.c.study_instance_uid).where(study.c.id.in_(ids))
+    )
+
+
+def _reopen_studies(connection: Connection, reading_ids: Sequence[int], now: float) -> None:
+    """The studies of requeued readings are due again, as soon as those readings have ended.
+
+    A quiet period that runs goes on.
+    """
+    is_open = case(
+        (
+            and_(
+                reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+                reading.c.is_shadow.is_(False),
+            ),
+            1,
+        ),
+        else_=0,
+    )
+    counted = select(func.coalesce(func.sum(is_open), 0)).where(
+        reading.c.study_instance_uid == study.c.study_instance_uid
+    )
+    again = {"state": StudyState.DUE, **moments(now), "lease_token": None, "leased_until": None}
+    fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
+    for start in range(0, len(reading_ids), _CHUNK):
+        theirs = select(reading.c.study_instance_uid).where(
+            reading.c.id.in_(reading_ids[start : start + _CHUNK])
+        )
+        chosen = study.c.study_instance_uid.in_(theirs)
+        lock(connection, chosen)
+        connection.execute(update(study).where(chosen).values({**again, **fresh}))

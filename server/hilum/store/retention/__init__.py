@@ -1,0 +1,1 @@
+"""Deletion of pixels, files and old rows."""

@@ -1,0 +1,126 @@
+"""Files that no row names any more.
+
+Written down with the change of their row, deleted after its commit, forgotten after that.
+
+A crash in between leaves a row here, never a file that nobody knows and never a row whose file is
+gone too early.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, Engine, and_, delete, insert, select, update
+from sqlalchemy.engine import Row
+
+from hilum.store.archive.archive import Archive
+from hilum.store.schema.tables import expired_file, instance
+
+_AGAIN_SECONDS = 3600.0
+_TOGETHER = 50  # files of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A file that was deleted; `cause` is superseded, age, pressure or erased.
+
+    `problem`: why it is still there.
+    """
+
+    path: str
+    cause: str
+    size_bytes: int
+    problem: str | None = None
+
+
+def expire(
+    connection: Connection, path: str, cause: str, due_at: float, instance_id: int | None
+) -> None:
+    """The file may be deleted from `due_at` on; `instance_id` is the image that it belonged to."""
+    connection.execute(
+        insert(expired_file).values(path=path, cause=cause, due_at=due_at, instance_id=instance_id)
+    )
+
+
+def keep(connection: Connection, path: str) -> None:
+    """A row names the file again."""
+    connection.execute(delete(expired_file).where(expired_file.c.path == path))
+
+
+def hasten(connection: Connection, instance_id: int, now: float) -> None:
+    """Whatever was left of this image may be deleted now."""
+    connection.execute(
+        update(expired_file)
+        .where(expired_file.c.instance_id == instance_id)
+        .values(due_at=now, cause="erased")
+    )
+
+
+def remove_due(
+    engine: Engine, archive: Archive, now: float, sync: Callable[[], None]
+) -> list[Removed]:
+    """Delete files whose time has come, some at a time, and forget them.
+
+    One that cannot be deleted is tried again in an hour.
+
+    `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in a transaction, space
+    comes back after it, so that nobody waits for the ledger while the file system works. When this
+    returns, nothing brings a file back:
+    who asked for an erasure is told so. Raises OSError when that cannot be said; then the files are
+    still written down, for the next time.
+    """
+    with ExitStack() as held, engine.begin() as connection:
+        removed = _remove_due(connection, archive, now, sync, held)
+    gone = {number: item for number, item in removed.items() if item.problem is None}
+    archive.sync_names(item.path for item in gone.values())
+    if gone:
+        with engine.begin() as connection:
+            connection.execute(delete(expired_file).where(expired_file.c.id.in_(list(gone))))
+    return list(removed.values())
+
+
+def _remove_due(
+    connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack
+) -> dict[int, Removed]:
+    """By row."""
+    query = (
+        select(expired_file)
+        .where(expired_file.c.due_at <= now)
+        .order_by(expired_file.c.due_at, expired_file.c.id)
+        .limit(_TOGETHER)
+    )
+    if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
+        return {}
+    sync()
+    named = _named(connection, rows)
+    removed = {row.id: _remove(archive, row, held) for row in rows if row.id not in named}
+    stuck = [number for number, item in removed.items() if item.problem is not None]
+    connection.execute(delete(expired_file).where(expired_file.c.id.in_(named)))
+    connection.execute(
+        update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS)
+    )
+    return removed
+
+
+def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:
+    """Those whose image has this very file again: its pixels were sent once more."""
+    same = and_(
+        instance.c.id == expired_file.c.instance_id,
+        instance.c.path == expired_file.c.path,
+        instance.c.pixels_removed_at.is_(None),
+    )
+    query = (
+        select(expired_file.c.id)
+        .join(instance, same)
+        .where(expired_file.c.id.in_([row.id for row in rows]))
+    )
+    return set(connection.execute(query).scalars())
+
+
+def _remove(archive: Archive, row: Row[tuple[object, ...]], held: ExitStack) -> Removed:
+    try:
+        return Removed(row.path, row.cause, archive.remove(row.path, held))
+    except OSError as error:
+        return Removed(row.path, row.cause, 0, error.strerror or type(error).__name__)

@@ -1,0 +1,90 @@
+"""Rows that only tell what has been, and on which nothing rests.
+
+Associations, requests for storage commitment that have ended, the audit, and heartbeats of
+processes that nobody has heard of since: each container that is replaced by another leaves those of
+its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    true,
+)
+
+from hilum.domain import CommitmentState
+from hilum.store.schema.tables import (
+    association,
+    audit,
+    audit_cursor,
+    commitment,
+    installation,
+    process,
+)
+
+AUDIT_HORIZON: Final = "audit_horizon"
+_LIMIT: Final = 1000  # of one transaction: listeners write into these tables, too
+_ENDED: Final = (CommitmentState.REPORTED, CommitmentState.DEAD)
+
+
+@dataclass(frozen=True, slots=True)
+class Diary:
+    """A table, its key, the column by which its rows grow old (indexed, if they can be many), and which of them may go."""
+
+    table: Table
+    key: Column[Any]
+    moment: Column[float]
+    has_ended: ColumnElement[bool]
+    allow: Callable[[Connection, float], None] = lambda *_: None
+    """What has to be written down before rows from before that moment may go."""
+
+
+def _move_horizon(connection: Connection, before: float) -> None:
+    """The audit's triggers let nothing go from after that moment."""
+    connection.execute(delete(installation).where(installation.c.key == AUDIT_HORIZON))
+    connection.execute(insert(installation).values(key=AUDIT_HORIZON, value=repr(before)))
+
+
+# What the log and the collector have not been handed yet stays.
+_HANDED_ON = (
+    audit.c.id <= select(func.coalesce(func.min(audit_cursor.c.last_id), 0)).scalar_subquery()
+)
+DIARIES: Final[Mapping[str, Diary]] = {
+    "associations": Diary(association, association.c.id, association.c.started_at, true()),
+    "commitments": Diary(
+        commitment, commitment.c.id, commitment.c.requested_at, commitment.c.state.in_(_ENDED)
+    ),
+    "audit": Diary(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
+    "processes": Diary(process, process.c.name, process.c.beat_at, true()),
+}
+
+
+def forget(connection: Connection, name: str, before: float) -> int:
+    """Delete the oldest rows from before that moment, at most one batch; how many.
+
+    Who is at one keeps it.
+    """
+    diary = DIARIES[name]
+    old = (
+        select(diary.key)
+        .where(and_(diary.moment < before, diary.has_ended))
+        .order_by(diary.moment)
+        .limit(_LIMIT)
+    )
+    rows = connection.execute(old.with_for_update(skip_locked=True)).scalars().all()
+    if rows:
+        diary.allow(connection, before)
+        connection.execute(delete(diary.table).where(diary.key.in_(rows)))
+    return len(rows)

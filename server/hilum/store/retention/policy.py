@@ -1,0 +1,382 @@
+"""Retention (promise 4): pixels leave the archive when nothing of their study is open any more.
+
+Rows and documents stay.
+
+Of an image's header the row keeps what identifies it (`row_header`).
+
+An image may go when its study is closed, no reading is open, every current result has its
+documents, and each of their deliveries has ended as delivered or cancelled. A dead delivery needs a
+person, so it keeps the pixels. Rows that only tell what has been are another matter: `outdated.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    and_,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    true,
+    tuple_,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
+from hilum.store.archive.archive import Archive
+from hilum.store.database.engines import begin_part, open_engine, open_reader, sync_of
+from hilum.store.queue import reopen
+from hilum.store.queue.clock_recovery import SKEW_SECONDS
+from hilum.store.retention import deletions, history, rate
+from hilum.store.retention.deletions import Removed
+from hilum.store.retention.rate import Hour
+from hilum.store.schema import row_header
+from hilum.store.schema.tables import (
+    delivery,
+    document,
+    installation,
+    instance,
+    reading,
+    result,
+    study,
+)
+
+_OWNER = "retention_owner"
+_BY_AGE = "age"
+_LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
+_PASSED_BY = 5000  # images of one look at most that are not to go yet
+_TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """Which pixels may go: of these lanes, whose study was finished before this moment.
+
+    `cause` says why, for the metrics.
+
+    `promised_before`: what storage commitment promised before it may go, too; None: nothing that it promised.
+    """
+
+    lanes: Collection[Lane]
+    finished_before: float
+    cause: str
+    promised_before: float | None = None
+
+    @property
+    def is_free(self) -> ColumnElement[bool]:
+        """Condition on an image: no promise keeps it."""
+        unpromised = instance.c.committed_at.is_(None)
+        return (
+            unpromised
+            if self.promised_before is None
+            else or_(unpromised, instance.c.committed_at < self.promised_before)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What may leave by age within an hour: this share of the images that are there, or so many."""
+
+    share: float
+    images: int
+
+
+@dataclass(slots=True)
+class Walk:
+    """Where a walk along the images stands.
+
+    Behind which, by when it was received and its row; None: before the first.
+
+    Images that are to stay would otherwise be gone through again at each look, however many they
+    are by now.
+    """
+
+    after: tuple[float, int] | None = None
+
+
+class Retention:
+    """The pixels of one installation. Every verb is safe to repeat, and to run twice at once."""
+
+    def __init__(
+        self,
+        url: str,
+        archive: Archive,
+        clock: Callable[[], float] = time.time,
+        hourly: Share | None = None,
+    ) -> None:
+        """`hourly` None: nothing bounds what leaves."""
+        self._archive = archive
+        self._clock = clock
+        self._hourly = hourly
+        self._engine = open_engine(url, is_synced=False)
+        self._reader = open_reader(url)
+        self._sync = sync_of(url)
+        self.hour = Hour(0.0)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+        self._reader.dispose()
+
+    def hold(self, owner: str, seconds: float) -> bool:
+        """Own retention for so long: one process of all hosts does this work."""
+        now = self._clock()
+        key = installation.c.key == _OWNER
+        value = json.dumps({"owner": owner, "until": now + seconds})
+        try:
+            with self._engine.begin() as connection:
+                held = connection.execute(
+                    select(installation.c.value).where(key).with_for_update()
+                ).scalar_one_or_none()
+                if held is None:
+                    connection.execute(insert(installation).values(key=_OWNER, value=value))
+                    return True
+                if (known := json.loads(held))["owner"] != owner and now < known[
+                    "until"
+                ] <= now + seconds + SKEW_SECONDS:
+                    # until later than that nobody owns it: a clock was set back, and who held it
+                    # may be gone
+                    return False
+                connection.execute(update(installation).where(key).values(value=value))
+                return True
+        except IntegrityError:  # two processes began at once
+            return False
+
+    def release(self, rule: Rule, bytes_wanted: int | None = None, walk: Walk | None = None) -> int:
+        """Mark pixels as removed, the oldest first, at most one batch; how many bytes.
+
+        Their files go with the next `remove_files`.
+
+        `bytes_wanted`: stop when so many will be free. `walk`: look on from there, and not for ever: 0 need not mean that there are none.
+        """
+        with self._reader.connect() as connection:
+            self.hour = rate.read(connection, self._clock())
+            if self._is_spent(rule):
+                return 0
+            found = _in_order(
+                _candidates(connection, rule, walk or Walk(), _PASSED_BY if walk else None)
+            )
+            wanted = self._bound(connection, bytes_wanted) if found else 0
+        freed = 0
+        for start in range(0, len(found), _TOGETHER):
+            if (wanted is not None and freed >= wanted) or self._is_spent(rule):
+                break
+            together = found[start : start + _TOGETHER]
+            freed += self._release_studies(
+                together, rule, None if wanted is None else wanted - freed
+            )
+        return freed
+
+    def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
+        freed = 0
+        with begin_part(self._engine) as connection:
+            _hold(connection, study_ids)
+            for study_id in study_ids:
+                if (bytes_wanted is not None and freed >= bytes_wanted) or self._is_spent(rule):
+                    break
+                images, size_bytes = _release_study(connection, study_id, rule, self._clock())
+                self.hour = self.hour.with_left(rule.cause, images, size_bytes)
+                freed += size_bytes
+            if freed and self._hourly is not None:
+                rate.write(connection, self.hour)
+        return freed
+
+    def shorten_headers(self) -> int:
+        """Of rows that an earlier version has written, at most one batch; how many were looked at.
+
+        0: all have been.
+        """
+        with begin_part(self._engine) as connection:
+            return row_header.shorten_some(connection)
+
+    def _bound(self, connection: Connection, bytes_wanted: int | None) -> int | None:
+        """How many of the bytes that are wanted may still leave in this hour.
+
+        None: it is images that are counted.
+        """
+        if self._hourly is None:
+            return bytes_wanted
+        if bytes_wanted is None:
+            self.hour = rate.with_share(
+                connection, self.hour, self._hourly.share, self._hourly.images
+            )
+            return None
+        self.hour = rate.with_missing(self.hour, bytes_wanted)
+        return min(bytes_wanted, rate.pressure_left(connection, self.hour))
+
+    def _is_spent(self, rule: Rule) -> bool:
+        return self._hourly is not None and rule.cause == _BY_AGE and self.hour.is_spent
+
+    def remove_files(self) -> list[Removed]:
+        """Delete files that no row names and whose time has come, at most one batch."""
+        self._sync()  # little is left of it for the one inside, which others wait for
+        return deletions.remove_due(self._engine, self._archive, self._clock(), self._sync)
+
+    def forget(self, name: str, before: float) -> int:
+        """Delete rows of `outdated.DIARIES` from before that moment, at most one batch.
+
+        How many.
+        """
+        with self._engine.begin() as connection:
+            return history.forget(connection, name, before)
+
+
+def _candidates(
+    connection: Connection, rule: Rule, walk: Walk, at_most: int | None
+) -> list[Row[Any]]:
+    """Studies whose pixels may go, by their oldest images, which are walked along the index of those that still have pixels.
+
+    At the end of the walk it begins anew. `at_most`: of those that may not go, so many are passed
+    by.
+    """
+    found = list[Row[Any]]()
+    passed = 0
+    images = 0
+    while images < _LOOKED_AT and (at_most is None or passed < at_most):
+        looked_at = connection.execute(_next_images(rule, walk.after)).all()
+        uids = Counter(row.study_instance_uid for row in looked_at if row.is_free)
+        named = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
+        found += (
+            rows := connection.execute(
+                named.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))
+            ).all()
+        )
+        images += (going := sum(uids[row.study_instance_uid] for row in rows))
+        passed += len(looked_at) - going
+        walk.after = (
+            (looked_at[-1].received_at, looked_at[-1].id) if len(looked_at) == _LOOKED_AT else None
+        )
+        if walk.after is None:
+            break
+    return found
+
+
+def _next_images(rule: Rule, after: tuple[float, int] | None) -> Select[Any]:
+    key = (instance.c.received_at, instance.c.id)
+    query = (
+        select(*key, instance.c.study_instance_uid, rule.is_free.label("is_free"))
+        .order_by(*key)
+        .limit(_LOOKED_AT)
+    )
+    query = query.where(
+        instance.c.pixels_removed_at.is_(None), instance.c.received_at < rule.finished_before
+    )
+    return (
+        query
+        if after is None
+        else query.where(tuple_(*key) > after, instance.c.received_at >= after[0])
+    )
+
+
+def _in_order(rows: Collection[Row[Any]]) -> list[int]:
+    """Row ids of studies, the one that was finished first first."""
+    finished = {row.id: row.finished_at for row in rows}
+    return sorted(finished, key=lambda study_id: (finished[study_id], study_id))
+
+
+def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
+    """No image of theirs comes unseen until this ends.
+
+    Images first, as in `recording`, which opens a study again (PostgreSQL).
+    """
+    if connection.dialect.name == "postgresql":
+        uids = (
+            connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(study_ids)))
+            .scalars()
+            .all()
+        )
+        images = select(instance.c.id).where(instance.c.study_instance_uid.in_(uids))
+        connection.execute(images.order_by(instance.c.sop_instance_uid).with_for_update()).all()
+        reopen.lock(connection, study.c.id.in_(study_ids))
+
+
+def _release_study(
+    connection: Connection, study_id: int, rule: Rule, now: float
+) -> tuple[int, int]:
+    """All pixels of one study, if they still may go; it is held.
+
+    How many images, and their bytes.
+    """
+    row = connection.execute(
+        select(study.c.study_instance_uid).where(study.c.id == study_id, *_may_go(rule))
+    ).first()
+    if row is None:
+        return 0, 0
+    kept = and_(
+        instance.c.study_instance_uid == row.study_instance_uid,
+        instance.c.pixels_removed_at.is_(None),
+        instance.c.received_at < rule.finished_before,
+        rule.is_free,
+    )
+    columns = (
+        instance.c.id,
+        instance.c.path,
+        instance.c.size_bytes,
+        instance.c.header,
+        instance.c.transfer_syntax_uid,
+    )
+    images = connection.execute(select(*columns).where(kept)).all()
+    for image in images:
+        left = {
+            "pixels_removed_at": now,
+            "header": row_header.identifying(image.header, image.transfer_syntax_uid),
+        }
+        connection.execute(update(instance).where(instance.c.id == image.id).values(left))
+        deletions.expire(connection, image.path, rule.cause, now, image.id)
+    return len(images), sum(image.size_bytes for image in images)
+
+
+def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
+    """Conditions on a study."""
+    uid = study.c.study_instance_uid
+    current = and_(result.c.study_instance_uid == uid, result.c.is_current.is_(True))
+    open_reading = and_(
+        reading.c.study_instance_uid == uid,
+        reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+    )
+    waiting = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD))
+    sent = result.join(document, document.c.result_id == result.c.id).join(
+        delivery, delivery.c.document_id == document.c.id
+    )
+    return [
+        study.c.state == StudyState.CLOSED,
+        study.c.open_readings == 0,
+        (
+            study.c.lane.in_([lane.value for lane in rule.lanes])
+            if len(rule.lanes) < len(Lane)
+            else true()
+        ),
+        select(result.c.id).where(current).exists(),
+        ~select(result.c.id).where(current, result.c.state != ResultState.REPORTED).exists(),
+        ~select(reading.c.id).where(open_reading).exists(),
+        ~select(delivery.c.id).select_from(sent).where(current, waiting).exists(),
+        _finished_at() < rule.finished_before,
+    ]
+
+
+def _finished_at() -> ColumnElement[float]:
+    """When the last document of the current results was delivered, or where none was to be, when the last one was written."""
+    current = and_(
+        result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True)
+    )
+    sent = result.join(document, document.c.result_id == result.c.id).join(
+        delivery, delivery.c.document_id == document.c.id
+    )
+    delivered = (
+        select(func.max(delivery.c.finished_at)).select_from(sent).where(current).scalar_subquery()
+    )
+    written = select(func.max(result.c.finished_at)).where(current).scalar_subquery()
+    return case((func.coalesce(delivered, 0.0) > written, delivered), else_=written)

@@ -1,0 +1,1 @@
+"""Replacement of a release by another one, and the releases that read an image."""

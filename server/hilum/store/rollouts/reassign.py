@@ -1,0 +1,131 @@
+"""Studies that a release was chosen for and has not spoken about are given to another one.
+
+A person has lost faith in the first.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
+
+from hilum.domain import ReadingState, Reason
+from hilum.store.queue import comparisons
+from hilum.store.queue.reopen import reopen
+from hilum.store.schema.tables import assignment, comparison, reading, result
+
+TOGETHER = 200  # studies of one transaction: others wait for the ledger meanwhile, 0.3 ms for each
+_FRESH = (
+    "lease_token",
+    "leased_until",
+    "reason",
+    "detail",
+    "finished_at",
+    "logits",
+    "member_logits",
+    "cam",
+    "view",
+    "timings",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Taking:
+    """Studies of which `left` has no result are read anew by `to`, release of the same alias.
+
+    Who is at one loses its lease.
+    """
+
+    alias: str
+    left: str
+    to: str
+
+    @property
+    def _chosen(self) -> ColumnElement[bool]:
+        of_study = result.c.study_instance_uid == assignment.c.study_instance_uid
+        has_spoken = (
+            select(result.c.id)
+            .where(of_study, result.c.release == self.left, result.c.is_current.is_(True))
+            .exists()
+        )
+        return and_(
+            assignment.c.alias == self.alias, assignment.c.release == self.left, ~has_spoken
+        )
+
+    def find(self, connection: Connection) -> Sequence[int]:
+        """Rows of their assignments."""
+        return array(
+            "q",
+            connection.execute(
+                select(assignment.c.id).where(self._chosen).order_by(assignment.c.id)
+            ).scalars(),
+        )
+
+    def take(self, connection: Connection, rows: Sequence[int], now: float) -> int:
+        """Those of one part that are still to be taken back; how many."""
+        of_rows = and_(assignment.c.id.in_(list(rows)), self._chosen)
+        uids = (
+            connection.execute(
+                select(assignment.c.study_instance_uid).where(of_rows).order_by(assignment.c.id)
+            )
+            .scalars()
+            .all()
+        )
+        if uids:
+            _give(connection, uids, self.alias, self.left, self.to, now)
+        return len(uids)
+
+
+def parts(rows: Sequence[int]) -> Iterator[Sequence[int]]:
+    """As many as one transaction takes."""
+    return (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER))
+
+
+def _give(
+    connection: Connection, uids: Sequence[str], alias: str, left: str, to: str, now: float
+) -> None:
+    _end_shadow(connection, uids, to)
+    ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.alias == alias)
+    connection.execute(update(assignment).where(ours).values(release=to))
+    readings = and_(
+        reading.c.study_instance_uid.in_(uids),
+        reading.c.release == left,
+        reading.c.is_shadow.is_(False),
+    )
+    due = {
+        "state": ReadingState.DUE,
+        "due_at": now,
+        "attempts": 0,
+        "lapses": 0,
+        **dict.fromkeys(_FRESH),
+    }
+    is_wanted = reading.c.reason.is_distinct_from(Reason.REJECTED)
+    connection.execute(update(reading).where(readings, is_wanted).values({**due, "release": to}))
+    connection.execute(update(reading).where(readings).values(release=to))
+    reopen(connection, uids, now)
+    comparisons.give(connection, uids, left, to, now)
+
+
+def _end_shadow(connection: Connection, uids: Sequence[str], name: str) -> None:
+    """A release that has read these studies along, long ago, is to speak for them now.
+
+    One release reads an image once.
+    """
+    connection.execute(
+        update(assignment)
+        .where(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
+        .values(shadow=None)
+    )
+    connection.execute(
+        delete(comparison).where(
+            comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name
+        )
+    )
+    along = and_(
+        reading.c.study_instance_uid.in_(uids),
+        reading.c.release == name,
+        reading.c.is_shadow.is_(True),
+    )
+    connection.execute(delete(reading).where(along))

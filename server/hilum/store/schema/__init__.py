@@ -1,0 +1,1 @@
+"""The ledger's tables, and the conversion between rows and domain types."""

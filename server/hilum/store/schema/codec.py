@@ -1,0 +1,199 @@
+"""Rows to domain types and back.
+
+The JSON of a result is its findings and source images, each an object of its fields (`json_text`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from operator import attrgetter
+from typing import Any
+
+from hilum.domain import (
+    Code,
+    Decision,
+    Document,
+    Finding,
+    Instance,
+    Lane,
+    Outcome,
+    Reading,
+    ReadingState,
+    Result,
+    ResultState,
+    SourceImage,
+    Study,
+    StudyState,
+)
+from hilum.store.database.json_columns import Finite
+from hilum.store.database.prepared import Row
+
+_ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
+_arriving: Callable[[Instance], tuple[Any, ...]] = attrgetter(*_ARRIVING)
+
+
+def instance_of(row: Row) -> Instance:
+    """A stored SOP Instance."""
+    return Instance(
+        sop_instance_uid=row.sop_instance_uid,
+        sop_class_uid=row.sop_class_uid,
+        study_instance_uid=row.study_instance_uid,
+        series_instance_uid=row.series_instance_uid,
+        transfer_syntax_uid=row.transfer_syntax_uid,
+        path=row.path,
+        size_bytes=row.size_bytes,
+        digest=row.digest,
+        pixel_digest=row.pixel_digest,
+        received_at=row.received_at,
+        calling_ae_title=row.calling_ae_title,
+        called_ae_title=row.called_ae_title,
+        header=row.header,
+        header_revision=row.header_revision,
+        pixels_removed_at=row.pixels_removed_at,
+        id=row.id,
+        peer_address=row.peer_address,
+        removal_reason=row.removal_reason,
+    )
+
+
+def instance_values(instance: Instance) -> dict[str, Any]:
+    """Columns of an instance row, as an object that arrives fills them.
+
+    Whether it was rejected is not in the object.
+    """
+    return dict(zip(_ARRIVING, _arriving(instance), strict=True))
+
+
+def reading_of(row: Row, sop_instance_uid: str) -> Reading:
+    """One release's output for one image."""
+    return Reading(
+        id=row.id,
+        instance_id=row.instance_id,
+        sop_instance_uid=sop_instance_uid,
+        release=row.release,
+        state=ReadingState(row.state),
+        reason=row.reason,
+        detail=row.detail,
+        logits=None if row.logits is None else tuple(row.logits),
+        view=row.view,
+        preprocessing_version=row.preprocessing_version,
+        timings=row.timings or {},
+        member_logits=None if row.member_logits is None else tuple(map(tuple, row.member_logits)),
+    )
+
+
+def study_of(row: Row) -> Study:
+    """A study's row."""
+    return Study(
+        study_instance_uid=row.study_instance_uid,
+        revision=row.revision,
+        state=StudyState(row.state),
+        lane=Lane(row.lane),
+        first_received_at=row.first_received_at,
+        last_received_at=row.last_received_at,
+        quiet_until=row.quiet_until,
+        calling_ae_title=row.calling_ae_title,
+        called_ae_title=row.called_ae_title,
+        id=row.id,
+        peer_address=row.peer_address,
+    )
+
+
+def _is_finite(result: Result) -> bool:
+    """Whether all that a model says, and what it is compared with, is a number.
+
+    What is not makes the sum none.
+    """
+    by_name = [item.member_scores for item in result.findings]
+    for image in result.source_images:
+        by_name += (image.scores, image.logits, *image.member_scores.values())
+    of_findings = sum(
+        [
+            item.logit + item.score + (item.probability or 0.0) + (item.operating_point or 0.0)
+            for item in result.findings
+        ]
+    )
+    return math.isfinite(of_findings + sum([sum(said.values()) for said in by_name]))
+
+
+def result_values(result: Result) -> dict[str, Any]:
+    """Columns of a new result row."""
+    content = {
+        "findings": result.findings,
+        "source_images": result.source_images,
+        "is_trained": result.is_trained,
+        "is_calibrated": result.is_calibrated,
+        "preprocessing_version": result.preprocessing_version,
+        "timings": dict(result.timings),
+        "has_several_orders": result.has_several_orders,
+    }
+    return {
+        "study_instance_uid": result.study_instance_uid,
+        "release": result.release,
+        "source_digest": result.source_digest,
+        "revision": result.revision,
+        "outcome": result.outcome.value,
+        "outcome_reason": result.reason,
+        "content": Finite(content) if _is_finite(result) else content,
+        "identifiers": dict(result.identifiers),
+        "created_at": result.created_at,
+        "supersedes_id": result.supersedes_id,
+    }
+
+
+def result_of(row: Row) -> Result:
+    """All findings of a study by one release."""
+    content = row.content
+    return Result(
+        study_instance_uid=row.study_instance_uid,
+        release=row.release,
+        source_digest=row.source_digest,
+        revision=row.revision,
+        outcome=Outcome(row.outcome),
+        reason=row.outcome_reason,
+        findings=tuple(_finding_of(item) for item in content["findings"]),
+        source_images=tuple(_source_image_of(item) for item in content["source_images"]),
+        is_trained=content["is_trained"],
+        is_calibrated=content["is_calibrated"],
+        preprocessing_version=content["preprocessing_version"],
+        identifiers=row.identifiers,
+        timings=content["timings"],
+        created_at=row.created_at,
+        supersedes_id=row.supersedes_id,
+        id=row.id,
+        is_shadow=row.state == ResultState.SHADOW,
+        has_several_orders=content.get(
+            "has_several_orders", False
+        ),  # a row of an earlier version does not say
+    )
+
+
+def _source_image_of(item: dict[str, Any]) -> SourceImage:
+    return SourceImage(
+        **{**item, "flags": tuple(item.get("flags", ()))}
+    )  # a row of an earlier version has none
+
+
+def _finding_of(item: dict[str, Any]) -> Finding:
+    fixed = {
+        "code": Code(**item["code"]),
+        "decision": Decision(item["decision"]),
+        "source_sop_instance_uids": tuple(item["source_sop_instance_uids"]),
+    }
+    return Finding(**{**item, **fixed})
+
+
+def document_of(row: Row) -> Document:
+    """The encoded bytes of one report."""
+    return Document(
+        kind=row.kind,
+        media_type=row.media_type,
+        content=row.content,
+        sop_class_uid=row.sop_class_uid,
+        sop_instance_uid=row.sop_instance_uid,
+        series_instance_uid=row.series_instance_uid,
+        predecessor_uid=row.predecessor_uid,
+        result_id=row.result_id,
+        id=row.id,
+    )

@@ -1,0 +1,519 @@
+"""The ledger's tables (SQLAlchemy Core), the same on SQLite and PostgreSQL. Changes go through `migrations/`.
+
+Every table that is a stage's queue carries the lease columns. Times are seconds since the epoch,
+UTC.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from hilum.store.schema.changes import NextChange
+
+MAXIMUM_ROW_ID = 2**31 - 1  # PostgreSQL's integer
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+
+def _lease_columns() -> tuple[Column[object], ...]:
+    """State, order and fenced lease of one row of work.
+
+    `attempts` counts claims, `lapses` leases that ran out.
+    """
+    return (
+        Column("state", String(16), nullable=False),
+        Column("lane", Integer, nullable=False),
+        Column("due_at", Float, nullable=False),
+        Column("attempts", Integer, nullable=False, server_default="0"),
+        Column("lapses", Integer, nullable=False, server_default="0"),
+        Column("lease_token", String(32)),
+        Column("leased_until", Float),
+        Column("claimed_by", String(64)),
+        Column("reason", String(40)),
+        Column("detail", Text),
+        Column("finished_at", Float),
+    )
+
+
+def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, ...]:
+    """Partial indexes over open and stuck rows only.
+
+    A ledger of ten million finished rows claims and counts as fast as an empty one.
+    """
+    due = text(f"state = 'due'{condition}")
+    leased = text("state = 'leased'")
+    stuck = text("state IN ('failed', 'dead')")
+    return (
+        Index(
+            f"ix_{name}_due", *extra, "lane", "due_at", "id", sqlite_where=due, postgresql_where=due
+        ),
+        Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
+        Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),
+    )
+
+
+def _change_column() -> Column[int]:
+    """Every statement that changes a row moves it to the end of the order of changes.
+
+    Null: not since its insertion, or this order.
+
+    A result or a delivery that is inserted needs no number: the row that it follows from changes in
+    the same transaction.
+    """
+    return Column("change", BigInteger, onupdate=NextChange())
+
+
+def _change_index(name: str) -> Index:
+    has_changed = text("change IS NOT NULL")
+    return Index(
+        f"ix_{name}_change", "change", "id", sqlite_where=has_changed, postgresql_where=has_changed
+    )
+
+
+installation = Table(
+    "installation",
+    metadata,
+    Column("key", String(40), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
+association = Table(
+    "association",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("started_at", Float, nullable=False, index=True),
+    Column("ended_at", Float, nullable=False),
+    Column("peer_address", String(64), nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("reason", String(80)),
+    Column("stored", Integer, nullable=False),
+    Column("refused", Integer, nullable=False),
+    Column("own_documents", Integer, nullable=False, server_default="0"),
+    Column("advice", Text),
+    Column("count", Integer, nullable=False, server_default="1"),
+)
+
+instance = Table(
+    "instance",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False, unique=True),
+    Column("sop_class_uid", String(64), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("series_instance_uid", String(64), nullable=False),
+    Column("transfer_syntax_uid", String(64), nullable=False),
+    Column("path", String(200), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("digest", String(40), nullable=False),
+    Column("pixel_digest", String(40), nullable=False),
+    Column("received_at", Float, nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False, server_default=""),
+    Column("header", LargeBinary, nullable=False),
+    Column("header_revision", Integer, nullable=False, server_default="1"),
+    # Rejected by a note (IHE IOCM) or by a person: it takes no part in results. That its pixels
+    # left the archive is another matter.
+    Column("is_removed", Boolean, nullable=False, server_default=text("false")),
+    Column("removal_reason", String(40)),
+    Column("pixels_removed_at", Float),
+    # Storage commitment has promised to keep it.
+    Column("committed_at", Float),
+    Index(
+        "ix_instance_committed",
+        "committed_at",
+        sqlite_where=text("committed_at IS NOT NULL"),
+        postgresql_where=text("committed_at IS NOT NULL"),
+    ),
+    # Retention looks at images that still have pixels only, oldest first.
+    Index(
+        "ix_instance_kept",
+        "received_at",
+        sqlite_where=text("pixels_removed_at IS NULL"),
+        postgresql_where=text("pixels_removed_at IS NULL"),
+    ),
+)
+
+# Files that no row names any more, and since when they may be deleted. They are written down in the
+# transaction that takes their row's path away, so that a crash before the deletion leaves no file
+# behind.
+expired_file = Table(
+    "expired_file",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("path", String(200), nullable=False),
+    Column("instance_id", Integer, index=True),
+    Column("cause", String(16), nullable=False),
+    Column("due_at", Float, nullable=False, index=True),
+)
+
+# Headers that a corrected one has replaced: whoever takes the files of a folder once more knows the
+# old ones again.
+former_header = Table(
+    "former_header",
+    metadata,
+    Column("instance_id", Integer, ForeignKey("instance.id"), primary_key=True),
+    Column("digest", String(40), primary_key=True),
+    # Of the data set, whose file is deleted; null: replaced before this was written down.
+    Column("sha256", String(64)),
+)
+
+# Images that take no part in results, also such as have not come yet: a note may be faster than the
+# row of its image.
+rejection = Table(
+    "rejection",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("reason", String(40), nullable=False),
+    Column("note_uid", String(64)),
+    Column("calling_ae_title", String(16), nullable=False),
+    # Who rejected it by hand.
+    Column("rejected_by", String(80), nullable=False, server_default=""),
+    Column("received_at", Float, nullable=False),
+    # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or
+    # the first one would take it from the image's own.
+    Column("holds_for_all", Boolean, nullable=False, server_default=text("false")),
+    UniqueConstraint(
+        "sop_instance_uid",
+        "study_instance_uid",
+        "calling_ae_title",
+        name="uq_rejection_image_calling_ae_title",
+    ),
+)
+
+conflict = Table(
+    "conflict",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("sop_instance_uid", String(64), nullable=False, index=True),
+    Column("path", String(200), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("digest", String(40), nullable=False),
+    Column("received_at", Float, nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("kind", String(16), nullable=False, server_default="pixels"),
+    Column("state", String(16), nullable=False),
+    Column("resolved_at", Float),
+    # Of the data set, once a person has it deleted; null: by an earlier version, or it is there.
+    Column("sha256", String(64)),
+    # False between the commit of a person's decision and the moves of the files that follow from
+    # it.
+    Column("is_settled", Boolean, nullable=False, server_default=text("true")),
+    UniqueConstraint("sop_instance_uid", "digest"),
+)
+
+study = Table(
+    "study",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False, unique=True),
+    Column("revision", Integer, nullable=False),
+    Column("open_readings", Integer, nullable=False),
+    Column("quiet_until", Float, nullable=False),
+    Column("collecting_since", Float, nullable=False),
+    Column("first_received_at", Float, nullable=False),
+    Column("last_received_at", Float, nullable=False, index=True),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False, server_default=""),
+    *_lease_columns(),
+    *_lease_indexes("study", condition=" AND open_readings = 0"),
+    # As that of results, but each study has its place. 0: before there was this order.
+    Column(
+        "change",
+        BigInteger,
+        nullable=False,
+        server_default="0",
+        default=NextChange(),
+        onupdate=NextChange(),
+    ),
+    Index("ix_study_change", "change", "id"),
+)
+
+reading = Table(
+    "reading",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("instance_id", Integer, ForeignKey("instance.id"), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("release", String(80), nullable=False),
+    # Read along, never reported: no study waits for it (docs/rollouts.md).
+    Column("is_shadow", Boolean, nullable=False, server_default=text("false")),
+    *_lease_columns(),
+    Column("logits", JSON),
+    # (k, L): what each member of an ensemble says; `logits` is what they say together.
+    Column("member_logits", JSON),
+    Column("cam", LargeBinary),
+    Column("view", String(16)),
+    Column("precision", String(16)),
+    Column("preprocessing_version", String(40)),
+    Column("timings", JSON),
+    UniqueConstraint("instance_id", "release"),
+    *_lease_indexes("reading"),
+)
+
+result = Table(
+    "result",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False, index=True),
+    Column("release", String(80), nullable=False),
+    Column("source_digest", String(40), nullable=False),
+    Column("revision", Integer, nullable=False),
+    *_lease_columns(),
+    Column("outcome", String(16), nullable=False),
+    Column("outcome_reason", String(40)),
+    Column("content", JSON, nullable=False),
+    Column("identifiers", JSON, nullable=False),
+    Column("created_at", Float, nullable=False, index=True),
+    Column("supersedes_id", Integer, ForeignKey("result.id")),
+    Column("is_current", Boolean, nullable=False),
+    UniqueConstraint("study_instance_uid", "release", "source_digest"),
+    *_lease_indexes("result"),
+    _change_column(),
+    _change_index("result"),
+)
+
+document = Table(
+    "document",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("result_id", Integer, ForeignKey("result.id"), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("media_type", String(80), nullable=False),
+    Column("sop_class_uid", String(64)),
+    Column("sop_instance_uid", String(64), unique=True),
+    Column("series_instance_uid", String(64)),
+    Column("predecessor_uid", String(64)),
+    Column("content", LargeBinary, nullable=False),
+    Column("created_at", Float, nullable=False),
+    UniqueConstraint("result_id", "kind"),
+)
+
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("document_id", Integer, ForeignKey("document.id"), nullable=False),
+    Column("destination", String(64), nullable=False),
+    *_lease_columns(),
+    # When it was first accepted, of one that was made due again since; null: see `finished_at`.
+    Column("delivered_at", Float),
+    # When a person last made it due again: requeued, released or sent again.
+    Column("requeued_at", Float),
+    UniqueConstraint("document_id", "destination"),
+    *_lease_indexes("delivery", "destination"),
+    Index(
+        "ix_delivery_withheld",
+        "destination",
+        "reason",
+        sqlite_where=text("state = 'withheld'"),
+        postgresql_where=text("state = 'withheld'"),
+    ),
+    _change_column(),
+    _change_index("delivery"),
+)
+
+destination = Table(
+    "destination",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("is_paused", Boolean, nullable=False, server_default=text("false")),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
+)
+
+# One row an alias: a release of the settings that another one shall replace, or has replaced,
+# without a restart.
+rollout = Table(
+    "rollout",
+    metadata,
+    Column("alias", String(80), primary_key=True),
+    # What the settings named when it began: it holds only as long as they do.
+    Column("configured", String(80), nullable=False),
+    Column("serving", String(80), nullable=False),
+    Column("previous", String(80)),
+    Column("candidate", String(80)),
+    Column("mode", String(16)),
+    Column("fraction", Float),
+    Column("state", String(16), nullable=False),
+    Column("problem", Text),
+    Column("changed_at", Float, nullable=False),
+    Column("changed_by", String(64), nullable=False),
+)
+
+# What a release is that reads, or shall: every process takes it from here, whatever becomes of the
+# file (docs/rollouts.md).
+release_manifest = Table(
+    "release_manifest",
+    metadata,
+    Column("release", String(80), primary_key=True),
+    Column("digest", String(64), nullable=False),
+    Column("manifest", Text, nullable=False),
+    # A candidate that was never proved has read nothing for a study: it may still become another.
+    Column("is_proved", Boolean, nullable=False),
+    Column("kept_at", Float, nullable=False),
+)
+
+rollout_event = Table(
+    "rollout_event",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("alias", String(80), nullable=False, index=True),
+    Column("verb", String(16), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("serving", String(80), nullable=False),
+    Column("candidate", String(80)),
+    Column("detail", Text),
+    Column("changed_at", Float, nullable=False),
+    Column("changed_by", String(64), nullable=False),
+)
+
+# Which release speaks for a study, from its first image to its last, whatever is switched
+# meanwhile; and which one reads along.
+assignment = Table(
+    "assignment",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("alias", String(80), nullable=False),
+    Column("release", String(80), nullable=False),
+    Column("shadow", String(80)),
+    Column("assigned_at", Float, nullable=False),
+    UniqueConstraint("study_instance_uid", "alias"),
+)
+
+# A study that a shadow reads along: its own queue, so that nothing of it can touch what is
+# reported.
+comparison = Table(
+    "comparison",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("release", String(80), nullable=False),
+    Column("shadow", String(80), nullable=False),
+    *_lease_columns(),
+    # For each finding that both know: [score, shadow's score, decision, shadow's decision].
+    Column("content", JSON),
+    UniqueConstraint("study_instance_uid", "shadow"),
+    Index("ix_comparison_pair", "release", "shadow", "finished_at"),
+    *_lease_indexes("comparison"),
+)
+
+# Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the
+# report is answered; `digest` is theirs. Of an open request also what stands for an instance that
+# was erased meanwhile.
+commitment = Table(
+    "commitment",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("transaction_uid", String(64), nullable=False),
+    Column("calling_ae_title", String(16), nullable=False),
+    Column("called_ae_title", String(16), nullable=False),
+    Column("peer_address", String(64), nullable=False),
+    Column("requested_at", Float, nullable=False, index=True),
+    Column("digest", String(40), nullable=False),
+    Column("is_duplicate", Boolean, nullable=False),
+    Column("instances", JSON, nullable=False),
+    Column("committed", Integer),
+    Column("failed", Integer),
+    # [SOP Instance UID, Failure Reason] of the first ones that are not kept.
+    Column("failures", JSON),
+    *_lease_columns(),
+    UniqueConstraint("calling_ae_title", "transaction_uid", "digest"),
+    *_lease_indexes("commitment"),
+)
+
+# Who did what. Rows are added and never changed; only retention deletes, up to a moment that it
+# writes down first.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    # The rows of one verb: `begun` and its end, where it takes several transactions.
+    Column("deed", String(32), nullable=False, index=True),
+    Column("at", Float, nullable=False, index=True),
+    Column("actor", String(80), nullable=False),
+    Column("channel", String(8), nullable=False),
+    Column("address", String(64), nullable=False),
+    Column("host", String(64), nullable=False),
+    Column("verb", String(24), nullable=False),
+    # Rows, and no UIDs: an erased study has others from then on, and no row of the audit changes.
+    Column("study_id", Integer, index=True),
+    Column("image_id", Integer),
+    Column("thing", String(16)),
+    Column("name", String(120)),
+    Column("count", Integer, nullable=False),
+    Column("outcome", String(8), nullable=False),
+    Column("detail", String(200)),
+    sqlite_autoincrement=True,  # an id is never given twice, or a cursor would pass a row by
+)
+
+# How far each reader of the audit (the log, the syslog collector) has come, and which process reads
+# for it now.
+audit_cursor = Table(
+    "audit_cursor",
+    metadata,
+    Column("name", String(16), primary_key=True),
+    Column("last_id", Integer, nullable=False),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
+)
+
+# Named tokens for REST and pages. A token that was revoked keeps its row: its name stands in
+# records of what was done.
+access_token = Table(
+    "access_token",
+    metadata,
+    Column("name", String(32), primary_key=True),
+    Column("scope", String(16), nullable=False),
+    Column("digest", String(64), nullable=False, unique=True),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
+    Column("revoked_at", Float),
+    Column("last_used_at", Float),
+)
+
+process = Table(
+    "process",
+    metadata,
+    Column("name", String(64), primary_key=True),
+    Column("role", String(16), nullable=False),
+    Column("host", String(64), nullable=False),
+    Column("pid", Integer, nullable=False),
+    Column("started_at", Float, nullable=False),
+    Column("beat_at", Float, nullable=False),
+    Column("is_ready", Boolean, nullable=False),
+    Column("detail", Text),
+)
+
+WORK_TABLES = {
+    table.name: table for table in (reading, study, comparison, result, delivery, commitment)
+}

@@ -1,0 +1,1 @@
+"""`hilum check`: examines an installation, changes nothing, and gives remedies."""

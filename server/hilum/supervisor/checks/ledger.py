@@ -1,0 +1,51 @@
+"""Whether SQLite can read the ledger's file.
+
+A damaged page is otherwise noticed only when something reads it, perhaps weeks later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import inspect
+from sqlalchemy.engine import make_url
+
+from hilum.settings import Settings
+from hilum.store.database.engines import DAMAGED, RESTORE, open_reader
+from hilum.supervisor.checks.check import Check
+
+# Each GB is read from the disk and takes about a second of CPU.
+_WHOLE_BYTES: Final = 2 << 30
+
+
+def ledger_file(settings: Settings) -> Iterator[Check]:
+    """Check all pages of a ledger up to `_WHOLE_BYTES`, else the first row of each table.
+
+    Raises DatabaseError, see `is_damaged`, and OSError.
+    """
+    parsed = make_url(settings.ledger_url)
+    if parsed.get_backend_name() != "sqlite":
+        return
+    size_bytes = Path(parsed.database or "").stat().st_size
+    reader = open_reader(settings.ledger_url)
+    try:
+        with reader.connect() as connection:
+            for table in inspect(connection).get_table_names():
+                connection.exec_driver_sql(f'SELECT * FROM "{table}" LIMIT 1').first()  # noqa: S608 - a name of our own schema
+            is_whole = size_bytes <= _WHOLE_BYTES
+            found = (
+                connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
+                if is_whole
+                else "ok"
+            )
+    finally:
+        reader.dispose()
+    said = (
+        "every page can be read"
+        if is_whole
+        else "too large to read all of it here: `PRAGMA quick_check` of sqlite3 does"
+    )
+    detail = f"{size_bytes / 1e9:.1f} GB, {said}" if found == "ok" else DAMAGED
+    yield Check("ledger file", ok=found == "ok", detail=detail, advice=RESTORE)

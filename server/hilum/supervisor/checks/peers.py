@@ -1,0 +1,211 @@
+"""Checks of peers: destinations, requesters of storage commitment, and removed destinations."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from hilum.deliver.probe import probe
+from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at
+from hilum.errors import Retry
+from hilum.settings import CommitmentPeer, Destination, Settings
+from hilum.store.queries.views import LedgerViews
+from hilum.supervisor.checks.check import Check, accepts, unless_refused
+
+_ANSWER_SECONDS: Final = 10.0  # for each message: a person waits
+_AT_ONCE: Final = 16
+_DAY_SECONDS: Final = 86400.0
+_RENEW_DAYS: Final = 21  # as in the alert HilumCertificateExpires
+
+
+def peers(settings: Settings) -> Iterator[Check]:
+    """Check all peers at once, because one that is down takes long.
+
+    Return them in settings order.
+    """
+    looks: list[tuple[str, Callable[[], Iterator[Check]]]] = [
+        *(
+            (f"destination {name}", partial(_destination, name, item))
+            for name, item in settings.destinations.items()
+        ),
+        *(
+            (f"commitment {title}", partial(_asker, title, item))
+            for title, item in settings.commitment.items()
+        ),
+    ]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        found = threads.map(lambda look: list(unless_refused(look[0], look[1]())), looks)
+        yield from (check for checks in found for check in checks)
+
+
+def _destination(name: str, destination: Destination) -> Iterator[Check]:
+    title = f"destination {name}"
+    yield (
+        _receiver(title, name, destination)
+        if destination.kind == "dicom"
+        else _unasked(title, name, destination)
+    )
+    yield from _tls(title, f"destinations.{name}", destination)
+
+
+def _unasked(title: str, name: str, destination: Destination) -> Check:
+    """Check a folder, or a sender destination, whose address is not known yet."""
+    found = probe(name, destination)
+    return Check(title, found.is_ok, f"{found.address}: {found.detail}", "Reports wait until then.")
+
+
+def _receiver(title: str, name: str, destination: Destination) -> Check:
+    """Check the classes that a receiver would accept, as `hilum destinations probe` does.
+
+    The time limit is shorter than there.
+    """
+    where = f"{destination.ae_title}@{destination.host}:{destination.port}"
+    if not accepts(destination.host, destination.port):
+        return Check(
+            title,
+            ok=False,
+            detail=where,
+            advice=(
+                "Nothing answers there: check host, port and firewall; results wait until it does."
+            ),
+        )
+    seconds = min(destination.timeout_seconds, _ANSWER_SECONDS)
+    found = probe(name, destination.model_copy(update={"timeout_seconds": seconds}))
+    detail = found.detail if found.detail.startswith(where) else f"{where}: {found.detail}"
+    return Check(
+        title,
+        found.is_ok,
+        detail,
+        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until"
+        " then.",
+    )
+
+
+def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
+    """Check that a requester accepts connections.
+
+    Whether it takes reports is known only when one is due.
+    """
+    advice = (
+        "Nothing answers there: check host, port and firewall; reports of storage commitment wait"
+        " for receive.commitment_hours."
+    )
+    where = f"{peer.ae_title or title}@{peer.host}:{peer.port}"
+    yield Check(f"commitment {title}", accepts(peer.host, peer.port), where, advice)
+    yield from _tls(f"commitment {title}", f"commitment.{title}", peer)
+
+
+def _tls(title: str, section: str, peer: Destination | CommitmentPeer) -> Iterator[Check]:
+    if peer.certificate_file is not None:
+        yield certificate(f"{title} TLS", peer.certificate_file, f"{section}.certificate_file")
+    if peer.ca_file is not None:
+        yield authority(f"{title} CA", peer.ca_file, f"{section}.ca_file")
+
+
+def certificate(title: str, file: Path, setting: str) -> Check:
+    """Check when one of our certificates expires. Raises OSError."""
+    moment = expires_at(file)
+    if moment <= time.time():
+        return Check(
+            title,
+            ok=False,
+            detail=f"our certificate expired on {_day(moment)}",
+            advice=f"Others refuse it: renew {setting}.",
+        )
+    return Check(
+        title,
+        ok=True,
+        detail=f"our certificate holds until {_day(moment)}{_warning(moment, setting)}",
+    )
+
+
+def authority(title: str, file: Path, setting: str) -> Check:
+    """Check when the certificates of authorities expire. Raises OSError.
+
+    One of several may be a former one, which is no longer needed.
+    """
+    ends = all_expire_at(file)
+    holding = [moment for moment in ends if moment > time.time()]
+    if not holding:
+        advice = (
+            "Nobody whose certificate it has signed is believed: put the authority's new one into"
+            f" {setting}."
+        )
+        return Check(
+            title,
+            ok=False,
+            detail=f"the authority's certificate expired on {_day(max(ends))}",
+            advice=advice,
+        )
+    gone = (
+        f"; {len(ends) - len(holding)} of {len(ends)} in {file} expired"
+        if len(holding) < len(ends)
+        else ""
+    )
+    return Check(
+        title,
+        ok=True,
+        detail=(
+            "the authority's certificate holds until"
+            f" {_day(min(holding))}{_warning(min(holding), setting)}{gone}"
+        ),
+    )
+
+
+def revocations(title: str, file: Path, setting: str) -> Check:
+    """Check when the lists of revoked certificates expire. Raises OSError.
+
+    OpenSSL accepts no certificate of an authority whose list has expired.
+    """
+    first = min(crls_expire_at(file))
+    if first <= time.time():
+        advice = (
+            "Nobody whose authority it is of gets in by TLS: put the authority's new list into"
+            f" {setting}, which takes no restart."
+        )
+        return Check(
+            title,
+            ok=False,
+            detail=f"a list of revoked certificates expired on {_day(first)}",
+            advice=advice,
+        )
+    ends = "for ever" if math.isinf(first) else f"until {_day(first)}"
+    return Check(title, ok=True, detail=f"the list of revoked certificates holds {ends}")
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d")
+
+
+def _warning(moment: float, setting: str) -> str:
+    days = (moment - time.time()) / _DAY_SECONDS
+    return f", in {days:.0f} days: RENEW {setting}" if days < _RENEW_DAYS else ""
+
+
+def gone(settings: Settings) -> Iterator[Check]:
+    """Check for destinations that have waiting deliveries and are not in the settings.
+
+    Their documents are not sent, and their pixels are not deleted.
+    """
+    with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
+        try:
+            found = views.destination_states(settings.destinations)
+        except Retry:  # a ledger without tables
+            return
+    for item in found:
+        words = [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
+        words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
+        if words and not item["is_configured"]:
+            detail = f"not in the settings, and deliveries to it are open: {', '.join(words)}"
+            advice = (
+                "Nobody sends them. Put it back, or give them up: `hilum destinations forget"
+                f" {item['name']}`."
+            )
+            yield Check(f"destination {item['name']}", ok=False, detail=detail, advice=advice)

@@ -1,0 +1,103 @@
+"""Recovery after this host's clock was set back.
+
+Rows would otherwise wait until the clock shows the old time again.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+
+from hilum.observability import telemetry
+from hilum.settings import Settings
+from hilum.store.database.engines import AWAY, words_of
+from hilum.store.ledger import Ledger
+from hilum.store.queue.clock_recovery import SKEW_SECONDS
+
+_STEP_SECONDS = 5.0  # smaller steps have no visible effect
+_JITTER = 1.25  # of a pause between attempts
+# the longest wait of a comparison for its shadow, or of a storage commitment for its objects
+_PATIENCE_SECONDS = 3600.0
+_log = telemetry.logger("supervisor")
+
+
+def longest_waits(settings: Settings) -> Mapping[str, float]:
+    """Return the largest number of seconds, by stage, until a row is due."""
+    own = [item.quiet_seconds for item in settings.routes.values()] + [
+        item.quiet_seconds for item in settings.senders.values()
+    ]
+    quiet = max(settings.studies.quiet_seconds, *(seconds or 0.0 for seconds in own), 0.0)
+    pause = _JITTER * max(
+        settings.pipeline.maximum_backoff_seconds, settings.pipeline.backoff_seconds
+    )
+    short = dict.fromkeys(("analyse", "report", "deliver"), pause)
+    return {
+        **short,
+        "assemble": max(quiet, pause),
+        "compare": max(quiet, pause, _PATIENCE_SECONDS),
+        "commit": max(pause, _PATIENCE_SECONDS),
+    }
+
+
+class StrandedWatch:
+    """A watch for clock steps. `look` runs at each beat.
+
+    The first `look`, at the start, finds rows left by an earlier run.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Callable[[], float] = time.time,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._waits = longest_waits(settings)
+        self._clock = clock
+        self._steady = steady
+        self._ahead = math.inf
+        self._is_owed = True
+        self._is_behind = False
+
+    def look(self, ledger: Ledger) -> None:
+        """Free rows that a clock step has stranded.
+
+        A host that is behind the clock of its PostgreSQL frees none: the waits there may be right.
+        """
+        ahead = self._clock() - self._steady()
+        if ahead < self._ahead - _STEP_SECONDS:
+            self._is_owed = True
+        self._ahead = ahead
+        if not self._is_owed:
+            return
+        try:
+            lag = -ledger.clock_ahead_seconds()
+            if lag > SKEW_SECONDS:
+                self._say_behind(lag)
+                return
+            freed = {
+                stage: count
+                for stage, longest in self._waits.items()
+                if (count := ledger.free_stranded(stage, longest))
+            }
+        except AWAY as error:
+            _log.warning(
+                "clock_not_looked_at", error=words_of(error), advice="tried again at the next beat"
+            )
+            return
+        self._is_owed = self._is_behind = False
+        if freed:
+            _log.warning(
+                "clock_set_back",
+                **freed,
+                advice="what waited for a later time is due; have the clock kept right (NTP)",
+            )
+
+    def _say_behind(self, lag: float) -> None:
+        if not self._is_behind:
+            _log.warning(
+                "clock_behind",
+                seconds=round(lag),
+                advice="the ledger's host shows a later time: set one of the two right (NTP)",
+            )
+        self._is_behind = True

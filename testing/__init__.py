@@ -1,0 +1,1 @@
+"""Parts of tests and load tests: phantoms, senders, receivers, a Hilum of its own."""

@@ -1,0 +1,1 @@
+"""Senders and receivers of DICOM objects that cost little."""

@@ -1,0 +1,1 @@
+"""Synthetic chest radiographs as DICOM objects."""

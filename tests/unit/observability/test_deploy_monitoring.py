@@ -1,0 +1,273 @@
+"""Prometheus and Grafana files of deploy/: what they name must exist, and the alerts must fire."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hilum.observability import telemetry
+from tests.support.metric_names import metric_names
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+RULES = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text())
+DASHBOARD = json.loads((DEPLOY / "grafana/dashboards/hilum.json").read_text())
+EXPRESSIONS = [rule["expr"] for group in RULES["groups"] for rule in group["rules"]]
+EXPRESSIONS += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+def test_metrics_in_rules_and_dashboard_exist():
+    named = {name for expression in EXPRESSIONS for name in re.findall(r"\bhilum_\w+", expression)}
+    assert len(named) > 12
+    assert named - metric_names() == set()
+
+
+def test_labels_in_rules_and_dashboard_exist():
+    labels = {
+        label for metric in vars(telemetry).values() for label in getattr(metric, "_labelnames", ())
+    }
+    labels |= {label for _, names in telemetry.STATE_GAUGES.values() for label in names} | {"le"}
+    lists = [
+        found for expression in EXPRESSIONS for found in re.findall(r"\bby \(([^)]*)\)", expression)
+    ]
+    legends = [
+        target["legendFormat"] for panel in DASHBOARD["panels"] for target in panel["targets"]
+    ]
+    grouped = {label.strip() for found in lists for label in found.split(",")}
+    shown = {label for legend in legends for label in re.findall(r"{{(\w+)}}", legend)}
+    assert len(grouped) > 3
+    assert grouped | shown <= labels
+
+
+def test_dashboard_panels_do_not_overlap():
+    cells = [
+        (panel["gridPos"]["x"] + dx, panel["gridPos"]["y"] + dy)
+        for panel in DASHBOARD["panels"]
+        for dx in range(panel["gridPos"]["w"])
+        for dy in range(panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) == 23
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("kind", "file"), [("config --syntax-only", "prometheus.yml"), ("rules", "rules.yml")]
+)
+def test_promtool_accepts(kind: str, file: str):
+    words = subprocess.run(
+        ["promtool", "check", *kind.split(), DEPLOY / "prometheus" / file],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+def test_prometheus_shows_a_token_that_compose_mounts():
+    compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
+    jobs = yaml.safe_load((DEPLOY / "prometheus/prometheus.yml").read_text())["scrape_configs"]
+    mounted = {volume.split(":")[1] for volume in compose["prometheus"]["volumes"]}
+    assert [job["authorization"]["credentials_file"] for job in jobs] == [
+        "/run/secrets/hilum_token"
+    ]
+    assert "/run/secrets/hilum_token" in mounted
+    assert {
+        target.split(":")[0]
+        for job in jobs
+        for group in job["static_configs"]
+        for target in group["targets"]
+    } <= set(compose)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+def test_alerts_fire_and_stay_silent(tmp_path: Path):
+    """A unit test of the rules by promtool.
+
+    A stuck delivery raises its alert after 15 minutes, a healthy street none.
+    """
+    test = {
+        "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+        "evaluation_interval": "1m",
+        "tests": [
+            {
+                "interval": "1m",
+                "input_series": [
+                    {"series": 'up{job="hilum"}', "values": "1+0x30"},
+                    *(
+                        {
+                            "series": (
+                                'hilum_stuck_items{stage="deliver", destination="pacs",'
+                                f' instance="{host}"}}'
+                            ),
+                            "values": "0 0 0 2+0x30",
+                        }
+                        for host in "ab"
+                    ),
+                    {"series": 'hilum_role_ready{role="receive"}', "values": "1+0x30"},
+                    {
+                        "series": 'hilum_certificate_expiry_timestamp_seconds{section="receive"}',
+                        "values": f"{20 * 86400 + 1200}+0x30",
+                    },
+                    {
+                        "series": (
+                            'hilum_certificate_expiry_timestamp_seconds{section="destinations.pacs"}'
+                        ),
+                        "values": f"{22 * 86400}+0x30",
+                    },
+                    {"series": "hilum_archive_free_bytes", "values": "9e9+0x30"},
+                    {"series": "hilum_archive_reserve_bytes", "values": "2e9+0x30"},
+                ],
+                "alert_rule_test": [
+                    {"eval_time": "9m", "alertname": "HilumCertificateExpires", "exp_alerts": []},
+                    {
+                        "eval_time": "20m",
+                        "alertname": "HilumCertificateExpires",
+                        "exp_alerts": [certificate_alert()],
+                    },
+                    {"eval_time": "10m", "alertname": "HilumItemsStuck", "exp_alerts": []},
+                    {
+                        "eval_time": "20m",
+                        "alertname": "HilumItemsStuck",
+                        "exp_alerts": [stuck_alert()],
+                    },
+                    *(
+                        {"eval_time": "20m", "alertname": name, "exp_alerts": []}
+                        for name in ("HilumNotReady", "HilumGone", "HilumDiskAlmostFull")
+                    ),
+                ],
+            },
+        ],
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(yaml.safe_dump(test))
+    words = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+NOT_PERMITTED = 'hilum_instances_received_total{outcome="rejection_note_not_permitted"}'
+REFUSED, RESTARTS = (
+    'hilum_instances_refused_total{status="0xA700"}',
+    'hilum_process_restarts_total{role="analyser"}',
+)
+
+
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+@pytest.mark.parametrize(
+    ("series", "values", "name", "raised", "silent"),
+    [
+        (NOT_PERMITTED, "_x8 1x40", "HilumSenderNotPermitted", ["9m", "17m"], ["7m", "30m"]),
+        (REFUSED, "_x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["7m", "30m"]),
+        (REFUSED, "0x8 40x40", "HilumImagesRefused", ["9m", "17m"], ["8m", "30m"]),
+        (
+            REFUSED,
+            "_x8 40x20 _x15 3x20",
+            "HilumImagesRefused",
+            ["9m", "46m"],
+            ["30m", "43m", "60m"],
+        ),
+        (REFUSED, "40x20 _x15 40x20", "HilumImagesRefused", [], ["15m", "36m", "37m", "45m"]),
+        (REFUSED, "40x20 _x15 41x20", "HilumImagesRefused", ["37m"], ["15m", "55m"]),
+        (RESTARTS, "9x20 _x20 9x20", "HilumProcessesRestart", [], ["41m", "50m"]),
+        (REFUSED, "40x15 2x20", "HilumImagesRefused", ["17m", "24m"], ["14m", "30m"]),
+        (REFUSED, "_x8 0x40", "HilumImagesRefused", [], ["9m", "30m"]),
+        (RESTARTS, "_x8 4x40", "HilumProcessesRestart", ["9m", "22m"], ["7m", "30m"]),
+        (RESTARTS, "_x8 2 3 4x40", "HilumProcessesRestart", ["10m", "22m"], ["9m", "30m"]),
+        (RESTARTS, "_x8 3x40", "HilumProcessesRestart", [], ["9m", "20m", "30m"]),
+    ],
+    ids=[
+        "a note",
+        "first",
+        "later",
+        "after a pause",
+        "a gap",
+        "in a gap",
+        "crashes before a gap",
+        "after a restart",
+        "none",
+        "crashes",
+        "more of them",
+        "a few",
+    ],
+)
+def test_what_was_before_the_first_scrape_is_said_and_not_for_ever(
+    series: str, values: str, name: str, raised: list[str], silent: list[str], tmp_path: Path
+):
+    """A counter with labels has no series before it counts, so that Prometheus may see it begin with any number."""
+    (rule,) = (
+        rule for group in RULES["groups"] for rule in group["rules"] if rule.get("alert") == name
+    )
+    label, value = re.search(r'(\w+)="(\w+)"', series).groups()
+    said = {
+        key: text.replace(f"{{{{ $labels.{label} }}}}", value)
+        for key, text in rule["annotations"].items()
+    }
+    alerts = [{"exp_labels": {"severity": "ticket", label: value}, "exp_annotations": said}]
+    asked = [{"eval_time": at, "alertname": name, "exp_alerts": alerts} for at in raised]
+    asked += [{"eval_time": at, "alertname": name, "exp_alerts": []} for at in silent]
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": series, "values": values}],
+        "alert_rule_test": asked,
+    }
+    path = tmp_path / "test.yml"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "rule_files": [str(DEPLOY / "prometheus/rules.yml")],
+                "evaluation_interval": "1m",
+                "tests": [test],
+            }
+        )
+    )
+    words = subprocess.run(
+        ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
+    )
+    assert words.returncode == 0, words.stdout + words.stderr
+
+
+def certificate_alert() -> dict[str, dict[str, str]]:
+    return {
+        "exp_labels": {"severity": "ticket", "section": "receive"},
+        "exp_annotations": {
+            "summary": "Our certificate of [receive] expires in 20d 0h 0m 0s",
+            "description": (
+                "Others refuse it from then on. Put a new one in its place; no restart is needed."
+                " `hilum check` says its day."
+            ),
+        },
+    }
+
+
+def stuck_alert() -> dict[str, dict[str, str]]:
+    return {
+        "exp_labels": {"severity": "ticket", "stage": "deliver", "destination": "pacs"},
+        "exp_annotations": {
+            "summary": "2 items of deliver pacs need a person",
+            "description": (
+                "GET /api/v1/queues says for which reason. Then `hilum requeue deliver`."
+            ),
+        },
+    }
+
+
+def test_grafana_provisioning_points_at_what_compose_mounts():
+    source = yaml.safe_load(
+        (DEPLOY / "grafana/provisioning/datasources/prometheus.yaml").read_text()
+    )["datasources"][0]
+    assert source["url"] == "http://prometheus:9090"
+    assert {panel["datasource"]["uid"] for panel in DASHBOARD["panels"]} == {source["uid"]}
+    provider = yaml.safe_load((DEPLOY / "grafana/provisioning/dashboards/hilum.yaml").read_text())[
+        "providers"
+    ][0]
+    assert (
+        f"./grafana/dashboards:{provider['options']['path']}:ro"
+        in yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["grafana"]["volumes"]
+    )

@@ -1,0 +1,200 @@
+"""What an object is to us, when the ledger cannot say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pydicom.uid import (
+    ComputedRadiographyImageStorage,
+    DigitalMammographyXRayImageStorageForPresentation,
+    DigitalXRayImageStorageForPresentation,
+    ExplicitVRLittleEndian,
+    SecondaryCaptureImageStorage,
+)
+
+from hilum.receive.headers import file_meta
+from hilum.receive.headers.file_meta import FileMeta
+from hilum.receive.indexing.indexer import Indexer
+from hilum.receive.policy.association_policy import Policy
+from hilum.receive.sinks import Taken
+from hilum.receive.statuses import (
+    DataSetDoesNotMatch,
+    NotForUs,
+    OutOfResources,
+    SopClassNotNegotiated,
+    answer,
+)
+from hilum.receive.storage.dispatcher import Maker, Reception
+from hilum.receive.storage.image_store import Intake
+from hilum.store.archive.archive import Archive
+from hilum.store.ledger import Ledger
+from tests.support.listening import make_settings
+from tests.support.storing import element, uid_element
+from tests.support.taking import StoreRequest, store
+
+SR = "1.2.840.10008.5.1.4.1.1.88.34"
+MAKER = Maker("Hilum project", "5e71a1")
+
+
+class House:
+    """A reception over a ledger that can be taken away."""
+
+    def __init__(self, state: Path) -> None:
+        settings = make_settings(
+            state,
+            {
+                "CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]},
+                "STRICT": {"other_objects": "refuse"},
+            },
+        )
+        self.file = state / "ledger.sqlite"
+        self.ledger = Ledger(settings.ledger_url)
+        self.archive = Archive(settings.archive_dir, "listener-1")
+        intake = Intake(
+            settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
+        )
+        self.reception = Reception(
+            intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
+        )
+
+    def take_ledger_away(self) -> None:
+        self.ledger.close()
+        self.file.unlink()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path / "state")
+    yield made
+    made.ledger.close()
+
+
+def request(
+    sop_class: str,
+    uid: str = "2.25.77",
+    maker: Maker = MAKER,
+    context: str | None = None,
+    calling: str = "PACS",
+) -> StoreRequest:
+    encoded = b"".join(
+        (
+            uid_element(0x00080016, sop_class),
+            uid_element(0x00080018, uid),
+            element(0x00080070, b"LO", _even(maker.manufacturer)),
+            element(0x00181000, b"LO", _even(maker.serial)),
+            uid_element(0x0020000D, "1.2.3"),
+            uid_element(0x0020000E, "1.2.3.1"),
+        )
+    )
+    return StoreRequest(
+        FileMeta(sop_class, uid, ExplicitVRLittleEndian, calling, "HILUM"),
+        context or sop_class,
+        memoryview(encoded),
+    )
+
+
+def _even(text: str) -> bytes:
+    return (text + " " * (len(text) % 2)).encode()
+
+
+def test_what_says_that_we_made_it_needs_no_ledger(house: House) -> None:
+    house.take_ledger_away()
+    assert store(request(SR), house.reception.taker) is Taken.OWN_DOCUMENT
+    assert store(request(SecondaryCaptureImageStorage), house.reception.taker) is Taken.OWN_DOCUMENT
+    assert not list(house.archive.unindexed())
+
+
+def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_may_come_again(
+    house: House,
+) -> None:
+    other = Maker("Archive", "7")
+    house.take_ledger_away()
+    for sop_class in (SR, SecondaryCaptureImageStorage):
+        with pytest.raises(OutOfResources) as caught:
+            store(request(sop_class, maker=other), house.reception.taker)
+        assert answer(caught.value).status == 0xA700
+    assert (
+        store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
+        is Taken.OTHER_OBJECT
+    ), "no UID of ours"
+
+
+def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
+    dx = DigitalXRayImageStorageForPresentation
+    with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
+        store(request(dx, maker=Maker("", ""), calling="CR1"), house.reception.taker)
+    assert store(request(dx, maker=Maker("", "")), house.reception.taker) is Taken.IMAGE
+    assert (
+        store(
+            request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1"),
+            house.reception.taker,
+        )
+        is Taken.IMAGE
+    )
+
+
+def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) -> None:
+    mammography = DigitalMammographyXRayImageStorageForPresentation
+    for calling, said in (
+        ("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"),
+        ("CR1", "not in senders.CR1.sop_"),
+    ):
+        with pytest.raises(SopClassNotNegotiated) as caught:
+            store(request(mammography, maker=Maker("", ""), calling=calling), house.reception.taker)
+        assert said in answer(caught.value).comment
+    assert caught.value.advice.endswith(
+        "For Presentation. Send Computed Radiography Image Storage only"
+    )
+
+
+@pytest.mark.parametrize(
+    "maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")]
+)
+def test_another_installation_is_somebody_else(house: House, maker: Maker) -> None:
+    assert store(request(SR, maker=maker), house.reception.taker) is Taken.OTHER_OBJECT
+    with pytest.raises(NotForUs) as caught:
+        store(request(SR, maker=maker, calling="STRICT"), house.reception.taker)
+    assert answer(caught.value).status == 0x0122
+    assert len(answer(caught.value).comment) == len(caught.value.comment)
+    assert (
+        store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker)
+        is Taken.IMAGE
+    )
+
+
+def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(house: House) -> None:
+    with pytest.raises(SopClassNotNegotiated):
+        store(request(SR, context=SecondaryCaptureImageStorage), house.reception.taker)
+    wrong = request(SR)
+    with pytest.raises(DataSetDoesNotMatch):
+        store(
+            StoreRequest(
+                FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set
+            ),
+            house.reception.taker,
+        )
+
+
+@pytest.mark.parametrize("address", ["", "10.0.0.7", "fd00::5", "10.0.0.71"])
+def test_the_address_of_the_sender_survives_in_the_file(address: str) -> None:
+    meta = FileMeta(SR, "1.2.3", ExplicitVRLittleEndian, "PACS", "HILUM", address)
+    encoded = file_meta.encode(meta)
+    assert file_meta.decode(encoded) == (meta, len(encoded))
+
+
+def test_pydicom_reads_the_same_meta_information() -> None:
+    from io import BytesIO
+
+    from pydicom import dcmread
+
+    found = dcmread(
+        BytesIO(
+            file_meta.encode(
+                FileMeta(SR, "1.2.3", ExplicitVRLittleEndian, "PACS", "HILUM", "10.0.0.7")
+            )
+        )
+    )
+    assert found.file_meta.SendingPresentationAddress == "dicom://10.0.0.7"
+    assert found.file_meta.ReceivingApplicationEntityTitle == "HILUM"

@@ -1,0 +1,272 @@
+"""Who gets which report: not analysed, superseded, and the settings of a destination that govern it."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from structlog.testing import capture_logs
+
+from hilum.deliver import ClassRefused
+from hilum.domain import (
+    SR_LADDER,
+    DeliveryJob,
+    DeliveryState,
+    Document,
+    ReadingState,
+    Reason,
+    ReportJob,
+)
+from hilum.processes import dispatcher
+from hilum.processes.dispatcher import DeliverHandler, ReportHandler
+from hilum.processes.report_pool import ReportPool
+from hilum.report import build_documents, derive
+from hilum.settings import Destination, Pipeline, Settings
+from hilum.store.ledger import Ledger
+from testing.phantoms.phantom import make_study
+from tests.support.ledgers import migrated_sqlite
+from tests.support.read_back import items
+from tests.support.results import (
+    CONTEXT,
+    LEASE,
+    instance_of,
+    make_release,
+    parse,
+    reading_of,
+    report_job,
+    results_of,
+    study_job,
+)
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
+RELEASE = make_release()
+QUIET = Destination(kind="folder", path=Path("quiet"))
+ASKING = Destination(kind="folder", path=Path("asking"), report_not_analysed=True)
+JSON_ONLY = Destination(
+    kind="folder", path=Path("json"), documents=("json",), report_not_analysed=True
+)
+DRAWN = Document(
+    "heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.3", "2.25.2"
+)
+
+
+class HereAndNow(ReportPool):
+    """The pool's seam, in this process."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+    async def run(self, function: Any, *args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+
+def job(*, is_analysed: bool, held: dict[str, Document] | None = None) -> ReportJob:
+    (image,) = [instance_of(item) for item in make_study(3, views=("PA",), rows=16, columns=16)]
+    constant = {
+        "state": ReadingState.NOT_ANALYSED,
+        "logits": None,
+        "reason": Reason.CONSTANT_IMAGE.value,
+    }
+    (result,) = results_of(
+        study_job([image], [reading_of(image, RELEASE, **({} if is_analysed else constant))]),
+        RELEASE,
+    )
+    return dataclasses.replace(report_job([image], result), held=held or {})
+
+
+def held(uid: str, sop_class: Any = SR_LADDER[0]) -> Document:
+    return Document(
+        sop_class.kind, "application/dicom", b"", sop_class.sop_class_uid, uid, "2.25.9"
+    )
+
+
+async def routed(
+    tmp_path: Path, claimed: ReportJob, more: dict[str, Destination] | None = None
+) -> dict[str, tuple[str, ...]]:
+    destinations = {"quiet": QUIET, "asking": ASKING, "json": JSON_ONLY, **(more or {})}
+    settings = Settings.model_construct(
+        **{name: field.get_default() for name, field in Settings.model_fields.items()}
+    )
+    settings = settings.model_copy(update={"destinations": destinations})
+    ledger = Ledger(migrated_sqlite(tmp_path))
+    try:
+        decided = await ReportHandler(settings, {RELEASE.id: RELEASE}, ledger, HereAndNow()).handle(
+            claimed
+        )
+    finally:
+        ledger.close()
+    return {new.document.kind: new.destinations for new in decided.documents}
+
+
+def run(scenario: Any) -> Any:
+    import asyncio
+
+    return asyncio.run(scenario)
+
+
+def test_an_analysed_study_goes_to_all(tmp_path: Path) -> None:
+    assert run(routed(tmp_path, job(is_analysed=True))) == {
+        "sr": ("quiet", "asking"),
+        "json": ("json",),
+    }
+
+
+def test_a_report_is_one_line_in_the_log_without_what_it_found(tmp_path: Path) -> None:
+    claimed = job(is_analysed=True)
+    with capture_logs() as lines:
+        run(routed(tmp_path, claimed))
+    (line,) = [line for line in lines if line["event"] == "study_reported"]
+    assert (line["study_instance_uid"], line["release"], line["revision"]) == (
+        claimed.result.study_instance_uid,
+        RELEASE.id,
+        claimed.result.revision,
+    )
+    assert (line["images"], line["images_used"], line["findings"]) == (
+        1,
+        1,
+        len(claimed.result.findings),
+    )
+    assert line["destinations"] == "asking, json, quiet"
+    known = {
+        "event",
+        "log_level",
+        "room",
+        "study_instance_uid",
+        "release",
+        "revision",
+        "outcome",
+        "reason",
+    }
+    assert set(line) == {
+        *known,
+        "images",
+        "images_used",
+        "findings",
+        "destinations",
+    }, "neither a score nor a decision"
+
+
+def test_that_nothing_was_analysed_goes_where_it_was_asked_for(tmp_path: Path) -> None:
+    assert run(routed(tmp_path, job(is_analysed=False))) == {"sr": ("asking",), "json": ("json",)}
+
+
+def test_an_earlier_report_does_not_stay_the_last_word(tmp_path: Path) -> None:
+    claimed = job(is_analysed=False, held={"quiet": held("2.25.1")})
+    assert run(routed(tmp_path, claimed)) == {"sr": ("quiet", "asking"), "json": ("json",)}
+
+
+def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_else(
+    tmp_path: Path,
+) -> None:
+    """It would be the only thing that a destination has of a study of which it never heard."""
+    kinds = {
+        "had": ("sr", "heatmap"),
+        "never": ("sr", "heatmap"),
+        "pictures": ("heatmap",),
+        "cancelled": ("sr", "heatmap"),
+    }
+    more = {
+        name: Destination(kind="folder", path=Path(name), documents=documents)
+        for name, documents in kinds.items()
+    }
+    claimed = job(is_analysed=False, held={"had": held("2.25.1"), "cancelled": held("2.25.1")})
+    shown = dataclasses.replace(
+        claimed, predecessors={"heatmap": DRAWN}, pictured=frozenset({"had", "pictures"})
+    )
+    assert run(routed(tmp_path, shown, more)) == {
+        "sr": ("asking", "had", "cancelled"),
+        "json": ("json",),
+        "heatmap": ("had", "pictures"),
+    }
+
+
+def test_a_report_names_what_each_destination_holds_once() -> None:
+    holdings = {"a": held("2.25.1"), "b": held("2.25.2", SR_LADDER[2]), "c": held("2.25.1")}
+    (document,) = build_documents(job(is_analysed=True, held=holdings), RELEASE, CONTEXT, ("sr",))
+    (series,) = [
+        item
+        for before in parse(document.content).PredecessorDocumentsSequence
+        for item in before.ReferencedSeriesSequence
+    ]
+    named = [
+        (item.ReferencedSOPInstanceUID, item.ReferencedSOPClassUID)
+        for item in series.ReferencedSOPSequence
+    ]
+    assert named == [("2.25.1", SR_LADDER[0].sop_class_uid), ("2.25.2", SR_LADDER[2].sop_class_uid)]
+
+
+def test_a_report_on_nothing_gives_the_reason_and_no_finding() -> None:
+    (document,) = build_documents(job(is_analysed=False), RELEASE, CONTEXT, ("sr",))
+    report = parse(document.content)
+    assert items(report, "125007") == []
+    assert "constant_image" in items(report, "121106")[0].TextValue
+    assert "does not mean that nothing is there" in items(report, "121106")[0].TextValue
+
+
+def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Path) -> None:
+    claimed = job(is_analysed=True)
+    (document,) = build_documents(claimed, RELEASE, CONTEXT, ("sr",))
+    delivery = DeliveryJob(
+        LEASE, "pacs", document, "1.2", RELEASE.id, True, 0.0, 0.0, claimed.result.identifiers
+    )
+    handler = DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline())
+    decided = run(handler._step_down(delivery, ClassRefused("it does not take it", SR_LADDER[2])))
+    handler.close()
+    (new,) = decided.documents
+    assert (decided.state, decided.values) == (
+        DeliveryState.CANCELLED,
+        {"reason": "class_ladder", "detail": "it does not take it"},
+    )
+    assert (new.destinations, new.document.kind) == (("pacs",), "sr_enhanced")
+    assert new.document.sop_instance_uid == claimed.result.identifiers["sr_enhanced"]
+    assert new.document == derive(document, SR_LADDER[2], claimed.result.identifiers["sr_enhanced"])
+
+
+def test_a_lane_that_hangs_does_not_keep_its_process_from_ending(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As a folder on a server that is away. What its thread is at is not closed under it."""
+    monkeypatch.setattr(dispatcher, "_LANE_SECONDS", 0.05)
+    handler, goes_on, closed = (
+        DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline()),
+        threading.Event(),
+        list[bool](),
+    )
+    monkeypatch.setattr(handler, "_lanes", SimpleNamespace(close=lambda: closed.append(True)))
+
+    async def hang() -> None:
+        handler._thread.call(lambda: goes_on.wait(30))
+        handler.close()
+
+    run(hang())
+    assert (goes_on.is_set(), closed) == (False, [])
+    goes_on.set()
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"sr_classes": ("enhanced", "comprehensive")},
+            "in this order: comprehensive_3d, comprehensive, enhanced, basic_text",
+        ),
+        ({"sr_classes": ("enhanced", "enhanced")}, "once and in this order"),
+        ({"sr_classes": ()}, "at least 1 item"),
+        ({"sr_classes": ("chest_cad",)}, "Input should be"),
+        ({"ca_file": "ca.pem"}, "need tls = true"),
+        ({"tls": True, "key_file": "key.pem"}, "certificate_file and key_file belong together"),
+    ],
+)
+def test_a_setting_that_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Destination(**changes)
+
+
+def test_tls_files_survive_the_way_to_a_child_process() -> None:
+    given = Destination(tls=True, ca_file=Path("ca.pem"), sr_classes=("enhanced", "basic_text"))
+    assert Destination.model_validate_json(given.model_dump_json()) == given
