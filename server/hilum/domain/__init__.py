@@ -1,0 +1,124 @@
+"""The words of Hilum as types: what travels between the rooms.
+
+Standard library only, so that every process may import it, and so that a room can be tested with
+plain lists.
+Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
+"""
+
+from hilum.domain.access import AccessToken, Actor, Channel, Scope
+from hilum.domain.associations import AssociationRecord
+from hilum.domain.commitment import CommitmentRequest, CommitmentVerdict
+from hilum.domain.deliveries import Delivery
+from hilum.domain.dicom import (
+    IMAGE_SOP_CLASSES,
+    SR_KINDS,
+    SR_LADDER,
+    TRANSFER_SYNTAXES,
+    Code,
+    SopReference,
+    SrClass,
+    mint_uid,
+)
+from hilum.domain.documents import Document, NewDocument
+from hilum.domain.images import (
+    ActivationMaps,
+    Identifiers,
+    Identity,
+    Instance,
+    Reading,
+    Rejection,
+    flags_of,
+)
+from hilum.domain.jobs import (
+    Advance,
+    CommitmentJob,
+    ComparisonJob,
+    DeliveryJob,
+    Job,
+    Lease,
+    ReadingJob,
+    ReportJob,
+    StudyJob,
+)
+from hilum.domain.priority import Lane
+from hilum.domain.reasons import Reason, RemovalReason
+from hilum.domain.releases import Label, Release, alias_of
+from hilum.domain.results import Decision, Finding, Outcome, Result, SourceImage, source_digest
+from hilum.domain.rollouts import Rollout, RolloutMode
+from hilum.domain.states import (
+    CommitmentState,
+    ComparisonState,
+    ConflictKind,
+    ConflictState,
+    DeliveryState,
+    ReadingState,
+    ReportState,
+    ResultState,
+    RolloutState,
+    StudyState,
+    WorkState,
+)
+from hilum.domain.studies import Study
+
+__all__ = [
+    "IMAGE_SOP_CLASSES",
+    "SR_KINDS",
+    "SR_LADDER",
+    "TRANSFER_SYNTAXES",
+    "AccessToken",
+    "ActivationMaps",
+    "Actor",
+    "Advance",
+    "AssociationRecord",
+    "Channel",
+    "Code",
+    "CommitmentJob",
+    "CommitmentRequest",
+    "CommitmentState",
+    "CommitmentVerdict",
+    "ComparisonJob",
+    "ComparisonState",
+    "ConflictKind",
+    "ConflictState",
+    "Decision",
+    "Delivery",
+    "DeliveryJob",
+    "DeliveryState",
+    "Document",
+    "Finding",
+    "Identifiers",
+    "Identity",
+    "Instance",
+    "Job",
+    "Label",
+    "Lane",
+    "Lease",
+    "NewDocument",
+    "Outcome",
+    "Reading",
+    "ReadingJob",
+    "ReadingState",
+    "Reason",
+    "Rejection",
+    "Release",
+    "RemovalReason",
+    "ReportJob",
+    "ReportState",
+    "Result",
+    "ResultState",
+    "Rollout",
+    "RolloutMode",
+    "RolloutState",
+    "Scope",
+    "SopReference",
+    "SourceImage",
+    "SrClass",
+    "Study",
+    "StudyJob",
+    "StudyState",
+    "WorkState",
+    "alias_of",
+    "flags_of",
+    "mint_uid",
+    "source_digest",
+]

@@ -1,0 +1,57 @@
+"""Actors, their ways in, and the access tokens that they show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Channel(StrEnum):
+    """The way in by which a verb was asked for."""
+
+    CLI = "cli"
+    REST = "rest"
+    PAGE = "page"
+    DICOM = "dicom"
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Who asks for a verb: the name that was authenticated, the way in, and the address it came from (empty: this host)."""
+
+    name: str
+    channel: Channel
+    address: str = ""
+
+
+class Scope(StrEnum):
+    """The verbs that a token opens, in rising order: each scope includes those before it."""
+
+    READ = "read"
+    OPERATE = "operate"
+    ERASE = "erase"
+
+    def includes(self, needed: Scope) -> bool:
+        """Whether a token of this scope may do what needs that one."""
+        rising = list(Scope)
+        return rising.index(self) >= rising.index(needed)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """A named token.
+
+    The ledger keeps the digest of its secret alone. Times in seconds since the epoch; None: never.
+    """
+
+    name: str
+    scope: Scope
+    digest: str
+    created_at: float
+    expires_at: float | None = None
+    revoked_at: float | None = None
+    last_used_at: float | None = None
+
+    def is_valid(self, now: float) -> bool:
+        """Whether it opens anything."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)

@@ -1,0 +1,25 @@
+"""Studies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from hilum.domain.priority import Lane
+from hilum.domain.states import StudyState
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study's row."""
+
+    study_instance_uid: str
+    revision: int
+    state: StudyState
+    lane: Lane
+    first_received_at: float
+    last_received_at: float
+    quiet_until: float
+    calling_ae_title: str
+    called_ae_title: str
+    id: int = 0
+    peer_address: str = ""

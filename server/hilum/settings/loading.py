@@ -1,0 +1,171 @@
+"""Settings from a file and from the environment."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from hilum.errors import ConfigurationError
+from hilum.settings.environment import Overlaid, overlay
+from hilum.settings.fields import nearest
+from hilum.settings.root import Settings
+from hilum.settings.sections import NAMED, known_names, section_model
+
+_SECRETS = {("api", "token"), ("ledger", "url")}
+
+
+_SECRET_NAME = re.compile("token$|password|secret|webhook", re.IGNORECASE)
+
+
+_PASSWORD = re.compile("://[^/@]*:[^/@]+@")
+
+
+# What was a table of its own once, and is in the senders' now.
+_MOVED: Mapping[tuple[str, ...], str] = {
+    ("receive", "maximum_associations_by_ae"): "maximum_associations",
+    ("studies", "quiet_seconds_by_ae"): "quiet_seconds",
+}
+
+
+def restore(text: str) -> Settings:
+    """Settings from `Settings.dump`; the environment is not read again, so all processes agree.
+
+    Raises ConfigurationError for those of another version, as when it was installed over one that
+    runs.
+    """
+    sections: dict[str, Any] = {}
+    for section, value in json.loads(text).items():
+        try:
+            if section in NAMED:
+                sections[section] = {
+                    name: NAMED[section][0].model_validate(item) for name, item in value.items()
+                }
+            else:
+                sections[section] = section_model(section).model_validate(value)
+        except (ValidationError, KeyError) as error:
+            problem = (
+                f"settings: [{section}] is not of this version of Hilum: stop `hilum serve` and"
+                " start it again."
+            )
+            raise ConfigurationError([problem]) from error
+    return Settings.model_construct(**sections)
+
+
+def find_file(explicit: Path | None) -> Path | None:
+    """The settings file: --config, HILUM_CONFIG, ./hilum.toml, /etc/hilum/hilum.toml.
+
+    None: defaults only.
+    """
+    if explicit is not None:
+        return explicit
+    if named := os.environ.get("HILUM_CONFIG"):
+        return Path(named)
+    return next(
+        (p for p in (Path("hilum.toml"), Path("/etc/hilum/hilum.toml")) if _is_there(p)), None
+    )
+
+
+def _is_there(file: Path) -> bool:
+    """Not in a folder that this user may not enter, as the home of who says `sudo -u hilum hilum ...`."""
+    with contextlib.suppress(PermissionError):
+        return file.is_file()
+    return False
+
+
+def load(path: Path | None = None) -> Settings:
+    """Settings from the file (see `find_file`) and the environment.
+
+    Raises ConfigurationError with all problems.
+    """
+    file = find_file(path)
+    given = overlay(_content(file) if file else {}, Settings, os.environ)
+    problems = [
+        f"{item.variable}: {_unknown(item.place, item.known)}" for item in given.unknown
+    ] + given.unreadable
+    try:
+        settings = Settings(**given.content)
+    except ValidationError as error:
+        raise ConfigurationError(
+            [*problems, *(_explain(item, file, given) for item in error.errors())]
+        ) from error
+    if problems:
+        raise ConfigurationError(problems)
+    return settings
+
+
+def secrets_in(file: Path) -> list[str]:
+    """Settings in a file that nobody else should read: tokens, passwords, also that in an address.
+
+    Raises ConfigurationError.
+    """
+    return list(_secrets((), _content(file)))
+
+
+def _secrets(place: tuple[str, ...], value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for name, item in value.items():
+            yield from _secrets((*place, str(name)), item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _secrets(place, item)
+    elif (
+        isinstance(value, str)
+        and value
+        and (_SECRET_NAME.search(place[-1]) or _PASSWORD.search(value))
+    ):
+        yield ".".join(place)
+
+
+def _content(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(
+            file.read_text(encoding="utf-8-sig")
+        )  # some editors begin a file with a byte order mark
+    except OSError as error:
+        raise ConfigurationError(
+            [f"{file}: {error.strerror}. Give an existing file with --config or HILUM_CONFIG."]
+        ) from error
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise ConfigurationError(
+            [f"{file}: not UTF-8, as TOML has to be (at line {line}). Save it as UTF-8."]
+        ) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError([f"{file}: not valid TOML: {error}"]) from error
+
+
+def _unknown(place: tuple[str, ...], known: list[str]) -> str:
+    if place == ("receive", "listener"):
+        return "unknown setting; leave it out, there is one listener"
+    if place in _MOVED:
+        return f"unknown setting; say it in [senders.<CALLING_AE_TITLE>], as {_MOVED[place]}"
+    return f"unknown setting{nearest(place[-1], known)}"
+
+
+def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:
+    place = tuple(str(part) for part in item["loc"] if part != "[key]")
+    where = _origin(place, file, given)
+    if item["type"] == "extra_forbidden":
+        return f"{where}{'.'.join(place)}: {_unknown(place, known_names(place[:-1]))}"
+    is_secret = any(
+        secret[: len(place)] == place for secret in _SECRETS
+    )  # or its section: ledger = "postgresql+psycopg://…"
+    value = (
+        "" if is_secret or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
+    )
+    return f"{where}{'.'.join(place)}{': ' if place else ''}{item['msg'].removeprefix('Value error, ')}{value}"
+
+
+def _origin(place: tuple[str, ...], file: Path | None, given: Overlaid) -> str:
+    """Who says what is wrong: the variable, else the file."""
+    above = (place[:length] for length in range(len(place), 0, -1))
+    said = next((given.variables[some] for some in above if some in given.variables), file)
+    return f"{said}: " if said else ""

@@ -1,0 +1,285 @@
+"""All sections together, and the rules between them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from pydantic import ValidationInfo, field_validator, model_validator
+
+from hilum.settings.fields import AeTitle, Section, nearest
+from hilum.settings.guard import Guard
+from hilum.settings.models import Analyse, Models, Triton
+from hilum.settings.outbound import CommitmentPeer, Destination, Report
+from hilum.settings.own_paths import MANIFESTS, paths_named
+from hilum.settings.receive import Receive
+from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Tracing
+from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
+
+
+class Settings(Section):
+    """All settings of one installation."""
+
+    site: Site = Site()
+    receive: Receive = Receive()
+    studies: Studies = Studies()
+    retention: Retention = Retention()
+    models: Models = Models()
+    triton: Triton = Triton()
+    analyse: Analyse = Analyse()
+    guard: Guard = Guard()
+    pipeline: Pipeline = Pipeline()
+    ledger: Ledger = Ledger()
+    report: Report = Report()
+    destinations: Mapping[str, Destination] = {}
+    routes: Mapping[AeTitle, Route] = {}
+    senders: Mapping[AeTitle, Sender] = {}
+    commitment: Mapping[AeTitle, CommitmentPeer] = {}
+    watch: Mapping[str, Watch] = {}  # after all that names files of ours
+    api: Api = Api()
+    stow: Stow = Stow()
+    log: Log = Log()
+    tracing: Tracing = Tracing()
+    audit: Audit = Audit()
+
+    @field_validator("destinations")
+    @classmethod
+    def _folders_lie_beside_the_archive(
+        cls, value: Mapping[str, Destination], info: ValidationInfo
+    ) -> Mapping[str, Destination]:
+        archive = info.data["site"].state_dir / "archive" if "site" in info.data else None
+        bad = [
+            name
+            for name, item in value.items()
+            if item.path and archive and item.path.resolve().is_relative_to(archive.resolve())
+        ]
+        if bad:
+            raise ValueError(f"path must not lie in the archive ({archive}): {', '.join(bad)}")
+        return value
+
+    @field_validator("destinations")
+    @classmethod
+    def _names_are_simple(cls, value: Mapping[str, Destination]) -> Mapping[str, Destination]:
+        bad = [name for name in value if not name.replace("_", "").replace("-", "").isalnum()]
+        if bad:
+            raise ValueError(f"names may hold letters, digits, _ and - only: {', '.join(bad)}")
+        return value
+
+    @model_validator(mode="after")
+    def _pixels_leave_before_associations_are_rejected(self) -> Settings:
+        pressure = self.retention.pressure_free_bytes
+        reject = self.receive.reject_below_bytes
+        if 0 < pressure <= reject:
+            raise ValueError(
+                f"retention.pressure_free_bytes: must be above {reject}, where receive begins to"
+                " reject associations, or 0"
+            )
+        return self
+
+    @field_validator("routes", "senders", "commitment", mode="before")
+    @classmethod
+    def _titles_differ(cls, value: object) -> object:
+        titles = [str(title).strip(" ") for title in value] if isinstance(value, Mapping) else []
+        if twice := sorted({title for title in titles if titles.count(title) > 1}):
+            raise ValueError(
+                f"titles must not differ in the spaces around them only: {', '.join(twice)}"
+            )
+        return value
+
+    @field_validator("routes")
+    @classmethod
+    def _routes_lead_somewhere(
+        cls, value: Mapping[str, Route], info: ValidationInfo
+    ) -> Mapping[str, Route]:
+        """A section that is wrong itself is not in `info.data`.
+
+        Then its own problem is reported.
+        """
+        problems: list[str] = []
+        for title, route in value.items():
+            if "receive" in info.data and title not in info.data["receive"].ae_titles:
+                problems.append(f"{title} is not in receive.ae_titles; add it there")
+            problems += _unknown_destinations(title, route.destinations, info)
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("senders")
+    @classmethod
+    def _senders_name_what_there_is(
+        cls, value: Mapping[str, Sender], info: ValidationInfo
+    ) -> Mapping[str, Sender]:
+        problems: list[str] = []
+        for title, sender in value.items():
+            known = list(
+                info.data["receive"].ae_titles
+                if "receive" in info.data
+                else sender.called_ae_titles
+            )
+            wrong = [called for called in sender.called_ae_titles if called not in known]
+            problems += [
+                f"{title}: called_ae_titles: {called!r} is not in"
+                f" receive.ae_titles{nearest(called, known)}"
+                for called in wrong
+            ]
+            problems += _unknown_destinations(title, sender.destinations, info)
+            if (
+                sender.certificate_names
+                and "receive" in info.data
+                and not info.data["receive"].tls_client_ca_file
+            ):
+                problems.append(
+                    f"{title}: certificate_names needs receive.tls_client_ca_file: senders show no"
+                    " certificate without it"
+                )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
+    @field_validator("watch")
+    @classmethod
+    def _watched_folders_are_their_own(
+        cls, value: Mapping[str, Watch], info: ValidationInfo
+    ) -> Mapping[str, Watch]:
+        """What lies in them is moved or deleted, which must not befall our own files, nor what another one watches."""
+        taken = {name: path.resolve() for name, path in paths_named(info.data)}
+        for name, watch in value.items():
+            _require_called(watch.called_ae_title, info)
+            folder = watch.path.resolve()
+            for other, theirs in taken.items():
+                if folder.is_relative_to(theirs) or theirs.is_relative_to(folder):
+                    raise ValueError(
+                        f"{name}: path must lie beside {other}, not in it or around it"
+                    )
+            taken[f"the path of {name}"] = folder
+        return value
+
+    @field_validator("stow")
+    @classmethod
+    def _stow_has_a_route(cls, value: Stow, info: ValidationInfo) -> Stow:
+        _require_called(value.called_ae_title, info)
+        return value
+
+    def sender(self, calling_ae_title: str) -> Sender:
+        """What is different for this AE Title."""
+        return self.senders.get(calling_ae_title.strip(), _ANY_SENDER)
+
+    def handling_of(self, calling_ae_title: str, called_ae_title: str) -> Handling:
+        """Of studies whose first image came from the one to the other.
+
+        As the sender's section says, else the route, else as for all.
+        """
+        sender = self.sender(calling_ae_title)
+        route = self.routes.get(called_ae_title, _NO_ROUTE)
+        return Handling(
+            lane=sender.lane or route.lane,
+            releases=tuple(
+                dict.fromkeys(sender.releases or route.releases or self.models.releases)
+            ),  # each reads an image once
+            destinations=sender.destinations or route.destinations or tuple(self.destinations),
+            quiet_seconds=_first(
+                sender.quiet_seconds, route.quiet_seconds, self.studies.quiet_seconds
+            ),
+            maximum_wait_seconds=_first(
+                sender.maximum_wait_seconds, self.studies.maximum_wait_seconds
+            ),
+        )
+
+    @property
+    def active_releases(self) -> tuple[str, ...]:
+        """Every release that reads some studies, those of routes and senders included."""
+        some = [item.releases for item in self.routes.values()] + [
+            item.releases for item in self.senders.values()
+        ]
+        return tuple(dict.fromkeys([*self.models.releases, *itertools.chain(*some)]))
+
+    @property
+    def limited_senders(self) -> tuple[str, ...]:
+        """Calling AE Titles with a limit of their own, in an order on which all processes agree."""
+        return tuple(
+            sorted(
+                title
+                for title, sender in self.senders.items()
+                if sender.maximum_associations is not None
+            )
+        )
+
+    @property
+    def own_paths(self) -> dict[Path, str]:
+        """Files and folders that these settings name, resolved, each with its setting.
+
+        Not watched ones, which hold what others make.
+        """
+        sections = {
+            name: getattr(self, name) for name in type(self).model_fields if name != "watch"
+        }
+        # Not path.resolve(), which raises for a link to itself: who uses the file says what is
+        # wrong with it.
+        return {Path(os.path.realpath(path)): name for name, path in paths_named(sections)}
+
+    @property
+    def archive_dir(self) -> Path:
+        """Where received objects are kept."""
+        return self.site.state_dir / "archive"
+
+    @property
+    def run_dir(self) -> Path:
+        """Sockets, metrics files and process files of the running server."""
+        return self.site.state_dir / "run"
+
+    @property
+    def built_dir(self) -> Path:
+        """Built Triton model trees."""
+        return self.models.built or self.site.state_dir / "models"
+
+    @property
+    def manifests_dir(self) -> Path:
+        """Manifests, one folder a release."""
+        return self.models.manifests or MANIFESTS
+
+    @property
+    def ledger_url(self) -> str:
+        """SQLAlchemy URL of the ledger."""
+        return self.ledger.url or f"sqlite:///{(self.site.state_dir / 'ledger.sqlite').resolve()}"
+
+    def dump(self) -> str:
+        """JSON that `restore` takes back, for a child process.
+
+        Secrets included, so it never goes to disk.
+        """
+        return self.model_dump_json()
+
+
+_ANY_SENDER = Sender()
+
+
+_NO_ROUTE = Route()
+
+
+def _first(*values: float | None) -> float:
+    """The first that is said; the last one always is."""
+    return next(value for value in values if value is not None)
+
+
+def _unknown_destinations(title: str, names: Iterable[str], info: ValidationInfo) -> list[str]:
+    if "destinations" not in info.data:
+        return []
+    known = list(info.data["destinations"])
+    return [
+        f"{title}: no destination {name!r}{nearest(name, known)}"
+        for name in names
+        if name not in known
+    ]
+
+
+def _require_called(called_ae_title: str, info: ValidationInfo) -> None:
+    if (
+        called_ae_title
+        and "receive" in info.data
+        and called_ae_title not in info.data["receive"].ae_titles
+    ):
+        raise ValueError(
+            f"called_ae_title {called_ae_title} is not in receive.ae_titles; add it there"
+        )

@@ -1,0 +1,248 @@
+"""Settings of studies: quiet period, retention, and what differs by sender, route and folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from hilum.settings.fields import (
+    AeTitle,
+    CertificateName,
+    LaneName,
+    Network,
+    OptionalAeTitle,
+    OtherObjects,
+    Section,
+    SopClass,
+    TransferSyntax,
+)
+
+
+class Studies(Section):
+    """When a study is complete."""
+
+    quiet_seconds: float = Field(
+        10.0, ge=0, le=86400, description="No new image for this long closes a study."
+    )
+    maximum_wait_seconds: float = Field(
+        120.0,
+        ge=0,
+        description=(
+            "A study that keeps growing closes this long after its first image; later images"
+            " revise it."
+        ),
+    )
+
+
+class Retention(Section):
+    """When pixels leave the archive.
+
+    Rows of studies and documents stay; what is not delivered or not read yet always stays.
+    """
+
+    days: float = Field(
+        0.0,
+        ge=0,
+        description="Days after the last delivery of a study until its pixels leave; 0: they stay.",
+    )
+    reanalysis_days: float = Field(
+        0.0, ge=0, description="The same for studies of the lane reanalysis."
+    )
+    pressure_free_bytes: int = Field(
+        0,
+        ge=0,
+        description=(
+            "Below this much free disk space pixels leave at once, oldest delivered first; 0:"
+            " never. Above reject_bytes."
+        ),
+    )
+    association_days: float = Field(
+        365.0,
+        ge=0,
+        description=(
+            "Days that associations, and what was refused on them, can be looked up; 0: for ever."
+        ),
+    )
+    audit_days: float = Field(
+        0.0, ge=0, description="Days that rows of the audit are kept (docs/audit.md); 0: for ever."
+    )
+    commitment_days: float = Field(
+        365.0, ge=0, description="The same for requests for storage commitment that have ended."
+    )
+    committed_days: float = Field(
+        0.0,
+        ge=0,
+        description=(
+            "Days that an image stays at least after storage commitment has promised it, whatever"
+            " its age and the disk; 0: as long as the promise has no other end."
+        ),
+    )
+    hourly_share: float = Field(
+        0.02,
+        gt=0,
+        le=1,
+        description=(
+            "Share of the archive's images that may leave by age within an hour; more wait for the"
+            " next one. At least 1000, and four times what days makes of it in an hour."
+        ),
+    )
+    check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
+
+
+class Route(Section):
+    """What is different for studies that are sent to one Called AE Title.
+
+    `[routes.<CALLED_AE_TITLE>]`.
+
+    The first image of a study decides; what is left out is as without a route.
+    """
+
+    releases: tuple[str, ...] = Field(
+        (), description="Releases that read these studies; empty: models.releases."
+    )
+    destinations: tuple[str, ...] = Field(
+        (), description="Names of the destinations of their documents; empty: all."
+    )
+    quiet_seconds: float | None = Field(
+        None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds."
+    )
+    lane: LaneName = Field("live", description="Priority from the door to the engine.")
+
+
+class Sender(Section):
+    """What is different for one Calling AE Title: `[senders.<CALLING_AE_TITLE>]`.
+
+    What is left out is as for all.
+
+    Of a study the sender of its first image decides, and before the route of the Called AE Title.
+    """
+
+    peers: tuple[Network, ...] = Field(
+        (),
+        description=(
+            "Addresses that may use this AE Title, instead of receive.peers; others are rejected"
+            " (1,1,1)."
+        ),
+    )
+    certificate_names: tuple[CertificateName, ...] = Field(
+        (),
+        description=(
+            "The AE Title is rejected (1,1,3) unless its certificate holds one of these: the"
+            " subject's CN, a SAN dNSName or URI, or `sha256:` and the certificate's fingerprint."
+            " Needs receive.tls_client_ca_file; empty: any, and none."
+        ),
+    )
+    called_ae_titles: tuple[AeTitle, ...] = Field(
+        (),
+        description=(
+            "Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all."
+        ),
+    )
+    maximum_associations: int | None = Field(
+        None,
+        ge=0,
+        description=(
+            "Its simultaneous associations, of all processes together and within"
+            " receive.maximum_associations, so that a busy archive leaves room for the modalities;"
+            " one more is rejected (2,3,2); 0: it is shut out."
+        ),
+    )
+    sop_classes: tuple[SopClass, ...] = Field(
+        (), description="SOP Classes of images that it may send, instead of receive.sop_classes."
+    )
+    transfer_syntaxes: tuple[TransferSyntax, ...] = Field(
+        (),
+        description=(
+            "Transfer Syntaxes of its images, in order of preference, instead of"
+            " receive.transfer_syntaxes."
+        ),
+    )
+    other_objects: OtherObjects | None = Field(
+        None, description="What is no image of it, instead of receive.other_objects."
+    )
+    may_reject: bool | None = Field(
+        None,
+        description=(
+            "Whether its rejection notes (IHE IOCM) count: true: for images of every sender, as"
+            " those of an archive; false: never; none: for images that it has sent itself."
+        ),
+    )
+    may_correct: bool | None = Field(
+        None,
+        description=(
+            "Whether the same pixels with another header correct an image: true: of every sender,"
+            " as an archive does it; false: of none; none: of images that it has sent itself. What"
+            " does not count is a conflict, which a person decides."
+        ),
+    )
+    quiet_seconds: float | None = Field(
+        None, ge=0, le=86400, description="Quiet period of its studies."
+    )
+    maximum_wait_seconds: float | None = Field(
+        None,
+        ge=0,
+        description="How long its studies may grow, instead of studies.maximum_wait_seconds.",
+    )
+    lane: LaneName | None = Field(
+        None, description="Priority of its studies from the door to the engine."
+    )
+    releases: tuple[str, ...] = Field((), description="Releases that read its studies.")
+    destinations: tuple[str, ...] = Field(
+        (), description="Names of the destinations of their documents."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What shall happen with a study: nothing is left to be looked up. Times in seconds."""
+
+    lane: LaneName
+    releases: tuple[str, ...]
+    destinations: tuple[str, ...]
+    quiet_seconds: float
+    maximum_wait_seconds: float
+
+
+class Watch(Section):
+    """A folder into which somebody puts DICOM files: `[watch.<name>]`.
+
+    What cannot be taken goes to `refused/` in it, beside the reason.
+    """
+
+    path: Path = Field(
+        description=(
+            "The folder; folders below it are watched, too, but for `taken`, `refused` and names"
+            " with a dot."
+        )
+    )
+    when_taken: Literal["keep", "delete", "move"] = Field(
+        "move",
+        description=(
+            "What becomes of a file that is in the archive: move to `taken/`, delete, or keep (and"
+            " what is refused, too)."
+        ),
+    )
+    settle_seconds: float = Field(
+        5.0,
+        ge=0,
+        description=(
+            "A file that has not changed for so long is whole. Rename files into place if you can."
+        ),
+    )
+    called_ae_title: OptionalAeTitle = Field(
+        "",
+        description="Called AE Title whose route applies; empty: the first of receive.ae_titles.",
+    )
+    calling_ae_title: AeTitle = Field(
+        "HILUM_WATCH",
+        description=(
+            "AE Title that the files are said to come from; its section of `senders` applies."
+        ),
+    )
+    lane: LaneName = Field(
+        "reanalysis",
+        description="Priority from the door to the engine, whatever route and sender say.",
+    )
