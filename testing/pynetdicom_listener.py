@@ -29,11 +29,11 @@ from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.policy.advice import NotAccepted, advise
 from hilum.receive.policy.association_policy import Policy
-from hilum.receive.policy.association_record import Account
-from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.policy.association_record import AssociationRecorder
+from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.receive.statuses import Refusal
-from hilum.receive.storage.dispatcher import Reception
-from hilum.receive.storage.responses import Verdicts, problem_of_command
+from hilum.receive.storage.dispatcher import ObjectDispatcher
+from hilum.receive.storage.responses import StoreResponses, problem_of_command
 from hilum.receive.storage.session import indexing, open_inbox
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.settings import Settings, restore
@@ -54,7 +54,7 @@ def serve_oracle(
 ) -> None:
     """Receive on this listening socket until `stop` is set."""
     _config.LOG_HANDLER_LEVEL = "none"
-    accounts = AccountBook(ledger)
+    accounts = AssociationRecordWriter(ledger)
     accounts.start()
     with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
         server = _ae(settings).make_server(
@@ -99,7 +99,9 @@ def _ae(settings: Settings) -> AE:
     return ae
 
 
-def _opened(event: Event, settings: Settings, reception: Reception, accounts: AccountBook) -> None:
+def _opened(
+    event: Event, settings: Settings, reception: ObjectDispatcher, accounts: AssociationRecordWriter
+) -> None:
     """EVT_CONN_OPEN: the association exists, and its thread has not started yet."""
     _Association(event, settings, reception, accounts)
 
@@ -108,14 +110,18 @@ class _Association:
     """Handlers of pynetdicom's events."""
 
     def __init__(
-        self, event: Event, settings: Settings, reception: Reception, accounts: AccountBook
+        self,
+        event: Event,
+        settings: Settings,
+        reception: ObjectDispatcher,
+        accounts: AssociationRecordWriter,
     ) -> None:
         self._assoc = event.assoc
         self._reception = reception
         self._accounts = accounts
         self._terms = Policy(settings.receive, settings.senders).terms("")
-        self._account = Account(event.address[0], started_at=time.time())
-        self._verdicts = Verdicts(self._account)
+        self._account = AssociationRecorder(event.address[0], started_at=time.time())
+        self._verdicts = StoreResponses(self._account)
         for kind, handler in (
             (evt.EVT_ESTABLISHED, self._established),
             (evt.EVT_DIMSE_RECV, self._message_received),

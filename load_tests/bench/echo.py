@@ -16,7 +16,7 @@ from pathlib import Path
 from pydicom.uid import ImplicitVRLittleEndian
 from pynetdicom.sop_class import Verification
 
-from hilum.deliver.scu.association import Association, Peer, associate
+from hilum.deliver.scu.association import Peer, ScuAssociation, associate
 from load_tests.load.arrivals import constant
 from load_tests.load.measure import Goal, circumstances, percentiles
 from testing.network.sender import Peer as Receiver
@@ -103,7 +103,7 @@ def measured(folder: Path, seconds: float) -> tuple[list[float], list[float]]:
 
 
 @contextlib.contextmanager
-def associated(port: int) -> Iterator[Association]:
+def associated(port: int) -> Iterator[ScuAssociation]:
     """For C-ECHO."""
     association = associate(
         Peer("127.0.0.1", port, "HILUM", "ECHO", 30.0), [(Verification, ImplicitVRLittleEndian)]
@@ -126,7 +126,7 @@ def sending(sender: Sender, seconds: float) -> Iterator[None]:
 
 
 def echoes(
-    association: Association, seconds: float, every_seconds: float = _EVERY_SECONDS
+    association: ScuAssociation, seconds: float, every_seconds: float = _EVERY_SECONDS
 ) -> list[float]:
     """Milliseconds from the intended start of each C-ECHO to its answer.
 

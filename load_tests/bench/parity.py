@@ -28,7 +28,7 @@ from hilum.models.build import export
 from hilum.models.formats import safetensors
 from hilum.models.formats.triton_model import open_engine
 from hilum.models.importing import release_folder
-from hilum.models.importing.kinds import Asked
+from hilum.models.importing.kinds import ImportRequest
 from hilum.models.known_answers import canary
 from hilum.models.manifest import manifest
 from hilum.models.manifest.manifest import Manifest
@@ -154,7 +154,7 @@ def _row(case: Case) -> dict[str, Any]:
         read, source = imported(case, Path(scratch))
         artefact = Path(scratch, "model.onnx")
         export.export(read, source, artefact)
-        served = architectures.Served(
+        served = architectures.ServedNetwork(
             export.network(read, source), read.spec, read.release.has_cam
         ).eval()
         measured = {
@@ -187,7 +187,7 @@ def imported(case: Case, folder: Path) -> tuple[Manifest, Path]:
     with torch.no_grad():
         cast(architectures.Network, network).head.bias.copy_(torch.linspace(-1, 1, case.outputs))
     labels = None if case.published else str(theirs / "labels.txt")
-    asked = Asked(
+    asked = ImportRequest(
         case.save(network, theirs),
         labels,
         None if case.published else case.recipe,
@@ -198,7 +198,7 @@ def imported(case: Case, folder: Path) -> tuple[Manifest, Path]:
 
 
 def compared(
-    read: Manifest, served: architectures.Served, artefact: Path, engine: str, size: int
+    read: Manifest, served: architectures.ServedNetwork, artefact: Path, engine: str, size: int
 ) -> dict[str, float]:
     """Largest differences to torch.
 

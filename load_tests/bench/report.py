@@ -25,7 +25,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from hilum.domain import SR_LADDER
+from hilum.domain import SR_CLASS_PREFERENCE
 from hilum.report import build_documents, build_report, compile_template, derive
 from hilum.report.json_report import json_report
 from hilum.report.sources import Extracts
@@ -94,7 +94,7 @@ def steps(folder: Path) -> dict[str, Step]:
         ),
         **{
             f"derive {item.name}": (partial(derive, report, item, "2.25.1"), 3)
-            for item in SR_LADDER[1:]
+            for item in SR_CLASS_PREFERENCE[1:]
         },
     }
 

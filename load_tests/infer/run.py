@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from hilum.analyse.inference.answers import Inference
+from hilum.analyse.inference.answers import InferenceResult
 from hilum.analyse.inference.batcher import Batcher, Gateway
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Lane, Release
@@ -198,12 +198,12 @@ class _Bare:
         self._engine = engine
         self._thread = thread
 
-    async def infer(self, release: Release, batch: Sequence[Array]) -> Inference:
+    async def infer(self, release: Release, batch: Sequence[Array]) -> InferenceResult:
         """As the analyser's gateway."""
         outputs = await asyncio.get_running_loop().run_in_executor(
             self._thread, self._engine, np.stack(batch)
         )
-        return Inference(outputs["logits"], outputs["cam"] if release.has_cam else None)
+        return InferenceResult(outputs["logits"], outputs["cam"] if release.has_cam else None)
 
 
 def _asking(infer: Callable[[Release, Array], Awaitable[object]], served: Served) -> Ask:

@@ -15,8 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from hilum.receive.association.counter import Census
-from hilum.services.launch_spec import Charge
+from hilum.receive.association.counter import SharedAssociationCounter
+from hilum.services.launch_spec import LaunchSpec
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.migrations.migrate import migrate
@@ -65,7 +65,7 @@ class Listeners:
         self.port = int(self._socket.getsockname()[1])
         self.indices = range(processes)
         self._folder = folder
-        self._census = Census(processes)
+        self._census = SharedAssociationCounter(processes)
         self._living: dict[int, Child] = {}
         self._logs: list[Path] = []
 
@@ -141,7 +141,7 @@ class Listeners:
         return self.archive.root / "unindexed"
 
     def _spawn(self, index: int) -> Child:
-        charge = Charge(
+        charge = LaunchSpec(
             "listener",
             os.getpid(),
             self.settings.dump(),

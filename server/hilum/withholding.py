@@ -86,7 +86,7 @@ def advice_of(reason: str, name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class WithholdingCause:
     """What a destination will not get, before it is made.
 
     `of`: the releases or senders whose reports stay away. `is_all`: nothing else would go there either.
@@ -128,7 +128,9 @@ class _Path:
         return Subject(self.release.is_trained, self.calling_ae_title, "known")
 
 
-def refusals(settings: Settings, releases: Mapping[str, Sequence[Release]]) -> list[Refusal]:
+def refusals(
+    settings: Settings, releases: Mapping[str, Sequence[Release]]
+) -> list[WithholdingCause]:
     """What destinations of these settings will not get, in their order.
 
     `releases`: for each release of the settings those that read in its place: itself, or what a rollout has put there or shall put.
@@ -176,10 +178,10 @@ def _paths(
 
 def _of(
     settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]
-) -> Iterator[Refusal]:
+) -> Iterator[WithholdingCause]:
     if not paths:
         why = "no sender's and no route's destinations name it, and all studies have one of those"
-        yield Refusal(
+        yield WithholdingCause(
             name,
             "no_study",
             (),
@@ -197,7 +199,7 @@ def _of(
         if kept:
             of = tuple(dict.fromkeys(_whose(cause, path) for path in kept))
             is_all = len(kept) == len([path for path in paths if _is_certain(cause, path)])
-            yield Refusal(
+            yield WithholdingCause(
                 name,
                 cause.reason,
                 of,
@@ -219,7 +221,7 @@ def _whose(cause: Cause, path: _Path) -> str:
 
 def _heat_maps(
     settings: Settings, name: str, destination: Destination, paths: Sequence[_Path]
-) -> Iterator[Refusal]:
+) -> Iterator[WithholdingCause]:
     """A heat map that is asked for and never drawn.
 
     It matters most where nothing else is asked for.
@@ -229,7 +231,7 @@ def _heat_maps(
     is_all = destination.documents == ("heatmap",)
     if settings.report.intended_use == "triage":
         why = "it asks for heat maps, and report.intended_use is triage"
-        yield Refusal(
+        yield WithholdingCause(
             name,
             _NO_HEAT_MAP,
             (),
@@ -242,7 +244,7 @@ def _heat_maps(
     if without:
         every = is_all and all(not path.release.has_cam for path in paths)
         why = "it asks for heat maps, and these releases have no class activation maps"
-        yield Refusal(
+        yield WithholdingCause(
             name,
             _NO_HEAT_MAP,
             without,

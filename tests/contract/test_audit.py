@@ -19,7 +19,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.audit.log import AuditFilter, AuditLog, Deed
 from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
-from hilum.store.retention.policy import Retention
+from hilum.store.retention.policy import RetentionPolicy
 from hilum.store.schema.cursor import BadCursor
 from hilum.store.schema.tables import audit
 from hilum.verbs import Outcome, Thing, Verb
@@ -235,7 +235,7 @@ def test_only_retention_deletes_and_only_what_was_handed_on(
 ) -> None:
     cursors, retention = (
         AuditCursors(ledger_url, clock),
-        Retention(ledger_url, Archive(tmp_path / "archive"), clock),
+        RetentionPolicy(ledger_url, Archive(tmp_path / "archive"), clock),
     )
     cursors.set_up(["log"])
     log.note(Verb.LOGIN, ALICE)

@@ -20,7 +20,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.migrations.revision import current_revision, require_revision
 from hilum.store.queries.views import LedgerViews, StudyFilter
-from hilum.store.retention.policy import Retention, Rule
+from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema.tables import expired_file, instance, result
 from tests.support.accounts import folder_of_stranger, open_to_all
 from tests.support.arrivals import arrival_of
@@ -197,7 +197,7 @@ def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(
 ) -> None:
     street.walk("1.2.3", 1)
     assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 1
-    retention = Retention(street.ledger.url, archive, street.clock)
+    retention = RetentionPolicy(street.ledger.url, archive, street.clock)
     street.clock.now += 1
     retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
     assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 0

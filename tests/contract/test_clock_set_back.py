@@ -9,7 +9,7 @@ from hilum.domain import Advance, ReadingState
 from hilum.settings import Sender, Settings
 from hilum.store.ledger import Ledger
 from hilum.store.schema import tables
-from hilum.supervisor.clock_recovery import StrandedWatch
+from hilum.supervisor.clock_recovery import ClockStepMonitor
 from tests.support.arrivals import QUIET_SECONDS, arrival_of
 from tests.support.street import RELEASE, Clock, Street
 
@@ -36,7 +36,7 @@ def test_what_came_in_the_later_time_is_read_and_closed_in_time(
     street.receive("1.2.2", 1)
     clock.now -= HOUR
     assert street.claim("analyse") == [], "its reading would wait for an hour, too"
-    watch = StrandedWatch(SETTINGS, clock, lambda: 0.0)
+    watch = ClockStepMonitor(SETTINGS, clock, lambda: 0.0)
     watch.look(ledger)
     assert waits(street) == [
         ("1.2.1", QUIET_SECONDS),
@@ -51,7 +51,7 @@ def test_a_step_is_seen_while_the_server_runs_and_what_waits_rightly_goes_on(
     street: Street, ledger: Ledger, clock: Clock
 ) -> None:
     clock.now, steady = time.time() + HOUR, Clock(0.0)
-    watch = StrandedWatch(SETTINGS, clock, steady)
+    watch = ClockStepMonitor(SETTINGS, clock, steady)
     watch.look(ledger)
     street.receive("1.2.1", 1)
     (job,) = street.claim("analyse")
@@ -77,7 +77,7 @@ def test_a_study_waits_as_long_as_the_settings_said_with_which_it_came(
     )
     ledger.record([dataclasses.replace(arrival, quiet_seconds=2 * HOUR)])
     street.read()
-    StrandedWatch(Settings(), clock, lambda: 0.0).look(ledger)
+    ClockStepMonitor(Settings(), clock, lambda: 0.0).look(ledger)
     assert waits(street) == [("1.2.1", 2 * HOUR)]
 
 
@@ -88,7 +88,7 @@ def test_a_host_that_is_behind_its_database_frees_nothing(
     clock.now = time.time()
     street.receive("1.2.1", 1)
     clock.now -= HOUR
-    StrandedWatch(SETTINGS, clock, lambda: 0.0).look(ledger)
+    ClockStepMonitor(SETTINGS, clock, lambda: 0.0).look(ledger)
     is_server = ledger.url.startswith("postgresql")
     assert waits(street) == [("1.2.1", HOUR + QUIET_SECONDS if is_server else QUIET_SECONDS)]
 
@@ -111,7 +111,7 @@ def test_what_a_host_that_is_gone_held_in_the_later_time_is_free(
     (held,) = street.claim("analyse")
     assert ledger.hold_lane("pacs", "before", 180.0)
     clock.now -= HOUR
-    StrandedWatch(SETTINGS, clock, lambda: 0.0).look(ledger)
+    ClockStepMonitor(SETTINGS, clock, lambda: 0.0).look(ledger)
     (again,) = street.claim("analyse")
     assert (again.lease.row_id, again.lease.lapses) == (held.lease.row_id, 1)
     assert ledger.hold_lane("pacs", "after", 180.0)
@@ -122,5 +122,5 @@ def test_what_is_held_rightly_stays_so(street: Street, ledger: Ledger, clock: Cl
     street.receive("1.2.1", 1)
     street.claim("analyse")
     assert ledger.hold_lane("pacs", "another", 180.0)
-    StrandedWatch(SETTINGS, clock, lambda: 0.0).look(ledger)
+    ClockStepMonitor(SETTINGS, clock, lambda: 0.0).look(ledger)
     assert (street.claim("analyse"), ledger.hold_lane("pacs", "ours", 180.0)) == ([], False)

@@ -16,7 +16,7 @@ from hilum.store.database.clocks import ahead_seconds
 from hilum.store.database.engines import open_engine
 from hilum.store.ledger import Ledger
 from hilum.supervisor.checks.hosts import clock
-from hilum.supervisor.clock_monitor import ClockWatch
+from hilum.supervisor.clock_monitor import ClockMonitor
 
 
 @pytest.mark.parametrize("error_seconds", [130.0, 0.0, -130.0])
@@ -51,7 +51,7 @@ def test_the_supervisor_says_it_once_and_once_that_it_is_over(
     wrong, right, watch = (
         Ledger(ledger_url, lambda: time.time() - 30),
         Ledger(ledger_url),
-        ClockWatch(),
+        ClockMonitor(),
     )
     for ledger in (wrong, wrong, right, right):
         watch._next_look = 0.0

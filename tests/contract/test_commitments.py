@@ -14,7 +14,7 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.store.queries.views import LedgerViews
-from hilum.store.queue.commitments import Holder, rename, reported
+from hilum.store.queue.commitments import LeaseOwner, rename, reported
 from hilum.store.schema.tables import commitment
 from tests.support.street import Clock, Street
 
@@ -60,7 +60,7 @@ def test_a_request_is_owed_a_report_until_it_is_answered(street: Street) -> None
 
 
 def test_who_holds_a_request_gets_its_job_and_nobody_else_does(street: Street) -> None:
-    job = street.ledger.request_commitment(request(), Holder("listener-1", 60.0))
+    job = street.ledger.request_commitment(request(), LeaseOwner("listener-1", 60.0))
     assert job is not None
     assert claim(street) == []
     street.clock.now += 61.0
@@ -72,7 +72,7 @@ def test_who_holds_a_request_gets_its_job_and_nobody_else_does(street: Street) -
 
 
 def test_a_repeated_request_begins_anew_and_fences_the_first_off(street: Street) -> None:
-    first = street.ledger.request_commitment(request(FIRST, SECOND), Holder("listener-1", 60.0))
+    first = street.ledger.request_commitment(request(FIRST, SECOND), LeaseOwner("listener-1", 60.0))
     street.ledger.request_commitment(request(SECOND, FIRST))
     (job,) = claim(street)
     assert not job.is_duplicate
@@ -95,7 +95,7 @@ def test_other_objects_under_an_open_transaction_uid_are_a_duplicate(street: Str
 
 
 def test_a_transaction_uid_that_is_not_open_any_more_may_be_used_again(street: Street) -> None:
-    job = street.ledger.request_commitment(request(FIRST), Holder("listener-1", 60.0))
+    job = street.ledger.request_commitment(request(FIRST), LeaseOwner("listener-1", 60.0))
     assert job is not None
     street.ledger.advance(
         "commit", [(job.lease, Advance(CommitmentState.DEAD, {"reason": "no_address"}))]
@@ -106,7 +106,7 @@ def test_a_transaction_uid_that_is_not_open_any_more_may_be_used_again(street: S
 
 
 def test_dead_reports_are_requeued_by_reason(street: Street) -> None:
-    job = street.ledger.request_commitment(request(), Holder("listener-1", 60.0))
+    job = street.ledger.request_commitment(request(), LeaseOwner("listener-1", 60.0))
     assert job is not None
     street.ledger.advance(
         "commit", [(job.lease, Advance(CommitmentState.DEAD, {"reason": "no_address"}))]
@@ -117,7 +117,7 @@ def test_dead_reports_are_requeued_by_reason(street: Street) -> None:
 
 
 def test_who_is_erased_is_not_named_by_a_request_that_has_ended(street: Street) -> None:
-    job = street.ledger.request_commitment(request(FIRST, SECOND), Holder("listener-1", 60.0))
+    job = street.ledger.request_commitment(request(FIRST, SECOND), LeaseOwner("listener-1", 60.0))
     assert job is not None
     street.ledger.advance(
         "commit", [(job.lease, Advance(CommitmentState.DEAD, {"failures": [["1.2.3.1", 0x0112]]}))]
@@ -135,7 +135,7 @@ def test_all_names_of_a_study_are_looked_for_at_once_and_only_in_rows_that_hold_
     street: Street,
 ) -> None:
     for references in ((FIRST,), (SECOND,)):
-        job = street.ledger.request_commitment(request(*references), Holder("listener-1", 60.0))
+        job = street.ledger.request_commitment(request(*references), LeaseOwner("listener-1", 60.0))
         assert job is not None
         values = reported(CommitmentVerdict(references, ())) if references == (FIRST,) else {}
         street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, values))])
@@ -160,7 +160,7 @@ def test_who_is_erased_while_a_request_is_open_is_named_by_its_report_and_by_no_
     street: Street, *, is_held: bool
 ) -> None:
     held = street.ledger.request_commitment(
-        request(FIRST, SECOND), Holder("listener-1", 60.0) if is_held else None
+        request(FIRST, SECOND), LeaseOwner("listener-1", 60.0) if is_held else None
     )
     erase(street)
     job = held or claim(street)[0]

@@ -42,8 +42,8 @@ from hilum.store.admin.conflicts import FileInQuarantine, resolve
 from hilum.store.admin.erase import Erasure
 from hilum.store.archive.archive import Archive, place_of
 from hilum.store.queries.views import LedgerViews, StudyFilter
-from hilum.store.queue.commitments import Holder, reported
-from hilum.store.retention.policy import Retention, Rule
+from hilum.store.queue.commitments import LeaseOwner, reported
+from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema import tables
 from tests.support.storing import element
 from tests.support.street import RELEASE, Street
@@ -188,7 +188,7 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
     receive(street, archive, "1.2.3", 1, header=header_of(PATIENT, issuer="CITY"))
     receive(street, archive, "1.2.4", 1, OTHER)
     walk_on(street)
-    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+    with closing(RetentionPolicy(ledger_url, archive, street.clock)) as retention:
         street.clock.now += 10
         assert retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
         retention.remove_files()
@@ -215,7 +215,7 @@ def test_headers_that_an_earlier_version_has_written_are_shortened_once(
     for number in range(3):
         receive(street, archive, "1.2.3", number, header=header_of(PATIENT) + overlay)
     walk_on(street)
-    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+    with closing(RetentionPolicy(ledger_url, archive, street.clock)) as retention:
         with (
             street.ledger._engine.begin() as connection
         ):  # an image of which that version had removed the pixels
@@ -500,7 +500,7 @@ def test_nobody_is_named_by_a_request_for_storage_commitment_that_was_open(
         SopReference("1.2.840.10008.5.1.4.1.1.1.1", uid) for uid in ("1.2.3.1", own, "1.7.7.7")
     )
     job = street.ledger.request_commitment(
-        CommitmentRequest("1.9", asked, "CR1", "HILUM"), Holder("listener-1", 60.0)
+        CommitmentRequest("1.9", asked, "CR1", "HILUM"), LeaseOwner("listener-1", 60.0)
     )
     assert job is not None
     erase(settings, Patient(PATIENT), has_to_rewrite=False)

@@ -23,7 +23,7 @@ from hilum.domain import Lane
 from hilum.errors import Retry
 from hilum.receive.headers.accession import Accession
 from hilum.receive.headers.patient import Patient
-from hilum.services.find import Sought, find
+from hilum.services.find import SearchedOwner, find
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
@@ -71,7 +71,7 @@ def receive(
     street.ledger.record([dataclasses.replace(arrival, instance=image)])
 
 
-def studies(views: LedgerViews, sought: Sought, since: float | None = None) -> list[str]:
+def studies(views: LedgerViews, sought: SearchedOwner, since: float | None = None) -> list[str]:
     return [study["study_instance_uid"] for study in find(views, sought, since)]
 
 

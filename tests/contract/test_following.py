@@ -24,7 +24,7 @@ from hilum.domain import (
     StudyJob,
 )
 from hilum.store.admin.erase import Erasure
-from hilum.store.admin.reanalyse import Order, Reanalysis
+from hilum.store.admin.reanalyse import Reanalysis, ReanalysisRequest
 from hilum.store.archive.archive import Archive
 from hilum.store.intake import record
 from hilum.store.ledger import Ledger
@@ -146,7 +146,7 @@ class Hospital(Street):
             )
 
     def _read_by_another(self) -> None:
-        order = Order(f"chest@{self.chance.randrange(2)}")
+        order = ReanalysisRequest(f"chest@{self.chance.randrange(2)}")
         for looked in list(self._reanalysis.look(order, self._reanalysis.last_row())):
             list(self._reanalysis.begin(order, looked.ids))
 

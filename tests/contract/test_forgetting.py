@@ -25,8 +25,8 @@ from hilum.store.admin.abandon import Forgotten
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
-from hilum.store.queue.commitments import Holder
-from hilum.store.retention.policy import Retention, Rule
+from hilum.store.queue.commitments import LeaseOwner
+from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema.tables import commitment, delivery
 from tests.support.street import Clock, Street
 
@@ -117,7 +117,7 @@ def test_the_next_report_names_what_a_forgotten_destination_may_have(
 def test_pixels_leave_when_only_a_forgotten_destination_was_waited_for(
     street: Street, ledger_url: str, clock: Clock, tmp_path: Path
 ) -> None:
-    retention = Retention(ledger_url, Archive(tmp_path), clock)
+    retention = RetentionPolicy(ledger_url, Archive(tmp_path), clock)
     reported(street, "1.1")
     street.ledger.advance(
         "deliver", [(claimed(street, PACS).lease, Advance(DeliveryState.DELIVERED))]
@@ -148,7 +148,7 @@ def test_the_dead_reports_of_one_asker_are_given_up(street: Street) -> None:
             "HILUM",
             "10.0.0.7",
         )
-        job = street.ledger.request_commitment(request, Holder("listener-1", 60.0))
+        job = street.ledger.request_commitment(request, LeaseOwner("listener-1", 60.0))
         if uid != "1.0":
             assert job is not None
             street.ledger.advance(

@@ -10,7 +10,7 @@ import pytest
 from hilum.domain import Lane
 from hilum.settings import Retention as RetentionSettings
 from hilum.store.archive.archive import Archive
-from hilum.store.retention.policy import Retention, Rule, Share
+from hilum.store.retention.policy import RetentionPolicy, Rule, Share
 from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import hourly_share
 from tests.support.street import Clock, Street
@@ -19,13 +19,13 @@ EVERY_LANE = frozenset(Lane)
 GIB = 1 << 30
 
 
-def opened(url: str, folder: Path, clock: Clock) -> Retention:
+def opened(url: str, folder: Path, clock: Clock) -> RetentionPolicy:
     (folder / "archive" / "locks").mkdir(parents=True, exist_ok=True)
-    return Retention(url, Archive(folder / "archive"), clock, Share(0.5, 2))
+    return RetentionPolicy(url, Archive(folder / "archive"), clock, Share(0.5, 2))
 
 
 @pytest.fixture
-def retention(ledger_url: str, tmp_path: Path, clock: Clock) -> Iterator[Retention]:
+def retention(ledger_url: str, tmp_path: Path, clock: Clock) -> Iterator[RetentionPolicy]:
     made = opened(ledger_url, tmp_path, clock)
     yield made
     made.close()
@@ -48,7 +48,7 @@ def by_age(clock: Clock) -> Rule:
 
 
 def test_no_more_leaves_by_age_than_the_hours_share(
-    street: Street, clock: Clock, retention: Retention, ledger_url: str, tmp_path: Path
+    street: Street, clock: Clock, retention: RetentionPolicy, ledger_url: str, tmp_path: Path
 ) -> None:
     studies(street, 10)
     while retention.release(by_age(clock)):
@@ -73,7 +73,7 @@ def test_a_normal_day_is_not_held_up() -> None:
 
 
 def test_pressure_takes_what_is_missing_and_not_the_archive_where_that_frees_nothing(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     studies(street, 6, GIB)
     under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
@@ -86,7 +86,7 @@ def test_pressure_takes_what_is_missing_and_not_the_archive_where_that_frees_not
 
 
 def test_pressure_takes_as_much_as_comes(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     studies(street, 3, GIB)
     under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
@@ -102,7 +102,7 @@ def test_pressure_takes_as_much_as_comes(
 
 
 def test_the_share_does_not_hold_up_pressure(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     studies(street, 6)
     while retention.release(by_age(clock)):
@@ -112,7 +112,7 @@ def test_the_share_does_not_hold_up_pressure(
 
 @pytest.mark.parametrize("cause", ["age", "pressure"])
 def test_what_storage_commitment_has_promised_stays(
-    street: Street, clock: Clock, retention: Retention, cause: str
+    street: Street, clock: Clock, retention: RetentionPolicy, cause: str
 ) -> None:
     street.walk("1.2.1", 1, 2)
     street.ledger.promise(["1.2.1.1", "1.9"])

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hilum.domain import (
-    SR_LADDER,
+    SR_CLASS_PREFERENCE,
     Advance,
     DeliveryJob,
     DeliveryState,
@@ -23,7 +23,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.schema.tables import delivery, document
 from tests.support.street import Clock, Street
 
-_, COMPREHENSIVE, _, TEXT = SR_LADDER
+_, COMPREHENSIVE, _, TEXT = SR_CLASS_PREFERENCE
 STUDY = "1.2.3"
 
 

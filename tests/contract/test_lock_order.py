@@ -38,9 +38,9 @@ from hilum.store.intake import record
 from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.queue import comparisons, complete, destination_lease, rejections, reopen
-from hilum.store.retention.policy import Retention, Rule
+from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.rollouts.assign import rollout_of
-from hilum.store.rollouts.rollouts import Order, Rollouts, _store
+from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts, _store
 from hilum.store.rollouts.rules import rolled_back
 from hilum.store.schema.tables import instance, reading, rollout, study
 from tests.support.arrivals import arrival_of
@@ -191,7 +191,7 @@ def test_readings_of_one_image_end_together(ledger: Ledger) -> None:
 @pytest.mark.parametrize("release", ["a@1", "a@2"], ids=["reported", "shadow"])
 def test_two_analysers_end_readings_of_the_same_studies(ledger: Ledger, release: str) -> None:
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.start("a@1", kept("a@2"), RolloutRequest(RolloutMode.SHADOW), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
     ledger.record(
         [image(*FIRST), image(*SECOND), image("1.2.3", FIRST[1]), image("1.2.4", SECOND[1])]
@@ -216,7 +216,7 @@ def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_for
     ledger: Ledger, *, is_verb_first: bool
 ) -> None:
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
+        rollouts.start("a@1", kept("a@2"), RolloutRequest(RolloutMode.SWITCH), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
         if is_verb_first:
             beside(ledger, rolls_back, lambda: ledger.record([image(*FIRST)]), lambda _: None)
@@ -330,7 +330,9 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
     route = ("b@1", "a@1")
     with closing(Rollouts(ledger.url)) as rollouts:
         for alias in ("b", "a"):
-            rollouts.start(f"{alias}@1", kept(f"{alias}@2"), Order(RolloutMode.SHADOW), "a person")
+            rollouts.start(
+                f"{alias}@1", kept(f"{alias}@2"), RolloutRequest(RolloutMode.SHADOW), "a person"
+            )
             rollouts.confirm(alias, f"{alias}@2", "analyser", kept(f"{alias}@2").digest)
     ledger.record([arrival_of(*FIRST, route)])
     read = ledger.claim("analyse", 100, "analyser", 60)
@@ -350,7 +352,7 @@ def test_an_image_comes_while_two_shadows_end(ledger: Ledger, header: int) -> No
     )
 
 
-def read_archive(ledger: Ledger, order: reanalyse.Order) -> None:
+def read_archive(ledger: Ledger, order: reanalyse.ReanalysisRequest) -> None:
     with closing(Reanalysis(ledger.url, Clock())) as reanalysis:
         for looked in reanalysis.look(order, reanalysis.last_row()):
             list(reanalysis.begin(order, looked.ids))
@@ -391,7 +393,7 @@ def test_pixels_leave_while_their_study_is_opened_again(
         reopen.reopen(connection, uids if is_reanalysed else [SECOND[1]], _NOW)
 
     freed: list[int] = []
-    with closing(Retention(ledger.url, Archive(Path("nowhere")), Clock())) as retention:
+    with closing(RetentionPolicy(ledger.url, Archive(Path("nowhere")), Clock())) as retention:
         beside(
             ledger,
             begins,
@@ -406,14 +408,14 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(
 ) -> None:
     """Comparisons come after their studies."""
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.start("a@1", kept("a@2"), RolloutRequest(RolloutMode.SHADOW), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
     ledger.record([image(*FIRST)])
     close_all(ledger)
     beside(
         ledger,
         lambda connection: connection.execute(select(study.c.id).with_for_update()).all(),
-        lambda: read_archive(ledger, reanalyse.Order("a@2")),
+        lambda: read_archive(ledger, reanalyse.ReanalysisRequest("a@2")),
         lambda connection: comparisons.follow(connection, FIRST[1], {"a@2": "a@1"}, _NOW),
     )
 
@@ -421,7 +423,7 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_a_late_image(
 def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Ledger) -> None:
     """Readings by their rows, in whatever order the database finds them."""
     with closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SHADOW), "a person")
+        rollouts.start("a@1", kept("a@2"), RolloutRequest(RolloutMode.SHADOW), "a person")
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
     ledger.record([image(*FIRST), image("1.2.7", FIRST[1])])
     first, second = leases(ledger, "a@2")
@@ -437,7 +439,12 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Le
         holds(second)(connection)
         ends(second)(connection)
 
-    beside(ledger, holds(first), lambda: read_archive(ledger, reanalyse.Order("a@2")), goes_on)
+    beside(
+        ledger,
+        holds(first),
+        lambda: read_archive(ledger, reanalyse.ReanalysisRequest("a@2")),
+        goes_on,
+    )
 
 
 def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:

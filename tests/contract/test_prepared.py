@@ -11,7 +11,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError, S
 
 from hilum.domain import ReadingState
 from hilum.store.database.engines import open_engine
-from hilum.store.database.prepared import Prepared
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.ledger import Ledger
 from hilum.store.schema.tables import instance, reading, study
 from tests.contract.test_ledger import analyse_all, arrival, close_study
@@ -47,7 +47,7 @@ def test_it_finds_the_values_that_sqlalchemy_finds(connection: Connection, name:
     connection.execute(text("INSERT INTO destination (name, owned_until) VALUES ('pacs', 2.5)"))
     table = instance.metadata.tables[name]
     found, expected = (
-        Prepared(select(table)).all(connection),
+        PreparedStatement(select(table)).all(connection),
         connection.execute(select(table)).all(),
     )
     assert [tuple(row) for row in found] == [tuple(row) for row in expected]
@@ -69,7 +69,7 @@ def test_it_writes_what_sqlalchemy_writes(
         "due_at": 1.25,
     }
     its_row = update(reading).where(reading.c.id == bindparam("row"))
-    assert Prepared(its_row).write(connection, {**values, "row": 1}) == 1
+    assert PreparedStatement(its_row).write(connection, {**values, "row": 1}) == 1
     connection.execute(its_row, {**values, "row": 2})
     by_us, by_them = connection.execute(
         select(*(reading.c[name] for name in values)).order_by(reading.c.id)
@@ -87,7 +87,7 @@ def test_it_writes_what_sqlalchemy_writes(
 
 
 def test_an_update_sets_what_its_parameters_name(connection: Connection) -> None:
-    its_row = Prepared(update(reading).where(reading.c.id == bindparam("row")))
+    its_row = PreparedStatement(update(reading).where(reading.c.id == bindparam("row")))
     assert its_row.write(connection, {"row": 1, "view": "PA"}) == 1
     assert its_row.write(connection, {"row": 1, "reason": "x"}) == 1
     assert its_row.write(connection, {"row": 99, "reason": "x"}) == 0
@@ -97,7 +97,7 @@ def test_an_update_sets_what_its_parameters_name(connection: Connection) -> None
 
 
 def test_it_writes_each(connection: Connection) -> None:
-    lanes = Prepared(
+    lanes = PreparedStatement(
         update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
     )
     lanes.write_each(connection, [{"row": number, "wanted": number} for number in (1, 2)])
@@ -108,23 +108,23 @@ def test_it_writes_each(connection: Connection) -> None:
 
 @pytest.mark.parametrize("ids", [[], [1], [2, 3], [1, 2, 3], [3, 1, 9, 8, 7], list(range(2, 1500))])
 def test_lists_of_any_length(connection: Connection, ids: list[int]) -> None:
-    assert [id_ for (id_,) in Prepared(_AMONG, "ids").all(connection, {"ids": ids})] == [
+    assert [id_ for (id_,) in PreparedStatement(_AMONG, "ids").all(connection, {"ids": ids})] == [
         id_ for id_ in (1, 2, 3) if id_ in ids
     ]
-    assert [id_ for (id_,) in Prepared(_NOT_AMONG, "ids").all(connection, {"ids": ids})] == [
-        id_ for id_ in (1, 2, 3) if id_ not in ids
-    ]
+    assert [
+        id_ for (id_,) in PreparedStatement(_NOT_AMONG, "ids").all(connection, {"ids": ids})
+    ] == [id_ for id_ in (1, 2, 3) if id_ not in ids]
 
 
 def test_a_list_within_the_statement(connection: Connection) -> None:
     query = select(reading.c.id).where(
         reading.c.state.in_(_ENDED), reading.c.id > bindparam("above")
     )
-    assert len(Prepared(query).all(connection, {"above": 1})) == 2
+    assert len(PreparedStatement(query).all(connection, {"above": 1})) == 2
 
 
 def test_few_forms_serve_all_lengths(connection: Connection) -> None:
-    statement = Prepared(_AMONG, "ids")
+    statement = PreparedStatement(_AMONG, "ids")
     for count in range(1, 65):
         statement.all(connection, {"ids": list(range(count))})
     statement.all(connection, {"ids": list(range(5000))})
@@ -132,7 +132,7 @@ def test_few_forms_serve_all_lengths(connection: Connection) -> None:
 
 
 def test_first_and_one(connection: Connection) -> None:
-    by_uid = Prepared(_BY_UID)
+    by_uid = PreparedStatement(_BY_UID)
     assert by_uid.first(connection, {"uid": "9"}) is None
     assert by_uid.one(connection, {"uid": "1.2.3"}).revision == 3
     with pytest.raises(ValueError, match="unpack"):
@@ -155,17 +155,17 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
         row = connection.execute(select(study)).one()
     values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
     with pytest.raises(IntegrityError) as caught, ledger._engine.begin() as connection:
-        Prepared(insert(study)).write(connection, values)
+        PreparedStatement(insert(study)).write(connection, values)
     assert caught.value.orig is not None
     assert "SECRET" not in str(caught.value)
     with pytest.raises((OperationalError, ProgrammingError)), ledger._engine.begin() as connection:
-        Prepared(text("SELECT 1 FROM nowhere")).all(connection)
+        PreparedStatement(text("SELECT 1 FROM nowhere")).all(connection)
     assert ledger.claim("analyse", 1, "a", 60), "and the ledger goes on"
 
 
 def test_what_a_converter_does_not_take(connection: Connection) -> None:
     with pytest.raises(StatementError) as caught:
-        Prepared(update(reading).where(reading.c.id == bindparam("row"))).write(
+        PreparedStatement(update(reading).where(reading.c.id == bindparam("row"))).write(
             connection, {"row": 1, "logits": {0.5}, "view": "SECRET"}
         )
     assert "SECRET" not in str(caught.value)
@@ -175,7 +175,7 @@ def test_who_listens_hears_it(ledger: Ledger) -> None:
     heard: list[str] = []
     event.listen(ledger._engine, "before_cursor_execute", lambda *call: heard.append(call[2]))
     with ledger._engine.begin() as connection:
-        Prepared(_BY_UID).first(connection, {"uid": "1"})
+        PreparedStatement(_BY_UID).first(connection, {"uid": "1"})
     assert [said.split()[0] for said in heard if not said.startswith("BEGIN")] == ["SELECT"]
 
 
@@ -190,5 +190,5 @@ def test_a_column_whose_default_python_computes_is_refused(ledger_url: str) -> N
     )
     engine = open_engine(ledger_url)
     with pytest.raises(AssertionError), engine.begin() as connection:
-        Prepared(insert(table)).write(connection, {"id": 1})
+        PreparedStatement(insert(table)).write(connection, {"id": 1})
     engine.dispose()

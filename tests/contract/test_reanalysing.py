@@ -10,10 +10,10 @@ from sqlalchemy import update
 
 from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
 from hilum.store.admin import reanalyse
-from hilum.store.admin.reanalyse import Count, Order, Reanalysis
+from hilum.store.admin.reanalyse import Count, Reanalysis, ReanalysisRequest
 from hilum.store.queries.queues import queues
 from hilum.store.queries.views import LedgerViews
-from hilum.store.rollouts.rollouts import Order as RollOut
+from hilum.store.rollouts.rollouts import RolloutRequest as RollOut
 from hilum.store.schema.tables import (
     comparison,
     delivery,
@@ -26,7 +26,7 @@ from hilum.store.schema.tables import (
 from tests.support.arrivals import QUIET_SECONDS
 from tests.support.rolling import CONFIGURED, Rolling, kept
 
-AGAIN, ALONG = Order("chest@2"), Order("chest@2", is_shadow=True)
+AGAIN, ALONG = ReanalysisRequest("chest@2"), ReanalysisRequest("chest@2", is_shadow=True)
 
 
 @pytest.fixture
@@ -51,12 +51,12 @@ def walk(rolling: Rolling, *names: str) -> None:
     rolling.report()
 
 
-def counted(reanalysis: Reanalysis, order: Order) -> Count:
+def counted(reanalysis: Reanalysis, order: ReanalysisRequest) -> Count:
     """What there is."""
     return sum((looked.count for looked in reanalysis.look(order, reanalysis.last_row())), Count())
 
 
-def begin(reanalysis: Reanalysis, order: Order) -> int:
+def begin(reanalysis: Reanalysis, order: ReanalysisRequest) -> int:
     """Have all of it read; how many studies."""
     found = [looked.ids for looked in reanalysis.look(order, reanalysis.last_row())]
     return sum(done.studies for ids in found for done in reanalysis.begin(order, ids))
@@ -86,7 +86,7 @@ def test_an_archive_is_read_and_reported_by_a_further_release_and_by_it_alone(
     assert {row.lane for row in rolling.rows(study)} == {Lane.LIVE}, (
         "retention and late images know it as what it was"
     )
-    assert begin(reanalysis, Order("chest@2", study_uids=("1.1",))) == 0
+    assert begin(reanalysis, ReanalysisRequest("chest@2", study_uids=("1.1",))) == 0
 
 
 def test_a_late_image_is_read_by_its_repetition(rolling: Rolling, reanalysis: Reanalysis) -> None:
@@ -116,7 +116,7 @@ def test_what_a_live_image_waits_for_is_read_with_it(
     if comes == "corrected":
         rolling.read()
         rolling.close_studies()
-        begin(reanalysis, Order("chest@3"))
+        begin(reanalysis, ReanalysisRequest("chest@3"))
     rolling.receive("1.2", 2 if comes == "late" else 1, header_revision=2)
     while rolling.read(limit=1):
         if not (
@@ -170,7 +170,7 @@ def test_who_reads_an_archive_does_not_get_its_late_images(
     rolling: Rolling, reanalysis: Reanalysis
 ) -> None:
     walk(rolling, "1.1")
-    begin(reanalysis, Order("chest@0"))
+    begin(reanalysis, ReanalysisRequest("chest@0"))
     rolling.rollouts.start(CONFIGURED, kept("chest@2"), RollOut(RolloutMode.SWITCH), "a person")
     rolling.receive("1.1", 2)
     assert [row.release for row in rolling.rows(reading)] == ["chest@1", "chest@0", "chest@1"]
@@ -219,7 +219,7 @@ def test_comparisons_of_studies_that_wait_for_another_release_are_looked_at_ever
     monkeypatch.setattr("hilum.processes.comparison_handler.time.time", lambda: rolling.clock.now)
     walk(rolling, "1.1")
     begin(reanalysis, ALONG)
-    begin(reanalysis, Order("chest@3"))
+    begin(reanalysis, ReanalysisRequest("chest@3"))
     rolling.read("chest@2")
     pauses = []
     for _ in range(14):
@@ -247,7 +247,7 @@ def test_what_is_left_out_is_counted(rolling: Rolling, reanalysis: Reanalysis) -
     )
     assert begin(reanalysis, AGAIN) == 1
     assert {row.study_instance_uid for row in rolling.rows(reading, release="chest@2")} == {"1.3"}
-    assert counted(reanalysis, Order("chest@1", is_shadow=True)).incomparable == 0
+    assert counted(reanalysis, ReanalysisRequest("chest@1", is_shadow=True)).incomparable == 0
 
 
 def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> None:
@@ -255,20 +255,24 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
     rolling.clock.now += 3600
     since = rolling.clock.now
     walk(rolling, "1.2", "1.3")
-    assert counted(reanalysis, Order("chest@2", since=since)).studies == 2
-    assert counted(reanalysis, Order("chest@2", until=since)).studies == 1
-    assert counted(reanalysis, Order("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", since=since)).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", until=since)).studies == 1
+    assert (
+        counted(reanalysis, ReanalysisRequest("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies
+        == 2
+    )
     with rolling.ledger._engine.begin() as connection:
         connection.execute(
             update(study)
             .where(study.c.study_instance_uid == "1.1")
             .values(calling_ae_title="DX7", called_ae_title="CHEST")
         )
-    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7")).studies == 1
-    assert counted(reanalysis, Order("chest@2", called_ae_title="HILUM")).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", calling_ae_title="DX7")).studies == 1
+    assert counted(reanalysis, ReanalysisRequest("chest@2", called_ae_title="HILUM")).studies == 2
     assert (
         counted(
-            reanalysis, Order("chest@2", calling_ae_title="DX7", called_ae_title="HILUM")
+            reanalysis,
+            ReanalysisRequest("chest@2", calling_ae_title="DX7", called_ae_title="HILUM"),
         ).studies
         == 0
     )
@@ -301,7 +305,10 @@ def test_a_shadow_is_compared_with_the_nearest_release(
     rolling.releases["other@1"] = rolling.releases["chest@3"]
     rolling.close_studies()
     begin(reanalysis, ALONG)
-    begin(reanalysis, Order("chest@3", is_shadow=True, peers=frozenset({"other@1", "chest@3"})))
+    begin(
+        reanalysis,
+        ReanalysisRequest("chest@3", is_shadow=True, peers=frozenset({"other@1", "chest@3"})),
+    )
     assert {(row.release, row.shadow) for row in rolling.rows(comparison)} == {
         ("chest@1", "chest@2"),
         ("other@1", "chest@3"),

@@ -18,7 +18,7 @@ from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
 from hilum.store.intake.received import Arrival
 from hilum.store.intake.record import RecordOutcome
 from hilum.store.ledger import Ledger
-from hilum.store.rollouts.rollouts import Order, Rollouts
+from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.store.schema import tables as schema
 from tests.support.arrivals import arrival_of
 from tests.support.ledgers import migrated_postgres, migrated_sqlite
@@ -167,7 +167,7 @@ def test_studies_are_assigned_in_one_order(ledgers: tuple[Ledger, Ledger]) -> No
     """Two listeners that get images of the same studies by turns would wait for each other (PostgreSQL)."""
     ledger, _ = ledgers
     with contextlib.closing(Rollouts(ledger.url)) as rollouts:
-        rollouts.start("a@1", kept("a@2"), Order(RolloutMode.SWITCH), "a person")
+        rollouts.start("a@1", kept("a@2"), RolloutRequest(RolloutMode.SWITCH), "a person")
     ledger.record([arrival(image, study) for image, study in enumerate((3, 1, 2, 1))])
     with ledger._engine.begin() as connection:
         written = (

@@ -28,7 +28,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.ledger import RecordOutcome
 from hilum.store.retention import deletions
 from hilum.store.retention.deletions import Removed
-from hilum.store.retention.policy import Retention, Rule, Walk
+from hilum.store.retention.policy import RetentionPolicy, RetentionScan, Rule
 from hilum.store.schema import tables
 from tests.support.descriptors import deleted_and_open
 from tests.support.street import HEADER, RELEASE, Clock, Street
@@ -44,8 +44,8 @@ def archive(tmp_path: Path) -> Archive:
 
 
 @pytest.fixture
-def retention(ledger_url: str, archive: Archive, clock: Clock) -> Iterator[Retention]:
-    opened = Retention(ledger_url, archive, clock)
+def retention(ledger_url: str, archive: Archive, clock: Clock) -> Iterator[RetentionPolicy]:
+    opened = RetentionPolicy(ledger_url, archive, clock)
     yield opened
     opened.close()
 
@@ -63,7 +63,7 @@ def older_than(clock: Clock, hours: float, cause: str = "age") -> Rule:
 
 
 def test_pixels_leave_after_their_time_and_rows_stay(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     files = store(archive, "1.2.3", 1, 2)
     street.walk("1.2.3", 1, 2)
@@ -86,7 +86,7 @@ def test_pixels_leave_after_their_time_and_rows_stay(
 
 
 def test_rows_are_durable_before_files_go_and_space_comes_back_after_the_commit(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     files = store(archive, "1.2.3", 1, 2)
     street.walk("1.2.3", 1, 2)
@@ -111,7 +111,7 @@ def test_a_power_cut_does_not_bring_back_what_was_said_to_be_deleted(
     street: Street,
     clock: Clock,
     archive: Archive,
-    retention: Retention,
+    retention: RetentionPolicy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Names are durable with their folder, which is synced when the file is gone and nobody waits for the ledger any more."""
@@ -140,7 +140,7 @@ def test_what_could_not_be_made_durable_is_not_forgotten(
     street: Street,
     clock: Clock,
     archive: Archive,
-    retention: Retention,
+    retention: RetentionPolicy,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store(archive, "1.2.3", 1, 2)
@@ -164,7 +164,7 @@ def test_what_could_not_be_made_durable_is_not_forgotten(
 
 
 def test_a_walk_ends_behind_some_that_stay_and_without_one_all_are_gone_through(
-    street: Street, clock: Clock, retention: Retention, monkeypatch: pytest.MonkeyPatch
+    street: Street, clock: Clock, retention: RetentionPolicy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("_LOOKED_AT", "_PASSED_BY"):
         monkeypatch.setattr(f"hilum.store.retention.policy.{name}", 1)
@@ -172,7 +172,7 @@ def test_a_walk_ends_behind_some_that_stay_and_without_one_all_are_gone_through(
         street.receive(study, 1, lane=Lane.REANALYSIS)
     street.walk("1.2.3", 1, 2)
     clock.now += HOUR + 1
-    rule, walk = dataclasses.replace(older_than(clock, 1), lanes={Lane.LIVE}), Walk()
+    rule, walk = dataclasses.replace(older_than(clock, 1), lanes={Lane.LIVE}), RetentionScan()
     assert [retention.release(rule, walk=walk) for _ in range(2)] == [0, 0]
     clock.now += 1
     assert retention.release(rule) == 2000
@@ -238,7 +238,7 @@ def failed_study(street: Street) -> None:
     [undelivered, dead, unread, in_work, unreported, collecting_again, requeued, failed_study],
 )
 def test_what_is_open_keeps_its_pixels_however_old(
-    open_end, street: Street, clock: Clock, archive: Archive, retention: Retention
+    open_end, street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     open_end(street)
     clock.now += 1000 * HOUR
@@ -248,7 +248,7 @@ def test_what_is_open_keeps_its_pixels_however_old(
 
 
 def test_a_study_that_nobody_receives_counts_from_its_report(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     street.destinations = ()
     store(archive, "1.2.3", 1)
@@ -259,7 +259,7 @@ def test_a_study_that_nobody_receives_counts_from_its_report(
 
 @pytest.mark.parametrize("state", ["cancelled", "withheld"])
 def test_what_is_not_sent_holds_nothing_up(
-    state: str, street: Street, clock: Clock, archive: Archive, retention: Retention
+    state: str, street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     undelivered(street)
     with street.ledger._engine.begin() as connection:
@@ -273,7 +273,7 @@ def test_what_is_not_sent_holds_nothing_up(
 
 
 def test_a_lane_has_its_own_time(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     for study, lane in (("1.2.3", Lane.LIVE), ("1.2.4", Lane.REANALYSIS)):
         store(archive, study, 1)
@@ -288,7 +288,7 @@ def test_a_lane_has_its_own_time(
 
 
 def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_missing(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     street.receive("1.2.3", 1)
     street.read()
@@ -318,7 +318,7 @@ def test_under_pressure_the_oldest_delivered_goes_first_and_no_more_than_is_miss
 
 
 def test_a_late_image_still_aggregates_the_earlier_reading(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     street.walk("1.2.3", 1)
     clock.now += HOUR
@@ -335,21 +335,21 @@ def test_a_late_image_still_aggregates_the_earlier_reading(
 
 
 def test_a_crash_after_the_row_leaves_the_file_to_the_next(
-    ledger_url: str, street: Street, clock: Clock, archive: Archive, retention: Retention
+    ledger_url: str, street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     street.walk("1.2.3", 1)
     clock.now += HOUR
     assert retention.release(older_than(clock, 0)) == 1000
     assert file.exists()
-    second = Retention(ledger_url, archive, clock)
+    second = RetentionPolicy(ledger_url, archive, clock)
     assert [item.path for item in second.remove_files()] == ["studies/1.2.3.1.dcm"]
     assert not file.exists()
     second.close()
 
 
 def test_a_crash_after_the_file_is_forgiven(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     street.walk("1.2.3", 1)
@@ -361,7 +361,7 @@ def test_a_crash_after_the_file_is_forgiven(
 
 
 def test_a_file_that_cannot_be_deleted_is_said_and_tried_again(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     file.unlink()
@@ -385,7 +385,7 @@ def same_file_again(street: Street, **changes: object) -> RecordOutcome:
 
 
 def test_pixels_that_come_again_are_kept_again(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     street.walk("1.2.3", 1)
     clock.now += HOUR
@@ -403,7 +403,7 @@ def test_pixels_that_come_again_are_kept_again(
 
 
 def wanted_after_retention(
-    street: Street, clock: Clock, retention: Retention, *numbers: int
+    street: Street, clock: Clock, retention: RetentionPolicy, *numbers: int
 ) -> None:
     """A study that no release could read.
 
@@ -420,7 +420,7 @@ def wanted_after_retention(
 
 
 def test_what_found_no_pixels_is_read_when_they_come_again(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     wanted_after_retention(street, clock, retention, 1, 2)
     street.read(ReadingState.NOT_ANALYSED, "instance_missing")
@@ -495,7 +495,7 @@ def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(
 
 
 def test_who_looks_for_pixels_in_the_moment_in_which_they_come_again_loses_its_lease(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     wanted_after_retention(street, clock, retention, 1)
     (held,) = street.claim("analyse")
@@ -509,7 +509,7 @@ def test_who_looks_for_pixels_in_the_moment_in_which_they_come_again_loses_its_l
 
 
 def test_a_file_that_a_scan_finds_again_is_not_deleted_under_its_row(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     street.walk("1.2.3", 1)
@@ -521,7 +521,7 @@ def test_a_file_that_a_scan_finds_again_is_not_deleted_under_its_row(
 
 
 def test_an_older_header_leaves_after_an_hour(
-    street: Street, clock: Clock, archive: Archive, retention: Retention
+    street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     (file,) = store(archive, "1.2.3", 1)
     street.walk("1.2.3", 1)
@@ -540,9 +540,9 @@ def test_an_older_header_leaves_after_an_hour(
 
 
 def test_one_host_keeps_house(
-    ledger_url: str, archive: Archive, clock: Clock, retention: Retention
+    ledger_url: str, archive: Archive, clock: Clock, retention: RetentionPolicy
 ) -> None:
-    other = Retention(ledger_url, archive, clock)
+    other = RetentionPolicy(ledger_url, archive, clock)
     assert retention.hold("one", 60)
     assert not other.hold("two", 60)
     assert retention.hold("one", 60)
@@ -552,7 +552,7 @@ def test_one_host_keeps_house(
 
 
 def test_a_clock_that_was_set_back_does_not_keep_house_for_who_is_gone(
-    clock: Clock, retention: Retention
+    clock: Clock, retention: RetentionPolicy
 ) -> None:
     """The server is started again under another name.
 
@@ -565,7 +565,7 @@ def test_a_clock_that_was_set_back_does_not_keep_house_for_who_is_gone(
 
 
 def test_associations_are_forgotten_after_their_time(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     begun = [clock.now - hours * HOUR for hours in (5, 3, 1)]
     street.ledger.record_associations(
@@ -582,7 +582,7 @@ def test_associations_are_forgotten_after_their_time(
 
 
 def test_requests_for_commitment_are_forgotten_when_they_have_ended(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     image = SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1")
     for number in range(4):
@@ -606,7 +606,7 @@ def test_requests_for_commitment_are_forgotten_when_they_have_ended(
 
 
 def test_a_thousand_are_forgotten_at_once_and_not_more(
-    street: Street, clock: Clock, retention: Retention
+    street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     with street.ledger._engine.begin() as connection:
         row = {

@@ -21,7 +21,7 @@ from hilum.store.ledger import RecordOutcome
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts import reassign
 from hilum.store.rollouts.manifests import KeptManifest
-from hilum.store.rollouts.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest, Rollouts
 from hilum.store.schema import (
     assignment,
     comparison,
@@ -35,9 +35,9 @@ from hilum.store.schema import (
 from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
 SHADOW, SWITCH, HALF = (
-    Order(RolloutMode.SHADOW),
-    Order(RolloutMode.SWITCH),
-    Order(RolloutMode.CANARY, 0.5),
+    RolloutRequest(RolloutMode.SHADOW),
+    RolloutRequest(RolloutMode.SWITCH),
+    RolloutRequest(RolloutMode.CANARY, 0.5),
 )
 
 
@@ -48,7 +48,7 @@ def rolling(ledger_url: str) -> Iterator[Rolling]:
     opened.close()
 
 
-def running(rolling: Rolling, order: Order, candidate: str = "chest@2") -> None:
+def running(rolling: Rolling, order: RolloutRequest, candidate: str = "chest@2") -> None:
     """An order that an analyser has confirmed."""
     rolling.rollouts.start(CONFIGURED, kept(candidate), order, "a person")
     rolling.rollouts.confirm("chest", candidate, "analyser", kept(candidate).digest)
@@ -193,7 +193,7 @@ def test_a_study_is_taken_back_by_a_release_that_has_read_it_along(
 
 
 def test_a_canary_reads_its_share_and_a_larger_share_keeps_the_smaller(rolling: Rolling) -> None:
-    running(rolling, Order(RolloutMode.CANARY, 0.2))
+    running(rolling, RolloutRequest(RolloutMode.CANARY, 0.2))
     names = [f"1.2.{number}" for number in range(60)]
     for name in names:
         rolling.receive(name, 1)

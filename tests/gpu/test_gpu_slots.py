@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hilum.analyse.decode.page_locking import lock_pages
-from hilum.analyse.decode.slots import Area, Lease, SlotMemory
+from hilum.analyse.decode.slots import Area, SlotLease, SlotMemory
 from hilum_preprocessing.upload import on_device
 
 pytestmark = [
@@ -20,8 +20,8 @@ def test_what_lies_in_a_slot_is_page_locked_and_arrives():
     slots = SlotMemory(Area(2, 1 << 20))
     assert lock_pages(slots.pages, "cuda:0")
     picture = np.arange(300 * 200, dtype=np.uint16).reshape(300, 200)
-    (placed,) = slots.write(Lease(1, 7), [picture]) or []
-    array = slots.read(Lease(1, 7), placed)
+    (placed,) = slots.write(SlotLease(1, 7), [picture]) or []
+    array = slots.read(SlotLease(1, 7), placed)
     assert torch.from_numpy(array).is_pinned()
     (sent,) = on_device([array], torch.device("cuda"))
     assert (sent.cpu().numpy() == picture).all()

@@ -12,10 +12,10 @@ import pytest
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, evt
 
-from hilum.deliver import ClassRefused
+from hilum.deliver import SopClassRefused
 from hilum.deliver.cstore import DicomLane
 from hilum.deliver.probe import probe
-from hilum.domain import SR_LADDER, Document
+from hilum.domain import SR_CLASS_PREFERENCE, Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents, derive
 from hilum.settings import Destination
@@ -24,7 +24,7 @@ from tests.support.certificates import Authority
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
 
-COMPREHENSIVE_3D, COMPREHENSIVE, ENHANCED, TEXT = SR_LADDER
+COMPREHENSIVE_3D, COMPREHENSIVE, ENHANCED, TEXT = SR_CLASS_PREFERENCE
 DCMTK_NAMES = {
     COMPREHENSIVE: "ComprehensiveSRStorage",
     ENHANCED: "EnhancedSRStorage",
@@ -88,7 +88,7 @@ def test_the_richest_class_that_is_accepted_is_named_and_then_taken(taken, repor
         lane_to(peer.port) as lane,
     ):
         with pytest.raises(
-            ClassRefused, match=r"does not take Comprehensive 3D SR Storage; the report goes as"
+            SopClassRefused, match=r"does not take Comprehensive 3D SR Storage; the report goes as"
         ) as caught:
             lane.deliver(report)
         assert caught.value.accepted == taken[0]
@@ -115,7 +115,7 @@ def test_settings_can_leave_rungs_out(report):
     with StoreScp(takes=(DCMTK_NAMES[ENHANCED], DCMTK_NAMES[TEXT])) as peer:
         with (
             lane_to(peer.port, sr_classes=("comprehensive_3d", "basic_text")) as lane,
-            pytest.raises(ClassRefused) as caught,
+            pytest.raises(SopClassRefused) as caught,
         ):
             lane.deliver(report)
         assert caught.value.accepted == TEXT
@@ -124,12 +124,12 @@ def test_settings_can_leave_rungs_out(report):
             pytest.raises(Refused, match="enable this SOP Class") as only,
         ):
             lane.deliver(report)
-        assert not isinstance(only.value, ClassRefused)
+        assert not isinstance(only.value, SopClassRefused)
 
 
 def test_a_class_that_settings_leave_out_is_not_sent_even_where_it_would_be_taken(report):
     with StoreScp() as peer, lane_to(peer.port, sr_classes=("enhanced",)) as lane:
-        with pytest.raises(ClassRefused) as caught:
+        with pytest.raises(SopClassRefused) as caught:
             lane.deliver(report)
         assert caught.value.accepted == ENHANCED
         assert peer.files() == []
@@ -138,7 +138,7 @@ def test_a_class_that_settings_leave_out_is_not_sent_even_where_it_would_be_take
 def test_a_class_that_is_accepted_and_then_refused_steps_down_too(report):
     classes = (COMPREHENSIVE_3D.sop_class_uid, ENHANCED.sop_class_uid)
     with pacs(*classes, uid_34=0x0122) as (port, given), lane_to(port, "PACS") as lane:
-        with pytest.raises(ClassRefused) as caught:
+        with pytest.raises(SopClassRefused) as caught:
             lane.deliver(report)
         assert caught.value.accepted == ENHANCED
         lane.deliver(derive(report, ENHANCED, "2.25.1"))

@@ -15,7 +15,7 @@ import pytest
 
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.prepare import check_spec, prepare_decoded, prepare_for_releases
-from hilum.analyse.decode.worker import Answer, Checked, NotReady, Ready, Request, SpecCheck
+from hilum.analyse.decode.worker import Answer, Checked, DecodeRequest, NotReady, Ready, SpecCheck
 from hilum.errors import Retry, WorkerDied
 from hilum_preprocessing import InputSpec
 from testing.phantoms import phantom
@@ -29,13 +29,13 @@ SIZES = [(300, 260), (512, 512), (64, 900), (1024, 800), (257, 255), (700, 700)]
 
 
 @pytest.fixture(scope="module")
-def requests(tmp_path_factory: pytest.TempPathFactory) -> list[Request]:
+def requests(tmp_path_factory: pytest.TempPathFactory) -> list[DecodeRequest]:
     folder = tmp_path_factory.mktemp("images")
     saved = [
         phantom.save(phantom.make_instance(n, rows=r, columns=c), folder / f"{n}.dcm")
         for n, (r, c) in enumerate(SIZES)
     ]
-    return [Request(path, SPECS, 1 << 24, "cpu") for path in saved]
+    return [DecodeRequest(path, SPECS, 1 << 24, "cpu") for path in saved]
 
 
 class Pools:
@@ -99,7 +99,11 @@ def with_own_pool(
 
 
 def ask_all(
-    pools: Pools, requests: list[Request], *, on_device: bool = False, slot_bytes: int = 4 << 20
+    pools: Pools,
+    requests: list[DecodeRequest],
+    *,
+    on_device: bool = False,
+    slot_bytes: int = 4 << 20,
 ) -> list[Answer]:
     """All at once, twice, so that slots are used again."""
     wanted = [replace(request, is_decoded_only=on_device) for request in requests * 2]
@@ -110,7 +114,7 @@ def ask_all(
     return pools.run(scenario, on_device=on_device, slot_bytes=slot_bytes)
 
 
-def require_same(answers: list[Answer], requests: list[Request]) -> None:
+def require_same(answers: list[Answer], requests: list[DecodeRequest]) -> None:
     for answer, request in zip(answers, requests * 2, strict=True):
         for name, expected in prepare_for_releases(request).items():
             found = answer[name]
@@ -127,7 +131,7 @@ def require_same(answers: list[Answer], requests: list[Request]) -> None:
 @pytest.mark.parametrize("slot_bytes", [4 << 20, 1 << 16], ids=["in slots", "larger than a slot"])
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
 def test_the_tensor_is_the_same_wherever_it_is_made(
-    pools: Pools, requests: list[Request], *, on_device: bool, slot_bytes: int
+    pools: Pools, requests: list[DecodeRequest], *, on_device: bool, slot_bytes: int
 ) -> None:
     require_same(ask_all(pools, requests, on_device=on_device, slot_bytes=slot_bytes), requests)
 
@@ -143,7 +147,7 @@ def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
     )
     if not can_be_dropped(path):
         pytest.skip("this file system keeps its files in memory")
-    wanted = Request(
+    wanted = DecodeRequest(
         path, SPECS, 1 << 24, "cpu", is_decoded_only=on_device, is_read_once=is_read_once
     )
 
@@ -161,7 +165,9 @@ def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
     pools.run(scenario, on_device=on_device)
 
 
-def test_a_process_killed_at_work_leaves_nothing_in_the_next_image(requests: list[Request]) -> None:
+def test_a_process_killed_at_work_leaves_nothing_in_the_next_image(
+    requests: list[DecodeRequest],
+) -> None:
     async def scenario(pool: DecodePool, own: Callable[[], list[int]]) -> list[Answer]:
         for request in requests[:3]:
             asked = asyncio.gather(*(pool.ask(request) for _ in range(3)), return_exceptions=True)
@@ -199,7 +205,7 @@ def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(
     )
     written_out = InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).to_mapping()
     specs = {"frontal": {"recipe": "torchxrayvision_224"}, "any": {**written_out, "views": "any"}}
-    request = Request(lateral, specs, 1 << 24, "cpu", is_decoded_only=True)
+    request = DecodeRequest(lateral, specs, 1 << 24, "cpu", is_decoded_only=True)
 
     async def scenario(pool: DecodePool) -> Answer:
         return await pool.ask(request)
@@ -212,7 +218,7 @@ def test_a_release_that_does_not_take_the_image_says_why_beside_one_that_does(
 
 
 def test_decode_processes_are_spawned_and_each_computes_on_one_thread(
-    requests: list[Request],
+    requests: list[DecodeRequest],
 ) -> None:
     """Trap 42: a fork after torch's threads have started may deadlock.
 
@@ -258,7 +264,7 @@ def test_releases_that_want_colour_in_different_ways_each_get_their_own_picture(
         name: {"recipe": "vit_imagenet_half_224", "source": {"rgb": name}}
         for name in ("luma", "first_channel", "reject")
     }
-    request = Request(path, specs, 1 << 24, "cpu", is_decoded_only=True)
+    request = DecodeRequest(path, specs, 1 << 24, "cpu", is_decoded_only=True)
 
     async def scenario(pool: DecodePool) -> Answer:
         return await pool.ask(request)

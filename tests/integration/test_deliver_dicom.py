@@ -15,7 +15,7 @@ from pydicom.filereader import read_file_meta_info, read_preamble
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian, JPEGBaseline8Bit
 from pynetdicom import AE, evt
 
-from hilum.deliver import FileState, Unknown, open_lane, send
+from hilum.deliver import FileState, UnknownOutcome, open_lane, send
 from hilum.deliver.cstore import DicomLane
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
@@ -181,7 +181,7 @@ def test_a_broken_association_leaves_the_outcome_unknown(option, reports):
     with (
         StoreScp(extra=(option,)) as peer,
         lane_to(peer.port, peer.ae_title) as lane,
-        pytest.raises(Unknown, match="the same bytes are sent again"),
+        pytest.raises(UnknownOutcome, match="the same bytes are sent again"),
     ):
         lane.deliver(reports[0])
 
@@ -190,7 +190,7 @@ def test_no_answer_in_time_leaves_the_outcome_unknown(reports):
     with (
         StoreScp(extra=("--sleep-during", "5")) as peer,
         lane_to(peer.port, peer.ae_title, timeout_seconds=1.0) as lane,
-        pytest.raises(Unknown, match="within 1 s"),
+        pytest.raises(UnknownOutcome, match="within 1 s"),
     ):
         lane.deliver(reports[0])
 
@@ -208,7 +208,7 @@ def test_a_port_that_never_answers_is_an_outage(reports):
 
 def test_an_unknown_outcome_is_resolved_by_the_same_bytes_on_a_new_association(reports):
     with receiver(None) as seen, lane_to(seen.port) as lane:
-        with pytest.raises(Unknown):
+        with pytest.raises(UnknownOutcome):
             lane.deliver(reports[0])
         lane.deliver(reports[0])
         assert seen.stored == [data_set(reports[0].content)] * 2

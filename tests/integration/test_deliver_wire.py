@@ -16,9 +16,9 @@ from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RQ, P_DATA_TF
 from pynetdicom.pdu_primitives import MaximumLengthNotification
 from pynetdicom.sop_class import Comprehensive3DSRStorage
 
-from hilum.deliver.client import Unknown
+from hilum.deliver.client import UnknownOutcome
 from hilum.deliver.scu import command
-from hilum.deliver.scu.association import Association, Outgoing, Peer, associate
+from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate
 from hilum.dicom import command_set
 from hilum.dicom.pdu import p_data
 from hilum.errors import Retry
@@ -105,10 +105,10 @@ def after_the_object(*said: bytes) -> Answer:
     return answer
 
 
-def store(association: Association) -> None:
+def store(association: ScuAssociation) -> None:
     content = bytes(64)
     association.store(
-        Outgoing(*CONTEXTS[0][:1], "1.2.3", CONTEXTS[0][1], BytesIO(content), len(content))
+        OutgoingMessage(*CONTEXTS[0][:1], "1.2.3", CONTEXTS[0][1], BytesIO(content), len(content))
     )
 
 
@@ -147,7 +147,7 @@ def test_an_answer_that_is_none_leaves_the_outcome_unknown_and_ends_the_associat
 
     with peer_that(answer) as peer:
         association = associate(peer, CONTEXTS)
-        with pytest.raises(Unknown, match="same bytes are sent again"):
+        with pytest.raises(UnknownOutcome, match="same bytes are sent again"):
             store(association)
         assert not association.is_established
 
@@ -288,7 +288,7 @@ def test_no_pdu_is_longer_than_the_receiver_takes(most: int) -> None:
         association = associate(peer, CONTEXTS)
         content = bytes(range(256)) * 40
         association.store(
-            Outgoing(
+            OutgoingMessage(
                 CONTEXTS[0][0], "1.2." + 60 * "3", CONTEXTS[0][1], BytesIO(content), len(content)
             )
         )

@@ -171,10 +171,10 @@ def test_the_groups_of_the_shown_findings_name_the_picture(tmp_path):
 
 @pytest.mark.parametrize("step", [1, 2, 3])
 def test_a_report_of_another_class_keeps_the_link(tmp_path, step):
-    from hilum.domain import SR_LADDER
+    from hilum.domain import SR_CLASS_PREFERENCE
 
     report = built(tmp_path, make_study(22, "CR", ("PA",), rows=64, columns=64), make_release())
-    lower = parse(derive(of_kind(report, "sr"), SR_LADDER[step], f"1.2.3.{step}").content)
+    lower = parse(derive(of_kind(report, "sr"), SR_CLASS_PREFERENCE[step], f"1.2.3.{step}").content)
     named = [
         item.ReferencedSOPSequence[0].ReferencedSOPInstanceUID
         for item in sr_gate.walk(lower)

@@ -20,7 +20,7 @@ from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.models.build import build
 from hilum.models.importing import release_folder
-from hilum.models.importing.kinds import Asked
+from hilum.models.importing.kinds import ImportRequest
 from hilum.models.known_answers import canary
 from hilum.models.manifest import manifest
 from hilum.models.networks.vit import VisionTransformer, VitShape
@@ -73,7 +73,7 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
     (folder / "labels.txt").write_text("Effusion\nPneumothorax\nEdema")
     made = release_folder.import_release(
         "vit",
-        Asked(folder / "best.ckpt", str(folder / "labels.txt")),
+        ImportRequest(folder / "best.ckpt", str(folder / "labels.txt")),
         "brought",
         "1",
         folder / "releases",

@@ -13,7 +13,7 @@ import pytest
 from pynetdicom import AE, _config
 from pynetdicom.association import Association
 
-from hilum.receive.association.counter import Census, Seat
+from hilum.receive.association.counter import CounterSlot, SharedAssociationCounter
 from hilum.receive.listener import serve_listener
 from hilum.receive.storage.session import open_inbox
 from hilum.store.ledger import Ledger
@@ -134,7 +134,11 @@ def test_a_request_that_cannot_be_judged_is_rejected(
         monkeypatch.setattr(
             module, name, getattr(module, name)
         )  # the listener sets them for its process, which is this one
-    settings, stop, census = make_settings(tmp_path / "state"), threading.Event(), Census(1)
+    settings, stop, census = (
+        make_settings(tmp_path / "state"),
+        threading.Event(),
+        SharedAssociationCounter(1),
+    )
     ledger = Ledger(settings.ledger_url)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         arguments = (
@@ -144,7 +148,7 @@ def test_a_request_that_cannot_be_judged_is_rejected(
             open_inbox(settings, "listener-1"),
             stop,
             None,
-            Seat(census),
+            CounterSlot(census),
         )
         serving = threading.Thread(target=serve_listener, args=arguments)
         read_only = os.open(os.devnull, os.O_RDONLY)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.inference.answers import Inference
+from hilum.analyse.inference.answers import InferenceResult
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
@@ -47,13 +47,13 @@ def _served(folder: Path, state: Path, release: Release) -> EmbeddedTriton:
     )
 
 
-def _infer(url: str, release: Release, batches: list[Array]) -> list[Inference]:
+def _infer(url: str, release: Release, batches: list[Array]) -> list[InferenceResult]:
     """Two batches in flight, as the analyser sends them."""
 
-    async def run() -> list[Inference]:
+    async def run() -> list[InferenceResult]:
         gateway, gate = TritonGateway(url, deadline_seconds=120), asyncio.Semaphore(2)
 
-        async def one(batch: Array) -> Inference:
+        async def one(batch: Array) -> InferenceResult:
             async with gate:
                 return await gateway.infer(release, batch)
 
@@ -146,7 +146,7 @@ def test_an_artefact_that_differs_from_torch_is_refused(built_models: Path) -> N
     from hilum.models.networks import architectures
 
     manifest = _manifest(DENSENET)
-    other = architectures.Served(
+    other = architectures.ServedNetwork(
         architectures.make("densenet121", manifest.spec, 14), manifest.spec
     ).eval()
     with pytest.raises(ConfigurationError, match="logits of ONNX differ from torch's by"):

@@ -13,7 +13,7 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
-from hilum.domain import SR_LADDER, Document
+from hilum.domain import SR_CLASS_PREFERENCE, Document
 from hilum.report import derive, sr_text
 from hilum.report.sr.document_header import encode
 from tests.support import sr_gate
@@ -31,9 +31,9 @@ def in_every_class(built: Built) -> dict[str, Document]:
     """The report as each SOP Class that goes out."""
     lower = {
         wanted.name: derive(built.sr, wanted, built.job.result.identifiers[wanted.kind])
-        for wanted in SR_LADDER[1:]
+        for wanted in SR_CLASS_PREFERENCE[1:]
     }
-    return {SR_LADDER[0].name: built.sr, **lower}
+    return {SR_CLASS_PREFERENCE[0].name: built.sr, **lower}
 
 
 def shown(document: Document, folder: Path) -> str:
@@ -147,7 +147,8 @@ def test_a_report_stored_before_says_the_same_as_basic_text(tmp_path: Path) -> N
     in_the_order_of_before(stored)
     earlier = Document("sr", built.sr.media_type, encode(stored))
     (now, then) = (
-        parse(derive(item, SR_LADDER[3], "2.25.1").content) for item in (built.sr, earlier)
+        parse(derive(item, SR_CLASS_PREFERENCE[3], "2.25.1").content)
+        for item in (built.sr, earlier)
     )
     assert list(lines_in_text(then)) == list(lines_in_text(now))
     assert [item.TextValue for item in items(then, "121106")] == [

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hilum.domain import (
-    SR_LADDER,
+    SR_CLASS_PREFERENCE,
     Decision,
     Document,
     Finding,
@@ -172,7 +172,7 @@ def jobs(draw: st.DrawFn) -> ReportJob:
     job = report_job(images, draw(results(images)))
     earlier = [
         Document("sr", "", b"", item.sop_class_uid, f"2.25.{number}", f"2.25.9{number % 2}")
-        for number, item in enumerate(SR_LADDER)
+        for number, item in enumerate(SR_CLASS_PREFERENCE)
     ]
     held = {
         f"pacs{number}": item

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from pydicom.dataset import Dataset
 
-from hilum.domain import SR_LADDER, Document, Release
+from hilum.domain import SR_CLASS_PREFERENCE, Document, Release
 from hilum.report import HeatMap, build_documents, derive
 from testing.phantoms.phantom import save
 from tests.support import sr_gate
@@ -111,7 +111,7 @@ LADDERED = (
 )
 
 
-@pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
+@pytest.mark.parametrize("wanted", SR_CLASS_PREFERENCE[1:], ids=lambda item: item.name)
 @pytest.mark.parametrize("name", LADDERED)
 def test_a_lower_class_is_clean_and_says_the_same(name: str, wanted: Any, tmp_path: Path) -> None:
     variant = VARIANTS[name]
@@ -148,12 +148,12 @@ def test_a_lower_class_is_clean_and_says_the_same(name: str, wanted: Any, tmp_pa
 def test_a_lower_class_can_be_made_of_a_lower_class() -> None:
     """A receiver that took Enhanced SR yesterday and takes text alone today."""
     built = make(VARIANTS["CR_mixed"])
-    enhanced = derive(built.sr, SR_LADDER[2], "2.25.1")
-    direct = derive(built.sr, SR_LADDER[3], "2.25.2")
-    assert derive(enhanced, SR_LADDER[3], "2.25.2").content == direct.content
+    enhanced = derive(built.sr, SR_CLASS_PREFERENCE[2], "2.25.1")
+    direct = derive(built.sr, SR_CLASS_PREFERENCE[3], "2.25.2")
+    assert derive(enhanced, SR_CLASS_PREFERENCE[3], "2.25.2").content == direct.content
 
 
-@pytest.mark.parametrize("wanted", SR_LADDER[1:], ids=lambda item: item.name)
+@pytest.mark.parametrize("wanted", SR_CLASS_PREFERENCE[1:], ids=lambda item: item.name)
 def test_a_lower_class_still_names_the_heat_map(wanted: Any, tmp_path: Path) -> None:
     variant = VARIANTS["DX_1_with_optional"]
     built = make(variant)

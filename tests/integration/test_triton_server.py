@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hilum.analyse.inference.answers import Inference
+from hilum.analyse.inference.answers import InferenceResult
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
@@ -48,8 +48,8 @@ def server(tiny: Tiny, tmp_path: Path) -> Iterator[EmbeddedTriton]:
         yield made
 
 
-def _infer(url: str, release: Release, *batches: np.ndarray[Any, Any]) -> list[Inference]:
-    async def run() -> list[Inference]:
+def _infer(url: str, release: Release, *batches: np.ndarray[Any, Any]) -> list[InferenceResult]:
+    async def run() -> list[InferenceResult]:
         gateway = TritonGateway(url, deadline_seconds=30)
         try:
             return await asyncio.gather(*(gateway.infer(release, batch) for batch in batches))
@@ -90,7 +90,7 @@ def test_sigterm_finishes_the_queue_and_ends_with_status_0(tiny: Tiny, tmp_path:
     url = server.start()
     images = pictures(8)
 
-    async def run() -> tuple[list[Inference], int | None]:
+    async def run() -> tuple[list[InferenceResult], int | None]:
         gateway = TritonGateway(url, deadline_seconds=60)
         waiting = {
             asyncio.create_task(gateway.infer(slow.release, images[i : i + 1])) for i in range(8)

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from hilum.api.app import create_app
 from hilum.api.auth.access import Access, open_access
 from hilum.api.auth.local_token import local_token_file
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.deliver.probe import Probe
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.same_bytes import sha256_of
@@ -123,7 +123,7 @@ def open_rig(
 ) -> Iterator[Rig]:
     """An API over a fresh ledger;
 
-    `options` are `Parts`. Without a token of the settings the client shows that of this host.
+    `options` are `Dependencies`. Without a token of the settings the client shows that of this host.
     """
     ledger_url = url or migrated_sqlite(folder)
     clock = Clock()
@@ -155,7 +155,7 @@ def open_rig(
     access = open_access(settings, views, tokens, clock, audit)
     options = {"clock": clock, "shared_seconds": 0.0, **options}
     app = create_app(
-        Parts(settings, views, str(folder / "metrics"), releases, access, **options),
+        Dependencies(settings, views, str(folder / "metrics"), releases, access, **options),
         with_studies=with_studies,
     )
     with TestClient(app, base_url="http://127.0.0.1:8640", raise_server_exceptions=False) as client:

@@ -21,7 +21,7 @@ def main(folder: Path, port: int) -> None:
     )  # before the first import of prometheus_client
     from hilum.api.app import create_app
     from hilum.api.auth.access import open_access
-    from hilum.api.dependencies import Parts
+    from hilum.api.dependencies import Dependencies
     from hilum.api.serve import serve_api
     from hilum.processes.sockets import bind
     from hilum.settings import Api
@@ -36,7 +36,9 @@ def main(folder: Path, port: int) -> None:
     url = f"sqlite:///{folder / 'ledger.sqlite'}"
     views = LedgerViews(url)
     app = create_app(
-        Parts(settings, views, str(metrics), {}, open_access(settings, views, AccessTokens(url)))
+        Dependencies(
+            settings, views, str(metrics), {}, open_access(settings, views, AccessTokens(url))
+        )
     )
     serve_api(app, listening, stop)
 

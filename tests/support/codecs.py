@@ -10,7 +10,7 @@ import os
 import signal
 import time
 
-from hilum.analyse.decode.worker import Answer, Decoded, NotReady, Prepare, Request
+from hilum.analyse.decode.worker import Answer, DecodedImage, DecodeRequest, NotReady, Prepare
 
 
 def load_breaking() -> Prepare:
@@ -26,7 +26,7 @@ def load_nothing() -> Prepare:
     os._exit(7)
 
 
-def _answer(request: Request) -> Answer | Decoded:
+def _answer(request: DecodeRequest) -> Answer | DecodedImage:
     match request.path.stem:
         case "segv":
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -41,7 +41,7 @@ def _answer(request: Request) -> Answer | Decoded:
         case "bug":
             raise LookupError("no codec for Doe^Jane")
         case "decoded":
-            return Decoded((), {})
+            return DecodedImage((), {})
         case "closed":
             raise PermissionError(errno.EACCES, "Permission denied")
         case "bad_block":

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from hilum.analyse.inference.answers import Inference, KnownAnswer, canary_problem
+from hilum.analyse.inference.answers import InferenceResult, KnownAnswer, canary_problem
 from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout
 from hilum.errors import Retry
 from hilum.models.manifest import manifest
-from hilum.services.releases.release_loader import Fleet
+from hilum.services.releases.release_loader import ReleaseLoader
 from hilum.store.rollouts.manifests import KeptManifest
-from hilum.store.rollouts.rollouts import Order
+from hilum.store.rollouts.rollouts import RolloutRequest
 from tests.support.models import tiny_logits
 from tests.support.rolling import Rolling
 
@@ -30,8 +30,8 @@ class Engines:
     away: bool = False
     ours: set[str] = field(default_factory=set)
 
-    async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> Inference:
-        return Inference(tiny_logits(batch) + (release.id in self.wrong), None)
+    async def infer(self, release: Release, batch: np.ndarray[Any, Any]) -> InferenceResult:
+        return InferenceResult(tiny_logits(batch) + (release.id in self.wrong), None)
 
     async def is_loaded(self, release: Release) -> bool:
         return release.id in self.loaded
@@ -72,7 +72,7 @@ class Rig:
     """An analyser's fleet over a ledger of its own."""
 
     rolling: Rolling
-    fleet: Fleet
+    fleet: ReleaseLoader
     engines: Engines
     readers: Readers = field(default_factory=Readers)
 
@@ -81,7 +81,7 @@ class Rig:
         read = manifest.read(self.fleet._settings.manifests_dir / release / manifest.FILE_NAME)
         return KeptManifest(release, read.release.digest, read.text)
 
-    def start(self, candidate: str, order: Order) -> None:
+    def start(self, candidate: str, order: RolloutRequest) -> None:
         """A person begins a rollout, whatever is built."""
         self.rolling.rollouts.start("chest@1", self.kept(candidate), order, "a person")
 

@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from hilum.models.formats.identity import file_sha256
 from hilum.models.manifest import catalogue
-from hilum.models.quantisation.quantise import Order, Outcome, quantise
+from hilum.models.quantisation.quantise import QuantisationRequest, QuantisationResult, quantise
 from testing.tiny_release import SIZE, TINY_LABELS, tiny_manifest, write_release
 from tests.support.models import pictures
 
@@ -102,9 +102,9 @@ class Place:
                 rows.writerow([f"{number}.npy", *row])
         return folder / "cases.csv"
 
-    def quantise(self, **changes: Any) -> Outcome:
+    def quantise(self, **changes: Any) -> QuantisationResult:
         read = catalogue.load_manifests(self.manifests)["tiny@1"]
-        order = Order(
+        order = QuantisationRequest(
             **{
                 "version": "1.int8",
                 "calibration": self.calibration,

@@ -99,7 +99,7 @@ def store_until_killed(settings: Settings, boundary: str, order: str) -> list[st
 def main(boundary: str, order: str) -> None:
     """The child."""
     from hilum.receive.indexing.indexer import Indexer
-    from hilum.receive.storage.image_store import Intake
+    from hilum.receive.storage.image_store import ImageStore
     from hilum.receive.storage.session import open_inbox
     from hilum.store.archive import durable_rename
     from hilum.store.ledger import Ledger
@@ -108,7 +108,7 @@ def main(boundary: str, order: str) -> None:
     settings = restore(sys.stdin.read())
     archive = open_inbox(settings, "listener-1")
     indexer = Indexer(settings, Ledger(settings.ledger_url), archive)
-    intake = Intake(settings.receive, archive, indexer)
+    intake = ImageStore(settings.receive, archive, indexer)
     for number, uid in enumerate(_UIDS):
         if number == 1:
             _arm(boundary)

@@ -6,8 +6,8 @@ import contextlib
 from dataclasses import dataclass
 
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.sinks import Taken
-from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.sinks import StoreOutcome
+from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.receive.storage.incoming_object import Arriving, TakerOf
 from hilum.receive.storage.store_command import StoreCommand
 
@@ -26,7 +26,7 @@ class StoreRequest:
         return StoreCommand(self.meta, self.context_sop_class_uid)
 
 
-def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
+def store(request: StoreRequest, taker_of: TakerOf) -> StoreOutcome:
     """Return when the request may be acknowledged.
 
     Raises Refusal or OSError, and then nothing of it is left.
@@ -36,7 +36,7 @@ def store(request: StoreRequest, taker_of: TakerOf) -> Taken:
         return arriving.commit()
 
 
-def receive(request: StoreRequest, reception: Reception) -> Taken:
+def receive(request: StoreRequest, reception: ObjectDispatcher) -> StoreOutcome:
     """The same by all that a reception knows."""
     with contextlib.closing(reception.begin(request.command)) as arriving:
         arriving.write([request.data_set])

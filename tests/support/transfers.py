@@ -15,8 +15,8 @@ from random import Random
 
 from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
-from hilum.receive.storage.transfer_library import Library
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.storage.transfer_library import TransferLibrary
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import Outlet, Writing
 
 CONTEXT, DATA = 1, 0
@@ -98,7 +98,7 @@ def drawn(random: Random) -> Case:
     )
 
 
-def run(library: Library, case: Case) -> None:
+def run(library: TransferLibrary, case: Case) -> None:
     """Assert that everything that may be taken arrives, that nothing else does, and that the rest is still to be read."""
     random = Random(case.fragment * 31 + case.count)
     before, data = (
@@ -131,7 +131,7 @@ def run(library: Library, case: Case) -> None:
         at = case.buffer - unread_bytes if case.count % 2 else 0
         buffer[at : at + unread_bytes] = stream[:unread_bytes]
         follows = b"" if case.is_last else beginning
-        unread = Unread(
+        unread = BorrowedBuffer(
             ours.fileno(), buffer, at, at + unread_bytes, case.progress, case.is_last, follows
         )
         outlet = Outlet(
@@ -194,7 +194,7 @@ def _all_of(sock: socket.socket) -> bytes:
 
 
 if __name__ == "__main__":
-    watched = Library(Path(sys.argv[1]), BLOCK_BYTES)
+    watched = TransferLibrary(Path(sys.argv[1]), BLOCK_BYTES)
     for seed in range(int(sys.argv[2])):
         run(watched, drawn(Random(seed)))
     sys.stdout.write("nothing outside\n")

@@ -15,7 +15,7 @@ import numpy as np
 
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.read_error import not_read
-from hilum.analyse.decode.worker import Answer, NotReady, Ready, Request
+from hilum.analyse.decode.worker import Answer, DecodeRequest, NotReady, Ready
 from hilum.analyse.futures import settle
 from hilum.analyse.inference.batcher import Batcher, Gateway, Inferred
 from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
@@ -152,8 +152,8 @@ class Analyser:
         else:
             self._pool.begin(request, asking, is_suspect=is_suspect)
 
-    def _request(self, path: Path, specs: Specs) -> Request:
-        return Request(
+    def _request(self, path: Path, specs: Specs) -> DecodeRequest:
+        return DecodeRequest(
             path=path,
             input_specs=specs,
             maximum_pixels=self._settings.maximum_pixels,
@@ -174,7 +174,7 @@ def _observe_decoding(answer: Answer) -> None:
         telemetry.DECODE_SECONDS.observe(first.decode_seconds)
 
 
-def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
+def _write_spans(above: tracing.SpanParent, ready: Ready, ended: float) -> None:
     """Write the spans of decoding and preparing, which follow each other in a decode process.
 
     Several releases share one decoding.
@@ -182,7 +182,9 @@ def _write_spans(above: tracing.Place, ready: Ready, ended: float) -> None:
     prepared = ended - ready.prepare_seconds
     decoded = ended - ready.prepare_seconds - ready.decode_seconds
     for name, began, end in (("decode", decoded, prepared), ("prepare", prepared, ended)):
-        tracing.write(tracing.Ended(tracing.new_place(above.trace), above.span, name, began, end))
+        tracing.write(
+            tracing.FinishedSpan(tracing.new_place(above.trace), above.span, name, began, end)
+        )
 
 
 def _why_missing(instance: Instance) -> str:

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 from hilum import __version__
 from hilum.api import problems
 from hilum.api.answers.shared import SharedAnswer
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.api.docs_page import render
 from hilum.api.guard import guarded
 from hilum.api.middleware import Around
@@ -72,7 +72,7 @@ class _Hilum(FastAPI):
         return document
 
 
-def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
+def create_app(parts: Dependencies, *, with_studies: bool = True) -> FastAPI:
     """The application, without the routes whose part is missing.
 
     Without `with_studies` only /health and /metrics, for other roles.
@@ -105,7 +105,7 @@ def create_app(parts: Parts, *, with_studies: bool = True) -> FastAPI:
     return app
 
 
-def _scrape(parts: Parts) -> bytes:
+def _scrape(parts: Dependencies) -> bytes:
     return scrape(parts.metrics_directory) + scrape_state(parts.observer.samples())
 
 
@@ -126,7 +126,7 @@ def _descriptions(app: FastAPI) -> APIRouter:
     return router
 
 
-def _api(parts: Parts) -> APIRouter:
+def _api(parts: Dependencies) -> APIRouter:
     """Each router declares the scope that its routes need."""
     api = APIRouter(responses=documented(401, 403, 422, 429))
     for router, needed in (

@@ -41,7 +41,7 @@ class Limits:
     """Open at once. One more, and the one that has owed a request for longest is closed; where none does, the new one."""
 
 
-class Connection(H11Protocol):
+class ThrottledConnection(H11Protocol):
     """Knows since when its peer keeps it waiting.
 
     The server looks now and then, so that no request costs a timer.
@@ -73,7 +73,7 @@ class Connection(H11Protocol):
             others = [
                 item
                 for item in self.connections
-                if isinstance(item, Connection) and item is not self and item.is_spare
+                if isinstance(item, ThrottledConnection) and item is not self and item.is_spare
             ]
             min(others, key=lambda item: item.owes_since or 0.0, default=self).abort()
 

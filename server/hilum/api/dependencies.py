@@ -21,8 +21,8 @@ from hilum.store.admin.decisions import Decisions
 from hilum.store.audit.log import AuditLog, Deed
 from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.resend import Resent
-from hilum.store.rollouts.rules import Order
-from hilum.withholding import Refusal, in_place, refusals
+from hilum.store.rollouts.rules import RolloutRequest
+from hilum.withholding import WithholdingCause, in_place, refusals
 
 if TYPE_CHECKING:
     from hilum.api.identifiers import IdentifierViews
@@ -98,13 +98,15 @@ class Interventions(Protocol):
         ...
 
 
-class RolloutVerbs(Protocol):
+class RolloutOperations(Protocol):
     """What a person may do with rollouts.
 
     A verb raises `CannotRollOut`, which says what to do instead.
     """
 
-    def start(self, alias: str, release: str, order: Order, who: str, deed: Deed | None) -> Rollout:
+    def start(
+        self, alias: str, release: str, order: RolloutRequest, who: str, deed: Deed | None
+    ) -> Rollout:
         """Have a release loaded and proved beside the one that reads."""
         ...
 
@@ -130,7 +132,7 @@ class RolloutVerbs(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class Dependencies:
     """The one set of objects of an application.
 
     `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
@@ -151,13 +153,13 @@ class Parts:
     probe: Probe | None = None
     decisions: Decisions | None = None
     interventions: Interventions | None = None
-    rollouts: RolloutVerbs | None = None
+    rollouts: RolloutOperations | None = None
     store: Store | None = None
     audit: AuditLog | None = None
     identifiers: IdentifierViews | None = None
     shared_seconds: float = 1.0
 
-    def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[Refusal]:
+    def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[WithholdingCause]:
         """What destinations of these settings will not get, by the releases that read now or shall read by the `rollouts`."""
         return refusals(self.settings, in_place(self.settings, self.releases, rollouts))
 
@@ -167,9 +169,9 @@ class Parts:
         return Observer(self.settings, self.views, self.clock, self.host, self.default_roles)
 
 
-async def _parts(request: Request) -> Parts:
-    parts: Parts = request.app.state.parts
+async def _parts(request: Request) -> Dependencies:
+    parts: Dependencies = request.app.state.parts
     return parts
 
 
-PartsHere = Annotated[Parts, Depends(_parts)]
+PartsHere = Annotated[Dependencies, Depends(_parts)]

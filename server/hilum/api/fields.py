@@ -100,5 +100,5 @@ Cursor = Annotated[
 ]
 
 
-class Answer(BaseModel):
+class ResponseModel(BaseModel):
     """What goes out; fields of the ledger's rows that are not named stay inside."""

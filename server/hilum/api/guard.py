@@ -25,7 +25,7 @@ from hilum.api.auth.access import CHALLENGE, Access, refusal
 from hilum.api.auth.actor import set_actor
 from hilum.api.auth.credentials import Credential, credential_of
 from hilum.api.auth.host_names import has_own_name
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.domain import AccessToken, Scope
 from hilum.settings import Api
 
@@ -59,7 +59,7 @@ class Admission:
 
     async def __call__(self, request: Request, _given: _BearerHere) -> None:
         """Note who asks, for `actor_of`."""
-        parts: Parts = request.app.state.parts
+        parts: Dependencies = request.app.state.parts
         if (holder := await holder_of(request)) is None:
             self._admit_stranger(request, parts.settings.api)
             return
@@ -107,34 +107,34 @@ def require_own_name(request: Request, api: Api) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class TokenHolder:
     """Who has shown a credential, and what it opens."""
 
     name: str
     scope: Scope
 
 
-async def holder_of(request: Request) -> Holder | None:
+async def holder_of(request: Request) -> TokenHolder | None:
     """The holder of the token or session that a request shows.
 
     None: it shows neither. Raises HTTPException 401 or 429 for a wrong token, and Retry.
     """
-    parts: Parts = request.app.state.parts
+    parts: Dependencies = request.app.state.parts
     if (credential := credential_of(request)) is not None:
         token = await run_sync(
             parts.access.token_of, credential, address_of(request), limiter=THREADS
         )
-        return Holder(name_shown(token, credential), token.scope)
+        return TokenHolder(name_shown(token, credential), token.scope)
     cookie = request.cookies.get(parts.access.cookie_name)
     return await run_sync(_of_cookie, parts.access, cookie, limiter=THREADS) if cookie else None
 
 
-def _of_cookie(access: Access, cookie: str) -> Holder | None:
+def _of_cookie(access: Access, cookie: str) -> TokenHolder | None:
     if (found := access.session_of(cookie)) is None:
         return None
     session, token = found
     scope = token.scope if _SESSION_SCOPE.includes(token.scope) else _SESSION_SCOPE
-    return Holder(name_shown(token, Credential("", session.user)), scope)
+    return TokenHolder(name_shown(token, Credential("", session.user)), scope)
 
 
 def address_of(request: Request) -> str:
@@ -166,7 +166,7 @@ async def refuse_other_sites(request: Request) -> None:
 
 
 def _has_session(request: Request) -> bool:
-    parts: Parts = request.app.state.parts
+    parts: Dependencies = request.app.state.parts
     return parts.access.cookie_name in request.cookies
 
 

@@ -18,7 +18,7 @@ from hilum.store.schema import cursor as cursors
 from hilum.verbs import Thing
 
 if TYPE_CHECKING:
-    from hilum.api.dependencies import Parts
+    from hilum.api.dependencies import Dependencies
 
 OFF: Final = (
     "Identifiers are neither shown nor searched for here: api.show_identifiers is off. On the"
@@ -105,7 +105,7 @@ def row_of(cursor: str | None) -> int | None:
 
 
 def identifiers_shown(
-    parts: Parts, deed: Deed, study_instance_uids: Sequence[str]
+    parts: Dependencies, deed: Deed, study_instance_uids: Sequence[str]
 ) -> Mapping[str, Identifiers]:
     """What a page may show of these studies; its row of the audit says that it did.
 

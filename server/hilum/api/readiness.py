@@ -26,7 +26,7 @@ _PROCESS: Mapping[Role, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class ReadinessCheck:
     """One thing that readiness rests on; `advice` says what to do when it is not ok."""
 
     name: str
@@ -36,7 +36,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ReadinessFacts:
     """What was seen just now.
 
     `ledger_problem` None: the ledger answers. `host` None: processes of every host count.
@@ -54,7 +54,7 @@ class Facts:
     host: str | None = None
 
 
-def checks(role: Role, facts: Facts) -> list[Check]:
+def checks(role: Role, facts: ReadinessFacts) -> list[ReadinessCheck]:
     """All checks of a role, the failed ones too.
 
     Inference is no concern of `receive`: routers must always find the listener.
@@ -67,18 +67,18 @@ def checks(role: Role, facts: Facts) -> list[Check]:
     return found
 
 
-def _ledger(facts: Facts) -> Check:
+def _ledger(facts: ReadinessFacts) -> ReadinessCheck:
     if facts.ledger_problem is None:
-        return Check("ledger", ok=True, detail="the ledger answers")
+        return ReadinessCheck("ledger", ok=True, detail="the ledger answers")
     advice = (
         RESTORE
         if facts.ledger_problem == DAMAGED
         else "Check ledger.url and its database; `hilum check` says more."
     )
-    return Check("ledger", ok=False, detail=facts.ledger_problem, advice=advice)
+    return ReadinessCheck("ledger", ok=False, detail=facts.ledger_problem, advice=advice)
 
 
-def _process(process: str, facts: Facts) -> Check:
+def _process(process: str, facts: ReadinessFacts) -> ReadinessCheck:
     of_role = [
         item
         for item in facts.processes
@@ -94,10 +94,10 @@ def _process(process: str, facts: Facts) -> Check:
                 *(item["detail"] for item in ready if item["detail"]),
             ]
         )
-        return Check(process, ok=True, detail=said)
+        return ReadinessCheck(process, ok=True, detail=said)
     if alive:
         said = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
-        return Check(
+        return ReadinessCheck(
             process,
             ok=False,
             detail=said,
@@ -105,7 +105,7 @@ def _process(process: str, facts: Facts) -> Check:
         )
     last = min((item["age_seconds"] for item in of_role), default=None)
     seen = "never seen" if last is None else f"last seen {last:.0f} s ago"
-    return Check(
+    return ReadinessCheck(
         process,
         ok=False,
         detail=f"no {process} is alive, {seen}",
@@ -113,9 +113,9 @@ def _process(process: str, facts: Facts) -> Check:
     )
 
 
-def _disk(facts: Facts) -> Check:
+def _disk(facts: ReadinessFacts) -> ReadinessCheck:
     if (free := facts.free) is None:
-        return Check(
+        return ReadinessCheck(
             "disk",
             ok=False,
             detail="the archive's file system fails",
@@ -129,7 +129,7 @@ def _disk(facts: Facts) -> Check:
         if free.bytes > reserve:
             detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
             setting = "receive.reject_bytes"
-        return Check(
+        return ReadinessCheck(
             "disk",
             ok=False,
             detail=detail,
@@ -141,14 +141,14 @@ def _disk(facts: Facts) -> Check:
             " are rejected"
         )
         advice = "Delete files in the archive's file system, or lower receive.reserve_files."
-        return Check("disk", ok=False, detail=detail, advice=advice)
-    return Check("disk", ok=True, detail=detail)
+        return ReadinessCheck("disk", ok=False, detail=detail, advice=advice)
+    return ReadinessCheck("disk", ok=True, detail=detail)
 
 
-def _destination(name: str, facts: Facts) -> Check:
+def _destination(name: str, facts: ReadinessFacts) -> ReadinessCheck:
     title = f"destination {name}"
     if name in facts.paused:
-        return Check(
+        return ReadinessCheck(
             title,
             ok=False,
             detail="paused by a person",
@@ -159,10 +159,10 @@ def _destination(name: str, facts: Facts) -> Check:
             "`hilum destinations list` and the page Destinations say what was met; Hilum goes on"
             " trying."
         )
-        return Check(
+        return ReadinessCheck(
             title,
             ok=False,
             detail=f"{count} documents not taken for {FAILING_SECONDS:.0f} s or longer",
             advice=advice,
         )
-    return Check(title, ok=True, detail="in use")
+    return ReadinessCheck(title, ok=True, detail="in use")

@@ -14,7 +14,7 @@ from typing import Any, cast
 import uvicorn
 from fastapi import FastAPI
 
-from hilum.api.connection_limits import Connection, Limits
+from hilum.api.connection_limits import Limits, ThrottledConnection
 from hilum.api.tls import WebTls
 from hilum.observability import telemetry
 from hilum.settings import Api
@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
         while not self._stop.is_set() and not await self.on_tick(0):
             await self._await_tick()
             for connection in list(self.server_state.connections):
-                cast("Connection", connection).close_if_late(time.monotonic())
+                cast("ThrottledConnection", connection).close_if_late(time.monotonic())
 
     async def _await_tick(self) -> None:
         """So long, or until the first connection, which finds the Date of now.
@@ -140,7 +140,9 @@ def serve_api(
     front = api or Api()
     tls = WebTls(front) if front.is_tls else None
     has_come = asyncio.Event()
-    connection = functools.partial(Connection, limits=limits or Limits(), has_come=has_come)
+    connection = functools.partial(
+        ThrottledConnection, limits=limits or Limits(), has_come=has_come
+    )
     config = uvicorn.Config(
         app,
         loop=f"{__name__}:{WebLoop.__name__}",

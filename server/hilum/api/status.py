@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, Facts, Role, checks
+from hilum.api.readiness import FAILING_SECONDS, ROLES, STALE_SECONDS, ReadinessFacts, Role, checks
 from hilum.dicom.own_certificate import expires_at
 from hilum.errors import Retry
 from hilum.observability.telemetry import Sample
@@ -35,25 +35,27 @@ class Observer:
     host: str | None = None
     roles: tuple[Role, ...] = ROLES
 
-    def facts(self) -> Facts:
+    def facts(self) -> ReadinessFacts:
         """What readiness rests on; a ledger that does not answer is one of the facts."""
         try:
             processes = self.views.processes()
             destinations = self.views.destinations()
             failing = self.views.failing(self.clock() - FAILING_SECONDS)
         except Retry as error:
-            return Facts(error.detail, self.free(), self.settings.receive)
+            return ReadinessFacts(error.detail, self.free(), self.settings.receive)
         return self.judge(processes, destinations, failing)
 
     def judge(
         self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]
-    ) -> Facts:
+    ) -> ReadinessFacts:
         """The same from what the ledger has answered already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
         limits = self.settings.receive
         configured = self.settings.destinations
-        return Facts(None, self.free(), limits, processes, paused, counts, configured, self.host)
+        return ReadinessFacts(
+            None, self.free(), limits, processes, paused, counts, configured, self.host
+        )
 
     def free(self) -> Free | None:
         """What is left where the archive is, or will be.
@@ -87,7 +89,7 @@ class Observer:
         yield "hilum_instances_recorded", (), totals["instances"]
 
 
-def _of_facts(facts: Facts, roles: Iterable[Role]) -> Iterator[Sample]:
+def _of_facts(facts: ReadinessFacts, roles: Iterable[Role]) -> Iterator[Sample]:
     yield "hilum_ledger_up", (), facts.ledger_problem is None
     yield "hilum_archive_free_bytes", (), facts.free.bytes if facts.free else 0
     yield "hilum_archive_reserve_bytes", (), facts.limits.reserve_bytes

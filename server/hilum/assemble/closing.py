@@ -35,7 +35,7 @@ _RULES: Final[dict[str, tuple[Release, str]]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingStudy:
     """Not yet. `until` is when to look again; None: when the last open reading has ended."""
 
     until: float | None
@@ -59,7 +59,7 @@ def assemble(
     now: float,
     identify: Identify,
     epoch: str = "",
-) -> Waiting | Close:
+) -> WaitingStudy | Close:
     """Waiting while the quiet period runs or a reading is open.
 
     Else a result for each release that read this study.
@@ -72,9 +72,9 @@ def assemble(
     `namespace` and `epoch` (see `store.epoch`) are what the UIDs of documents are minted from.
     """
     if now < job.study.quiet_until:
-        return Waiting(job.study.quiet_until, "the quiet period runs")
+        return WaitingStudy(job.study.quiet_until, "the quiet period runs")
     if open_readings := sum(reading.state in _OPEN for reading in job.readings):
-        return Waiting(None, f"{open_readings} readings are open")
+        return WaitingStudy(None, f"{open_readings} readings are open")
     current = {result.release: result for result in job.current_results}
     # A study that has lost its images (rejected, or put into another study) still has to say so.
     names = dict.fromkeys([*(reading.release for reading in job.readings), *current])

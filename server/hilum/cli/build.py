@@ -44,7 +44,7 @@ def quantise_model(
     """Make an int8 release; kept only if scores and areas stay within the manifest's limits (quantisation). A report is written anyway."""
     settings = settings_of(config)
     from hilum.models.manifest import catalogue  # noqa: PLC0415 - imports onnx, as the next
-    from hilum.models.quantisation.quantise import Order, quantise  # noqa: PLC0415
+    from hilum.models.quantisation.quantise import QuantisationRequest, quantise  # noqa: PLC0415
 
     with explained():
         if (cases is None) != scores_only:
@@ -59,7 +59,9 @@ def quantise_model(
         (read,) = catalogue.choose(
             catalogue.load_manifests(settings.manifests_dir, [release]), [release]
         ).values()
-        order = Order(version or f"{read.release.version}.int8", calibration, cases, weights)
+        order = QuantisationRequest(
+            version or f"{read.release.version}.int8", calibration, cases, weights
+        )
         outcome = quantise(read, order, settings.manifests_dir, settings.built_dir)
     print(
         f"{outcome.release_id}: {'accepted' if outcome.judgement.is_accepted else 'refused'};"

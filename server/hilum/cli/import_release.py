@@ -90,12 +90,12 @@ def import_model(
         new_model(Path(source), config, name, version, labels, folder)
         return
     from hilum.models.importing import release_folder  # noqa: PLC0415 - imports torch and onnx
-    from hilum.models.importing.kinds import Asked  # noqa: PLC0415 - the same
+    from hilum.models.importing.kinds import ImportRequest  # noqa: PLC0415 - the same
 
     with explained(), tempfile.TemporaryDirectory() as scratch:
         path = release_folder.checkpoint(source, sha256, Path(scratch), is_fetched=download)
         made = release_folder.import_release(
-            kind, Asked(path, labels, recipe, activation, published), name, version, folder
+            kind, ImportRequest(path, labels, recipe, activation, published), name, version, folder
         )
     print(f"{made.folder}: manifest.toml, weights.safetensors")
     for line in made.to_edit:

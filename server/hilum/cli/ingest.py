@@ -16,7 +16,7 @@ from hilum.settings import is_ae_title
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
-    from hilum.receive.files.folder import Fate, TakenFile
+    from hilum.receive.files.folder import FileOutcome, TakenFile
 
 _LANES = ("reanalysis", "live", "urgent", "route")
 
@@ -73,19 +73,19 @@ def ingest(
     )
     from hilum.domain import Lane  # noqa: PLC0415 - the same
     from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
-    from hilum.receive.files.folder import IN_CONFLICT, Fate  # noqa: PLC0415 - the same
+    from hilum.receive.files.folder import IN_CONFLICT, FileOutcome  # noqa: PLC0415 - the same
     from hilum.services import ingest as ingesting  # noqa: PLC0415 - the same
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
 
     with explained():
         require_same_user(settings)
     telemetry.configure_logging("error", settings.log.format, "ingest")
-    origin = ingesting.Origin(calling, to, None if lane == "route" else Lane[lane.upper()])
+    origin = ingesting.FileOrigin(calling, to, None if lane == "route" else Lane[lane.upper()])
     began = time.monotonic()
     with (
         explained(),
         acting(settings, None, Thing.SENDER, calling) as deed,
-        _Progress() as progress,
+        _IngestProgress() as progress,
     ):
         try:
             fates = ingesting.ingest(settings, paths, origin, jobs, progress.note, progress.waiting)
@@ -96,25 +96,27 @@ def ingest(
             deed.count = _taken(progress.counts)
             deed.detail = f"to {to}"
     print(_counted(fates, began))
-    if count := fates[Fate.CONFLICT]:
+    if count := fates[FileOutcome.CONFLICT]:
         # What is met for the first time is known as such only when it gets its row.
         advice = (
             ""
-            if count == progress.counts[Fate.CONFLICT]
+            if count == progress.counts[FileOutcome.CONFLICT]
             else "; the same command, once more, names each"
         )
         print(
             f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}",
             file=sys.stderr,
         )
-    is_all_in = not any(fates[fate] for fate in (Fate.REFUSED, Fate.FAILED, Fate.CONFLICT))
-    raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[Fate.SKIPPED] else 1)
+    is_all_in = not any(
+        fates[fate] for fate in (FileOutcome.REFUSED, FileOutcome.FAILED, FileOutcome.CONFLICT)
+    )
+    raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[FileOutcome.SKIPPED] else 1)
 
 
-def _taken(counts: Counter[Fate]) -> int:
-    from hilum.receive.files.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+def _taken(counts: Counter[FileOutcome]) -> int:
+    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - imports what other commands do not need
 
-    return counts[Fate.STORED]
+    return counts[FileOutcome.STORED]
 
 
 def _require_known(what: str, given: str, known: Sequence[str]) -> None:
@@ -123,16 +125,16 @@ def _require_known(what: str, given: str, known: Sequence[str]) -> None:
         raise typer.Exit(2)
 
 
-def _counted(fates: Counter[Fate], began: float) -> str:
-    from hilum.receive.files.folder import Fate  # noqa: PLC0415 - imports what other commands do not need
+def _counted(fates: Counter[FileOutcome], began: float) -> str:
+    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - imports what other commands do not need
 
     return (
-        ", ".join(f"{fates[fate]} {fate}" for fate in Fate)
+        ", ".join(f"{fates[fate]} {fate}" for fate in FileOutcome)
         + f" in {time.monotonic() - began:.1f} s"
     )
 
 
-class _Progress:
+class _IngestProgress:
     """A line that is written over on a terminal; elsewhere only what was not taken."""
 
     def __init__(self) -> None:
@@ -156,9 +158,9 @@ class _Progress:
         )
         self._bar = Progress(*columns, console=self._console, disable=not self._console.is_terminal)
         self._line = self._bar.add_task("", total=None)
-        self.counts: Counter[Fate] = Counter()
+        self.counts: Counter[FileOutcome] = Counter()
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _IngestProgress:
         self._bar.start()
         return self
 

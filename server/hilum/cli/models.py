@@ -124,9 +124,9 @@ def prepare(
     JSON on standard output.
     """
     settings = settings_of(config)
-    from hilum.services.prepare import Wanted, prepare_file  # noqa: PLC0415 - imports torch
+    from hilum.services.prepare import PrepareRequest, prepare_file  # noqa: PLC0415 - imports torch
 
     with explained():
-        answer = prepare_file(settings, file, release, Wanted(out, png, explain))
+        answer = prepare_file(settings, file, release, PrepareRequest(out, png, explain))
     print(json.dumps(answer, indent=2))
     raise typer.Exit(0 if answer["outcome"] == "prepared" else 1)

@@ -67,16 +67,16 @@ def reanalyse(
     settings = migrated_settings(config)
     from hilum.services.reanalyse import CannotReanalyse  # noqa: PLC0415 - the same
     from hilum.services.reanalyse import reanalyse as begin  # noqa: PLC0415 - the same
-    from hilum.store.admin.reanalyse import Order  # noqa: PLC0415 - imports the ledger
+    from hilum.store.admin.reanalyse import ReanalysisRequest  # noqa: PLC0415 - imports the ledger
 
     period = since.timestamp() if since else None, until.timestamp() if until else None
-    order = Order(
+    order = ReanalysisRequest(
         release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow
     )
     with (
         explained(),
         acting(settings, None, Thing.RELEASE, release) as deed,
-        _Progress() as progress,
+        _ReanalyseProgress() as progress,
     ):
         deed.detail = (
             " ".join(word for word, is_so in (("shadow", shadow), ("dry run", dry_run)) if is_so)
@@ -130,7 +130,7 @@ def _left_out(count: Count) -> Iterator[str]:
         )
 
 
-class _Progress:
+class _ReanalyseProgress:
     """A line that is written over on a terminal; elsewhere nothing."""
 
     def __init__(self) -> None:
@@ -149,7 +149,7 @@ class _Progress:
         self._bar = Progress(*columns, console=console, disable=not console.is_terminal)
         self._line = self._bar.add_task("", total=1.0)
 
-    def __enter__(self) -> _Progress:
+    def __enter__(self) -> _ReanalyseProgress:
         self._bar.start()
         return self
 

@@ -14,7 +14,7 @@ from hilum.settings import Settings
 from hilum.verbs import OF_FILES, performs
 
 if TYPE_CHECKING:
-    from hilum.models.facts import Line
+    from hilum.models.facts import FactLine
 
 Weights = Annotated[Path | None, typer.Option(help="Folder of weights files that you bring.")]
 
@@ -50,9 +50,9 @@ def check_models(
     while there is one of either.
     """
     settings = settings_of(config)
-    from hilum.models.facts import Verdict  # noqa: PLC0415 - imports onnx
+    from hilum.models.facts import FactVerdict  # noqa: PLC0415 - imports onnx
 
-    count = Counter[Verdict]()
+    count = Counter[FactVerdict]()
     with explained():
         chosen = tuple(releases or settings.active_releases)
         for line in _checked(
@@ -60,9 +60,13 @@ def check_models(
         ):
             print(f"{line.verdict:7} {line.release_id} {line.text}")
             count[line.verdict] += 1
-    asked = f", {_counted(count[Verdict.QUESTION], 'question')}" if count[Verdict.QUESTION] else ""
-    print(f"{_counted(count[Verdict.PROBLEM], 'problem')}{asked}")
-    raise typer.Exit(1 if count[Verdict.PROBLEM] or count[Verdict.QUESTION] else 0)
+    asked = (
+        f", {_counted(count[FactVerdict.QUESTION], 'question')}"
+        if count[FactVerdict.QUESTION]
+        else ""
+    )
+    print(f"{_counted(count[FactVerdict.PROBLEM], 'problem')}{asked}")
+    raise typer.Exit(1 if count[FactVerdict.PROBLEM] or count[FactVerdict.QUESTION] else 0)
 
 
 def _counted(number: int, noun: str) -> str:
@@ -76,7 +80,7 @@ def _checked(
     *,
     is_run: bool,
     is_built_by_tensorrt: bool,
-) -> Iterator[Line]:
+) -> Iterator[FactLine]:
     """Known images go to the engine in this process, or to the Tritons that the settings name."""
     from hilum.models.build import tensorrt_rtx  # noqa: PLC0415 - as above
     from hilum.models.facts import Places  # noqa: PLC0415 - as above

@@ -49,7 +49,7 @@ def start_rollout(
 
     Then let it read along, read a share of new studies, or all of them.
     """
-    from hilum.store.rollouts.rollouts import CannotRollOut, Order  # noqa: PLC0415 - imports the ledger
+    from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest  # noqa: PLC0415 - imports the ledger
 
     def start(verbs: RolloutVerbs, deed: Deed) -> Rollout:
         if shadow and canary is not None:
@@ -61,7 +61,7 @@ def start_rollout(
             if canary is None
             else RolloutMode.CANARY
         )
-        return verbs.start(alias, release, Order(mode, canary), deed.actor.name, deed)
+        return verbs.start(alias, release, RolloutRequest(mode, canary), deed.actor.name, deed)
 
     _do(config, alias, start)
 

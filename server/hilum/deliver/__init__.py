@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hilum.deliver.client import Busy, ClassRefused, Lane, Unknown
+from hilum.deliver.client import Lane, ReceiverBusy, SopClassRefused, UnknownOutcome
 from hilum.deliver.cstore import DicomLane
 from hilum.deliver.folder import FolderLane
 from hilum.deliver.send import FileState, SendReport, SentFile, send
@@ -16,13 +16,13 @@ from hilum.settings import Destination
 
 __all__ = [
     "DESTINATIONS",
-    "Busy",
-    "ClassRefused",
     "FileState",
     "Lane",
+    "ReceiverBusy",
     "SendReport",
     "SentFile",
-    "Unknown",
+    "SopClassRefused",
+    "UnknownOutcome",
     "open_lane",
     "send",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from hilum.deliver import Busy, Lane
+from hilum.deliver import Lane, ReceiverBusy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry
@@ -24,7 +24,7 @@ _LONGEST_PAUSE_SECONDS: Final = 30.0
 _BUSY_DOCUMENTS: Final = 8
 
 
-class KnockingLane:
+class CircuitBreaker:
     """A lane that sends nothing between the probes of an outage.
 
     See docs/decisions/one-document-knocks.md. It runs in the lane's thread, except `is_resting`.
@@ -61,7 +61,7 @@ class KnockingLane:
             raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
         try:
             self._lane.deliver(document)
-        except Busy as error:
+        except ReceiverBusy as error:
             if not self._is_busy_for_all(document):
                 raise
             raise self._rest(error) from error

@@ -8,21 +8,21 @@ from hilum.domain import Document, SrClass
 from hilum.errors import Refused, Retry
 
 
-class Unknown(Retry):
+class UnknownOutcome(Retry):
     """The document was sent, and no response came: the receiver may have it.
 
     The next attempt sends the same bytes, which the receiver can recognise.
     """
 
 
-class Busy(Retry):
+class ReceiverBusy(Retry):
     """The receiver is reachable and cannot store the document now.
 
     Its disk may be full, or the cause is the document itself.
     """
 
 
-class ClassRefused(Refused):
+class SopClassRefused(Refused):
     """The receiver refuses the document's SOP Class, but takes the same report in another one.
 
     `accepted` is that class, further down the ladder.

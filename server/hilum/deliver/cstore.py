@@ -12,15 +12,15 @@ from typing import Final
 
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
-from hilum.deliver.client import ClassRefused
-from hilum.deliver.scu.association import Association, Outgoing, Peer, associate, refusal
+from hilum.deliver.client import SopClassRefused
+from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate, refusal
 from hilum.deliver.scu.tls import tls_of
-from hilum.domain import SR_LADDER, Document, SrClass
+from hilum.domain import SR_CLASS_PREFERENCE, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import Destination
 
 _META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element with the length of the rest
-_SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_LADDER)
+_SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 
 
 def peer_of(destination: Destination) -> Peer:
@@ -37,7 +37,7 @@ def peer_of(destination: Destination) -> Peer:
 
 def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
     """Return the SR classes that may go there, the richest first."""
-    return tuple(item for item in SR_LADDER if item.name in destination.sr_classes)
+    return tuple(item for item in SR_CLASS_PREFERENCE if item.name in destination.sr_classes)
 
 
 class DicomLane:
@@ -52,7 +52,7 @@ class DicomLane:
         self._ladder = ladder_of(destination)
         self._idle_seconds = destination.idle_release_seconds
         self._lock = threading.Lock()
-        self._association: Association | None = None
+        self._association: ScuAssociation | None = None
         self._takes_reports = "sr" in destination.documents
         self._others: tuple[str, ...] = ()
         self._proposed: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ class DicomLane:
             self._stop_timer()
             self._release()
 
-    def _store(self, sop_class_uid: str, outgoing: Outgoing) -> None:
+    def _store(self, sop_class_uid: str, outgoing: OutgoingMessage) -> None:
         association = self._established(sop_class_uid)
         lower = next(
             (
@@ -91,7 +91,7 @@ class DicomLane:
         )
         if association.context(sop_class_uid) is None:
             raise (
-                ClassRefused(self._instead(sop_class_uid, lower), lower)
+                SopClassRefused(self._instead(sop_class_uid, lower), lower)
                 if lower
                 else refusal(association, sop_class_uid)
             )
@@ -100,14 +100,14 @@ class DicomLane:
         except Refused as error:  # accepted in the negotiation, but refused (0x0122)
             if lower is None or error.reason != "sop_class_refused":
                 raise
-            raise ClassRefused(self._instead(sop_class_uid, lower), lower) from error
+            raise SopClassRefused(self._instead(sop_class_uid, lower), lower) from error
 
     def _below(self, sop_class_uid: str) -> tuple[SrClass, ...]:
         """Return the classes that a report of this class can be turned into, the richest first.
 
         Only classes of this destination count.
         """
-        ladder = [item.sop_class_uid for item in SR_LADDER]
+        ladder = [item.sop_class_uid for item in SR_CLASS_PREFERENCE]
         if sop_class_uid not in ladder:
             return ()
         return tuple(
@@ -122,7 +122,7 @@ class DicomLane:
             f" {UID(lower.sop_class_uid).name}"
         )
 
-    def _established(self, sop_class_uid: str) -> Association:
+    def _established(self, sop_class_uid: str) -> ScuAssociation:
         """Return the open association if it serves this class and has not ended, else a new one."""
         wanted = self._contexts(sop_class_uid)
         if (
@@ -190,7 +190,7 @@ class DicomLane:
         self._association = None
 
 
-def _outgoing(document: Document) -> Outgoing:
+def _outgoing(document: Document) -> OutgoingMessage:
     """Return the data set of a stored document, without its File Meta Information.
 
     The first element of the File Meta Information is its length (PS3.10 7.1).
@@ -200,4 +200,4 @@ def _outgoing(document: Document) -> Outgoing:
     stream = BytesIO(content)
     stream.seek(start)
     uids = str(document.sop_class_uid), str(document.sop_instance_uid)
-    return Outgoing(*uids, ExplicitVRLittleEndian, stream, len(content) - start)
+    return OutgoingMessage(*uids, ExplicitVRLittleEndian, stream, len(content) - start)

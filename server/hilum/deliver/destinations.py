@@ -6,7 +6,7 @@ import contextlib
 from typing import Protocol
 
 from hilum.deliver import Lane, open_lane
-from hilum.deliver.circuit_breaker import KnockingLane
+from hilum.deliver.circuit_breaker import CircuitBreaker
 from hilum.domain import DeliveryJob
 from hilum.errors import Refused
 from hilum.settings import Destination, Pipeline
@@ -32,13 +32,13 @@ def lanes_of(name: str, destination: Destination, settings: Pipeline) -> Lanes:
     """Return the lanes of a destination; nothing is connected before the first document."""
     if destination.kind == "sender":
         return SenderLanes(name, destination, settings)
-    return _OneLane(KnockingLane(name, open_lane(name, destination), settings))
+    return _OneLane(CircuitBreaker(name, open_lane(name, destination), settings))
 
 
 class _OneLane:
     """A single lane for all documents."""
 
-    def __init__(self, lane: KnockingLane) -> None:
+    def __init__(self, lane: CircuitBreaker) -> None:
         self._lane = lane
 
     def of(self, _job: DeliveryJob) -> Lane:
@@ -61,7 +61,7 @@ class SenderLanes:
         self._name = name
         self._destination = destination
         self._settings = settings
-        self._open: dict[tuple[str, str], KnockingLane] = {}
+        self._open: dict[tuple[str, str], CircuitBreaker] = {}
 
     def of(self, job: DeliveryJob) -> Lane:
         """Return the lane to the study's sender.
@@ -70,7 +70,7 @@ class SenderLanes:
         of their next probe.
         """
         key = job.peer_address, job.calling_ae_title
-        lane = self._open.pop(key, None) or KnockingLane(
+        lane = self._open.pop(key, None) or CircuitBreaker(
             self._name, open_lane(self._name, self._sender(*key)), self._settings
         )
         self._open[key] = lane

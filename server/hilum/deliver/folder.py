@@ -9,7 +9,7 @@ import re
 from typing import Final
 
 from hilum import beneath
-from hilum.deliver.client import Busy
+from hilum.deliver.client import ReceiverBusy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination
@@ -40,7 +40,7 @@ class FolderLane:
                 if not _holds(folder, name, document.content):
                     _write(folder, name, document.content)
         except OSError as error:  # of the folder, or of this one name
-            raise self._problem(error, Busy) from error
+            raise self._problem(error, ReceiverBusy) from error
 
     def _problem(self, error: OSError, kind: type[Retry]) -> Retry:
         advice = "check that the folder exists, is mounted, is writable and has space"

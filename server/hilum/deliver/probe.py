@@ -20,12 +20,12 @@ from pydicom.uid import (
 from pynetdicom.sop_class import Verification
 
 from hilum.deliver.cstore import ladder_of, peer_of
-from hilum.deliver.scu.association import Association, Contexts, Peer, associate
-from hilum.domain import SR_LADDER, SrClass
+from hilum.deliver.scu.association import Contexts, Peer, ScuAssociation, associate
+from hilum.domain import SR_CLASS_PREFERENCE, SrClass
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination
 
-_SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_LADDER)
+_SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 # Objects are sent in Explicit VR. The other syntax shows an administrator whether the class or the
 # syntax is missing there.
 _SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
@@ -33,7 +33,7 @@ _SECOND_TRY_SECONDS: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class ProbeAccepted:
     """One SOP Class in one Transfer Syntax, and whether the destination takes it."""
 
     sop_class: str
@@ -57,7 +57,7 @@ class Probe:
     detail: str
     echo: str | None = None
     sr_class: str | None = None
-    contexts: tuple[Accepted, ...] = ()
+    contexts: tuple[ProbeAccepted, ...] = ()
 
 
 def probe(name: str, destination: Destination) -> Probe:
@@ -133,7 +133,7 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
     )
 
 
-def _associate(peer: Peer, contexts: Contexts) -> Association:
+def _associate(peer: Peer, contexts: Contexts) -> ScuAssociation:
     """Return an association, after a second attempt if the first one failed.
 
     A receiver that rejects and closes at once can reset the connection before its rejection is
@@ -146,7 +146,7 @@ def _associate(peer: Peer, contexts: Contexts) -> Association:
         return associate(peer, contexts)
 
 
-def _contexts(association: Association) -> tuple[Accepted, ...]:
+def _contexts(association: ScuAssociation) -> tuple[ProbeAccepted, ...]:
     """Return the contexts in the order of the proposal."""
     return tuple(
         _accepted(
@@ -156,11 +156,13 @@ def _contexts(association: Association) -> tuple[Accepted, ...]:
     )
 
 
-def _accepted(sop_class_uid: UID, syntax: UID, *, is_accepted: bool) -> Accepted:
-    return Accepted(sop_class_uid.name, str(sop_class_uid), syntax.name, str(syntax), is_accepted)
+def _accepted(sop_class_uid: UID, syntax: UID, *, is_accepted: bool) -> ProbeAccepted:
+    return ProbeAccepted(
+        sop_class_uid.name, str(sop_class_uid), syntax.name, str(syntax), is_accepted
+    )
 
 
-def _echo(association: Association) -> str:
+def _echo(association: ScuAssociation) -> str:
     """Return the result of C-ECHO (PS3.4 Annex A); reports do not depend on it."""
     if association.context(Verification) is None:
         return "not accepted"
@@ -174,7 +176,7 @@ def _problems(
     destination: Destination,
     chosen: SrClass | None,
     sendable: set[str],
-    contexts: tuple[Accepted, ...],
+    contexts: tuple[ProbeAccepted, ...],
 ) -> Iterator[str]:
     """Return remedies for a destination that responds, but does not take all of its documents."""
     if "sr" in destination.documents and chosen is None:
@@ -188,7 +190,7 @@ def _problems(
         )
 
 
-def _no_report(ours: str, left_out: list[str], contexts: tuple[Accepted, ...]) -> str:
+def _no_report(ours: str, left_out: list[str], contexts: tuple[ProbeAccepted, ...]) -> str:
     if left_out:
         return (
             f"it accepts {', '.join(UID(uid).name for uid in left_out)}, which sr_classes leaves"

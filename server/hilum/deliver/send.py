@@ -16,8 +16,8 @@ from pydicom.errors import InvalidDicomError
 from pydicom.uid import UID, MediaStorageDirectoryStorage
 from pynetdicom.dsutils import split_dataset
 
-from hilum.deliver.client import Unknown
-from hilum.deliver.scu.association import Association, Outgoing, Peer, associate
+from hilum.deliver.client import UnknownOutcome
+from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate
 from hilum.deliver.scu.command import Response
 from hilum.deliver.scu.statuses import STORED_BEFORE, cause, is_stored
 from hilum.deliver.scu.tls import Tls
@@ -201,7 +201,7 @@ def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
     A receiver that cannot be reached ends the whole group.
     """
     contexts = list(dict.fromkeys(item.context for item in group))
-    association: Association | None = None
+    association: ScuAssociation | None = None
     for number, item in enumerate(group):
         try:
             if association is None or not association.is_established:
@@ -214,7 +214,7 @@ def _send_group(group: Sequence[_Object], peer: Peer) -> Iterator[SentFile]:
         association.release()
 
 
-def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
+def _send_one(association: ScuAssociation, item: _Object, peer: Peer) -> SentFile:
     if association.context(*item.context) is None:
         is_class_known = association.context(item.sop_class_uid) is not None
         return SentFile(
@@ -222,7 +222,7 @@ def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
         )
     try:
         return _answered(item, _store(association, item), peer)
-    except Unknown as error:
+    except UnknownOutcome as error:
         return SentFile(
             item.path,
             FileState.FAILED,
@@ -232,12 +232,12 @@ def _send_one(association: Association, item: _Object, peer: Peer) -> SentFile:
         return SentFile(item.path, FileState.FAILED, f"cannot be read: {error.strerror or error}")
 
 
-def _store(association: Association, item: _Object) -> Response:
+def _store(association: ScuAssociation, item: _Object) -> Response:
     with item.path.open("rb") as file:
         file.seek(item.offset)
         size = item.path.stat().st_size - item.offset
         return association.c_store(
-            Outgoing(
+            OutgoingMessage(
                 item.sop_class_uid, item.sop_instance_uid, item.transfer_syntax_uid, file, size
             )
         )

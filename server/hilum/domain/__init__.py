@@ -11,8 +11,8 @@ from hilum.domain.commitment import CommitmentRequest, CommitmentVerdict
 from hilum.domain.deliveries import Delivery
 from hilum.domain.dicom import (
     IMAGE_SOP_CLASSES,
+    SR_CLASS_PREFERENCE,
     SR_KINDS,
-    SR_LADDER,
     TRANSFER_SYNTAXES,
     Code,
     SopReference,
@@ -62,8 +62,8 @@ from hilum.domain.studies import Study
 
 __all__ = [
     "IMAGE_SOP_CLASSES",
+    "SR_CLASS_PREFERENCE",
     "SR_KINDS",
-    "SR_LADDER",
     "TRANSFER_SYNTAXES",
     "AccessToken",
     "ActivationMaps",

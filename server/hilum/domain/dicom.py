@@ -23,7 +23,7 @@ class SrClass:
 
 # The ladder: a receiver that refuses a class is offered the next one. The first is what every
 # report is built as.
-SR_LADDER = (
+SR_CLASS_PREFERENCE = (
     SrClass("comprehensive_3d", "sr", "1.2.840.10008.5.1.4.1.1.88.34"),
     SrClass("comprehensive", "sr_comprehensive", "1.2.840.10008.5.1.4.1.1.88.33"),
     SrClass("enhanced", "sr_enhanced", "1.2.840.10008.5.1.4.1.1.88.22"),
@@ -31,7 +31,7 @@ SR_LADDER = (
 )
 
 
-SR_KINDS = tuple(item.kind for item in SR_LADDER)
+SR_KINDS = tuple(item.kind for item in SR_CLASS_PREFERENCE)
 
 
 # What a chest radiograph may come as, by the keywords of PS3.6 table A-1, which settings use.

@@ -19,7 +19,7 @@ class Places:
     weights_dir: Path | None = None
 
 
-class Verdict(StrEnum):
+class FactVerdict(StrEnum):
     """What a fact means for the release.
 
     A build refuses a problem, a question waits for an answer.
@@ -32,20 +32,20 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class FactLine:
     """One fact about a release."""
 
     release_id: str
-    verdict: Verdict
+    verdict: FactVerdict
     text: str
 
 
-def refused(release_id: str, problem: str) -> Line:
+def refused(release_id: str, problem: str) -> FactLine:
     """A problem that may begin with the release's name."""
-    return Line(
-        release_id, Verdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip()
+    return FactLine(
+        release_id, FactVerdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip()
     )
 
 
-Fact = tuple[Verdict, str]
+Fact = tuple[FactVerdict, str]
 Check = Callable[[Manifest, Places], Iterator[Fact]]

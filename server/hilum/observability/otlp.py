@@ -19,7 +19,7 @@ from opentelemetry.trace.status import Status, StatusCode
 
 from hilum import __version__
 from hilum.observability import telemetry
-from hilum.observability.tracing import Ended, Place
+from hilum.observability.tracing import FinishedSpan, SpanParent
 
 _QUEUE_SPANS: Final = 8_192
 _BATCH_SPANS: Final = 512
@@ -65,7 +65,7 @@ class SpanWriter:
             max_export_batch_size=_BATCH_SPANS,
         )
 
-    def write(self, span: Ended) -> None:
+    def write(self, span: FinishedSpan) -> None:
         """In any thread; it does not wait."""
         self._count()
         trace = span.place.trace
@@ -76,7 +76,7 @@ class SpanWriter:
             ReadableSpan(
                 span.name,
                 context=_context(span.place),
-                parent=None if span.parent is None else _context(Place(trace, span.parent)),
+                parent=None if span.parent is None else _context(SpanParent(trace, span.parent)),
                 resource=self._resource,
                 attributes={"hilum.study_instance_uid": trace.study_instance_uid, **attributes},
                 links=[Link(_context(place)) for place in span.links],
@@ -142,7 +142,7 @@ class _Watched(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def _context(place: Place) -> SpanContext:
+def _context(place: SpanParent) -> SpanContext:
     return SpanContext(
         place.trace.id, place.span, is_remote=False, trace_flags=TraceFlags(TraceFlags.SAMPLED)
     )

@@ -40,7 +40,7 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpanParent:
     """A span that has not ended: what is done for it names it as its parent."""
 
     trace: Trace
@@ -53,10 +53,10 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class FinishedSpan:
     """A span as it is written. Times are seconds since the epoch; `error`: why it failed."""
 
-    place: Place
+    place: SpanParent
     parent: int | None
     name: str
     began: float
@@ -64,13 +64,13 @@ class Ended:
     kind: Kind = "internal"
     attributes: Attributes = field(default_factory=dict)
     error: str | None = None
-    links: Sequence[Place] = ()
+    links: Sequence[SpanParent] = ()
 
 
 class Writer(Protocol):
     """Takes spans from any thread, and never waits for anybody."""
 
-    def write(self, span: Ended) -> None:
+    def write(self, span: FinishedSpan) -> None:
         """Send it soon, or drop it."""
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class _Process:
     share = 0.0
 
 
-_here: ContextVar[Place | None] = ContextVar("hilum_place", default=None)
+_here: ContextVar[SpanParent | None] = ContextVar("hilum_place", default=None)
 
 
 def begin(writer: Writer, share: float, namespace: uuid.UUID) -> None:
@@ -131,12 +131,12 @@ def _sampled(study_instance_uid: str) -> Trace | None:
     )
 
 
-def here() -> Place | None:
+def here() -> SpanParent | None:
     """The span of the work that this task does, if it is traced."""
     return _here.get()
 
 
-def enter(place: Place | None) -> None:
+def enter(place: SpanParent | None) -> None:
     """What this task does from now on is done for that span."""
     _here.set(place)
 
@@ -147,15 +147,15 @@ def request_headers() -> dict[str, str] | None:
     return None if place is None else {"traceparent": place.traceparent}
 
 
-def write(span: Ended) -> None:
+def write(span: FinishedSpan) -> None:
     """Write a span."""
     if (writer := _Process.writer) is not None:
         writer.write(span)
 
 
-def new_place(trace: Trace) -> Place:
+def new_place(trace: Trace) -> SpanParent:
     """For a span that begins."""
-    return Place(trace, random.getrandbits(64) or 1)
+    return SpanParent(trace, random.getrandbits(64) or 1)
 
 
 def study(
@@ -166,9 +166,9 @@ def study(
     That of a late image hangs below the first one's.
     """
     if (trace := of_study(study_instance_uid)) is not None:
-        place = Place(trace, trace.root) if is_first else new_place(trace)
+        place = SpanParent(trace, trace.root) if is_first else new_place(trace)
         write(
-            Ended(
+            FinishedSpan(
                 place,
                 None if is_first else trace.root,
                 "study",
@@ -196,7 +196,7 @@ UNTRACED: Final = Work()
 
 
 @contextlib.contextmanager
-def _traced(place: Place, name: str, kind: Kind, attributes: Attributes) -> Iterator[Work]:
+def _traced(place: SpanParent, name: str, kind: Kind, attributes: Attributes) -> Iterator[Work]:
     work = Work()
     began = time.time()
     token = _here.set(place)
@@ -205,7 +205,9 @@ def _traced(place: Place, name: str, kind: Kind, attributes: Attributes) -> Iter
     finally:
         _here.reset(token)
         said = {**attributes, **work.said}
-        write(Ended(place, place.trace.root, name, began, time.time(), kind, said, work.error))
+        write(
+            FinishedSpan(place, place.trace.root, name, began, time.time(), kind, said, work.error)
+        )
 
 
 def work(
@@ -220,7 +222,7 @@ def work(
     )
 
 
-class Association:
+class AssociationSpan:
     """Shown in the trace of each study of which it has brought something.
 
     Used from the one thread that takes its objects.
@@ -232,20 +234,20 @@ class Association:
         self._span = random.getrandbits(64) or 1
         self._traces: dict[int, Trace] = {}
 
-    def place_in(self, trace: Trace) -> Place | None:
+    def place_in(self, trace: Trace) -> SpanParent | None:
         """None: it is shown in too many already."""
         if trace.id not in self._traces:
             if len(self._traces) >= _SHOWN_IN:
                 return None
             self._traces[trace.id] = trace
-        return Place(trace, self._span)
+        return SpanParent(trace, self._span)
 
     def end(self, attributes: Attributes) -> None:
         """Once."""
         for trace in self._traces.values():
             write(
-                Ended(
-                    Place(trace, self._span),
+                FinishedSpan(
+                    SpanParent(trace, self._span),
                     trace.root,
                     self._name,
                     self._began,

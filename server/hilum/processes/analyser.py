@@ -10,7 +10,7 @@ from collections.abc import Callable
 from hilum.analyse import credentials
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode.pool import DecodePool
-from hilum.analyse.decode.worker import Answer, Checked, Decoded, Request, SpecCheck
+from hilum.analyse.decode.worker import Answer, Checked, DecodedImage, DecodeRequest, SpecCheck
 from hilum.analyse.inference.endpoints import Endpoints
 from hilum.domain import Advance, Job, ReadingJob, Release
 from hilum.errors import WorkerDied
@@ -18,8 +18,8 @@ from hilum.observability import telemetry
 from hilum.pipeline import STAGES, Handler, StageLoop
 from hilum.processes.heartbeat import Heartbeat, begin_life
 from hilum.processes.run_stages import run_async, serve
-from hilum.services.launch_spec import Charge
-from hilum.services.releases.release_loader import Fleet
+from hilum.services.launch_spec import LaunchSpec
+from hilum.services.releases.release_loader import ReleaseLoader
 from hilum.services.releases.releases import Catalogue
 from hilum.services.releases.verify_release import Pixels
 from hilum.settings import Analyse, Settings
@@ -33,14 +33,14 @@ log = telemetry.logger("processes")
 _NICE = 5  # reception has priority over inference on a small machine
 
 
-def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Decode, prepare and infer."""
     os.nice(_NICE)
     run_async(stop, lambda stopping: _analyse(charge, settings, ledger, stopping))
 
 
 async def _analyse(
-    charge: Charge, settings: Settings, ledger: Ledger, stopping: asyncio.Event
+    charge: LaunchSpec, settings: Settings, ledger: Ledger, stopping: asyncio.Event
 ) -> None:
     rollouts = Rollouts(settings.ledger_url)
     catalogue = Catalogue(settings, rollouts.manifest)
@@ -53,7 +53,9 @@ async def _analyse(
     )
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
-    fleet = Fleet(settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner)
+    fleet = ReleaseLoader(
+        settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner
+    )
     analyser = Analyser(
         _for_each_endpoint(settings.analyse, len(urls)),
         {name: catalogue[name] for name in settings.active_releases},
@@ -102,7 +104,7 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
     return handle_served
 
 
-def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
+def _readiness(fleet: ReleaseLoader, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
     """Return whether every required release passed its canary at a responding Triton.
 
     The second value contains the problems.
@@ -116,7 +118,7 @@ def _readiness(fleet: Fleet, gateway: Endpoints, loop: StageLoop) -> tuple[bool,
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 
 
-def _urls(charge: Charge, settings: Settings) -> dict[str, str]:
+def _urls(charge: LaunchSpec, settings: Settings) -> dict[str, str]:
     """Return the gRPC address of each endpoint by name; the embedded one has a short name."""
     return {url: url for url in settings.triton.addresses} or {"embedded": charge.triton_url}
 
@@ -160,7 +162,7 @@ def _pixels(pool: DecodePool, settings: Analyse) -> Pixels:
     return check
 
 
-def _device(settings: Analyse) -> Callable[[Request, Decoded], Answer] | None:
+def _device(settings: Analyse) -> Callable[[DecodeRequest, DecodedImage], Answer] | None:
     """Return the function that prepares tensors in this process, for decoded-only placement."""
     if settings.placement == "worker":
         return None

@@ -16,7 +16,7 @@ from sqlalchemy.exc import DatabaseError
 
 from hilum.errors import ConfigurationError
 from hilum.observability import telemetry, tracing
-from hilum.services.launch_spec import Charge, die_with_parent, process_name
+from hilum.services.launch_spec import LaunchSpec, die_with_parent, process_name
 from hilum.settings import Settings, restore
 from hilum.store.database.engines import RESTORE, is_damaged
 from hilum.store.ledger import Ledger
@@ -31,7 +31,7 @@ _MODULES = {
     "api": "web",
     "health": "web",
 }
-Run = Callable[[Charge, Settings, Ledger, threading.Event], None]
+Run = Callable[[LaunchSpec, Settings, Ledger, threading.Event], None]
 log = telemetry.logger("processes")
 
 
@@ -40,7 +40,7 @@ def main() -> int:
 
     It is called without garbage collection, which begins when all modules are imported.
     """
-    charge = Charge(**json.load(sys.stdin))
+    charge = LaunchSpec(**json.load(sys.stdin))
     stop = threading.Event()
     # A terminal sends them to the whole group; the supervisor decides the order of stopping.
     # Processes that we start inherit this.
@@ -76,7 +76,7 @@ def main() -> int:
     return 0
 
 
-def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
+def _trace(settings: Settings, charge: LaunchSpec, ledger: Ledger) -> None:
     if settings.tracing.endpoint:
         from hilum.observability.otlp import SpanWriter  # noqa: PLC0415 - a process without spans does not load OpenTelemetry
 
@@ -84,7 +84,7 @@ def _trace(settings: Settings, charge: Charge, ledger: Ledger) -> None:
         tracing.begin(writer, settings.tracing.share, ledger.namespace)
 
 
-def _settings_of(charge: Charge) -> Settings:
+def _settings_of(charge: LaunchSpec) -> Settings:
     """Restore the settings and configure the log accordingly."""
     name = f"{charge.role}-{charge.index}"
     telemetry.configure_logging("info", "json", name)  # until the settings are known

@@ -12,13 +12,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum.deliver.scu.association import Association, Peer, associate
+from hilum.deliver.scu.association import Peer, ScuAssociation, associate
 from hilum.deliver.scu.tls import tls_of
 from hilum.domain import Advance, CommitmentJob, CommitmentVerdict, Job
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment.report import answered, encoded_information, event_type_of, no_address
 from hilum.receive.commitment.report import command_of as report_command
-from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.settings import CommitmentPeer, Settings
 from hilum.store.archive.archive import Archive
@@ -50,7 +50,7 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
         association.release()
 
 
-def _associated(asker: Peer) -> Association:
+def _associated(asker: Peer) -> ScuAssociation:
     try:
         return associate(
             asker,
@@ -67,7 +67,7 @@ class CommitHandler:
 
     def __init__(self, settings: Settings, ledger: Ledger) -> None:
         self._peers = {title.strip(): peer for title, peer in settings.commitment.items()}
-        self._custody = Custody(
+        self._custody = Safekeeping(
             ledger, Archive(settings.archive_dir), settings.receive.commitment_wait_seconds
         )
         self._backoff_seconds = settings.pipeline.backoff_seconds

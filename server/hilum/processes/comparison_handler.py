@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Mapping
 
-from hilum.assemble import Waiting, assemble
+from hilum.assemble import WaitingStudy, assemble
 from hilum.assemble.agreement import Said, is_flip, said_by_both
 from hilum.domain import Advance, ComparisonJob, ComparisonState, Job, Release, Result, StudyState
 from hilum.errors import Retry
@@ -35,7 +35,7 @@ class CompareHandler:
         now = time.time()
         reported = _reported(job, now)
         decided = assemble(job.shadow, self._releases, self._namespace, now, identity_of)
-        if isinstance(decided, Waiting):
+        if isinstance(decided, WaitingStudy):
             raise Retry(
                 f"the shadow has not read everything: {decided.reason}",
                 after_seconds=_READINGS_SECONDS,

@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 
 from hilum import __version__
-from hilum.assemble import Waiting, assemble
-from hilum.deliver import ClassRefused
+from hilum.assemble import WaitingStudy, assemble
+from hilum.deliver import SopClassRefused
 from hilum.deliver.destinations import lanes_of
 from hilum.domain import (
     SR_KINDS,
@@ -43,7 +43,7 @@ from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
 from hilum.report import Report, ReportContext, derive
-from hilum.services.launch_spec import Charge
+from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.database.engines import AWAY, words_of
@@ -56,7 +56,7 @@ _EPOCH_SECONDS = 1.0
 log = telemetry.logger("processes")
 
 
-def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(_charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Assemble studies, build reports, deliver documents."""
     run_async(stop, lambda stopping: _dispatch(settings, ledger, stopping))
 
@@ -134,7 +134,7 @@ class AssembleHandler:
             decided = assemble(
                 job, self._releases, self._namespace, time.time(), identity_of, epoch
             )
-        if isinstance(decided, Waiting):
+        if isinstance(decided, WaitingStudy):
             raise Retry(
                 "the study is still growing",
                 after_seconds=max(0.05, job.study.quiet_until - time.time()),
@@ -350,7 +350,7 @@ class DeliverHandler:
         started = time.perf_counter()
         try:
             await self._thread.call(partial(self._send, job))
-        except ClassRefused as error:
+        except SopClassRefused as error:
             return await self._step_down(job, error)
         telemetry.DELIVER_SECONDS.labels(self._name).observe(time.perf_counter() - started)
         # a document that is sent again is not late
@@ -372,7 +372,7 @@ class DeliverHandler:
         with telemetry.cpu("deliver"):
             self._lanes.of(job).deliver(job.document)
 
-    async def _step_down(self, job: DeliveryJob, error: ClassRefused) -> Advance:
+    async def _step_down(self, job: DeliveryJob, error: SopClassRefused) -> Advance:
         """Store the same report in the class that the receiver takes, as a new document."""
         derived = await self._pool.run(
             derive, job.document, error.accepted, job.identifiers[error.accepted.kind]

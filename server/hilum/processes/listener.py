@@ -8,16 +8,16 @@ import threading
 
 from hilum.errors import ConfigurationError
 from hilum.processes.heartbeat import Heartbeat
-from hilum.receive.association.counter import Census, Seat
+from hilum.receive.association.counter import CounterSlot, SharedAssociationCounter
 from hilum.receive.listener import serve_listener
 from hilum.receive.storage.session import open_inbox
-from hilum.services.launch_spec import Charge, process_name
+from hilum.services.launch_spec import LaunchSpec, process_name
 from hilum.settings import Settings
 from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger
 
 
-def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve C-STORE and C-ECHO on the inherited sockets."""
     plain, tls = (
         None if number < 0 else socket.socket(fileno=number)
@@ -48,9 +48,12 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
         )
 
 
-def _seat(charge: Charge, settings: Settings) -> Seat:
+def _seat(charge: LaunchSpec, settings: Settings) -> CounterSlot:
     if charge.census_fd < 0:
-        return Seat()
-    return Seat(
-        Census(settings.receive.processes, settings.limited_senders, charge.census_fd), charge.index
+        return CounterSlot()
+    return CounterSlot(
+        SharedAssociationCounter(
+            settings.receive.processes, settings.limited_senders, charge.census_fd
+        ),
+        charge.index,
     )

@@ -21,14 +21,14 @@ from sqlalchemy.exc import SQLAlchemyError
 from hilum.domain import Lane
 from hilum.observability import telemetry
 from hilum.processes.heartbeat import Heartbeat
-from hilum.receive.files.folder import Fate, FolderIntake, TakenFile
-from hilum.receive.files.skipped_files import LeftFiles
+from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
+from hilum.receive.files.skipped_files import SkippedFiles
 from hilum.receive.files.watched_folder import NOT_TAKEN, WatchedFolder
 from hilum.receive.indexing.priority_folder import takers
 from hilum.receive.indexing.recovery import recover
 from hilum.receive.threads import log_failures, start_thread
-from hilum.services.ingest import Origin, Stopped, taking
-from hilum.services.launch_spec import Charge
+from hilum.services.ingest import FileOrigin, Stopped, taking
+from hilum.services.launch_spec import LaunchSpec
 from hilum.settings import Settings, Watch
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive
@@ -42,7 +42,7 @@ LISTS_FOLDER: Final = "not_taken"  # in the state folder
 log = telemetry.logger("processes")
 
 
-def run(_charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(_charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Watch all folders until `stop` is set."""
     log_failures()
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))
@@ -97,12 +97,12 @@ def _recover(settings: Settings, ledger: Ledger, archive: Archive) -> None:
 
 def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) -> None:
     folder = WatchedFolder(watch.path, watch.when_taken, watch.settle_seconds)
-    origin = Origin(
+    origin = FileOrigin(
         watch.calling_ae_title,
         watch.called_ae_title or settings.receive.ae_titles[0],
         Lane[watch.lane.upper()],
     )
-    left = LeftFiles(
+    left = SkippedFiles(
         settings.site.state_dir / LISTS_FOLDER / f"{quote(name, safe='')}.txt", watch.path
     )
     with contextlib.suppress(OSError):
@@ -138,7 +138,11 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
 
 
 def _look(
-    name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, stop: threading.Event
+    name: str,
+    folder: WatchedFolder,
+    intake: FolderIntake,
+    left: SkippedFiles,
+    stop: threading.Event,
 ) -> float:
     """Take whole files; return the seconds until the next look."""
     began = time.thread_time()
@@ -154,7 +158,7 @@ def _look(
 
 
 def _take_one(
-    name: str, folder: WatchedFolder, intake: FolderIntake, left: LeftFiles, path: Path
+    name: str, folder: WatchedFolder, intake: FolderIntake, left: SkippedFiles, path: Path
 ) -> None:
     taken = intake.take(path)
     problem = _settle(folder, taken)
@@ -171,7 +175,7 @@ def _take_one(
             advice="it stays where it is until it changes; look at it",
             **named,
         )
-    if taken.fate is Fate.CONFLICT:
+    if taken.fate is FileOutcome.CONFLICT:
         log.warning("conflict", watch=name, advice=taken.detail)
     if taken.fate in NOT_TAKEN:
         log.warning(
@@ -191,7 +195,7 @@ def _settle(folder: WatchedFolder, taken: TakenFile) -> str:
     return ""
 
 
-def _listed(left: LeftFiles, taken: TakenFile, problem: str) -> str:
+def _listed(left: SkippedFiles, taken: TakenFile, problem: str) -> str:
     """Return the list that names a file that stays in place.
 
     Its name is not logged: people name files after patients.

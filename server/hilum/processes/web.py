@@ -15,7 +15,7 @@ from fastapi import FastAPI
 
 from hilum.api.app import create_app
 from hilum.api.auth.access import open_access
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.api.readiness import ROLES, Role
 from hilum.api.serve import serve_api
 from hilum.api.stow_store import Store
@@ -24,7 +24,7 @@ from hilum.services import roles
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.services.image_decisions import open_decisions
 from hilum.services.interventions import LedgerInterventions
-from hilum.services.launch_spec import Charge
+from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.services.state_dir import metrics_dir
@@ -44,7 +44,7 @@ _JUDGED: Final[Mapping[str, Role]] = {
 }
 
 
-def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve until `stop` is set."""
     listening = socket.socket(fileno=charge.listening_fd)
     views = LedgerViews(settings.ledger_url)
@@ -66,7 +66,11 @@ def run(charge: Charge, settings: Settings, ledger: Ledger, stop: threading.Even
 
 @contextlib.contextmanager
 def _store(
-    charge: Charge, settings: Settings, ledger: Ledger, views: LedgerViews, stop: threading.Event
+    charge: LaunchSpec,
+    settings: Settings,
+    ledger: Ledger,
+    views: LedgerViews,
+    stop: threading.Event,
 ) -> Iterator[Store | None]:
     """Yield the store of images that come by STOW-RS; None where STOW-RS is disabled."""
     if charge.role != "api" or not settings.stow.enabled:
@@ -81,7 +85,7 @@ def _store(
 
 
 def _app(
-    charge: Charge,
+    charge: LaunchSpec,
     settings: Settings,
     ledger: Ledger,
     views: LedgerViews,
@@ -91,7 +95,7 @@ def _app(
 ) -> FastAPI:
     own = _judged(charge.served_role)
     rollouts = Rollouts(settings.ledger_url)
-    parts = Parts(
+    parts = Dependencies(
         settings,
         views,
         str(metrics_dir(settings, charge.served_role)),

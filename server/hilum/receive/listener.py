@@ -19,15 +19,15 @@ from typing import Final
 from hilum.dicom import pdu
 from hilum.observability import telemetry
 from hilum.receive.association.acceptor import Acceptor
-from hilum.receive.association.admission import Door
-from hilum.receive.association.counter import Seat
+from hilum.receive.association.admission import AdmissionControl
+from hilum.receive.association.counter import CounterSlot
 from hilum.receive.association.pending_connections import PendingConnections
 from hilum.receive.association.tls import ServerTls
-from hilum.receive.commitment.reporter import Desk
-from hilum.receive.commitment.safekeeping import Custody
-from hilum.receive.policy.association_policy import Policy, Rejection
-from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, Account
-from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.commitment.reporter import CommitmentReporter
+from hilum.receive.commitment.safekeeping import Safekeeping
+from hilum.receive.policy.association_policy import AssociationRejection, Policy
+from hilum.receive.policy.association_record import TOO_MANY_CONNECTIONS, AssociationRecorder
+from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.receive.policy.watermarks import Watermarks
 from hilum.receive.storage import compiled
 from hilum.receive.storage.session import indexing
@@ -59,7 +59,7 @@ def serve_listener(
     archive: Archive,
     stop: threading.Event,
     tls: socket.socket | None = None,
-    seat: Seat | None = None,
+    seat: CounterSlot | None = None,
     owner: str | None = None,
 ) -> None:
     """Receive on these listening sockets until `stop` is set; then finish messages and return.
@@ -68,14 +68,14 @@ def serve_listener(
     (`archive.process`) are swept and indexed first. `owner`: the owner of leased rows.
     """
     log_failures()
-    accounts = AccountBook(ledger)
+    accounts = AssociationRecordWriter(ledger)
     accounts.start()
     try:
         with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-            desk = Desk(
+            desk = CommitmentReporter(
                 settings,
                 ledger,
-                Custody(ledger, archive, settings.receive.commitment_wait_seconds),
+                Safekeeping(ledger, archive, settings.receive.commitment_wait_seconds),
                 owner or archive.process,
             )
             watermarks = Watermarks(settings.receive, archive, LedgerViews(settings.ledger_url))
@@ -84,7 +84,7 @@ def serve_listener(
             pending = PendingConnections(
                 min(settings.receive.maximum_associations + _PENDING_BESIDE, _MAXIMUM_PENDING)
             )
-            door = Door(
+            door = AdmissionControl(
                 settings.receive,
                 policy,
                 reception,
@@ -92,7 +92,7 @@ def serve_listener(
                 desk,
                 pending,
                 watermarks.rejection,
-                seat or Seat(),
+                seat or CounterSlot(),
             )
             connections = Connections(door)
             _serve(list(_ports(settings.receive, plain, tls, connections)), connections, stop)
@@ -100,7 +100,7 @@ def serve_listener(
         accounts.stop(_ACCOUNTS_SECONDS)
 
 
-def _serve(ports: Sequence[Port], connections: Connections, stop: threading.Event) -> None:
+def _serve(ports: Sequence[ListeningPort], connections: Connections, stop: threading.Event) -> None:
     accepting = [start_thread("accept", port.accept_connections) for port in ports]
     while not stop.wait(_LOOK_SECONDS) and all(thread.is_alive() for thread in accepting):
         connections.look()
@@ -118,13 +118,13 @@ def _ports(
     plain: socket.socket | None,
     tls: socket.socket | None,
     connections: Connections,
-) -> Iterator[Port]:
+) -> Iterator[ListeningPort]:
     for listening_socket, certificates in (
         (plain, None),
         (tls, ServerTls(settings) if tls is not None else None),
     ):
         if listening_socket is not None:
-            yield Port(listening_socket, connections, certificates)
+            yield ListeningPort(listening_socket, connections, certificates)
             _log.info(
                 "listening", port=listening_socket.getsockname()[1], tls=certificates is not None
             )
@@ -133,7 +133,7 @@ def _ports(
 class Connections:
     """All connections of this process, each with its thread."""
 
-    def __init__(self, door: Door) -> None:
+    def __init__(self, door: AdmissionControl) -> None:
         self.door = door
         # Changed and copied by one operation each, which the interpreter does not divide.
         self._open: set[Acceptor] = set()
@@ -159,7 +159,8 @@ class Connections:
     def _turn_away(self, sock: socket.socket, address: str) -> None:
         sock.close()
         self._note(
-            "dropped", Account(address, started_at=time.time(), unheard=TOO_MANY_CONNECTIONS)
+            "dropped",
+            AssociationRecorder(address, started_at=time.time(), unheard=TOO_MANY_CONNECTIONS),
         )
 
     def _run(self, acceptor: Acceptor) -> None:
@@ -172,11 +173,13 @@ class Connections:
         self._open.discard(acceptor)
         self.door.pending.leave(acceptor, address)
 
-    def refuse(self, address: str, rejection: Rejection) -> None:
+    def refuse(self, address: str, rejection: AssociationRejection) -> None:
         """Write a row for a connection that was not even read."""
-        self._note("rejected", Account(address, started_at=time.time(), rejection=rejection))
+        self._note(
+            "rejected", AssociationRecorder(address, started_at=time.time(), rejection=rejection)
+        )
 
-    def _note(self, outcome: str, account: Account) -> None:
+    def _note(self, outcome: str, account: AssociationRecorder) -> None:
         telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
         self.door.accounts.put(account.record(outcome, time.time()))
 
@@ -197,7 +200,7 @@ class Connections:
             acceptor.cut()
 
 
-class Port:
+class ListeningPort:
     """The acceptor of connections from a listening socket.
 
     Other processes share the socket, so it is not closed here.
@@ -251,7 +254,7 @@ class Port:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connections.begin(connection, address, self._certificates)
 
-    def _refuse(self, connection: socket.socket, rejection: Rejection) -> None:
+    def _refuse(self, connection: socket.socket, rejection: AssociationRejection) -> None:
         if self._certificates is not None:
             connection.close()
             return

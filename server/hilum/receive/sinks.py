@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final, Protocol
 
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 
 NOTE_NOT_PERMITTED: Final = (
     "A rejection note names images of other senders, which stay in use: `hilum images notes` lists"
@@ -15,7 +15,7 @@ NOTE_NOT_PERMITTED: Final = (
 )
 
 
-class Taken(StrEnum):
+class StoreOutcome(StrEnum):
     """The outcome of a request with the response Success."""
 
     IMAGE = "image"
@@ -26,7 +26,7 @@ class Taken(StrEnum):
     NOTE_NOT_PERMITTED = "rejection_note_not_permitted"
 
 
-class Taker(Protocol):
+class ObjectSink(Protocol):
     """A taker of one data set, piece by piece.
 
     The pieces are overwritten when `write` has returned.
@@ -36,7 +36,7 @@ class Taker(Protocol):
     def is_receiver(self) -> bool:
         """Whether `receive` may take any bytes."""
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Read as many bytes as it chooses. Raises Refusal, OSError.
 
         The PDUs have `size` bytes of the data set each.
@@ -45,18 +45,18 @@ class Taker(Protocol):
     def write(self, pieces: Sequence[memoryview]) -> None:
         """Take the next bytes. Raises Refusal, OSError."""
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Return when the complete object may be acknowledged. Raises Refusal, OSError."""
 
     def close(self) -> None:
         """Remove all bytes that were not committed. Once."""
 
 
-class PiecesOnly:
+class PiecewiseSink:
     """A taker that reads nothing by itself."""
 
     is_receiver = False
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Raise NotImplementedError: it is never called."""
         raise NotImplementedError

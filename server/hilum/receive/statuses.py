@@ -49,7 +49,7 @@ class SopClassNotNegotiated(Refusal):
     """The command names another SOP Class than its Presentation Context."""
 
 
-class NotForUs(Refusal):
+class UnsupportedObject(Refusal):
     """An object of a class that is accepted only for own documents or rejection notes.
 
     The object is neither.
@@ -57,7 +57,7 @@ class NotForUs(Refusal):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class StatusResponse:
     """A failure as it goes on the wire."""
 
     status: int
@@ -75,7 +75,7 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
     (SopClassNotNegotiated, 0x0122),  # PS3.7 9.1.1.1.9: Refused: SOP Class Not Supported
     # its class is not supported for documents of others; never 0xA7xx: sending it again does not
     # help
-    (NotForUs, 0x0122),
+    (UnsupportedObject, 0x0122),
     (CannotUnderstand, 0xC000),
     # disk full, quota, read-only, input/output error: another time or another disk helps
     (OSError, 0xA700),
@@ -84,10 +84,10 @@ _STATUS: tuple[tuple[type[BaseException], int], ...] = (
 )
 
 
-def answer(error: Exception) -> Answer:
+def answer(error: Exception) -> StatusResponse:
     """Return the status and the comment for an error."""
     status = next(status for kind, status in _STATUS if isinstance(error, kind))
-    return Answer(status, _comment(error)[:COMMENT_LENGTH])
+    return StatusResponse(status, _comment(error)[:COMMENT_LENGTH])
 
 
 def _comment(error: Exception) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from hilum.errors import ConfigurationError
 from hilum.libraries import silence_libraries
 from hilum.observability import telemetry
-from hilum.receive.headers.patient import OneStudy, Owner, Patient, is_file_of, is_object_of
+from hilum.receive.headers.patient import HeaderOwner, OneStudy, Patient, is_file_of, is_object_of
 from hilum.receive.statuses import CannotUnderstand
 from hilum.settings import Settings
 from hilum.store.admin.erase import Erased, Erasure
@@ -261,7 +261,7 @@ def _names(patient: Patient, header: bytes, transfer_syntax_uid: str) -> bool:
         return False  # it was read up to its pixels when it was stored
 
 
-def _quarantined(archive: Archive, owner: Owner, report: ErasureReport) -> Iterator[str]:
+def _quarantined(archive: Archive, owner: HeaderOwner, report: ErasureReport) -> Iterator[str]:
     for file in archive.quarantined():
         answer = _is_of(file, owner)
         report.unreadable += answer is None
@@ -269,7 +269,7 @@ def _quarantined(archive: Archive, owner: Owner, report: ErasureReport) -> Itera
             yield str(file.relative_to(archive.root))
 
 
-def _left(erasure: Erasure, archive: Archive, owner: Owner) -> list[str]:
+def _left(erasure: Erasure, archive: Archive, owner: HeaderOwner) -> list[str]:
     """Return paths of the patient's or the study's files that wait for their deletion.
 
     An earlier header stays for an hour.
@@ -282,7 +282,7 @@ def _left(erasure: Erasure, archive: Archive, owner: Owner) -> list[str]:
     return found
 
 
-def _is_of(file: Path, owner: Owner) -> bool | None:
+def _is_of(file: Path, owner: HeaderOwner) -> bool | None:
     """Return whether the file is the owner's; None: unknown."""
     try:
         return is_file_of(file, owner)

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from hilum.receive.headers.identifiers import AllOf
-from hilum.receive.headers.patient import Owner
+from hilum.receive.headers.patient import HeaderOwner
 from hilum.receive.headers.study_date import StudyDates
 from hilum.receive.statuses import CannotUnderstand
 from hilum.store.queries.headers import StoredHeader
 from hilum.store.queries.views import LedgerViews
 
 
-class Sought(Owner, Protocol):
+class SearchedOwner(HeaderOwner, Protocol):
     """An identifier to search for."""
 
     def issuer_in(self, header: bytes | memoryview, transfer_syntax_uid: str) -> str:
@@ -26,7 +26,7 @@ class Sought(Owner, Protocol):
         """
 
 
-class Looked(NamedTuple):
+class ScannedRange(NamedTuple):
     """A header that was read.
 
     `header`: set if it is the first found that names the owner in its study; None: it is not.
@@ -37,7 +37,10 @@ class Looked(NamedTuple):
 
 
 def find(
-    views: LedgerViews, sought: Sought, since: float | None = None, dates: StudyDates | None = None
+    views: LedgerViews,
+    sought: SearchedOwner,
+    since: float | None = None,
+    dates: StudyDates | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Return each study with a header that names it, as `LedgerViews.study` does, newest first.
 
@@ -53,8 +56,8 @@ def find(
 
 
 def look(
-    views: LedgerViews, owner: Owner, *, since: float | None = None, before: int | None = None
-) -> Iterator[Looked]:
+    views: LedgerViews, owner: HeaderOwner, *, since: float | None = None, before: int | None = None
+) -> Iterator[ScannedRange]:
     """Return every header before this row id (None: the newest), newest first.
 
     Of each study the first header that names the owner is marked. A study that a header from
@@ -70,7 +73,7 @@ def look(
                 _naming(views, other, owner) is not None for other in views.headers_of(uid, before)
             ):
                 header = None
-        yield Looked(stored, header)
+        yield ScannedRange(stored, header)
 
 
 def _headers(views: LedgerViews, since: float | None, before: int | None) -> Iterator[StoredHeader]:
@@ -79,7 +82,7 @@ def _headers(views: LedgerViews, since: float | None, before: int | None) -> Ite
         before = headers[-1].row_id
 
 
-def _naming(views: LedgerViews, stored: StoredHeader, owner: Owner) -> bytes | None:
+def _naming(views: LedgerViews, stored: StoredHeader, owner: HeaderOwner) -> bytes | None:
     """Return the header if it names the owner."""
     try:
         return (

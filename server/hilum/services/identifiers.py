@@ -14,7 +14,7 @@ from hilum.domain import Identifiers
 from hilum.errors import Retry
 from hilum.receive.headers.accession import Accession
 from hilum.receive.headers.identifiers import AllOf, read_identifiers
-from hilum.receive.headers.patient import Owner, Patient
+from hilum.receive.headers.patient import HeaderOwner, Patient
 from hilum.receive.headers.study_date import StudyDates
 from hilum.receive.statuses import CannotUnderstand
 from hilum.services.find import look, whole_header
@@ -86,9 +86,9 @@ class LedgerIdentifiers:
             self.lock.release()
 
 
-def _owner_of(query: StudyQuery) -> Owner:
+def _owner_of(query: StudyQuery) -> HeaderOwner:
     """Return the owner of a query; the condition that rules out a header fastest comes first."""
-    owners: list[Owner] = []
+    owners: list[HeaderOwner] = []
     if query.accession_number:
         owners.append(Accession(query.accession_number))
     if query.patient_id:

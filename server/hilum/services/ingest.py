@@ -19,8 +19,8 @@ from pathlib import Path
 
 from hilum.domain import Lane
 from hilum.errors import ConfigurationError, Retry
-from hilum.receive.files.folder import Fate, FolderIntake, TakenFile
-from hilum.receive.files.traversal import Walk
+from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
+from hilum.receive.files.traversal import Traversal
 from hilum.receive.indexing.missing_files import KeptObjects
 from hilum.receive.indexing.priority_folder import folder_in_lane
 from hilum.receive.policy.watermarks import Watermarks
@@ -46,7 +46,7 @@ class Stopped(Exception):
     """There was a reason to wait, and no time."""
 
 
-class SaidWaits:
+class ThrottledNotice:
     """A notice of a wait, given when the wait begins and then hourly. Thread-safe.
 
     A disk that is full over a weekend is checked every five seconds.
@@ -81,7 +81,7 @@ class SaidWaits:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class FileOrigin:
     """The origin of files: their sender, the AE Title of their route, and their lane.
 
     `lane` None: as the route says.
@@ -95,18 +95,18 @@ class Origin:
 def ingest(
     settings: Settings,
     paths: Sequence[Path],
-    origin: Origin,
+    origin: FileOrigin,
     jobs: int,
     note: Callable[[TakenFile], None],
     waiting: Callable[[str], None],
-) -> Counter[Fate]:
+) -> Counter[FileOutcome]:
     """Take all files; each is durable and has its row, or is counted with its reason.
 
     Safe to repeat, and to interrupt. `note` is called for each file, `waiting` with the reason of a
     wait. Raises ConfigurationError, also for a path inside Hilum's own folders, and Retry if rows
     are still missing.
     """
-    fates = Counter[Fate]()
+    fates = Counter[FileOutcome]()
     outcomes = Counter[RecordOutcome]()
     stop = threading.Event()
 
@@ -114,7 +114,7 @@ def ingest(
         fates[taken.fate] += 1
         note(taken)
 
-    walk = Walk(paths, settings.own_paths, heard)
+    walk = Traversal(paths, settings.own_paths, heard)
     if problems := walk.problems():
         raise ConfigurationError(problems)
     with (
@@ -136,21 +136,25 @@ def ingest(
     return _as_recorded(fates, outcomes)
 
 
-def _as_recorded(fates: Counter[Fate], outcomes: Counter[RecordOutcome]) -> Counter[Fate]:
+def _as_recorded(
+    fates: Counter[FileOutcome], outcomes: Counter[RecordOutcome]
+) -> Counter[FileOutcome]:
     """Return the counts corrected by the outcomes of indexing.
 
     Another file of the same call may have made a file known, or put it in conflict, before it got
     its row.
     """
     conflicts = sum(count for outcome, count in outcomes.items() if outcome.is_conflict)
-    late = Counter({Fate.KNOWN: outcomes[RecordOutcome.DUPLICATE], Fate.CONFLICT: conflicts})
-    return fates + late - Counter({Fate.STORED: late.total()})
+    late = Counter(
+        {FileOutcome.KNOWN: outcomes[RecordOutcome.DUPLICATE], FileOutcome.CONFLICT: conflicts}
+    )
+    return fates + late - Counter({FileOutcome.STORED: late.total()})
 
 
 @contextlib.contextmanager
 def taking(
     settings: Settings,
-    origin: Origin,
+    origin: FileOrigin,
     waiting: Callable[[str], None],
     stop: threading.Event,
     outcomes: Counter[RecordOutcome] | None = None,
@@ -161,7 +165,7 @@ def taking(
     a wait for the disk or the ledger (Stopped); it is set if a bug ends the indexing, which is
     raised at the end. `outcomes` counts the outcomes of files when they got their rows.
     """
-    said = SaidWaits(waiting)
+    said = ThrottledNotice(waiting)
 
     def pause(reason: str) -> None:
         said.say(reason)

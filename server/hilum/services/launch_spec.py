@@ -17,7 +17,7 @@ _HOST_CHARACTERS = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Charge:
+class LaunchSpec:
     """The parameters that the supervisor gives a child.
 
     `listening_fd`: the inherited socket of a role that listens; `tls_fd`: the listener's for TLS;

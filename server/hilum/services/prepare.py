@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from hilum.analyse.decode.prepare import prepare_for_releases
-from hilum.analyse.decode.worker import NotReady, Request
+from hilum.analyse.decode.worker import DecodeRequest, NotReady
 from hilum.domain import Reason
 from hilum.errors import ConfigurationError
 from hilum.models.manifest.catalogue import load_catalogue
@@ -24,7 +24,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class PrepareRequest:
     """Files to write: the wire tensor for NumPy, its picture, and a picture of each step."""
 
     out: Path | None
@@ -32,7 +32,9 @@ class Wanted:
     explain: Path | None
 
 
-def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted) -> dict[str, Any]:
+def prepare_file(
+    settings: Settings, file: Path, release_id: str, wanted: PrepareRequest
+) -> dict[str, Any]:
     """Return the outcome as JSON.
 
     It is `prepared` with facts about the tensor, or `not_analysed` with the reason.
@@ -45,7 +47,7 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
     spec = catalogue[release_id].input_spec
-    request = Request(
+    request = DecodeRequest(
         file,
         {release_id: spec},
         settings.analyse.maximum_pixels,
@@ -88,11 +90,13 @@ def prepare_file(settings: Settings, file: Path, release_id: str, wanted: Wanted
     }
 
 
-def _paths(wanted: Wanted) -> Iterator[tuple[str, Path | None]]:
+def _paths(wanted: PrepareRequest) -> Iterator[tuple[str, Path | None]]:
     yield from (("tensor", wanted.out), ("png", wanted.png), ("explained", wanted.explain))
 
 
-def _write(wanted: Wanted, tensor: Array, file: Path, spec: InputSpec, site: SiteWords) -> None:
+def _write(
+    wanted: PrepareRequest, tensor: Array, file: Path, spec: InputSpec, site: SiteWords
+) -> None:
     if wanted.out is not None:
         np.save(wanted.out, tensor)
     if wanted.png is not None:

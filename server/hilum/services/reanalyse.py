@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hilum.services.releases.release_plan import plan_of
 from hilum.settings import Settings
-from hilum.store.admin.reanalyse import Count, Order, Reanalysis
+from hilum.store.admin.reanalyse import Count, Reanalysis, ReanalysisRequest
 from hilum.store.rollouts.rollouts import Rollouts
 
 Note = Callable[[float, Count], None]
@@ -18,7 +18,9 @@ class CannotReanalyse(ValueError):
     """No analyser would read by this release; the text contains the remedy."""
 
 
-def reanalyse(settings: Settings, order: Order, note: Note, *, is_dry_run: bool = False) -> Count:
+def reanalyse(
+    settings: Settings, order: ReanalysisRequest, note: Note, *, is_dry_run: bool = False
+) -> Count:
     """Have a release read closed studies that it has not read; return their counts.
 
     `note` is called with the share searched, and the counts so far. Raises CannotReanalyse.

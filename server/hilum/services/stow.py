@@ -21,10 +21,10 @@ from hilum.observability import telemetry, tracing
 from hilum.receive.headers import file_meta
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import Header
-from hilum.receive.policy.association_record import Account, HttpProblem
-from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.policy.association_record import AssociationRecorder, HttpProblem
+from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.receive.policy.watermarks import Watermarks
-from hilum.receive.sinks import Taken, Taker
+from hilum.receive.sinks import ObjectSink, StoreOutcome
 from hilum.receive.statuses import (
     CannotUnderstand,
     DataSetDoesNotMatch,
@@ -32,9 +32,9 @@ from hilum.receive.statuses import (
     Refusal,
     TooLarge,
 )
-from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.receive.storage.incoming_object import Arriving
-from hilum.receive.storage.responses import Verdicts
+from hilum.receive.storage.responses import StoreResponses
 from hilum.receive.storage.session import indexing, open_inbox
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.settings import Settings
@@ -51,7 +51,7 @@ log = telemetry.logger("receive")
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class StowOutcome:
     """The outcome of one part; see `api.stow_store.Stowed`."""
 
     sop_class_uid: str
@@ -91,11 +91,11 @@ def stow_store(
             settings.stow.calling_ae_title,
             settings.stow.called_ae_title or settings.receive.ae_titles[0],
         )
-        accounts = AccountBook(ledger)
+        accounts = AssociationRecordWriter(ledger)
         accounts.start()
         try:
             with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-                door = StowDoor(
+                door = StowContext(
                     titles, reception, Watermarks(settings.receive, archive, views), accounts
                 )
                 yield StowStore(door, ledger, views, rows_seconds)
@@ -104,23 +104,23 @@ def stow_store(
 
 
 @dataclass(frozen=True, slots=True)
-class StowDoor:
+class StowContext:
     """The parts that all requests share.
 
     `titles`: the Calling and the Called AE Title that objects, and refusals, are recorded with.
     """
 
     titles: tuple[str, str]
-    reception: Reception
+    reception: ObjectDispatcher
     watermarks: Watermarks
-    accounts: AccountBook
+    accounts: AssociationRecordWriter
 
 
 class StowStore:
     """The store of STOW-RS; see `api.stow_store.Store`."""
 
     def __init__(
-        self, door: StowDoor, ledger: Ledger, views: LedgerViews, rows_seconds: float
+        self, door: StowContext, ledger: Ledger, views: LedgerViews, rows_seconds: float
     ) -> None:
         self._door = door
         self._rows_seconds = rows_seconds
@@ -158,13 +158,13 @@ class StowStore:
 class StowVisit:
     """A request; see `api.stow_store.Visit`."""
 
-    def __init__(self, door: StowDoor, peer_address: str) -> None:
+    def __init__(self, door: StowContext, peer_address: str) -> None:
         self._door = door
         self._is_admitted = False
-        self._account = Account(
+        self._account = AssociationRecorder(
             peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request"
         )
-        self._account.shown = tracing.Association("stow_request") if tracing.is_on() else None
+        self._account.shown = tracing.AssociationSpan("stow_request") if tracing.is_on() else None
 
     def refusal(self) -> str | None:
         """Return the reason why no part can be taken now, or None."""
@@ -195,7 +195,9 @@ class StowVisit:
 class StowPart:
     """A part; see `api.stow_store.Part`."""
 
-    def __init__(self, reception: Reception, study: str | None, account: Account) -> None:
+    def __init__(
+        self, reception: ObjectDispatcher, study: str | None, account: AssociationRecorder
+    ) -> None:
         self._reception = reception
         self._study = study
         self._account = account
@@ -203,15 +205,15 @@ class StowPart:
         self._meta: FileMeta | None = None
         self._arriving: Arriving | None = None
         self._found_study = ""
-        self._taken = Taken.IMAGE
+        self._taken = StoreOutcome.IMAGE
         self._error: Refusal | OSError | None = None
-        self._verdicts = Verdicts(account)
+        self._verdicts = StoreResponses(account)
 
     def write(self, piece: bytes) -> None:
         """Take the next bytes; after an error they are discarded."""
         self._try(lambda: self._write(piece))
 
-    def end(self) -> Outcome:
+    def end(self) -> StowOutcome:
         """Return the outcome: durable, or refused."""
         self._try(self._commit)
         self.abandon()
@@ -219,12 +221,14 @@ class StowPart:
         names = (meta.sop_class_uid, meta.sop_instance_uid) if meta is not None else ("", "")
         if self._error is None:
             self._verdicts.count(self._taken, names[0])
-            return Outcome(*names, self._found_study if self._taken is Taken.IMAGE else "")
+            return StowOutcome(
+                *names, self._found_study if self._taken is StoreOutcome.IMAGE else ""
+            )
         failure = self._verdicts.failed(self._error)
         is_transient = isinstance(self._error, OutOfResources | OSError) and not isinstance(
             self._error, TooLarge
         )
-        return Outcome(*names, "", failure.status, failure.comment, is_transient)
+        return StowOutcome(*names, "", failure.status, failure.comment, is_transient)
 
     def abandon(self) -> None:
         """Remove all data that was not committed."""
@@ -275,7 +279,7 @@ class StowPart:
         self._arriving.write([memoryview(bytes(self._beginning[start:]))])
         self._beginning.clear()
 
-    def _taker(self, command: StoreCommand, header: Header) -> Taker:
+    def _taker(self, command: StoreCommand, header: Header) -> ObjectSink:
         self._found_study = header.study_instance_uid
         if self._study is not None and header.study_instance_uid != self._study:
             raise DataSetDoesNotMatch("Study Instance UID (0020,000D) differs from the address's")

@@ -26,7 +26,7 @@ _NO_SETTINGS: Final = frozenset({"HILUM_CONFIG", "HILUM_TEST_DATA"})
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UnknownVariable:
     """A variable that names no setting: where it leads, and the names that are known there."""
 
     variable: str
@@ -41,7 +41,7 @@ class Overlaid:
     content: dict[str, Any]
     variables: dict[Place, str] = field(default_factory=dict)
     """The variable that has given the value at a place."""
-    unknown: list[Unknown] = field(default_factory=list)
+    unknown: list[UnknownVariable] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
     """Sentences. They show no table: one may hold secrets."""
 
@@ -61,7 +61,7 @@ def overlay(
     ]
     for variable in sorted(variables, key=lambda name: (name.count(_BETWEEN), name)):
         target = _target(variable, found.content, model)
-        if isinstance(target, Unknown):
+        if isinstance(target, UnknownVariable):
             found.unknown.append(target)
             continue
         place, kind = target
@@ -82,7 +82,7 @@ def _is_no_setting(name: str, value: str) -> bool:
 
 def _target(
     variable: str, content: Mapping[str, Any], model: type[BaseModel]
-) -> tuple[Place, object] | Unknown:
+) -> tuple[Place, object] | UnknownVariable:
     """The place of what a variable gives, and its type."""
     place: Place = ()
     kind: object = model
@@ -95,7 +95,7 @@ def _target(
         elif _is_section(kind) and name in kind.model_fields:
             kind = kind.model_fields[name].annotation
         else:
-            return Unknown(
+            return UnknownVariable(
                 variable, (*place, name), list(kind.model_fields) if _is_section(kind) else []
             )
         place = (*place, name)

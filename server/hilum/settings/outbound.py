@@ -9,7 +9,7 @@ from typing import Literal
 from pydantic import Field, field_validator, model_validator
 
 from hilum.dicom.text import Named, Paragraph
-from hilum.domain import SR_LADDER
+from hilum.domain import SR_CLASS_PREFERENCE
 from hilum.settings.fields import AeTitle, Host, OptionalAeTitle, Port, Section, require_whole_tls
 
 
@@ -144,7 +144,7 @@ class Destination(Section):
     @field_validator("sr_classes")
     @classmethod
     def _follow_the_ladder(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        ladder = [item.name for item in SR_LADDER]
+        ladder = [item.name for item in SR_CLASS_PREFERENCE]
         if list(value) != [name for name in ladder if name in value]:
             raise ValueError(f"name each class once and in this order: {', '.join(ladder)}")
         return value

@@ -42,7 +42,7 @@ from hilum.store.admin.complete import Completed
 from hilum.store.audit.log import Deed, write_down
 from hilum.store.database.clocks import ahead_seconds
 from hilum.store.database.engines import Transactions, begin_part, open_engine, sync_of, words_of
-from hilum.store.database.prepared import Prepared
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.installation import digest_seed, epoch
 from hilum.store.intake import known_images, missing_files
 from hilum.store.intake import record as recording
@@ -60,7 +60,7 @@ from hilum.store.queue import rejections as rejecting
 from hilum.store.queue import requeue as requeueing
 from hilum.store.queue import resend as resending
 from hilum.store.queue.claim import Claim
-from hilum.store.queue.commitments import Holder
+from hilum.store.queue.commitments import LeaseOwner
 from hilum.store.queue.hand_off import HandingOn, Heir
 from hilum.store.queue.jobs import jobs_of
 from hilum.store.queue.queues import QUEUES
@@ -90,8 +90,8 @@ _NEXT = {
 # same bytes under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _ITS_ROW = update(process).where(process.c.name == bindparam("who"))
-_BEAT = Prepared(_ITS_ROW)
-_BEAT_AGAIN = Prepared(_ITS_ROW.where(process.c.started_at == bindparam("since")))
+_BEAT = PreparedStatement(_ITS_ROW)
+_BEAT_AGAIN = PreparedStatement(_ITS_ROW.where(process.c.started_at == bindparam("since")))
 _HOST = socket.gethostname()
 _TRIES = 3
 _REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
@@ -259,7 +259,7 @@ class Ledger:
         return count
 
     def request_commitment(
-        self, request: CommitmentRequest, holder: Holder | None = None
+        self, request: CommitmentRequest, holder: LeaseOwner | None = None
     ) -> CommitmentJob | None:
         """Owe a report.
 

@@ -12,7 +12,7 @@ _LOOK_SECONDS = 60.0
 _log = telemetry.logger("supervisor")
 
 
-class ClockWatch:
+class ClockMonitor:
     """A comparison of clocks that logs once when they differ, and once when they agree again."""
 
     def __init__(self) -> None:

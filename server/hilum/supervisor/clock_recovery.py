@@ -40,7 +40,7 @@ def longest_waits(settings: Settings) -> Mapping[str, float]:
     }
 
 
-class StrandedWatch:
+class ClockStepMonitor:
     """A watch for clock steps. `look` runs at each beat.
 
     The first `look`, at the start, finds rows left by an earlier run.

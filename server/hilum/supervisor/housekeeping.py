@@ -29,7 +29,7 @@ from hilum.store.database.engines import open_engine
 from hilum.store.installation.known_time import Believed, KnownTime, counter
 from hilum.store.ledger import Ledger
 from hilum.store.retention.deletions import Removed
-from hilum.store.retention.policy import Retention, Rule, Share, Walk
+from hilum.store.retention.policy import RetentionPolicy, RetentionScan, Rule, Share
 from hilum.store.retention.rate import Hour
 from hilum.supervisor.checks.retention_advice import CLOCK_AHEAD, CLOCK_BEHIND, HOUR_SPENT
 
@@ -118,13 +118,13 @@ class Housekeeper:
         self._archive = Archive(settings.archive_dir)
         self._engine = open_engine(settings.ledger_url, is_synced=False)
         self._time = KnownTime(self._engine, clock, elapsed)
-        self._retention = Retention(
+        self._retention = RetentionPolicy(
             settings.ledger_url, self._archive, self._time.now, hourly_share(self._settings)
         )
         self._said: frozenset[str] = frozenset()  # why fewer images leave than the settings allow
         self._owner = process_name("supervisor", os.getpid())
         # By lanes. The next turn continues where a turn has ended.
-        self._walks: dict[frozenset[Lane], Walk] = {}
+        self._walks: dict[frozenset[Lane], RetentionScan] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -169,7 +169,7 @@ class Housekeeper:
             return
         problems = dict(_problems_of_clock(self._time.look()))
         for rule in rules(self._settings, self._time.now()):
-            walk = self._walks.setdefault(frozenset(rule.lanes), Walk())
+            walk = self._walks.setdefault(frozenset(rule.lanes), RetentionScan())
             while self._retention.release(rule, walk=walk) and self._may_go_on():
                 self._remove_files()
         if self._retention.hour.is_spent:

@@ -28,12 +28,12 @@ from hilum.models.build.build import is_built
 from hilum.models.known_answers.canary import read_canary
 from hilum.observability import telemetry
 from hilum.process_limits import forbid_core_files
-from hilum.receive.association.counter import Census
+from hilum.receive.association.counter import SharedAssociationCounter
 from hilum.receive.association.tls import ServerTls
 from hilum.receive.indexing.recovery import recover
 from hilum.services import roles
 from hilum.services.image_decisions import open_decisions
-from hilum.services.launch_spec import Charge, is_ours, process_name
+from hilum.services.launch_spec import LaunchSpec, is_ours, process_name
 from hilum.services.releases.releases import active_releases, keep_releases
 from hilum.services.state_dir import metrics_dir
 from hilum.services.upgrade import migrate_at_rest
@@ -48,12 +48,12 @@ from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.supervisor.audit_readers import AuditReaders
 from hilum.supervisor.checks.ports import api_port, bind_port, dicom_ports, require_distinct
-from hilum.supervisor.clock_monitor import ClockWatch
-from hilum.supervisor.clock_recovery import StrandedWatch
+from hilum.supervisor.clock_monitor import ClockMonitor
+from hilum.supervisor.clock_recovery import ClockStepMonitor
 from hilum.supervisor.housekeeping import Housekeeper
 from hilum.supervisor.restart_backoff import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
-from hilum.supervisor.wakeup_pipe import Waker
+from hilum.supervisor.wakeup_pipe import WakeupPipe
 from hilum.triton.server import EmbeddedTriton
 from hilum.verbs import Thing, Verb
 
@@ -100,14 +100,14 @@ class Supervisor:
     role: str = roles.ALL
     stop: threading.Event = field(default_factory=threading.Event)
     actor: Actor = field(default_factory=lambda: Actor("hilum", Channel.CLI))
-    _waker: Waker = field(default_factory=Waker)
+    _waker: WakeupPipe = field(default_factory=WakeupPipe)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
-    _census: Census | None = None
+    _census: SharedAssociationCounter | None = None
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
     _audit_readers: AuditReaders | None = None
-    _clock_watch: ClockWatch = field(default_factory=ClockWatch)
+    _clock_watch: ClockMonitor = field(default_factory=ClockMonitor)
 
     def run(self) -> int:
         """Serve until SIGTERM, Ctrl-C or the end of the terminal; return the exit status.
@@ -170,7 +170,9 @@ class Supervisor:
 
     def _bind_dicom_ports(self, receive: Receive) -> None:
         if receive.processes > 1:
-            self._census = Census(receive.processes, self.settings.limited_senders)
+            self._census = SharedAssociationCounter(
+                receive.processes, self.settings.limited_senders
+            )
         if receive.tls_port:
             # unusable files are reported here, and not by each listener
             ServerTls(receive).warn_if_expired()
@@ -278,7 +280,7 @@ class Supervisor:
         is_listener = child.role == "listener"
         tls_fd = self._descriptor(_TLS) if is_listener else -1
         census_fd = self._census.descriptor if is_listener and self._census is not None else -1
-        charge = Charge(
+        charge = LaunchSpec(
             child.role,
             os.getpid(),
             self.settings.dump(),
@@ -310,7 +312,7 @@ class Supervisor:
         next_beat = 0.0
         heard_since = math.inf
         with_ledger = Ledger(self.settings.ledger_url)
-        stranded_watch = StrandedWatch(self.settings)
+        stranded_watch = ClockStepMonitor(self.settings)
         while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)

@@ -11,7 +11,7 @@ import select
 import signal
 
 
-class Waker:
+class WakeupPipe:
     """A wake-up for the main thread, once a process: every signal that has a handler wakes it."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ import pytest
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.process import DecodeProcess
 from hilum.analyse.decode.slots import Area, SlotMemory
-from hilum.analyse.decode.worker import Answer, Decoded, NotReady, Request
+from hilum.analyse.decode.worker import Answer, DecodedImage, DecodeRequest, NotReady
 from hilum.errors import Retry, WorkerDied
 from tests.support.codecs import load_breaking, load_nothing
 from tests.support.waiting import has_ended, wait_for
@@ -27,8 +27,8 @@ from tests.support.waiting import has_ended, wait_for
 T = TypeVar("T")
 
 
-def request(name: str) -> Request:
-    return Request(Path(f"{name}.dcm"), {"tiny@1": {}}, 1, "cpu")
+def request(name: str) -> DecodeRequest:
+    return DecodeRequest(Path(f"{name}.dcm"), {"tiny@1": {}}, 1, "cpu")
 
 
 def with_pool(
@@ -245,7 +245,7 @@ def test_terms_that_change_reach_the_process() -> None:
 
     async def scenario(pool: DecodePool) -> list[list[str]]:
         requests = [
-            Request(Path("good.dcm"), {name: {} for name in names}, 1, "cpu")
+            DecodeRequest(Path("good.dcm"), {name: {} for name in names}, 1, "cpu")
             for names in ("a", "a", "ab", "b", "a")
         ]
         return [list(answer) for answer in await asyncio.gather(*map(pool.ask, requests))]
@@ -320,7 +320,7 @@ def test_a_bug_between_images_ends_the_process_in_place_of_letting_images_wait(
 def test_whatever_a_device_raises_reaches_its_image_and_leaves_the_slot_free(
     error: type[Exception], raised: type[Exception]
 ) -> None:
-    def breaking(_request: Request, _decoded: Decoded) -> Answer:
+    def breaking(_request: DecodeRequest, _decoded: DecodedImage) -> Answer:
         raise error
 
     async def run() -> None:

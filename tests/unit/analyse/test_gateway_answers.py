@@ -17,7 +17,7 @@ from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import np_to_triton_dtype
 
 from hilum.analyse.credentials import read
-from hilum.analyse.inference.answers import Inference, WrongAnswer
+from hilum.analyse.inference.answers import InferenceResult, WrongAnswer
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Code, Label, Release
 from hilum.errors import ConfigurationError
@@ -74,8 +74,8 @@ class Answering(service_pb2_grpc.GRPCInferenceServiceServicer):  # type: ignore[
         )
 
 
-def inferred(release: Release, **arrays: Array) -> Inference:
-    async def scenario() -> Inference:
+def inferred(release: Release, **arrays: Array) -> InferenceResult:
+    async def scenario() -> InferenceResult:
         server = grpc.aio.server()
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(
             Answering({"logits": LOGITS, **arrays}), server
@@ -150,7 +150,7 @@ def test_a_token_goes_with_each_call_over_tls(tmp_path: Path) -> None:
         "token_file": tmp_path / "token",
     }
 
-    async def scenario() -> Inference:
+    async def scenario() -> InferenceResult:
         server = grpc.aio.server()
         service_pb2_grpc.add_GRPCInferenceServiceServicer_to_server(answering, server)
         pair = own.key.read_bytes(), own.certificate.read_bytes()

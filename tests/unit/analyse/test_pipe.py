@@ -17,17 +17,17 @@ from typing import TypeVar
 import numpy as np
 import pytest
 
-from hilum.analyse.decode.connection import Pipe
+from hilum.analyse.decode.connection import WorkerConnection
 
 T = TypeVar("T")
 
 
-def with_pipe(scenario: Callable[[Pipe, Connection], Awaitable[T]]) -> T:
+def with_pipe(scenario: Callable[[WorkerConnection, Connection], Awaitable[T]]) -> T:
     """Our end in the loop, the other one as a decode process has it."""
 
     async def run() -> T:
         ours, theirs = connection.Pipe()
-        pipe = await Pipe.of(ours)
+        pipe = await WorkerConnection.of(ours)
         try:
             return await scenario(pipe, theirs)
         finally:
@@ -37,7 +37,7 @@ def with_pipe(scenario: Callable[[Pipe, Connection], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-async def asked_and_heard(pipe: Pipe, question: object, seconds: float) -> object:
+async def asked_and_heard(pipe: WorkerConnection, question: object, seconds: float) -> object:
     pipe.ask(question)
     return await pipe.hear(seconds)
 
@@ -47,7 +47,7 @@ async def heard(theirs: Connection) -> object:
 
 
 def test_questions_and_answers_of_any_size() -> None:
-    async def scenario(pipe: Pipe, theirs: Connection) -> None:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> None:
         for size in (0, 1, 16 << 10, 5 << 20):
             asked = asyncio.create_task(asked_and_heard(pipe, bytes(size), 20.0))
             assert await heard(theirs) == bytes(size)
@@ -65,7 +65,7 @@ def test_an_answer_in_pieces(header: str) -> None:
         struct.pack(header, *([len(content)] if header == "!i" else [-1, len(content)])) + content
     )
 
-    async def scenario(pipe: Pipe, theirs: Connection) -> object:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> object:
         asked = asyncio.create_task(asked_and_heard(pipe, "?", 20.0))
         await heard(theirs)
         for at in range(len(framed)):
@@ -77,7 +77,7 @@ def test_an_answer_in_pieces(header: str) -> None:
 
 
 def test_messages_that_come_faster_than_they_are_heard() -> None:
-    async def scenario(pipe: Pipe, theirs: Connection) -> list[object]:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> list[object]:
         for number in range(3):
             theirs.send(number)
         await asyncio.sleep(0.05)
@@ -91,7 +91,7 @@ def test_messages_that_come_faster_than_they_are_heard() -> None:
 
 
 def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
-    async def scenario(pipe: Pipe, theirs: Connection) -> int:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> int:
         os.write(theirs.fileno(), struct.pack("!i", 100) + b"half")
         asked, turns = asyncio.create_task(asked_and_heard(pipe, "?", 0.3)), 0
         while not asked.done():
@@ -105,7 +105,7 @@ def test_half_an_answer_ends_in_time_and_the_loop_goes_on() -> None:
 
 
 def test_each_question_has_all_of_its_time() -> None:
-    async def scenario(pipe: Pipe, theirs: Connection) -> tuple[float, float]:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> tuple[float, float]:
         asked, loop = (
             asyncio.create_task(asked_and_heard(pipe, "?", 0.3)),
             asyncio.get_running_loop(),
@@ -128,7 +128,7 @@ def test_each_question_has_all_of_its_time() -> None:
 
 
 def test_a_process_that_ended_before_or_while_it_was_asked() -> None:
-    async def scenario(pipe: Pipe, theirs: Connection) -> None:
+    async def scenario(pipe: WorkerConnection, theirs: Connection) -> None:
         asked = asyncio.create_task(asked_and_heard(pipe, "?", 20.0))
         await heard(theirs)
         theirs.close()

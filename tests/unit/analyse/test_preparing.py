@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hilum.analyse.decode.prepare import prepare_for_releases
-from hilum.analyse.decode.worker import NotReady, Ready, Request
+from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.settings import RefusedFlag
 from hilum_preprocessing import Flag, InputSpec, SpecError
 from testing.phantoms import phantom
@@ -33,7 +33,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ready(image: Path, spec: dict[str, str]) -> Ready:
-    answer = prepare_for_releases(Request(image, {"same@1": spec}, 1 << 24, "cpu"))["same@1"]
+    answer = prepare_for_releases(DecodeRequest(image, {"same@1": spec}, 1 << 24, "cpu"))["same@1"]
     assert isinstance(answer, Ready)
     return answer
 
@@ -56,7 +56,7 @@ def test_a_lateral_view_that_is_on_the_disk_alone(tmp_path: Path, views: tuple[s
         phantom.make_instance(0, "LATERAL", rows=1024, columns=1024), tmp_path / "lateral.dcm"
     )
     written_out = InputSpec.from_mapping(SPECS[0]).to_mapping()
-    request = Request(
+    request = DecodeRequest(
         path, {view: {**written_out, "views": view} for view in views}, 1 << 26, "cpu"
     )
     mapped = prepare_for_releases(request)
@@ -87,7 +87,7 @@ def test_a_refused_flag_refuses_the_releases_whose_image_has_it(tmp_path: Path) 
         "as_stored@1": SPECS[0],
         "turned@1": {**SPECS[0], "source": {"orientation": "patient"}},
     }
-    request = Request(path, specs, 1 << 24, "cpu")
+    request = DecodeRequest(path, specs, 1 << 24, "cpu")
     answer = prepare_for_releases(request)
     flags = {name: set(item.flags) for name, item in answer.items() if isinstance(item, Ready)}
     assert "orientation_upside_down" in flags["as_stored@1"]
@@ -104,7 +104,7 @@ def test_a_refused_flag_refuses_the_releases_whose_image_has_it(tmp_path: Path) 
 def test_an_error_of_ours_is_not_taken_for_the_files(tmp_path: Path) -> None:
     """Also where the file's reader asks: a specification that is none is no corrupt header."""
     path = phantom.save(phantom.make_instance(0, rows=1024, columns=1024), tmp_path / "x.dcm")
-    request = Request(path, {"a@1": {"recipe": "no such recipe"}}, 1 << 26, "cpu")
+    request = DecodeRequest(path, {"a@1": {"recipe": "no such recipe"}}, 1 << 26, "cpu")
     for asked in (request, replace(request, is_read_once=True)):
         dropped(path)
         with pytest.raises(SpecError, match="unknown recipe"):

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from hilum.api.readiness import Check, Facts, checks
+from hilum.api.readiness import ReadinessCheck, ReadinessFacts, checks
 from hilum.domain import Advance, DeliveryState, ReadingState, RolloutMode
 from hilum.observability.telemetry import STATE_GAUGES
 from hilum.settings import Receive
 from hilum.store.archive.archive import Free
-from hilum.store.rollouts.rollouts import Order, Rollouts
+from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from tests.support.api_client import Rig, open_rig
 from tests.support.disks import dead_disk
 from tests.support.rolling import kept
@@ -115,10 +115,12 @@ def test_a_disk_that_can_hold_no_more_files_is_not_ready(files: int | None, is_o
     assert is_ok or "receive.reserve_files" in (disk.advice or "")
 
 
-def judged(free: Free) -> Check:
+def judged(free: Free) -> ReadinessCheck:
     limits = Receive(reserve_bytes=10, reject_bytes=20, reserve_files=50)
     return next(
-        check for check in checks("receive", Facts(None, free, limits)) if check.name == "disk"
+        check
+        for check in checks("receive", ReadinessFacts(None, free, limits))
+        if check.name == "disk"
     )
 
 
@@ -199,7 +201,7 @@ def test_the_scrape_tells_the_state_of_the_street(rig: Rig) -> None:
     rig.clock.now += 3
     beat_all(rig)
     rollouts = Rollouts(rig.street.ledger.url, rig.clock)
-    rollouts.start("chest@1", kept("chest@2"), Order(RolloutMode.SHADOW), "a person")
+    rollouts.start("chest@1", kept("chest@2"), RolloutRequest(RolloutMode.SHADOW), "a person")
     rollouts.close()
     found = values(rig)
     assert found["hilum_rollout", ("chest", "chest@1", "chest@2", "shadow", "loading")] == 1

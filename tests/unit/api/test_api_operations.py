@@ -20,7 +20,7 @@ from hilum.domain import (
     ReadingState,
     SopReference,
 )
-from hilum.store.queue.commitments import Holder
+from hilum.store.queue.commitments import LeaseOwner
 from tests.support.api_client import Rig, open_rig
 
 
@@ -66,7 +66,7 @@ def test_who_asked_for_storage_commitment_and_what_became_of_it(rig: Rig) -> Non
     asked = CommitmentRequest(
         "1.9", (SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1"),), "CR1", "HILUM", "10.0.0.7"
     )
-    job = rig.street.ledger.request_commitment(asked, Holder("listener-1", 60.0))
+    job = rig.street.ledger.request_commitment(asked, LeaseOwner("listener-1", 60.0))
     assert job is not None
     ended = {"reason": "no_address", "detail": "no address for the AE Title CR1"}
     rig.street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.DEAD, ended))])

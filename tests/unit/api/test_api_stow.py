@@ -20,11 +20,11 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.app import create_app
 from hilum.api.auth.access import open_access
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.api.routes.stow import _take
 from hilum.api.serve import serve_api
 from hilum.api.stow_store import Stowed
-from hilum.services.stow import Outcome, stow_store
+from hilum.services.stow import StowOutcome, stow_store
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.access_tokens import AccessTokens
 from hilum.store.ledger import Ledger
@@ -68,7 +68,7 @@ class SlowVisit:
         pass
 
     def end(self, *_: object) -> Stowed:
-        return Outcome("1.2", "1.3", "1.4")
+        return StowOutcome("1.2", "1.3", "1.4")
 
     def abandon(self) -> None:
         pass
@@ -117,7 +117,7 @@ def served(
         stow_store(settings, ledger, views, threading.Event()) as store,
     ):
         app = create_app(
-            Parts(
+            Dependencies(
                 settings,
                 views,
                 str(folder),
@@ -256,7 +256,7 @@ class QuickPart:
         self.content += piece
 
     def end(self) -> Stowed:
-        return Outcome("1.2", "1.3", "1.4")
+        return StowOutcome("1.2", "1.3", "1.4")
 
     def abandon(self) -> None:
         pass

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hilum.api.answers.studies import CodeAnswer, FindingAnswer, SourceImageAnswer
-from hilum.api.fields import Answer
+from hilum.api.fields import ResponseModel
 from hilum.domain import Advance, Code, Finding, ReadingState, SourceImage
 from tests.support.api_client import Rig, open_rig
 from tests.support.street import RELEASE, SR_BYTES
@@ -194,7 +194,9 @@ def test_what_is_not_there_is_404_with_advice(rig: Rig, path: str) -> None:
     ("source", "answer"),
     [(Finding, FindingAnswer), (SourceImage, SourceImageAnswer), (Code, CodeAnswer)],
 )
-def test_no_field_of_a_result_is_dropped_on_the_way_out(source: type, answer: type[Answer]) -> None:
+def test_no_field_of_a_result_is_dropped_on_the_way_out(
+    source: type, answer: type[ResponseModel]
+) -> None:
     assert {item.name for item in dataclasses.fields(source)} == set(answer.model_fields)
 
 

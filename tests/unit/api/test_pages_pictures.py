@@ -233,7 +233,7 @@ def test_the_process_knows_no_secrets_and_ends_with_its_parent(
 def test_the_kernel_ends_a_process_whose_parent_has_gone(endless: Path) -> None:
     hand = Painter(seconds=60.0)
     pipe = hand._ready_pipe()
-    pipe.send(render_worker.Order(endless, PIXELS, seconds=1))
+    pipe.send(render_worker.PaintRequest(endless, PIXELS, seconds=1))
     assert hand._process is not None
     assert hand._process.wait(20) == -signal.SIGALRM
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hilum.assemble import Close, Waiting, assemble
+from hilum.assemble import Close, WaitingStudy, assemble
 from hilum.domain import (
     SR_KINDS,
     Code,
@@ -69,7 +69,7 @@ def one(job, *releases, **kwargs):
 def test_nothing_closes_while_the_quiet_period_runs():
     job = study_job([PA], [reading_of(PA, RELEASE)])
     decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT - 0.5, identity_of)
-    assert decided == Waiting(CREATED_AT, "the quiet period runs")
+    assert decided == WaitingStudy(CREATED_AT, "the quiet period runs")
 
 
 @pytest.mark.parametrize("state", [ReadingState.DUE, ReadingState.LEASED])
@@ -78,7 +78,7 @@ def test_nothing_closes_while_a_reading_is_open(state):
         [PA, SIDE], [reading_of(PA, RELEASE), reading_of(SIDE, RELEASE, state=state, logits=None)]
     )
     decided = assemble(job, {RELEASE.id: RELEASE}, NAMESPACE, CREATED_AT, identity_of)
-    assert isinstance(decided, Waiting)
+    assert isinstance(decided, WaitingStudy)
     assert decided.until is None
 
 

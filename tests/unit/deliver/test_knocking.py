@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from hilum.deliver import destinations, open_lane
-from hilum.deliver.circuit_breaker import KnockingLane
+from hilum.deliver.circuit_breaker import CircuitBreaker
 from hilum.deliver.destinations import SenderLanes
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
@@ -28,13 +28,13 @@ SR = Document(
 LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
 
 
-def lane_to(folder: Path, settings: Pipeline) -> KnockingLane:
-    return KnockingLane(
+def lane_to(folder: Path, settings: Pipeline) -> CircuitBreaker:
+    return CircuitBreaker(
         "share", open_lane("share", Destination(kind="folder", path=folder)), settings
     )
 
 
-def refused(lane: KnockingLane) -> Retry:
+def refused(lane: CircuitBreaker) -> Retry:
     with pytest.raises(Retry, match="mounted") as caught:
         lane.deliver(SR)
     assert caught.value.is_outage
@@ -159,7 +159,7 @@ def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.Mon
     assert [lane._knocks for lane in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
 
 
-def not_taken(lane: KnockingLane, document: Document) -> Retry:
+def not_taken(lane: CircuitBreaker, document: Document) -> Retry:
     with pytest.raises(Retry, match="directory") as caught:
         lane.deliver(document)
     assert caught.value.is_outage

@@ -15,7 +15,7 @@ from onnx import TensorProto
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
-from hilum.models.facts import Places, Verdict
+from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats.identity import file_sha256
 from hilum.models.inspection.check import check
 from tests.support.models import MANIFESTS, TINY_WEIGHTS, tiny_manifest, tiny_network, write_release
@@ -50,7 +50,7 @@ class Bench:
     def problem(self, *, is_run: bool = False) -> str:
         """The only one."""
         (problem,) = [
-            line for line in self.lines(is_run=is_run) if line.startswith(Verdict.PROBLEM)
+            line for line in self.lines(is_run=is_run) if line.startswith(FactVerdict.PROBLEM)
         ]
         return problem
 
@@ -83,7 +83,7 @@ def test_untrained_weights_are_a_note() -> None:
     lines = list(
         check(["densenet121_untrained@1"], Places(MANIFESTS, MANIFESTS / "none"), is_run=False)
     )
-    assert [line.verdict for line in lines] == [Verdict.OK, Verdict.NOTE]
+    assert [line.verdict for line in lines] == [FactVerdict.OK, FactVerdict.NOTE]
     assert "UNTRAINED" in lines[1].text
 
 
@@ -293,7 +293,7 @@ def test_what_looks_alike_and_is_harmless(bench: Bench) -> None:
     )
     assert "comes out of a sigmoid" in bench.problem()
     bench.write(tiny_manifest(file_sha256(bench.network)).replace('"sigmoid"', '"none"'))
-    assert not any(line.startswith(Verdict.PROBLEM) for line in bench.lines())
+    assert not any(line.startswith(FactVerdict.PROBLEM) for line in bench.lines())
 
 
 def test_an_answer_that_depends_on_the_other_images_of_a_batch(bench: Bench) -> None:
@@ -401,7 +401,7 @@ def test_an_engine_that_gives_other_numbers(bench: Bench) -> None:
         lambda model: model.graph.initializer[0].CopyFrom(shifted(model.graph.initializer[0])),
     )
     other_file, other_numbers = [
-        line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)
+        line for line in bench.lines(is_run=True) if line.startswith(FactVerdict.PROBLEM)
     ]
     assert "model.onnx is not the file that was built" in other_file
     assert "the canary's logits are" in other_numbers
@@ -411,7 +411,7 @@ def test_a_built_file_that_is_damaged(bench: Bench) -> None:
     bench.build()
     (bench.folder / "built/embedded/tiny__1/1/model.onnx").write_bytes(b"no network")
     other_file, engine = [
-        line for line in bench.lines(is_run=True) if line.startswith(Verdict.PROBLEM)
+        line for line in bench.lines(is_run=True) if line.startswith(FactVerdict.PROBLEM)
     ]
     assert "model.onnx is not the file that was built" in other_file
     assert "engine onnxruntime: [ONNXRuntimeError]" in engine

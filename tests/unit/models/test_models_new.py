@@ -13,7 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, build
-from hilum.models.facts import Places, Verdict
+from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats import triton_model
 from hilum.models.inspection.check import check
 from hilum.models.known_answers.canary import known_image
@@ -76,7 +76,7 @@ def finished(text: str, **more: str) -> str:
 
 def problems(folder: Path, release_id: str) -> list[str]:
     lines = check([release_id], Places(folder / "manifests", folder / "built"), is_run=False)
-    return [line.text for line in lines if line.verdict is Verdict.PROBLEM]
+    return [line.text for line in lines if line.verdict is FactVerdict.PROBLEM]
 
 
 def test_a_draft_is_refused_until_its_texts_are_written_and_then_builds(tmp_path: Path) -> None:

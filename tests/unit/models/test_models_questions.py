@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from hilum.cli import app
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
-from hilum.models.facts import Places, Verdict
+from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats.identity import file_sha256
 from hilum.models.inspection.check import check
 from hilum.models.manifest import terminology
@@ -40,8 +40,8 @@ class Author:
                 ["tiny@1"], Places(self.folder / "manifests", self.folder / "built"), is_run=False
             )
         )
-        assert not [line.text for line in lines if line.verdict is Verdict.PROBLEM]
-        return [line.text for line in lines if line.verdict is Verdict.QUESTION]
+        assert not [line.text for line in lines if line.verdict is FactVerdict.PROBLEM]
+        return [line.text for line in lines if line.verdict is FactVerdict.QUESTION]
 
     def build(self) -> None:
         write_release(self.folder / "manifests", self.text, self.network)
@@ -81,7 +81,7 @@ def test_a_release_that_is_written_is_asked_nothing(author):
 @pytest.mark.parametrize("release", [path.name for path in MANIFESTS.iterdir() if path.is_dir()])
 def test_a_bundled_release_is_asked_nothing(release, tmp_path):
     lines = list(check([release], Places(MANIFESTS, tmp_path), is_run=False))
-    assert not [line.text for line in lines if line.verdict is Verdict.QUESTION]
+    assert not [line.text for line in lines if line.verdict is FactVerdict.QUESTION]
 
 
 def test_all_concepts_beside_one_another_are_asked_nothing():
@@ -345,9 +345,9 @@ def test_the_guesses_of_a_draft_are_said_with_its_problems(tmp_path):
     lines = list(
         check([draft.release_id], Places(tmp_path / "manifests", tmp_path / "built"), is_run=False)
     )
-    said = [line for line in lines if line.verdict in {Verdict.PROBLEM, Verdict.QUESTION}]
+    said = [line for line in lines if line.verdict in {FactVerdict.PROBLEM, FactVerdict.QUESTION}]
     assert len(said) == draft.edits
-    assert {line.verdict for line in said} == {Verdict.PROBLEM, Verdict.QUESTION}
+    assert {line.verdict for line in said} == {FactVerdict.PROBLEM, FactVerdict.QUESTION}
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ import pytest
 
 from hilum.models.build import build
 from hilum.models.build.precision_speed import advice, cpu_milliseconds
-from hilum.models.facts import Places, Verdict
+from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats.triton_model import Batch, Engine
 from hilum.models.inspection import check
 from hilum.settings import Settings
@@ -105,7 +105,7 @@ def test_models_check_and_the_doctor_say_it_and_refuse_nothing(slow: Tiny, tmp_p
     found = check.check(["tiny@1"], Places(slow.manifests_dir, slow.built_dir), is_run=False)
     assert [
         line.verdict for line in found if "f32 takes 57 ms of CPU an image and bf16 36" in line.text
-    ] == [Verdict.NOTE]
+    ] == [FactVerdict.NOTE]
     models = {"manifests": slow.manifests_dir, "built": slow.built_dir, "releases": ["tiny@1"]}
     (release,) = [
         line

@@ -31,9 +31,9 @@ class Kept:
     """A writer that keeps what it is given."""
 
     def __init__(self) -> None:
-        self.spans: list[tracing.Ended] = []
+        self.spans: list[tracing.FinishedSpan] = []
 
-    def write(self, span: tracing.Ended) -> None:
+    def write(self, span: tracing.FinishedSpan) -> None:
         self.spans.append(span)
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ def test_a_share_of_studies_is_traced_and_all_agree_which() -> None:
 
 
 def test_an_association_is_shown_in_each_of_its_studies(kept: Kept) -> None:
-    association = tracing.Association("association")
+    association = tracing.AssociationSpan("association")
     places = [
         association.place_in(trace)
         for uid in ("1.2.3", "1.2.4", "1.2.3")
@@ -96,7 +96,7 @@ def test_an_association_is_shown_in_each_of_its_studies(kept: Kept) -> None:
 
 
 def test_an_association_of_very_many_studies_is_shown_in_some(kept: Kept) -> None:
-    association = tracing.Association("association")
+    association = tracing.AssociationSpan("association")
     places = [
         association.place_in(trace)
         for number in range(300)
@@ -168,14 +168,14 @@ def test_a_batch_is_in_the_trace_of_each_image_and_one_of_them_is_the_requests(k
             asked.append(tracing.request_headers())
             return await super().infer(release, batch)
 
-    async def read(batcher: Batcher, number: int) -> tracing.Place:
+    async def read(batcher: Batcher, number: int) -> tracing.SpanParent:
         with tracing.work("analyse", f"1.2.{number}", {}):
             place = tracing.here()
             await batcher.infer(image(number), Lane.LIVE)
             assert place is not None
             return place
 
-    async def run() -> list[tracing.Place]:
+    async def run() -> list[tracing.SpanParent]:
         engine = Asked()
         engine.open.set()
         batcher = Batcher(RELEASE, engine, 1)

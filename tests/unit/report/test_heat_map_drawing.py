@@ -10,7 +10,7 @@ from PIL import Image, ImageChops
 
 from hilum.domain import Decision
 from hilum.report.heat_map import overlay
-from hilum.report.heat_map.blocks import Line, words
+from hilum.report.heat_map.blocks import TextLine, words
 from hilum.report.heat_map.choice import (
     HeatMapLeftOut,
     chosen_findings,
@@ -20,7 +20,7 @@ from hilum.report.heat_map.choice import (
 )
 from hilum.report.heat_map.display import displayed, grey_levels
 from hilum.report.heat_map.panel import Panel, beside_each_other, pictured
-from hilum.report.heat_map.sheet import Row, heading, sheet
+from hilum.report.heat_map.sheet import SheetRow, heading, sheet
 from hilum_preprocessing import InputSpec, decode
 from hilum_preprocessing.luts import Voi, Window
 from hilum_preprocessing.operations import CentreCrop, Resize
@@ -41,7 +41,7 @@ def panel(
         np.full((rows, columns), level, np.uint8),
         place(OPERATIONS, (rows, columns)),
         cells,
-        [Line("Effusion: Present")],
+        [TextLine("Effusion: Present")],
     )
 
 
@@ -114,7 +114,7 @@ def test_a_map_that_raises_nothing_is_not_drawn():
 def test_pictures_of_a_row_stand_at_one_height():
     long = dataclasses.replace(
         panel(rows=900, columns=300),
-        heading=[Line("A very long name of a finding that takes several lines of text")],
+        heading=[TextLine("A very long name of a finding that takes several lines of text")],
     )
     both = np.asarray(beside_each_other([panel(rows=900, columns=300), long], 600))
     half = both.shape[1] // 2
@@ -259,7 +259,7 @@ def test_a_sheet_stays_small_whatever_the_images(shape, count):
         ONE_HOT,
         heading(finding, image, result),
     )
-    rows = [Row(image, [one] * min(count, 3))] * max(1, count // 3)
+    rows = [SheetRow(image, [one] * min(count, 3))] * max(1, count // 3)
     pixels = sheet(rows, result, release, CONTEXT)
     assert pixels.nbytes < 12_000_000
     assert pixels.dtype == np.uint8
@@ -287,7 +287,7 @@ def test_the_words_are_on_the_sheet():
             ONE_HOT,
             heading(result.findings[0], image, result),
         )
-        sheets.append(Image.fromarray(sheet([Row(image, [one])], result, release, CONTEXT)))
+        sheets.append(Image.fromarray(sheet([SheetRow(image, [one])], result, release, CONTEXT)))
     assert sheets[1].height > sheets[0].height
     amber = [(np.asarray(item) == (255, 190, 60)).all(-1).sum() for item in sheets]
     assert amber[0] > 200
@@ -295,7 +295,7 @@ def test_the_words_are_on_the_sheet():
 
 
 def test_long_words_wrap_and_are_not_cut():
-    narrow = words([Line("one two three four five six seven eight nine ten")], 120)
+    narrow = words([TextLine("one two three four five six seven eight nine ten")], 120)
     assert narrow.width == 120
     assert narrow.height > 3 * 19
     assert ImageChops.invert(narrow).getbbox() is not None

@@ -9,7 +9,7 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from hilum.domain import SR_LADDER, Reading, ReadingState, Reason, ReportJob
+from hilum.domain import SR_CLASS_PREFERENCE, Reading, ReadingState, Reason, ReportJob
 from hilum.report import build_documents, derive, json_schema, sr_text
 from hilum_preprocessing import Flag
 from testing.phantoms.phantom import make_study
@@ -76,7 +76,7 @@ def test_every_flag_has_a_sentence_for_a_radiologist(flag):
 def test_every_flag_stands_in_every_document(flag):
     job = job_of(flag.value)
     sr, plain = sent(job, RELEASE)
-    text = derive(sr, SR_LADDER[3], "2.25.5")
+    text = derive(sr, SR_CLASS_PREFERENCE[3], "2.25.5")
     content = json.loads(plain.content)
     VALIDATOR.validate(content)
     sentence = f"In doubt ({flag}): {flag.meaning}"

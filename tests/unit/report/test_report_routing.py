@@ -12,9 +12,9 @@ import pytest
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
-from hilum.deliver import ClassRefused
+from hilum.deliver import SopClassRefused
 from hilum.domain import (
-    SR_LADDER,
+    SR_CLASS_PREFERENCE,
     DeliveryJob,
     DeliveryState,
     Document,
@@ -79,7 +79,7 @@ def job(*, is_analysed: bool, held: dict[str, Document] | None = None) -> Report
     return dataclasses.replace(report_job([image], result), held=held or {})
 
 
-def held(uid: str, sop_class: Any = SR_LADDER[0]) -> Document:
+def held(uid: str, sop_class: Any = SR_CLASS_PREFERENCE[0]) -> Document:
     return Document(
         sop_class.kind, "application/dicom", b"", sop_class.sop_class_uid, uid, "2.25.9"
     )
@@ -186,7 +186,11 @@ def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_el
 
 
 def test_a_report_names_what_each_destination_holds_once() -> None:
-    holdings = {"a": held("2.25.1"), "b": held("2.25.2", SR_LADDER[2]), "c": held("2.25.1")}
+    holdings = {
+        "a": held("2.25.1"),
+        "b": held("2.25.2", SR_CLASS_PREFERENCE[2]),
+        "c": held("2.25.1"),
+    }
     (document,) = build_documents(job(is_analysed=True, held=holdings), RELEASE, CONTEXT, ("sr",))
     (series,) = [
         item
@@ -197,7 +201,10 @@ def test_a_report_names_what_each_destination_holds_once() -> None:
         (item.ReferencedSOPInstanceUID, item.ReferencedSOPClassUID)
         for item in series.ReferencedSOPSequence
     ]
-    assert named == [("2.25.1", SR_LADDER[0].sop_class_uid), ("2.25.2", SR_LADDER[2].sop_class_uid)]
+    assert named == [
+        ("2.25.1", SR_CLASS_PREFERENCE[0].sop_class_uid),
+        ("2.25.2", SR_CLASS_PREFERENCE[2].sop_class_uid),
+    ]
 
 
 def test_a_report_on_nothing_gives_the_reason_and_no_finding() -> None:
@@ -215,7 +222,9 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
         LEASE, "pacs", document, "1.2", RELEASE.id, True, 0.0, 0.0, claimed.result.identifiers
     )
     handler = DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline())
-    decided = run(handler._step_down(delivery, ClassRefused("it does not take it", SR_LADDER[2])))
+    decided = run(
+        handler._step_down(delivery, SopClassRefused("it does not take it", SR_CLASS_PREFERENCE[2]))
+    )
     handler.close()
     (new,) = decided.documents
     assert (decided.state, decided.values) == (
@@ -224,7 +233,9 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
     )
     assert (new.destinations, new.document.kind) == (("pacs",), "sr_enhanced")
     assert new.document.sop_instance_uid == claimed.result.identifiers["sr_enhanced"]
-    assert new.document == derive(document, SR_LADDER[2], claimed.result.identifiers["sr_enhanced"])
+    assert new.document == derive(
+        document, SR_CLASS_PREFERENCE[2], claimed.result.identifiers["sr_enhanced"]
+    )
 
 
 def test_a_lane_that_hangs_does_not_keep_its_process_from_ending(

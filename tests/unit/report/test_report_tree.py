@@ -11,7 +11,7 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.errors import InvalidDicomError
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian
 
-from hilum.domain import SR_LADDER, Outcome
+from hilum.domain import SR_CLASS_PREFERENCE, Outcome
 from hilum.report import build_documents, derive, sr_text
 from hilum.report.wording import heat_map_description, series_description
 from testing.phantoms.phantom import make_study
@@ -63,7 +63,9 @@ def test_basic_text_says_score_and_operating_point_beside_a_certainty():
     job = report_of(make_study(3, views=("PA",), rows=16, columns=16), release)
     (document,) = build_documents(job, release, CONTEXT, ("sr",))
     text = " ".join(
-        sr_text(derive(document, SR_LADDER[3], "2.25.5").content).replace("│", " ").split()
+        sr_text(derive(document, SR_CLASS_PREFERENCE[3], "2.25.5").content)
+        .replace("│", " ")
+        .split()
     )
     assert (
         "Pleural effusion: Present. Certainty of Finding 7.2239 %; score=0.6099733,"

@@ -11,7 +11,7 @@ import pytest
 
 from hilum.domain import Release
 from hilum.settings import Settings
-from hilum.withholding import BY_REASON, Refusal, Subject, cause_of, in_place, refusals
+from hilum.withholding import BY_REASON, Subject, WithholdingCause, cause_of, in_place, refusals
 from tests.support.results import make_release
 
 TRAINED = make_release(name="trained", version="1", has_cam=True)
@@ -22,7 +22,7 @@ KNOWN = {item.id: item for item in (TRAINED, UNTRAINED, WITHOUT_MAPS)}
 
 def found(
     *releases: Release, rollouts: tuple[dict[str, Any], ...] = (), **sections: Any
-) -> list[Refusal]:
+) -> list[WithholdingCause]:
     sections.setdefault("destinations", {"pacs": {}})
     settings = Settings.model_validate(
         {"models": {"releases": [item.id for item in releases]}, **sections}
@@ -30,7 +30,7 @@ def found(
     return refusals(settings, in_place(settings, KNOWN, rollouts))
 
 
-def said(refusals: list[Refusal]) -> list[tuple[str, str, tuple[str, ...], bool]]:
+def said(refusals: list[WithholdingCause]) -> list[tuple[str, str, tuple[str, ...], bool]]:
     return [(item.destination, item.reason, item.of, item.is_all) for item in refusals]
 
 

@@ -18,12 +18,12 @@ from hilum.domain import Release, RolloutMode, RolloutState
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
 from hilum.services.releases.rebuild import require_replaceable
-from hilum.services.releases.release_loader import Fleet
+from hilum.services.releases.release_loader import ReleaseLoader
 from hilum.services.releases.releases import Catalogue, keep_releases
 from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Models, Settings, Site
 from hilum.store.queries.views import LedgerViews
-from hilum.store.rollouts.rollouts import CannotRollOut, Order
+from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import release_manifest
 from tests.support.fleets import Engines, Rig
 from tests.support.ledgers import migrated_sqlite
@@ -32,8 +32,8 @@ from tests.support.rolling import Rolling
 from tests.support.versions import add_version
 
 SHADOW, SWITCH, POINT = (
-    Order(RolloutMode.SHADOW),
-    Order(RolloutMode.SWITCH),
+    RolloutRequest(RolloutMode.SHADOW),
+    RolloutRequest(RolloutMode.SWITCH),
     "operating_point = 0.6",
 )
 
@@ -67,7 +67,7 @@ def installation(own: Tiny, folder: Path) -> Iterator[tuple[Rig, RolloutVerbs, C
     ):
         keep_releases(settings, rolling.rollouts)
         engines, find = Engines(), rolling.rollouts.manifest
-        fleet = Fleet(
+        fleet = ReleaseLoader(
             settings,
             Catalogue(settings, find),
             rolling.rollouts,
@@ -87,7 +87,7 @@ def other_host(rig: Rig, verbs: RolloutVerbs) -> Rig:
     catalogue = Catalogue(verbs.settings, rollouts.manifest)
     made = Rig(
         rig.rolling,
-        Fleet(verbs.settings, catalogue, rollouts, engines, engines.pixels, "another host"),
+        ReleaseLoader(verbs.settings, catalogue, rollouts, engines, engines.pixels, "another host"),
         engines,
     )
     made.go()
@@ -222,7 +222,7 @@ def test_a_release_that_was_built_as_another_one_is_not_ready_and_says_why(
         edit(own, "chest@2", "max_batch = 4", "max_batch = 2")
         build.build(["chest@2"], own.manifests_dir, own.built_dir, progress=lambda _: None)
         find = rig.rolling.rollouts.manifest
-        again = Fleet(
+        again = ReleaseLoader(
             verbs.settings,
             Catalogue(verbs.settings, find),
             rig.rolling.rollouts,

@@ -20,19 +20,19 @@ from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.errors import NotAnalysed, Retry
 from hilum.models.build import build
 from hilum.models.manifest import catalogue
-from hilum.services.releases.release_loader import Fleet
+from hilum.services.releases.release_loader import ReleaseLoader
 from hilum.services.releases.release_plan import plan_of
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Analyse, Models, Settings, Site, Triton
 from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
-from hilum.store.rollouts.rollouts import Order
+from hilum.store.rollouts.rollouts import RolloutRequest
 from tests.support.fleets import Engines, Rig
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
 from tests.support.rolling import Rolling
 from tests.support.versions import add_version
 
-SHADOW, SWITCH = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH)
+SHADOW, SWITCH = RolloutRequest(RolloutMode.SHADOW), RolloutRequest(RolloutMode.SWITCH)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def rig(tiny: Tiny, tmp_path: Path) -> Iterator[Rig]:
             triton=Triton(other_models=("of_a_neighbour",)),
         )
         engines = Engines()
-        fleet = Fleet(
+        fleet = ReleaseLoader(
             settings,
             Catalogue(settings),
             rolling.rollouts,
@@ -189,7 +189,7 @@ def test_a_shadow_that_fails_calls_nobody(rig: Rig) -> None:
     rig.engines.wrong.add("chest@2")
     rig.go()
     assert rig.fleet.readiness() == (True, "")
-    rig.rolling.rollouts.promote("chest", Order(RolloutMode.CANARY, 0.5), "a person")
+    rig.rolling.rollouts.promote("chest", RolloutRequest(RolloutMode.CANARY, 0.5), "a person")
     rig.go()
     assert rig.fleet.readiness()[0] is False, "now studies wait for it"
 

@@ -16,7 +16,7 @@ from pydicom.uid import EnhancedSRStorage, SecondaryCaptureImageStorage
 
 from hilum.api.routes import stow
 from hilum.observability import telemetry
-from hilum.services.stow import Outcome, StowStore, stow_store
+from hilum.services.stow import StowOutcome, StowStore, stow_store
 from hilum.settings import Receive, Settings, Site, Studies
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
@@ -56,7 +56,7 @@ def encoded(dataset: Dataset) -> bytes:
     return buffer.getvalue()
 
 
-def put(store: StowStore, content: bytes, piece: int = 100_000) -> Outcome:
+def put(store: StowStore, content: bytes, piece: int = 100_000) -> StowOutcome:
     part = store.open("10.0.0.7").begin(None)
     for start in range(0, len(content), piece):
         part.write(content[start : start + piece])
@@ -91,12 +91,12 @@ def test_a_part_beyond_the_limit_is_refused_for_good(store: StowStore) -> None:
 
 
 def test_a_part_that_may_come_again_is_said_so() -> None:
-    later = Outcome(
+    later = StowOutcome(
         "1.2", "1.3", "", 0xA700, "Storage is nearly full; send again later", is_transient=True
     )
     answer = stow._answer([later])
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "10")
-    never = Outcome("1.2", "1.4", "", 0xC000, "Not a DICOM file")
+    never = StowOutcome("1.2", "1.4", "", 0xC000, "Not a DICOM file")
     assert stow._answer([later, never]).status_code == 409
 
 
@@ -129,7 +129,7 @@ def test_a_part_that_is_no_image_is_taken_and_not_kept(
     assert visit.refusal() is None
     part = visit.begin(None)
     part.write(encoded(report))
-    assert part.end() == Outcome(EnhancedSRStorage, report.SOPInstanceUID, "")
+    assert part.end() == StowOutcome(EnhancedSRStorage, report.SOPInstanceUID, "")
     visit.end(200, "")
     (row,) = wait_for(lambda: rows_of(settings, "association"), what="the row")
     assert (row["outcome"], row["reason"], row["stored"]) == (
@@ -169,7 +169,7 @@ def test_a_study_whose_rows_do_not_come_keeps_its_quiet_period(
         wait_for(lambda: views.digests([stored.sop_instance_uid]), what="the row")
     with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
         connection.execute("UPDATE study SET due_at = due_at + 600")
-    store.close([stored, Outcome(stored.sop_class_uid, "1.2.3", stored.study_instance_uid)])
+    store.close([stored, StowOutcome(stored.sop_class_uid, "1.2.3", stored.study_instance_uid)])
     assert quiet_seconds_left(settings) > 500
 
 
@@ -189,4 +189,4 @@ def test_what_is_no_image_has_no_study_to_wait_for(store: StowStore, settings: S
     with contextlib.closing(Ledger(settings.ledger_url)) as ledger:
         image.Manufacturer, image.DeviceSerialNumber = settings.report.manufacturer, ledger.serial
     image.SOPClassUID = image.file_meta.MediaStorageSOPClassUID = SecondaryCaptureImageStorage
-    assert put(store, encoded(image)) == Outcome(image.SOPClassUID, image.SOPInstanceUID, "")
+    assert put(store, encoded(image)) == StowOutcome(image.SOPClassUID, image.SOPInstanceUID, "")

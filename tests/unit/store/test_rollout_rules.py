@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from hilum.domain import Rollout, RolloutMode, RolloutState
 from hilum.store.rollouts import rules
 from hilum.store.rollouts.rollouts import Rollouts
-from hilum.store.rollouts.rules import TRANSITIONS, CannotRollOut, Order
+from hilum.store.rollouts.rules import TRANSITIONS, CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import assignment, reading, result, study
 from tests.support.ledgers import migrated_sqlite
 from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
 
 ORDERS = st.one_of(
-    st.just(Order(RolloutMode.SHADOW)),
-    st.just(Order(RolloutMode.SWITCH)),
-    st.floats(0.05, 0.95).map(lambda fraction: Order(RolloutMode.CANARY, fraction)),
+    st.just(RolloutRequest(RolloutMode.SHADOW)),
+    st.just(RolloutRequest(RolloutMode.SWITCH)),
+    st.floats(0.05, 0.95).map(lambda fraction: RolloutRequest(RolloutMode.CANARY, fraction)),
 )
 CANDIDATES = st.sampled_from(["chest@1", "chest@2", "chest@3"])
 STUDIES = st.sampled_from(["1.1", "1.2", "1.3"])
@@ -46,7 +46,7 @@ def _refuse(rollouts: Rollouts) -> object:
     return found and rollouts.refuse("chest", found.candidate or "", "wrong answers", "analyser")
 
 
-def _start_and_confirm(rollouts: Rollouts, candidate: str, order: Order) -> object:
+def _start_and_confirm(rollouts: Rollouts, candidate: str, order: RolloutRequest) -> object:
     rollouts.start(CONFIGURED, kept(candidate), order, "a person")
     return _confirm(rollouts)
 
@@ -130,7 +130,7 @@ def _assert_sound(rolling: Rolling) -> None:
         )
     )
 )
-def test_every_change_is_one_that_the_docs_draw(verbs: list[tuple[str, Order]]) -> None:
+def test_every_change_is_one_that_the_docs_draw(verbs: list[tuple[str, RolloutRequest]]) -> None:
     states = [known := rules.begun("chest", "chest@1", 0.0, "a person")]
     for number, (verb, order) in enumerate(verbs):
         with contextlib.suppress(CannotRollOut):
@@ -145,7 +145,7 @@ def test_every_change_is_one_that_the_docs_draw(verbs: list[tuple[str, Order]]) 
         assert len(set(named)) == len(named)
 
 
-def _change(known: Rollout, verb: str, order: Order, candidate: str) -> Rollout:
+def _change(known: Rollout, verb: str, order: RolloutRequest, candidate: str) -> Rollout:
     if verb == "start":
         return rules.started(known, candidate, order)
     if verb == "promoted":
@@ -192,16 +192,16 @@ def test_shares_are_uniform() -> None:
 )
 def test_an_order_that_means_nothing_is_refused(mode: str, fraction: float | None) -> None:
     with pytest.raises(CannotRollOut):
-        Order(RolloutMode(mode), fraction)
+        RolloutRequest(RolloutMode(mode), fraction)
 
 
 def test_a_third_release_can_follow_a_switch_and_the_way_back_has_two_steps() -> None:
     known = rules.passed(
         rules.started(
-            rules.begun("chest", "chest@1", 0.0, "x"), "chest@2", Order(RolloutMode.SWITCH)
+            rules.begun("chest", "chest@1", 0.0, "x"), "chest@2", RolloutRequest(RolloutMode.SWITCH)
         )
     )
-    known = rules.passed(rules.started(known, "chest@3", Order(RolloutMode.SHADOW)))
+    known = rules.passed(rules.started(known, "chest@3", RolloutRequest(RolloutMode.SHADOW)))
     assert (known.serving, known.previous, known.candidate) == ("chest@2", "chest@1", "chest@3")
     assert known.releases == ("chest@2", "chest@1", "chest@3")
     known = rules.rolled_back(known)

@@ -24,7 +24,7 @@ from hilum.services.state_dir import hold
 from hilum.settings import Settings
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.ports import (
-    Port,
+    ConfiguredPort,
     api_port,
     bind_port,
     dicom_ports,
@@ -332,8 +332,8 @@ def test_a_second_role_of_a_host_says_how_both_can_run(tmp_path, monkeypatch):
 
 def test_the_port_that_is_proposed_is_free_and_no_other_service_of_the_settings_has_it(tmp_path):
     settings = settings_of(tmp_path)
-    port = Port("receive", "port", "127.0.0.1", settings.receive.port, "dicom")
-    given = Port("api", "port", "127.0.0.1", port.number + 1, "http")
+    port = ConfiguredPort("receive", "port", "127.0.0.1", settings.receive.port, "dicom")
+    given = ConfiguredPort("api", "port", "127.0.0.1", port.number + 1, "http")
     with contextlib.closing(socket.socket()) as taken:
         with contextlib.suppress(OSError):  # another program has it: so much the better
             taken.bind(("127.0.0.1", port.number + 2))
@@ -344,10 +344,10 @@ def test_the_port_that_is_proposed_is_free_and_no_other_service_of_the_settings_
 
 @pytest.mark.parametrize(("taken", "lowest"), [(104, 1024), (1023, 1024), (65535, 1024)])
 def test_the_port_that_is_proposed_is_one_that_every_user_may_bind(taken, lowest):
-    port = Port("receive", "port", "127.0.0.1", taken, "dicom")
+    port = ConfiguredPort("receive", "port", "127.0.0.1", taken, "dicom")
     assert lowest <= int(port.advice([port]).rpartition(" ")[2]) < lowest + 100
 
 
 def test_where_nothing_can_be_bound_the_next_port_is_proposed():
-    port = Port("receive", "port", "192.0.2.1", 11112, "dicom")
+    port = ConfiguredPort("receive", "port", "192.0.2.1", 11112, "dicom")
     assert port.advice([port]).endswith(", such as 11113")

@@ -14,7 +14,7 @@ from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
-from hilum.store.rollouts.rollouts import Order, Rollouts
+from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.reports import reports, withheld
 from tests.support.ledgers import migrated_sqlite
@@ -103,7 +103,7 @@ def test_a_candidate_of_a_rollout_is_named_before_it_is_promoted(tmp_path: Path)
     ):
         keep_releases(chosen, rollouts)
         RolloutVerbs(chosen, rollouts, views).start(
-            "chest", "chest@2", Order(RolloutMode.SHADOW), "a person"
+            "chest", "chest@2", RolloutRequest(RolloutMode.SHADOW), "a person"
         )
     check = the_one(list(reports(chosen, has_ledger=True)))
     assert "of chest@1, chest@2" in check.detail

@@ -14,7 +14,7 @@ from hilum.services.releases.releases import keep_releases
 from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Api, Models, Receive, Settings, Site
 from hilum.store.queries.views import LedgerViews
-from hilum.store.rollouts.rollouts import Order, Rollouts
+from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.doctor import examine
 from testing.serving import free_ports
@@ -22,7 +22,7 @@ from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny
 from tests.support.versions import add_version
 
-SHADOW, SWITCH = Order(RolloutMode.SHADOW), Order(RolloutMode.SWITCH)
+SHADOW, SWITCH = RolloutRequest(RolloutMode.SHADOW), RolloutRequest(RolloutMode.SWITCH)
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def found(settings: Settings) -> Check:
     return next(check for check in examine(settings) if check.name == "rollout chest")
 
 
-def start(settings: Settings, rollouts: Rollouts, order: Order) -> None:
+def start(settings: Settings, rollouts: Rollouts, order: RolloutRequest) -> None:
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         RolloutVerbs(settings, rollouts, views).start("chest", "chest@2", order, "a person")
 

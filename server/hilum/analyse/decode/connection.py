@@ -23,7 +23,7 @@ _LONGEST: Final = 0x7FFFFFFF
 _PIECE_BYTES: Final = 1 << 16
 
 
-class Pipe(asyncio.BufferedProtocol):
+class WorkerConnection(asyncio.BufferedProtocol):
     """Requests of one caller, and the messages with their results."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class Pipe(asyncio.BufferedProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     @classmethod
-    async def of(cls, connection: Connection) -> Pipe:
+    async def of(cls, connection: Connection) -> WorkerConnection:
         """Take over the connection, which is closed then."""
         end = socket.socket(fileno=os.dup(connection.fileno()))
         connection.close()

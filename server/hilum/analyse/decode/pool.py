@@ -16,18 +16,18 @@ from typing import Any, Final, NamedTuple
 
 from hilum.analyse.decode.process import DecodeProcess
 from hilum.analyse.decode.read_error import not_read
-from hilum.analyse.decode.slots import Area, Array, Lease, SlotMemory
+from hilum.analyse.decode.slots import Area, Array, SlotLease, SlotMemory
 from hilum.analyse.decode.worker import (
     Answer,
     Checked,
-    Decoded,
+    DecodedImage,
+    DecodeRequest,
     Prepare,
-    Questions,
-    Request,
+    ReadError,
+    RequestEncoder,
     Said,
-    Slotted,
+    SlotResponse,
     SpecCheck,
-    Unread,
     load,
     with_arrays,
 )
@@ -42,9 +42,9 @@ log = telemetry.logger("analyse")
 
 
 class _Asked(NamedTuple):
-    request: Request | SpecCheck
+    request: DecodeRequest | SpecCheck
     answer: asyncio.Future[Any]
-    lease: Lease
+    lease: SlotLease
 
 
 class DecodePool:
@@ -63,7 +63,7 @@ class DecodePool:
         *,
         slot_bytes: int = 1 << 24,
         maximum_pixels: int = 0,
-        prepare: Callable[[Request, Decoded], Answer] | None = None,
+        prepare: Callable[[DecodeRequest, DecodedImage], Answer] | None = None,
     ) -> None:
         self._seconds = seconds_per_image
         self._prepare = prepare
@@ -76,19 +76,19 @@ class DecodePool:
         self._slots = SlotMemory(
             Area(self._count * self._together + (prepare is not None) + 1, slot_bytes)
         )
-        self._free: asyncio.Queue[Lease] = asyncio.Queue()
+        self._free: asyncio.Queue[SlotLease] = asyncio.Queue()
         self._threads = ThreadPoolExecutor(self._count + 1, thread_name_prefix="decode")
         self._device = ThreadPoolExecutor(1, thread_name_prefix="device")
-        self._waiting: asyncio.Queue[tuple[Request | SpecCheck, asyncio.Future[Any]]] = (
+        self._waiting: asyncio.Queue[tuple[DecodeRequest | SpecCheck, asyncio.Future[Any]]] = (
             asyncio.Queue()
         )
-        self._questions = Questions()
+        self._questions = RequestEncoder()
         made = [
             DecodeProcess(self._slots, self._threads, load_codecs, maximum_pixels)
             for _ in range(self._count + 1)
         ]
         self._apart, *self._workers = made
-        self._suspects: asyncio.Queue[tuple[Request, asyncio.Future[Any]]] = asyncio.Queue()
+        self._suspects: asyncio.Queue[tuple[DecodeRequest, asyncio.Future[Any]]] = asyncio.Queue()
         self._is_trying = False
         self._serving: list[asyncio.Task[None]] = []
 
@@ -101,13 +101,13 @@ class DecodePool:
         """Start all processes. Raises Retry if one cannot start."""
         await asyncio.gather(*(worker.start() for worker in self._workers))
         for index in range(self._slots.area.count):
-            self._free.put_nowait(Lease(index, 1))
+            self._free.put_nowait(SlotLease(index, 1))
         self._serving = [asyncio.create_task(self._serve(worker)) for worker in self._workers]
         self._serving.append(asyncio.create_task(self._serve_apart()))
         for serving in self._serving:
             serving.add_done_callback(_end_with)
 
-    async def ask(self, request: Request, *, is_suspect: bool = False) -> Answer:
+    async def ask(self, request: DecodeRequest, *, is_suspect: bool = False) -> Answer:
         """Return a tensor, or a reason, for each release of the request.
 
         Raises WorkerDied; a new process takes the dead one's place. `is_suspect`: it has broken a
@@ -118,7 +118,7 @@ class DecodePool:
         return await answer
 
     def begin(
-        self, request: Request, answer: asyncio.Future[Answer], *, is_suspect: bool = False
+        self, request: DecodeRequest, answer: asyncio.Future[Answer], *, is_suspect: bool = False
     ) -> None:
         """Do as `ask` without a task: the result or the error goes into the future.
 
@@ -228,25 +228,25 @@ class DecodePool:
 
     def _take(self, asked: _Asked, said: Said) -> None:
         try:
-            taken = self._out_of_slot(said, asked.lease) if isinstance(said, Slotted) else said
-            if isinstance(taken, Decoded):
+            taken = self._out_of_slot(said, asked.lease) if isinstance(said, SlotResponse) else said
+            if isinstance(taken, DecodedImage):
                 self._prepare_on_device(asked, taken)
                 return
-            settle(asked.answer, not_read(taken.number) if isinstance(taken, Unread) else taken)
+            settle(asked.answer, not_read(taken.number) if isinstance(taken, ReadError) else taken)
         except Exception as error:  # noqa: BLE001 - as above, of this image alone
             settle(asked.answer, error)
         self._free.put_nowait(asked.lease.next)
 
-    def _out_of_slot(self, slotted: Slotted, lease: Lease) -> Answer | Decoded:
+    def _out_of_slot(self, slotted: SlotResponse, lease: SlotLease) -> Answer | DecodedImage:
         arrays = [self._slots.read(lease, place) for place in slotted.placed]
-        if isinstance(slotted.answer, Decoded):
+        if isinstance(slotted.answer, DecodedImage):
             return with_arrays(slotted.answer, arrays)
         # Tensors are small, and wait for their batch longer than a slot may be held.
         return with_arrays(slotted.answer, [array.copy() for array in arrays])
 
-    def _prepare_on_device(self, asked: _Asked, decoded: Decoded) -> None:
+    def _prepare_on_device(self, asked: _Asked, decoded: DecodedImage) -> None:
         """Prepare an image in a thread; its slot is free afterwards."""
-        assert isinstance(asked.request, Request)
+        assert isinstance(asked.request, DecodeRequest)
         assert self._prepare is not None, (
             "ask for what is decoded only with a device that prepares it"
         )

@@ -14,14 +14,14 @@ from typing import Any
 from pydicom import Dataset
 
 from hilum.analyse.decode.worker import (
-    Accepted,
     Answer,
     Checked,
-    Decoded,
+    DecodedImage,
+    DecodedPicture,
+    DecodeRequest,
     NotReady,
-    Picture,
     Ready,
-    Request,
+    SpecAccepted,
     SpecCheck,
 )
 from hilum.observability import telemetry
@@ -46,7 +46,7 @@ from hilum_preprocessing.doubts import require_no_doubt
 from hilum_preprocessing.self_check import self_check
 
 
-def answer_request(request: Request | SpecCheck) -> Answer | Decoded | Checked:
+def answer_request(request: DecodeRequest | SpecCheck) -> Answer | DecodedImage | Checked:
     """Return a decode process's result: tensors, or stored values for a device to prepare."""
     if isinstance(request, SpecCheck):
         return check_spec(request)
@@ -87,19 +87,19 @@ def _known(release: str, mapping: Mapping[str, Any]) -> _Known:
     return known
 
 
-def prepare_for_releases(request: Request) -> Answer:
+def prepare_for_releases(request: DecodeRequest) -> Answer:
     """Return a wire tensor or a reason for each release."""
     decoded = _decode(request)
-    return prepare_decoded(request, decoded) if isinstance(decoded, Decoded) else decoded
+    return prepare_decoded(request, decoded) if isinstance(decoded, DecodedImage) else decoded
 
 
-def decode_for_releases(request: Request) -> Answer | Decoded:
+def decode_for_releases(request: DecodeRequest) -> Answer | DecodedImage:
     """Return the stored values, if at least one release takes the image.
 
     Tags are checked first, so an image that no release takes is never decoded.
     """
     decoded = _decode(request)
-    if not isinstance(decoded, Decoded):
+    if not isinstance(decoded, DecodedImage):
         return decoded
     return replace(
         decoded,
@@ -112,13 +112,13 @@ def decode_for_releases(request: Request) -> Answer | Decoded:
     )
 
 
-def _decode(request: Request) -> Answer | Decoded:
+def _decode(request: DecodeRequest) -> Answer | DecodedImage:
     """Return the same, with the array still in the facts of each picture."""
     with telemetry.cpu("decode"):
         return _decode_charged(request)
 
 
-def _decode_charged(request: Request) -> Answer | Decoded:
+def _decode_charged(request: DecodeRequest) -> Answer | DecodedImage:
     try:
         dataset = read_file(
             request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request)
@@ -127,7 +127,7 @@ def _decode_charged(request: Request) -> Answer | Decoded:
         return dict.fromkeys(request.input_specs, _not_ready(error))
     not_ready: dict[str, NotReady] = {}
     site = _site(request.site_words)
-    wanted: dict[Decoding, dict[str, Accepted]] = {}
+    wanted: dict[Decoding, dict[str, SpecAccepted]] = {}
     for name, mapping in request.input_specs.items():
         spec = _known(name, mapping).spec
         try:
@@ -136,14 +136,14 @@ def _decode_charged(request: Request) -> Answer | Decoded:
         except NotAnalysable as error:
             not_ready[name] = _not_ready(error)
         else:
-            wanted.setdefault(decoding, {})[name] = Accepted(
+            wanted.setdefault(decoding, {})[name] = SpecAccepted(
                 view, tag_flags(dataset, spec, view, site)
             )
     pictures = tuple(_pictures(request, dataset, header, wanted, not_ready)) if wanted else ()
-    return Decoded(pictures, not_ready) if pictures else dict(not_ready)
+    return DecodedImage(pictures, not_ready) if pictures else dict(not_ready)
 
 
-def _is_wanted(request: Request, dataset: Dataset) -> bool:
+def _is_wanted(request: DecodeRequest, dataset: Dataset) -> bool:
     """Return whether a release takes the image.
 
     A lateral view, for example, need not be read from the disk as a whole.
@@ -165,12 +165,12 @@ def _takes(release: str, mapping: Mapping[str, Any], dataset: Dataset, site: Sit
 
 
 def _pictures(
-    request: Request,
+    request: DecodeRequest,
     dataset: Dataset,
     header: PixelHeader,
-    wanted: Mapping[Decoding, Mapping[str, Accepted]],
+    wanted: Mapping[Decoding, Mapping[str, SpecAccepted]],
     not_ready: dict[str, NotReady],
-) -> Iterator[Picture]:
+) -> Iterator[DecodedPicture]:
     """Return a picture for each way of decoding that a release wants.
 
     Releases whose decoding fails are added to `not_ready`.
@@ -187,16 +187,16 @@ def _pictures(
             continue
         flagged = dict(_flagged(request, stored, doubts, accepted, not_ready))
         if flagged:
-            yield Picture(stored.array, stored, flagged, time.perf_counter() - started)
+            yield DecodedPicture(stored.array, stored, flagged, time.perf_counter() - started)
 
 
 def _flagged(
-    request: Request,
+    request: DecodeRequest,
     stored: StoredValues,
     doubts: tuple[str, ...],
-    accepted: Mapping[str, Accepted],
+    accepted: Mapping[str, SpecAccepted],
     not_ready: dict[str, NotReady],
-) -> Iterator[tuple[str, Accepted]]:
+) -> Iterator[tuple[str, SpecAccepted]]:
     """Return each release with its image's flags; refused ones are added to `not_ready`."""
     for name, item in accepted.items():
         of_levels = level_flags(stored, _known(name, request.input_specs[name]).spec)
@@ -206,7 +206,7 @@ def _flagged(
         except NotAnalysable as error:
             not_ready[name] = _not_ready(error)
         else:
-            yield name, Accepted(item.view, flags)
+            yield name, SpecAccepted(item.view, flags)
 
 
 @lru_cache(8)
@@ -215,7 +215,7 @@ def _site(words: tuple[tuple[str, ...], tuple[str, ...]]) -> SiteWords:
     return SiteWords.of(*words)
 
 
-def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
+def prepare_decoded(request: DecodeRequest, decoded: DecodedImage) -> Answer:
     """Return the tensors of an image from its stored values, on the request's device."""
     answer: Answer = dict(decoded.not_ready)
     for picture in decoded.pictures:
@@ -230,7 +230,7 @@ def prepare_decoded(request: Request, decoded: Decoded) -> Answer:
 
 
 def _prepare_one(
-    stored: StoredValues, known: _Known, accepted: Accepted, device: str, decode_seconds: float
+    stored: StoredValues, known: _Known, accepted: SpecAccepted, device: str, decode_seconds: float
 ) -> Ready | NotReady:
     started = time.perf_counter()
     try:

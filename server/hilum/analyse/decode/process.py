@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from multiprocessing.reduction import send_handle
 
-from hilum.analyse.decode.connection import Pipe
+from hilum.analyse.decode.connection import WorkerConnection
 from hilum.analyse.decode.slots import SlotMemory
 from hilum.analyse.decode.worker import Asked, Broken, Prepare, Said, load, serve
 from hilum.errors import Retry, WorkerDied
@@ -47,14 +47,14 @@ class DecodeProcess:
         self._load_codecs = load_codecs
         self._maximum_pixels = maximum_pixels
         self._process: BaseProcess | None = None
-        self._pipe: Pipe | None = None
+        self._pipe: WorkerConnection | None = None
 
     async def start(self) -> None:
         """Start, and wait until the imports are done.
 
         Raises Retry if that fails: the images are not the cause.
         """
-        self._pipe = await Pipe.of(
+        self._pipe = await WorkerConnection.of(
             await asyncio.get_running_loop().run_in_executor(self._threads, self._started)
         )
 

@@ -39,19 +39,19 @@ class Area:
         return -(-(self.size_bytes + _ALIGNMENT) // _PAGE) * _PAGE
 
 
-class Lease(NamedTuple):
+class SlotLease(NamedTuple):
     """A slot of one request, until it is given back."""
 
     number: int
     generation: int
 
     @property
-    def next(self) -> Lease:
+    def next(self) -> SlotLease:
         """The next lease of the same slot, for when this one is given back."""
-        return Lease(self.number, self.generation + 1)
+        return SlotLease(self.number, self.generation + 1)
 
 
-class Placed(NamedTuple):
+class ArrayRef(NamedTuple):
     """The place of an array in its request's slot, `offset` bytes from the slot's beginning."""
 
     offset: int
@@ -79,21 +79,21 @@ class SlotMemory:
             os.ftruncate(self.descriptor, area.count * area.stride)
         self._memory = mmap.mmap(self.descriptor, area.count * area.stride)
 
-    def begin(self, lease: Lease) -> None:
+    def begin(self, lease: SlotLease) -> None:
         """Mark that work on the lease's request starts."""
         _GENERATION.pack_into(self._memory, lease.number * self._stride + _BEGUN, lease.generation)
 
-    def has_begun(self, lease: Lease) -> bool:
+    def has_begun(self, lease: SlotLease) -> bool:
         """Return whether work on its request has started, even if it or the process has ended."""
         return self._said(lease, _BEGUN) == lease.generation
 
-    def write(self, lease: Lease, arrays: Sequence[Array]) -> list[Placed] | None:
+    def write(self, lease: SlotLease, arrays: Sequence[Array]) -> list[ArrayRef] | None:
         """Copy the arrays into the slot; None: they do not fit."""
         ends = [0, *accumulate(-(-array.nbytes // _ALIGNMENT) * _ALIGNMENT for array in arrays)]
         if ends[-1] > self.area.size_bytes:
             return None
         placed = [
-            Placed(_ALIGNMENT + at, array.shape, array.dtype.str)
+            ArrayRef(_ALIGNMENT + at, array.shape, array.dtype.str)
             for at, array in zip(ends, arrays, strict=False)
         ]
         for array, place in zip(arrays, placed, strict=True):
@@ -103,7 +103,7 @@ class SlotMemory:
         )
         return placed
 
-    def read(self, lease: Lease, placed: Placed) -> Array:
+    def read(self, lease: SlotLease, placed: ArrayRef) -> Array:
         """Return a view, valid until the lease ends. Raises StaleSlot."""
         generation = self._said(lease, _WRITTEN)
         if generation != lease.generation:
@@ -112,11 +112,11 @@ class SlotMemory:
             )
         return self._array(lease.number, placed)
 
-    def _said(self, lease: Lease, offset: int) -> int:
+    def _said(self, lease: SlotLease, offset: int) -> int:
         (generation,) = _GENERATION.unpack_from(self._memory, lease.number * self._stride + offset)
         return int(generation)
 
-    def _array(self, index: int, placed: Placed) -> Array:
+    def _array(self, index: int, placed: ArrayRef) -> Array:
         return np.ndarray(
             placed.shape, placed.dtype, self._memory, index * self._stride + placed.offset
         )

@@ -20,14 +20,14 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from hilum.analyse.decode.page_cache import drop_pages
-from hilum.analyse.decode.slots import Area, Array, Lease, Placed, SlotMemory
+from hilum.analyse.decode.slots import Area, Array, ArrayRef, SlotLease, SlotMemory
 from hilum.libraries import silence_libraries
 from hilum.observability import telemetry
 from hilum.process_limits import forbid_core_files, limit_memory
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DecodeRequest:
     """An order to decode `path` once and prepare it for each release.
 
     `input_specs`: the mapping of its InputSpec for each release id. `pixel_limits`: fields of
@@ -77,14 +77,14 @@ Terms = tuple[
 ]
 
 
-class Question(NamedTuple):
+class EncodedRequest(NamedTuple):
     """A request in transit: its path, and its pickled terms, which images mostly share."""
 
     path: str
     terms: bytes
 
 
-class Questions:
+class RequestEncoder:
     """The encoder of requests.
 
     Terms are pickled only when they differ from those of the request before.
@@ -94,7 +94,7 @@ class Questions:
         self._terms: Terms | None = None
         self._pickled = b""
 
-    def of(self, request: Request | SpecCheck) -> Question | SpecCheck:
+    def of(self, request: DecodeRequest | SpecCheck) -> EncodedRequest | SpecCheck:
         """Return the request in the form for the decode process."""
         if isinstance(request, SpecCheck):
             return request
@@ -102,7 +102,7 @@ class Questions:
         if terms != self._terms:
             self._terms = terms
             self._pickled = pickle.dumps(terms)
-        return Question(str(request.path), self._pickled)
+        return EncodedRequest(str(request.path), self._pickled)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ class Broken:
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class ReadError:
     """The file system did not let the file be read: its errno."""
 
     number: int
@@ -164,7 +164,7 @@ Answer = dict[str, Ready | NotReady]
 
 
 @dataclass(frozen=True, slots=True)
-class Accepted:
+class SpecAccepted:
     """A release that takes the image by its header and pixels; its tensor is still to be made."""
 
     view: str
@@ -172,7 +172,7 @@ class Accepted:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class DecodedPicture:
     """Stored values (rows, columns), and the releases that take them so.
 
     `facts`: a StoredValues without its array.
@@ -180,35 +180,35 @@ class Picture:
 
     array: Array
     facts: Any
-    accepted: Mapping[str, Accepted]
+    accepted: Mapping[str, SpecAccepted]
     decode_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Decoded:
+class DecodedImage:
     """An image still to be prepared: one picture, unless releases want different decodings."""
 
-    pictures: tuple[Picture, ...]
+    pictures: tuple[DecodedPicture, ...]
     not_ready: Mapping[str, NotReady]
 
 
-class Slotted(NamedTuple):
+class SlotResponse(NamedTuple):
     """A result whose arrays are in its request's slot, in the order of `arrays_of`.
 
     It holds None in their places.
     """
 
-    answer: Answer | Decoded
-    placed: list[Placed]
+    answer: Answer | DecodedImage
+    placed: list[ArrayRef]
 
 
-Asked = list[tuple[Lease, Question | SpecCheck]]
+Asked = list[tuple[SlotLease, EncodedRequest | SpecCheck]]
 """The requests sent to a process at once, and the slot for each result's arrays."""
 
-Said = Answer | Decoded | Checked | Slotted | Unread
+Said = Answer | DecodedImage | Checked | SlotResponse | ReadError
 """The result of one request to a decode process."""
 
-Prepare = Callable[[Request | SpecCheck], Answer | Decoded | Checked]
+Prepare = Callable[[DecodeRequest | SpecCheck], Answer | DecodedImage | Checked]
 
 
 def load() -> Prepare:
@@ -260,7 +260,7 @@ def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotM
         request = (
             question
             if isinstance(question, SpecCheck)
-            else Request(Path(question.path), *_terms(question.terms))
+            else DecodeRequest(Path(question.path), *_terms(question.terms))
         )
         slots.begin(slot)
         try:
@@ -271,17 +271,19 @@ def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotM
         if place == len(asked) or time.monotonic() - began > _TOGETHER_SECONDS:
             _send(connection, done)
             began = time.monotonic()
-        if isinstance(request, Request) and request.is_read_once:
+        if isinstance(request, DecodeRequest) and request.is_read_once:
             drop_pages(request.path)
 
 
-def _said(request: Request | SpecCheck, prepare: Prepare, slots: SlotMemory, slot: Lease) -> Said:
+def _said(
+    request: DecodeRequest | SpecCheck, prepare: Prepare, slots: SlotMemory, slot: SlotLease
+) -> Said:
     try:
         answer = prepare(request)
     except OSError as error:
         if error.errno is None:
             raise
-        return Unread(error.errno)
+        return ReadError(error.errno)
     return answer if isinstance(answer, Checked) else _placed(answer, slots, slot)
 
 
@@ -307,31 +309,31 @@ def _terms(pickled: bytes) -> Terms:
 
 
 def _placed(
-    answer: Answer | Decoded, slots: SlotMemory, lease: Lease
-) -> Answer | Decoded | Slotted:
+    answer: Answer | DecodedImage, slots: SlotMemory, lease: SlotLease
+) -> Answer | DecodedImage | SlotResponse:
     """Return the result with its arrays in the request's slot, if they fit."""
     arrays = arrays_of(answer)
     placed = slots.write(lease, arrays) if arrays else None
     return (
         answer
         if placed is None
-        else Slotted(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
+        else SlotResponse(with_arrays(answer, [_ELSEWHERE] * len(arrays)), placed)
     )
 
 
 _ELSEWHERE: Final[Any] = None  # an empty array takes ten times as long to pickle
 
 
-def arrays_of(answer: Answer | Decoded) -> list[Array]:
+def arrays_of(answer: Answer | DecodedImage) -> list[Array]:
     """Return the large parts of a result, its arrays."""
-    if isinstance(answer, Decoded):
+    if isinstance(answer, DecodedImage):
         return [picture.array for picture in answer.pictures]
     return [item.tensor for item in answer.values() if isinstance(item, Ready)]
 
 
-def with_arrays(answer: Answer | Decoded, arrays: Sequence[Array]) -> Answer | Decoded:
+def with_arrays(answer: Answer | DecodedImage, arrays: Sequence[Array]) -> Answer | DecodedImage:
     """Return the same result with other arrays, in the order of `arrays_of`."""
-    if isinstance(answer, Decoded):
+    if isinstance(answer, DecodedImage):
         pictures = (
             replace(picture, array=array)
             for picture, array in zip(answer.pictures, arrays, strict=True)

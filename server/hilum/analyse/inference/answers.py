@@ -54,7 +54,7 @@ class KnownAnswer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Inference:
+class InferenceResult:
     """The outputs for a batch: (B, L) float32 logits.
 
     Where the release has them, also maps (B, L, h, w) float16 and the members' logits (B, k, L)
@@ -66,14 +66,14 @@ class Inference:
     member_logits: Array | None = None
 
 
-class Away(Retry):
+class TritonUnavailable(Retry):
     """This Triton did not respond, or not in time. Another one may."""
 
     def __init__(self, detail: str, after_seconds: float | None = None) -> None:
         super().__init__(detail, after_seconds, is_outage=True)
 
 
-class NotLoaded(Away):
+class NotLoaded(TritonUnavailable):
     """This Triton responds, but does not have the release."""
 
 
@@ -81,7 +81,7 @@ class WrongAnswer(RuntimeError):
     """Triton's response does not match the release: a broken engine, never a number to report."""
 
 
-def canary_problem(release: Release, inference: Inference, canary: KnownAnswer) -> str | None:
+def canary_problem(release: Release, inference: InferenceResult, canary: KnownAnswer) -> str | None:
     """Return the fault in the canary's result, for people, or None.
 
     None: these are the logits that the release gives for its canary, and its maps add up to them.
@@ -121,7 +121,7 @@ def explained(status: str, message: str, release: Release, url: str) -> Exceptio
         )
     if status in LATER:
         said = f"{status}: {first_line(message)}"
-        return Away(
+        return TritonUnavailable(
             f"Triton at {url} did not answer for {release.id} ({said}): is it running there?"
         )
     return WrongAnswer(

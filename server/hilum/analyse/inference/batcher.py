@@ -71,7 +71,7 @@ class _Waiting(NamedTuple):
     order: int
     tensor: Array
     answer: asyncio.Future[Inferred]
-    place: tracing.Place | None  # of the image with this tensor
+    place: tracing.SpanParent | None  # of the image with this tensor
 
 
 class Batcher:
@@ -146,7 +146,7 @@ class _Spans:
     A request has one parent: Triton's own spans go into the first one's trace.
     """
 
-    def __init__(self, above: Sequence[tracing.Place], release: str, batch_size: int) -> None:
+    def __init__(self, above: Sequence[tracing.SpanParent], release: str, batch_size: int) -> None:
         self._began = time.time()
         self._said: tracing.Attributes = {"release": release, "batch_size": batch_size}
         self._spans = [(tracing.new_place(place.trace), place.span) for place in above]
@@ -157,7 +157,7 @@ class _Spans:
         for index, (place, parent) in enumerate(self._spans):
             links = [self._spans[0][0]] if index else []
             tracing.write(
-                tracing.Ended(
+                tracing.FinishedSpan(
                     place, parent, "infer", self._began, ended, "client", self._said, links=links
                 )
             )

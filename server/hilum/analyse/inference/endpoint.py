@@ -13,10 +13,10 @@ from typing import Final
 
 from hilum.analyse.credentials import Credentials
 from hilum.analyse.inference.answers import (
-    Away,
-    Inference,
+    InferenceResult,
     KnownAnswer,
     NotLoaded,
+    TritonUnavailable,
     WrongAnswer,
     canary_problem,
 )
@@ -77,7 +77,7 @@ class Endpoint:
         """Return whether batches of this release may go there."""
         return not self.is_open and release.id in self._proved
 
-    async def infer(self, release: Release, batch: Batch) -> Inference:
+    async def infer(self, release: Release, batch: Batch) -> InferenceResult:
         """Run the gateway's `infer` and count it.
 
         After an outage the release has to be verified again.
@@ -87,7 +87,7 @@ class Endpoint:
             inference = await self.gateway.infer(release, batch)
         except (Retry, WrongAnswer) as error:
             telemetry.TRITON_REQUESTS.labels(self.name, _outcome(error)).inc()
-            if isinstance(error, Away):
+            if isinstance(error, TritonUnavailable):
                 self._settle(release, error.detail)
             raise
         finally:
@@ -107,7 +107,7 @@ class Endpoint:
     async def load(self, release: Release) -> None:
         """Load the release unless it is loaded. Raises Retry."""
         if not await self.knock():
-            raise Away(self.problem)
+            raise TritonUnavailable(self.problem)
         if not await self.gateway.is_loaded(release):
             await self.gateway.load(release)
 
@@ -179,6 +179,6 @@ def _outcome(error: Exception) -> str:
     """Return the metric's word for an outcome other than `answered`."""
     if isinstance(error, NotLoaded):
         return "not_loaded"
-    if isinstance(error, Away):
+    if isinstance(error, TritonUnavailable):
         return "outage"
     return "wrong_answer" if isinstance(error, WrongAnswer) else "healed"

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Final
 
 from hilum.analyse.credentials import Credentials
-from hilum.analyse.inference.answers import Away, Inference, KnownAnswer
+from hilum.analyse.inference.answers import InferenceResult, KnownAnswer, TritonUnavailable
 from hilum.analyse.inference.endpoint import Endpoint
 from hilum.analyse.inference.shared_memory import Batch
 from hilum.domain import Release
@@ -70,7 +70,7 @@ class Endpoints:
         """
         release = self._known[release_id][0] if release_id in self._known else None
         if release is not None and not self._fit(release):
-            raise Away(self._why_not(release), _UNSERVED_SECONDS)
+            raise TritonUnavailable(self._why_not(release), _UNSERVED_SECONDS)
 
     def problems(self) -> list[str]:
         """Return the problems of each endpoint, for people. Any thread may call it."""
@@ -92,7 +92,7 @@ class Endpoints:
         """Note models that are loaded and are not in `ours`, at every endpoint."""
         await asyncio.gather(*(endpoint.look_for_foreign(ours) for endpoint in self._endpoints))
 
-    async def infer(self, release: Release, batch: Batch) -> Inference:
+    async def infer(self, release: Release, batch: Batch) -> InferenceResult:
         """Return (B, L) logits for (B, C, H, W), or (C, H, W) of each image, in the wire dtype.
 
         An inference may be repeated, so a lost batch is sent again, once.
@@ -102,10 +102,10 @@ class Endpoints:
         """
         chosen = self._fit(release)
         if not chosen:
-            raise Away(self._why_not(release))
+            raise TritonUnavailable(self._why_not(release))
         try:
             return await self._ask(chosen[0], release, batch)
-        except Away:
+        except TritonUnavailable:
             others = [endpoint for endpoint in self._fit(release) if endpoint is not chosen[0]]
             if not others:
                 raise
@@ -178,11 +178,11 @@ class Endpoints:
             fit, key=lambda endpoint: (endpoint.in_flight, self._last_turn[endpoint.name])
         )
 
-    async def _ask(self, endpoint: Endpoint, release: Release, batch: Batch) -> Inference:
+    async def _ask(self, endpoint: Endpoint, release: Release, batch: Batch) -> InferenceResult:
         self._last_turn[endpoint.name] = next(self._turns)
         try:
             return await endpoint.infer(release, batch)
-        except Away:
+        except TritonUnavailable:
             self._mend(endpoint)
             raise
 
@@ -202,7 +202,7 @@ class Endpoints:
                 failures.append(error)
                 self._mend(endpoint)
         if len(failures) == len(asked):
-            raise failures[0] if failures else Away("; ".join(self.problems()))
+            raise failures[0] if failures else TritonUnavailable("; ".join(self.problems()))
 
     def _mend(self, endpoint: Endpoint) -> None:
         """Probe the endpoint until it gives every known result again; the first time at once."""

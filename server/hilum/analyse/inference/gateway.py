@@ -18,7 +18,7 @@ from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 from hilum.analyse.credentials import Credentials
 from hilum.analyse.inference.answers import (
     LATER,
-    Inference,
+    InferenceResult,
     KnownAnswer,
     WrongAnswer,
     canary_problem,
@@ -76,7 +76,7 @@ class TritonGateway:
         self._healing: dict[str, asyncio.Task[None]] = {}
         self._healed_at: dict[str, float] = {}
 
-    async def infer(self, release: Release, batch: Batch) -> Inference:
+    async def infer(self, release: Release, batch: Batch) -> InferenceResult:
         """Return (B, L) logits and the release's other outputs.
 
         Input: (B, C, H, W), or (C, H, W) of each image, in the wire dtype. Raises Retry when it may
@@ -94,7 +94,7 @@ class TritonGateway:
                     after_seconds=0.0,
                 ) from error
             raise explained(error.status(), str(error.message()), release, self._url) from error
-        return Inference(
+        return InferenceResult(
             checked_logits(answer.as_numpy("logits"), release, len(batch)),
             checked_cam(answer.as_numpy("cam"), release, len(batch)) if release.has_cam else None,
             checked_members(answer.as_numpy("member_logits"), release, len(batch))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from hilum.api.fields import Answer, Moment
+from hilum.api.fields import Moment, ResponseModel
 
 
-class RefusalAnswer(Answer):
+class RefusalAnswer(ResponseModel):
     """What a destination will not get, and what to do about it."""
 
     reason: str = Field(examples=["untrained_weights"])
@@ -17,7 +17,7 @@ class RefusalAnswer(Answer):
     advice: str
 
 
-class DeadAnswer(Answer):
+class DeadAnswer(ResponseModel):
     """A document that was given up."""
 
     reason: str | None = Field(examples=["refused_0122"])
@@ -25,7 +25,7 @@ class DeadAnswer(Answer):
     at: Moment
 
 
-class DestinationState(Answer):
+class DestinationState(ResponseModel):
     """A receiver of documents and its queue."""
 
     name: str = Field(examples=["pacs"])
@@ -63,7 +63,7 @@ class DestinationState(Answer):
     last_dead: DeadAnswer | None = Field(description="Of its dead deliveries the last.")
 
 
-class DestinationList(Answer):
+class DestinationList(ResponseModel):
     """All destinations, by name."""
 
     destinations: list[DestinationState]

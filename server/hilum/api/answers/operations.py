@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import ConfigDict, Field, model_validator
 
 from hilum.api.answers.studies import CodeAnswer, LaneName
-from hilum.api.fields import UID_PATTERN, Answer, Moment
+from hilum.api.fields import UID_PATTERN, Moment, ResponseModel
 from hilum.domain import CommitmentState, ConflictKind, ConflictState, Outcome, RemovalReason
 from hilum.store.queue.requeue import reasons
 
@@ -15,7 +15,7 @@ Stage = Literal["analyse", "assemble", "compare", "report", "deliver", "commit"]
 Role = Literal["receive", "analyse", "deliver"]
 
 
-class AssociationAnswer(Answer):
+class AssociationAnswer(ResponseModel):
     """Who sent what, what was refused, and what the sender should change."""
 
     id: int
@@ -40,14 +40,14 @@ class AssociationAnswer(Answer):
     advice: str | None = Field(examples=["Send to Called AE Title HILUM."])
 
 
-class AssociationPage(Answer):
+class AssociationPage(ResponseModel):
     """One page of associations, newest first."""
 
     associations: list[AssociationAnswer]
     next_cursor: str | None
 
 
-class ConflictAnswer(Answer):
+class ConflictAnswer(ResponseModel):
     """Another object under a SOP Instance UID that is taken.
 
     It lies in quarantine, the first one stays authoritative.
@@ -70,21 +70,21 @@ class ConflictAnswer(Answer):
     resolved_at: Moment | None = Field(description="When a person decided.")
 
 
-class ConflictPage(Answer):
+class ConflictPage(ResponseModel):
     """One page of conflicts, newest first."""
 
     conflicts: list[ConflictAnswer]
     next_cursor: str | None
 
 
-class NotCommitted(Answer):
+class NotCommitted(ResponseModel):
     """An object that is not kept, or not as what it was named."""
 
     sop_instance_uid: str
     failure_reason: str = Field(description="Failure Reason (0008,1197).", examples=["0x0112"])
 
 
-class CommitmentAnswer(Answer):
+class CommitmentAnswer(ResponseModel):
     """Somebody asked whether his objects are kept, and is owed a report (DICOM storage commitment)."""
 
     id: int
@@ -108,14 +108,14 @@ class CommitmentAnswer(Answer):
     finished_at: Moment | None
 
 
-class CommitmentPage(Answer):
+class CommitmentPage(ResponseModel):
     """One page of requests for storage commitment, newest first."""
 
     commitments: list[CommitmentAnswer]
     next_cursor: str | None
 
 
-class RejectedAnswer(Answer):
+class RejectedAnswer(ResponseModel):
     """An image that takes no part in results any more; the first word about it stands."""
 
     sop_instance_uid: str
@@ -123,7 +123,7 @@ class RejectedAnswer(Answer):
     removal_reason: RemovalReason
 
 
-class QueueAnswer(Answer):
+class QueueAnswer(ResponseModel):
     """Open items of one stage and lane; `deliver` has one a destination."""
 
     stage: Stage
@@ -140,7 +140,7 @@ class QueueAnswer(Answer):
     )
 
 
-class StuckAnswer(Answer):
+class StuckAnswer(ResponseModel):
     """Items that need a person; then POST /api/v1/requeue."""
 
     stage: Stage
@@ -150,7 +150,7 @@ class StuckAnswer(Answer):
     since: Moment | None
 
 
-class FailingAnswer(Answer):
+class FailingAnswer(ResponseModel):
     """A destination that does not take documents now; Hilum goes on trying."""
 
     destination: str
@@ -160,7 +160,7 @@ class FailingAnswer(Answer):
     )
 
 
-class OutcomeAnswer(Answer):
+class OutcomeAnswer(ResponseModel):
     """Current results of one kind, stored in the last 24 hours."""
 
     release: str
@@ -169,7 +169,7 @@ class OutcomeAnswer(Answer):
     results: int
 
 
-class ProcessAnswer(Answer):
+class ProcessAnswer(ResponseModel):
     """A heartbeat."""
 
     name: str
@@ -183,7 +183,7 @@ class ProcessAnswer(Answer):
     detail: str | None
 
 
-class DestinationAnswer(Answer):
+class DestinationAnswer(ResponseModel):
     """A receiver of documents, and the dispatcher that serves it now."""
 
     name: str
@@ -192,7 +192,7 @@ class DestinationAnswer(Answer):
     owned_until: Moment | None
 
 
-class QueuesAnswer(Answer):
+class QueuesAnswer(ResponseModel):
     """The street at this moment."""
 
     queues: list[QueueAnswer]
@@ -203,7 +203,7 @@ class QueuesAnswer(Answer):
     processes: list[ProcessAnswer]
 
 
-class LabelAnswer(Answer):
+class LabelAnswer(ResponseModel):
     """One output of a release."""
 
     key: str
@@ -219,7 +219,7 @@ class LabelAnswer(Answer):
     )
 
 
-class ReleaseAnswer(Answer):
+class ReleaseAnswer(ResponseModel):
     """A model as it is used here."""
 
     id: str = Field(examples=["densenet121_untrained@1"])
@@ -248,7 +248,7 @@ class ReleaseAnswer(Answer):
     input_spec: dict[str, Any]
 
 
-class ReleaseList(Answer):
+class ReleaseList(ResponseModel):
     """All releases that have a manifest."""
 
     releases: list[ReleaseAnswer]
@@ -282,7 +282,7 @@ _ORDER_RULES: dict[str, Any] = {
 }
 
 
-class RequeueOrder(Answer):
+class RequeueOrder(ResponseModel):
     """Which ended items become due again.
 
     Those that fit all of reason, study_instance_uid and destination; or `all` of the stage.
@@ -320,7 +320,7 @@ class RequeueOrder(Answer):
         return self
 
 
-class WithheldAnswer(Answer):
+class WithheldAnswer(ResponseModel):
     """Reports that the settings keep from a destination."""
 
     destination: str
@@ -331,7 +331,7 @@ class WithheldAnswer(Answer):
     advice: str = Field(description="What to do about the others.")
 
 
-class Requeued(Answer):
+class Requeued(ResponseModel):
     """How many items became due again."""
 
     requeued: int
@@ -340,7 +340,7 @@ class Requeued(Answer):
     )
 
 
-class CheckAnswer(Answer):
+class CheckAnswer(ResponseModel):
     """One thing that readiness rests on."""
 
     name: str = Field(examples=["disk"])
@@ -349,7 +349,7 @@ class CheckAnswer(Answer):
     advice: str | None = Field(description="What to do when it is not ok.")
 
 
-class RoleAnswer(Answer):
+class RoleAnswer(ResponseModel):
     """Readiness of one role."""
 
     role: Role
@@ -359,14 +359,14 @@ class RoleAnswer(Answer):
     )
 
 
-class ReadyAnswer(Answer):
+class ReadyAnswer(ResponseModel):
     """Readiness of the roles that were asked for; all must be ready for 200."""
 
     is_ready: bool
     roles: list[RoleAnswer]
 
 
-class LiveAnswer(Answer):
+class LiveAnswer(ResponseModel):
     """This process answers."""
 
     status: Literal["alive"]

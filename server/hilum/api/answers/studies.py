@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, PlainSerializer
 
-from hilum.api.fields import Answer, Moment
+from hilum.api.fields import Moment, ResponseModel
 from hilum.domain import (
     Channel,
     Decision,
@@ -33,7 +33,7 @@ def _said(timings: dict[str, float]) -> dict[str, float | str]:
 Timings = Annotated[dict[str, float], PlainSerializer(_said, return_type=dict[str, float | str])]
 
 
-class ResultSummary(Answer):
+class ResultSummary(ResponseModel):
     """The current result of one release."""
 
     id: int
@@ -47,7 +47,7 @@ class ResultSummary(Answer):
     created_at: Moment
 
 
-class StudySummary(Answer):
+class StudySummary(ResponseModel):
     """A study in a list."""
 
     id: int = Field(
@@ -79,7 +79,7 @@ class StudySummary(Answer):
     )
 
 
-class StudyPage(Answer):
+class StudyPage(ResponseModel):
     """One page of studies."""
 
     studies: list[StudySummary]
@@ -91,7 +91,7 @@ class StudyPage(Answer):
     )
 
 
-class ReadingAnswer(Answer):
+class ReadingAnswer(ResponseModel):
     """One release's output for one image, or the reason why there is none."""
 
     release: str
@@ -122,7 +122,7 @@ class ReadingAnswer(Answer):
     finished_at: Moment | None
 
 
-class ImageAnswer(Answer):
+class ImageAnswer(ResponseModel):
     """One SOP Instance of the study."""
 
     sop_instance_uid: str
@@ -145,7 +145,7 @@ class ImageAnswer(Answer):
     readings: list[ReadingAnswer]
 
 
-class CodeAnswer(Answer):
+class CodeAnswer(ResponseModel):
     """A coded concept (PS3.16)."""
 
     value: str
@@ -153,7 +153,7 @@ class CodeAnswer(Answer):
     meaning: str
 
 
-class FindingAnswer(Answer):
+class FindingAnswer(ResponseModel):
     """A decision on one label.
 
     `score` is the activation (0 to 1); `probability` is given only where the release is calibrated.
@@ -173,7 +173,7 @@ class FindingAnswer(Answer):
     )
 
 
-class SourceImageAnswer(Answer):
+class SourceImageAnswer(ResponseModel):
     """One image of the study as the release saw it."""
 
     sop_instance_uid: str
@@ -194,7 +194,7 @@ class SourceImageAnswer(Answer):
     )
 
 
-class DeliveryAnswer(Answer):
+class DeliveryAnswer(ResponseModel):
     """One document on its way to one destination."""
 
     id: int
@@ -219,7 +219,7 @@ class DeliveryAnswer(Answer):
     )
 
 
-class DocumentAnswer(Answer):
+class DocumentAnswer(ResponseModel):
     """One encoded report; the bytes are at /api/v1/documents/{id}."""
 
     id: int
@@ -235,13 +235,13 @@ class DocumentAnswer(Answer):
     deliveries: list[DeliveryAnswer]
 
 
-class DocumentList(Answer):
+class DocumentList(ResponseModel):
     """Documents of one study, oldest first."""
 
     documents: list[DocumentAnswer]
 
 
-class ResultAnswer(Answer):
+class ResultAnswer(ResponseModel):
     """All findings of the study by one release, from exactly these source images."""
 
     id: int
@@ -267,7 +267,7 @@ class ResultAnswer(Answer):
     documents: list[DocumentAnswer]
 
 
-class TimingAnswer(Answer):
+class TimingAnswer(ResponseModel):
     """When each boundary was passed for the current results; null where it was not (yet)."""
 
     received_first: Moment
@@ -281,7 +281,7 @@ class TimingAnswer(Answer):
     quiet_end_to_delivered_seconds: float | None
 
 
-class HistoryAnswer(Answer):
+class HistoryAnswer(ResponseModel):
     """What a person or a program did with the study.
 
     GET /api/v1/audit says who, and who looked at it.
@@ -295,7 +295,7 @@ class HistoryAnswer(Answer):
     detail: str | None
 
 
-class StudyAnswer(Answer):
+class StudyAnswer(ResponseModel):
     """Everything about one study.
 
     Patient identification is only in its documents: the ledger has no column for it.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hilum.api.pages.formatting import Chip, Moment, chip, count, meaning, moment
-from hilum.withholding import Refusal, advice_of
+from hilum.withholding import WithholdingCause, advice_of
 
 Item = Mapping[str, Any]
 _QUEUED: Final = (
@@ -29,7 +29,7 @@ class Error:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedDelivery:
     """Documents that a destination does not have and nobody sends, for one reason.
 
     `label`: of the button that makes them due again; empty: the settings are to be changed first.
@@ -43,7 +43,7 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class ButtonAction:
     """A button.
 
     `confirmation`: what a person has to read and confirm first; empty: nothing, because it can be
@@ -65,14 +65,16 @@ class DestinationBox:
     address: str
     chip: Chip
     waiting: Sequence[str]
-    ended: Sequence[Ended]
+    ended: Sequence[EndedDelivery]
     error: Error | None
     delivered: Moment | None
-    actions: Sequence[Action]
-    refusals: Sequence[Refusal]
+    actions: Sequence[ButtonAction]
+    refusals: Sequence[WithholdingCause]
 
 
-def destination_box(item: Item, now: float, refusals: Sequence[Refusal] = ()) -> DestinationBox:
+def destination_box(
+    item: Item, now: float, refusals: Sequence[WithholdingCause] = ()
+) -> DestinationBox:
     """A destination from `LedgerViews.destination_states`, with its kind and address.
 
     `refusals`: what destinations will not get.
@@ -93,17 +95,17 @@ def destination_box(item: Item, now: float, refusals: Sequence[Refusal] = ()) ->
     )
 
 
-def _ended(item: Item) -> Iterator[Ended]:
+def _ended(item: Item) -> Iterator[EndedDelivery]:
     name = item["name"]
     is_configured = item["is_configured"]
     for reason, number in item["dead"].items():
-        yield Ended(
+        yield EndedDelivery(
             chip("dead"), number, reason, meaning(reason), "Send again" if is_configured else ""
         )
     for reason, number in item["withheld"].items():
         is_free = is_configured and item["releasable"]
         words = meaning(reason) if is_free else f"{meaning(reason)}; {advice_of(reason, name)}"
-        yield Ended(chip("withheld"), number, reason, words, "Release" if is_free else "")
+        yield EndedDelivery(chip("withheld"), number, reason, words, "Release" if is_free else "")
 
 
 def _chip(item: Item) -> Chip:
@@ -133,18 +135,18 @@ def _error(item: Item, now: float) -> Error | None:
     return Error(said, moment(dead["at"], now))
 
 
-def _actions(item: Item) -> Iterator[Action]:
+def _actions(item: Item) -> Iterator[ButtonAction]:
     """Only what the ledger would do."""
     if item["is_configured"]:
-        yield Action("probe", "Ask what it accepts", "It sends no document.")
+        yield ButtonAction("probe", "Ask what it accepts", "It sends no document.")
         is_paused = item["is_paused"]
         yield (
-            Action("resume", "Resume", "What waits is sent.")
+            ButtonAction("resume", "Resume", "What waits is sent.")
             if is_paused
-            else Action("pause", "Pause", "Documents wait until you resume it.")
+            else ButtonAction("pause", "Pause", "Documents wait until you resume it.")
         )
     elif unsent := _unsent(item):
         asked = (
             f"Cancel {unsent} {'delivery' if unsent == 1 else 'deliveries'}. It cannot be undone."
         )
-        yield Action("forget", "Give up what waits", "Nothing is sent to it any more.", asked)
+        yield ButtonAction("forget", "Give up what waits", "Nothing is sent to it any more.", asked)

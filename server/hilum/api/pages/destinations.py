@@ -18,7 +18,7 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.answers.operations import RequeueOrder
 from hilum.api.audited_actions import DeedHere
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.guard import guarded
 from hilum.api.pages.destination_boxes import destination_box
 from hilum.api.pages.formatting import local
@@ -110,7 +110,7 @@ async def forget(
     return await run_in_threadpool(_forget, parts, deed, name, field)
 
 
-def _requeue(parts: Parts, deed: Deed, name: str, reason: str) -> Response:
+def _requeue(parts: Dependencies, deed: Deed, name: str, reason: str) -> Response:
     try:
         order = RequeueOrder(stage="deliver", destination=name, reason=reason or None)
     except ValidationError as error:
@@ -118,7 +118,7 @@ def _requeue(parts: Parts, deed: Deed, name: str, reason: str) -> Response:
     return _back("requeued", name, operations.requeue(parts, deed, order)["requeued"])
 
 
-def _forget(parts: Parts, deed: Deed, name: str, field: Callable[[str], str]) -> Response:
+def _forget(parts: Dependencies, deed: Deed, name: str, field: Callable[[str], str]) -> Response:
     if field("confirmed") != "yes":
         message = "it cannot be undone: confirm it on the page"
         raise RequestValidationError([{"type": "missing", "loc": ("confirmed",), "msg": message}])
@@ -144,7 +144,7 @@ def _said(done: Done, name: str, count: int) -> str:
     return f"{name}: {documents} due again." if count else f"{name}: no document is due again."
 
 
-def _page(parts: Parts, said: str = "", probed: Mapping[str, Any] | None = None) -> Response:
+def _page(parts: Dependencies, said: str = "", probed: Mapping[str, Any] | None = None) -> Response:
     now = parts.clock()
     refusals = parts.refusals(parts.views.rollouts())
     return page(

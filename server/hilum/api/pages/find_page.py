@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api.audited_actions import DeedHere
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.identifiers import OFF, FoundStudies, StudyQuery
 from hilum.api.pages.formatting import local
 from hilum.api.pages.forms import form_of
@@ -43,7 +43,7 @@ async def find_studies(parts: PartsHere, deed: DeedHere, request: Request) -> Re
     return await run_in_threadpool(_found, parts, deed, form_of(await request.body()))
 
 
-def _found(parts: Parts, deed: Deed, field: Callable[[str], str]) -> Response:
+def _found(parts: Dependencies, deed: Deed, field: Callable[[str], str]) -> Response:
     asked = {name: value for name in StudyQuery.model_fields if (value := field(name).strip())}
     cursor = field("cursor")
     found = find(parts, deed, _query(asked), _STUDIES, cursor or None)

@@ -19,7 +19,7 @@ from hilum.api.pages.formatting import (
     plain,
     study_chip,
 )
-from hilum.api.readiness import Check, Facts, Role, checks
+from hilum.api.readiness import ReadinessCheck, ReadinessFacts, Role, checks
 from hilum.domain import Identifiers
 
 Item = Mapping[str, Any]
@@ -54,7 +54,7 @@ class RoleLine:
 
     role: str
     is_ready: bool
-    problems: Sequence[Check]
+    problems: Sequence[ReadinessCheck]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def study_line(study: Item, now: float, identifiers: Identifiers | None = None) 
     )
 
 
-def role_lines(roles: Sequence[Role], facts: Facts) -> list[RoleLine]:
+def role_lines(roles: Sequence[Role], facts: ReadinessFacts) -> list[RoleLine]:
     """Readiness as `/health/ready` judges it."""
     found = [(role, checks(role, facts)) for role in roles]
     return [

@@ -15,7 +15,7 @@ from hilum.api.auth.access import Access
 from hilum.api.auth.actor import actor_of, set_actor
 from hilum.api.auth.credentials import Credential
 from hilum.api.auth.sessions import SESSION_SECONDS
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.guard import (
     THREADS,
     address_of,
@@ -62,7 +62,7 @@ async def show(request: Request, parts: PartsHere, code: Code = None) -> Respons
     )
 
 
-async def _note_login(request: Request, parts: Parts, user: str) -> None:
+async def _note_login(request: Request, parts: Dependencies, user: str) -> None:
     """Of a link. A form's is written by its route."""
     set_actor(request, name_shown(parts.access.local, Credential("", user)))
     if parts.audit is not None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hilum.withholding import Refusal
+from hilum.withholding import WithholdingCause
 
 
-def notices(refusals: Iterable[Refusal], withheld: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+def notices(
+    refusals: Iterable[WithholdingCause], withheld: Iterable[Mapping[str, Any]]
+) -> Iterator[str]:
     """What a destination will not get by these settings, and what is withheld from it already."""
     for refusal in refusals:
         yield f"{refusal.destination} {refusal.words}: {refusal.advice}."

@@ -60,12 +60,12 @@ class Painter:
         try:
             with self._turn:
                 return self._paint(
-                    render_worker.Order(source, maximum_pixels, int(self._seconds) + 2)
+                    render_worker.PaintRequest(source, maximum_pixels, int(self._seconds) + 2)
                 )
         finally:
             self._waiting.release()
 
-    def _paint(self, order: render_worker.Order) -> bytes | NoPicture:
+    def _paint(self, order: render_worker.PaintRequest) -> bytes | NoPicture:
         try:
             answer = self._ask(order)
         except WorkerDied:
@@ -78,7 +78,7 @@ class Painter:
             return NoPicture(FAILED)
         return answer[1:] if answer[:1] == render_worker.PNG else _no_picture(answer[1:])
 
-    def _ask(self, order: render_worker.Order) -> bytes:
+    def _ask(self, order: render_worker.PaintRequest) -> bytes:
         """Raises WorkerDied if the process crashes or takes longer than allowed.
 
         It is gone then.

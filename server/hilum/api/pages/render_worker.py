@@ -30,7 +30,7 @@ _NICE = 10  # nobody's study waits for a picture
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class PaintRequest:
     """Paint the object in the file, or the document given as bytes.
 
     `seconds`: after that the kernel ends the process.
@@ -46,7 +46,7 @@ def serve(connection: Connection) -> None:
     connection.send_bytes(READY)
     while connection.poll(_IDLE_SECONDS):
         try:
-            order: Order = connection.recv()
+            order: PaintRequest = connection.recv()
         except EOFError:
             return
         # The default action of SIGALRM ends the process, also within C code, and also when nobody
@@ -57,9 +57,9 @@ def serve(connection: Connection) -> None:
         signal.alarm(0)
 
 
-def answer(order: Order) -> bytes:
+def answer(order: PaintRequest) -> bytes:
     """`P` and a PNG, or `N` and JSON with the reason and what was seen."""
-    from hilum.api.pages import render  # noqa: PLC0415 - pydicom and codecs: the web process imports this module for `Order`
+    from hilum.api.pages import render  # noqa: PLC0415 - pydicom and codecs: the web process imports this module for `PaintRequest`
     from hilum_preprocessing import NotAnalysable  # noqa: PLC0415 - the same
 
     try:

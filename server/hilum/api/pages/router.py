@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.answers.operations import RequeueOrder
 from hilum.api.audited_actions import DeedHere
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import UID_PATTERN, Cursor, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.identifiers import identifiers_shown
@@ -161,7 +161,7 @@ def _order(stage: str, study_instance_uid: str) -> RequeueOrder:
         raise RequestValidationError(error.errors()) from error
 
 
-def _requeue(parts: Parts, deed: Deed, order: RequeueOrder) -> int:
+def _requeue(parts: Dependencies, deed: Deed, order: RequeueOrder) -> int:
     if parts.requeue is None:
         raise HTTPException(404, "This process cannot change the ledger.")
     count: int = operations.requeue(parts, deed, order)["requeued"]

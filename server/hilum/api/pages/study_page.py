@@ -78,7 +78,7 @@ class Again:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyPage:
+class StudyView:
     """All of it."""
 
     uid: str
@@ -102,7 +102,7 @@ def study_page(
     can_requeue: bool,
     deeds: Sequence[Item] = (),
     identifiers: Identifiers | None = None,
-) -> StudyPage:
+) -> StudyView:
     """The page from `LedgerViews.study`, and from the newest rows of the audit about it.
 
     `identifiers`: what may be shown of them.
@@ -111,7 +111,7 @@ def study_page(
         (item, result_box(study, item, releases.get(item["release"]), now))
         for item in study["results"]
     ]
-    return StudyPage(
+    return StudyView(
         uid=study["study_instance_uid"],
         chip=study_chip({**study, **_as_in_a_list(study)}, now),
         reason=meaning(study["reason"]),

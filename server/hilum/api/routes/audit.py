@@ -9,7 +9,15 @@ from pydantic import Field
 
 from hilum.api.audited_actions import AuditedRoute, DeedHere
 from hilum.api.dependencies import PartsHere
-from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, Cursor, Limit, Moment, QueryMoment
+from hilum.api.fields import (
+    API_PREFIX,
+    UID_PATTERN,
+    Cursor,
+    Limit,
+    Moment,
+    QueryMoment,
+    ResponseModel,
+)
 from hilum.api.guard import guarded
 from hilum.domain import Channel, Scope
 from hilum.store.audit.log import AuditFilter
@@ -23,7 +31,7 @@ router = APIRouter(
 )
 
 
-class AuditRow(Answer):
+class AuditRow(ResponseModel):
     """One verb of one actor."""
 
     id: int
@@ -50,7 +58,7 @@ class AuditRow(Answer):
     )
 
 
-class AuditPage(Answer):
+class AuditPage(ResponseModel):
     """One page."""
 
     rows: list[AuditRow]

@@ -13,8 +13,8 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.answers.studies import StudySummary
 from hilum.api.audited_actions import AuditedRoute, DeedHere
-from hilum.api.dependencies import Parts, PartsHere
-from hilum.api.fields import API_PREFIX, Answer, Cursor, Limit, Moment
+from hilum.api.dependencies import Dependencies, PartsHere
+from hilum.api.fields import API_PREFIX, Cursor, Limit, Moment, ResponseModel
 from hilum.api.guard import guarded
 from hilum.api.identifiers import OFF, FoundStudies, StudyQuery, note_query, row_of
 from hilum.api.problems import documented
@@ -27,7 +27,7 @@ router = APIRouter(
 )
 
 
-class IdentifiersAnswer(Answer):
+class IdentifiersAnswer(ResponseModel):
     """What the header says that was found; empty: it does not say."""
 
     patient_id: str
@@ -44,7 +44,7 @@ class FoundStudy(StudySummary):
     identifiers: IdentifiersAnswer
 
 
-class FoundPage(Answer):
+class FoundPage(ResponseModel):
     """One page of a search.
 
     It may hold few studies, or none, and not be the last: a search ends after some seconds.
@@ -91,7 +91,7 @@ def find_studies(
 
 
 def find(
-    parts: Parts, deed: Deed, query: StudyQuery, limit: int, cursor: str | None
+    parts: Dependencies, deed: Deed, query: StudyQuery, limit: int, cursor: str | None
 ) -> FoundStudies:
     """What REST and the page find, noted in the deed.
 

@@ -16,7 +16,7 @@ from hilum.api.answers.shared import SharedAnswer
 from hilum.api.dependencies import PartsHere
 from hilum.api.guard import Admission, is_stranger, only_known_parameters, require_own_name
 from hilum.api.problems import documented
-from hilum.api.readiness import Facts, Role, checks
+from hilum.api.readiness import ReadinessFacts, Role, checks
 from hilum.domain import Scope
 
 router = APIRouter(tags=["Health"])
@@ -65,7 +65,7 @@ async def ready(
 
     A missing Triton never makes `receive` unready.
     """
-    shared: SharedAnswer[Facts] = request.app.state.facts
+    shared: SharedAnswer[ReadinessFacts] = request.app.state.facts
     facts = await shared.get()
     found = {name: checks(name, facts) for name in dict.fromkeys(role or parts.default_roles)}
     judged = [

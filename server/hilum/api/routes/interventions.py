@@ -15,8 +15,15 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.answers.destinations import DestinationList, DestinationState
 from hilum.api.audited_actions import AuditedRoute, DeedHere
-from hilum.api.dependencies import Interventions, Parts, PartsHere
-from hilum.api.fields import AE_PATTERN, API_PREFIX, UID_PATTERN, Answer, Identifier, StudyUid
+from hilum.api.dependencies import Dependencies, Interventions, PartsHere
+from hilum.api.fields import (
+    AE_PATTERN,
+    API_PREFIX,
+    UID_PATTERN,
+    Identifier,
+    ResponseModel,
+    StudyUid,
+)
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
 from hilum.api.routes.probe import DestinationName
@@ -47,7 +54,7 @@ _NO_STUDY = NoVerb("it shows queues, and no study")
 _Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
 
 
-class ForgottenAnswer(Answer):
+class ForgottenAnswer(ResponseModel):
     """What was given up."""
 
     cancelled: int = Field(
@@ -60,7 +67,7 @@ class ForgottenAnswer(Answer):
     )
 
 
-class ForgetCommitmentsOrder(Answer):
+class ForgetCommitmentsOrder(ResponseModel):
     """Whose dead reports of storage commitment to give up."""
 
     model_config = ConfigDict(
@@ -70,13 +77,13 @@ class ForgetCommitmentsOrder(Answer):
     calling_ae_title: Annotated[str, Field(pattern=AE_PATTERN, description="Who asked.")]
 
 
-class ForgottenCommitments(Answer):
+class ForgottenCommitments(ResponseModel):
     """How many were given up."""
 
     forgotten: int
 
 
-class CompleteOrder(Answer):
+class CompleteOrder(ResponseModel):
     """How to complete a study."""
 
     model_config = ConfigDict(extra="forbid")
@@ -89,7 +96,7 @@ class CompleteOrder(Answer):
     )
 
 
-class CompletedAnswer(Answer):
+class CompletedAnswer(ResponseModel):
     """What came of it."""
 
     state: StudyState = Field(
@@ -101,7 +108,7 @@ class CompletedAnswer(Answer):
     )
 
 
-class PatientToErase(Answer):
+class PatientToErase(ResponseModel):
     """Whose data to erase. It is written nowhere; the audit holds a keyed digest."""
 
     model_config = ConfigDict(
@@ -115,7 +122,7 @@ class PatientToErase(Answer):
     is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
 
 
-class StudyToErase(Answer):
+class StudyToErase(ResponseModel):
     """Which study to erase. It is written nowhere; the audit holds a keyed digest."""
 
     model_config = ConfigDict(
@@ -127,7 +134,7 @@ class StudyToErase(Answer):
     is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
 
 
-class ErasedAnswer(Answer):
+class ErasedAnswer(ResponseModel):
     """What was erased, in numbers."""
 
     is_complete: bool = Field(
@@ -160,7 +167,7 @@ def list_destinations(parts: PartsHere) -> Mapping[str, Any]:
     return {"destinations": destination_states(parts)}
 
 
-def destination_states(parts: Parts) -> list[dict[str, Any]]:
+def destination_states(parts: Dependencies) -> list[dict[str, Any]]:
     """Every destination as REST and the page show it, by name."""
     configured = parts.settings.destinations
     known = parts.refusals(parts.views.rollouts())
@@ -256,7 +263,7 @@ def forget_commitments(
     return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title, deed)}
 
 
-def _pause(parts: Parts, deed: Deed, name: str, *, is_paused: bool) -> Mapping[str, Any]:
+def _pause(parts: Dependencies, deed: Deed, name: str, *, is_paused: bool) -> Mapping[str, Any]:
     if name not in parts.settings.destinations:
         raise HTTPException(404, "There is no such destination in the settings.")
     _verbs(parts).pause(name, is_paused=is_paused, deed=deed)
@@ -314,6 +321,6 @@ def erase_patient(
     )
 
 
-def _verbs(parts: Parts) -> Interventions:
+def _verbs(parts: Dependencies) -> Interventions:
     assert parts.interventions is not None  # `create_app` adds these routes only then
     return parts.interventions

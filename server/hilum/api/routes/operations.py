@@ -21,7 +21,7 @@ from hilum.api.answers.operations import (
     RequeueOrder,
 )
 from hilum.api.audited_actions import AuditedRoute, DeedHere
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import API_PREFIX, Cursor, Limit
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
@@ -129,7 +129,7 @@ def list_releases(parts: PartsHere) -> dict[str, Any]:
     }
 
 
-def _active(parts: Parts) -> set[str]:
+def _active(parts: Dependencies) -> set[str]:
     serving = {
         item["configured"]: item["serving"]
         for item in parts.views.rollouts()
@@ -168,7 +168,7 @@ def _text(path: Path | None) -> str:
     return path.read_text(encoding="utf-8")
 
 
-def _require_room(parts: Parts) -> None:
+def _require_room(parts: Dependencies) -> None:
     """Work that makes rows and documents waits while the listener rejects associations (promise 3).
 
     503 with Retry-After.
@@ -242,7 +242,7 @@ def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[st
     return {"requeued": count, **({"withheld": withheld} if withheld else {})}
 
 
-def _still_withheld(parts: Parts, order: RequeueOrder) -> list[dict[str, Any]]:
+def _still_withheld(parts: Dependencies, order: RequeueOrder) -> list[dict[str, Any]]:
     found = parts.views.withheld(parts.settings.destinations, order.study_instance_uid)
     return [
         item

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.audited_actions import AuditedRoute
 from hilum.api.dependencies import PartsHere
-from hilum.api.fields import API_PREFIX, Answer
+from hilum.api.fields import API_PREFIX, ResponseModel
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
 from hilum.domain import Scope
@@ -33,7 +33,7 @@ DestinationName = Annotated[
 ]
 
 
-class AcceptedAnswer(Answer):
+class AcceptedAnswer(ResponseModel):
     """One SOP Class in one Transfer Syntax."""
 
     sop_class: str = Field(examples=["Comprehensive 3D SR Storage"])
@@ -43,7 +43,7 @@ class AcceptedAnswer(Answer):
     is_accepted: bool
 
 
-class ProbeAnswer(Answer):
+class ProbeAnswer(ResponseModel):
     """What a destination said."""
 
     destination: str

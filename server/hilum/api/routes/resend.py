@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from hilum.api.audited_actions import AuditedRoute, DeedHere
-from hilum.api.dependencies import Parts, PartsHere
-from hilum.api.fields import API_PREFIX, UID_PATTERN, Answer, StudyUid
+from hilum.api.dependencies import Dependencies, PartsHere
+from hilum.api.fields import API_PREFIX, UID_PATTERN, ResponseModel, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
 from hilum.domain import Scope
@@ -26,7 +26,7 @@ router = APIRouter(
 )
 
 
-class ResendOrder(Answer):
+class ResendOrder(ResponseModel):
     """Which delivered documents to send again.
 
     Left out: all of the study's current results, to each destination that has them.
@@ -44,7 +44,7 @@ class ResendOrder(Answer):
     )
 
 
-class ResentDocument(Answer):
+class ResentDocument(ResponseModel):
     """A document that is due again."""
 
     destination: str
@@ -58,7 +58,7 @@ class LeftDocument(ResentDocument):
     why: str = Field(examples=["it is on its way already"])
 
 
-class ResentAnswer(Answer):
+class ResentAnswer(ResponseModel):
     """What is due again, and what is not."""
 
     due: list[ResentDocument]
@@ -85,7 +85,7 @@ def resend_study(
     return {"due": done.due, "left": done.left}
 
 
-def resend(parts: Parts, deed: Deed, study_uid: str, order: ResendOrder) -> Resent:
+def resend(parts: Dependencies, deed: Deed, study_uid: str, order: ResendOrder) -> Resent:
     """For REST and the pages. Raises HTTPException."""
     if parts.interventions is None:
         raise HTTPException(404, "This process cannot change the ledger.")

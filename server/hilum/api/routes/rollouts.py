@@ -10,12 +10,12 @@ from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from hilum.api.audited_actions import AuditedRoute, DeedHere
-from hilum.api.dependencies import PartsHere, RolloutVerbs
-from hilum.api.fields import API_PREFIX, RELEASE_PATTERN, Answer, Moment
+from hilum.api.dependencies import PartsHere, RolloutOperations
+from hilum.api.fields import API_PREFIX, RELEASE_PATTERN, Moment, ResponseModel
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
 from hilum.domain import Rollout, RolloutMode, RolloutState, Scope
-from hilum.store.rollouts.rules import CannotRollOut, Order
+from hilum.store.rollouts.rules import CannotRollOut, RolloutRequest
 from hilum.verbs import NoVerb, Verb, performs
 
 listing = APIRouter(
@@ -42,7 +42,7 @@ Alias = Annotated[
 Fraction = Annotated[float, Field(gt=0, lt=1, description="Share of new studies.", examples=[0.1])]
 
 
-class RolloutAnswer(Answer):
+class RolloutAnswer(ResponseModel):
     """One alias: what reads, and what shall follow."""
 
     alias: str
@@ -58,13 +58,13 @@ class RolloutAnswer(Answer):
     changed_by: str | None
 
 
-class RolloutList(Answer):
+class RolloutList(ResponseModel):
     """All aliases, by name."""
 
     rollouts: list[RolloutAnswer]
 
 
-class EventAnswer(Answer):
+class EventAnswer(ResponseModel):
     """What was done."""
 
     verb: str
@@ -76,7 +76,7 @@ class EventAnswer(Answer):
     changed_by: str
 
 
-class AgreementAnswer(Answer):
+class AgreementAnswer(ResponseModel):
     """How far both agree about one finding."""
 
     finding: str
@@ -89,7 +89,7 @@ class AgreementAnswer(Answer):
     )
 
 
-class ComparisonAnswer(Answer):
+class ComparisonAnswer(ResponseModel):
     """What a shadow says beside what was reported."""
 
     release: str
@@ -111,7 +111,7 @@ class RolloutDetail(RolloutAnswer):
     comparison: ComparisonAnswer | None
 
 
-class StartOrder(Answer):
+class StartOrder(ResponseModel):
     """Which release shall follow, and how."""
 
     model_config = ConfigDict(
@@ -125,7 +125,7 @@ class StartOrder(Answer):
     fraction: Fraction | None = Field(None, description="For a canary: its share of new studies.")
 
 
-class PromoteOrder(Answer):
+class PromoteOrder(ResponseModel):
     """How far."""
 
     model_config = ConfigDict(extra="forbid")
@@ -135,7 +135,7 @@ class PromoteOrder(Answer):
     )
 
 
-class RollbackOrder(Answer):
+class RollbackOrder(ResponseModel):
     """What becomes of studies that the release left was chosen for."""
 
     model_config = ConfigDict(extra="forbid")
@@ -183,7 +183,7 @@ def start_rollout(parts: PartsHere, deed: DeedHere, alias: Alias, order: StartOr
     """
     return _done(
         lambda: _verbs(parts).start(
-            alias, order.release, Order(order.mode, order.fraction), deed.actor.name, deed
+            alias, order.release, RolloutRequest(order.mode, order.fraction), deed.actor.name, deed
         )
     )
 
@@ -245,6 +245,6 @@ def _done(verb: Callable[[], Rollout]) -> Rollout:
         raise HTTPException(409, str(error)) from error
 
 
-def _verbs(parts: PartsHere) -> RolloutVerbs:
+def _verbs(parts: PartsHere) -> RolloutOperations:
     assert parts.rollouts is not None  # `create_app` adds these routes only then
     return parts.rollouts

@@ -21,7 +21,7 @@ from python_multipart.multipart import parse_options_header
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from hilum.api.dependencies import Parts, PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import StudyUid
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
@@ -102,7 +102,9 @@ async def store_instances_of_study(
     return await _stored(request, parts, store, study_instance_uid)
 
 
-async def _stored(request: Request, parts: Parts, store: Store, study: str | None) -> JSONResponse:
+async def _stored(
+    request: Request, parts: Dependencies, store: Store, study: str | None
+) -> JSONResponse:
     try:
         return await _store_parts(request, parts.settings, store, study)
     except (

@@ -15,10 +15,10 @@ from typing import BinaryIO, Final
 
 from pydicom.uid import UID
 
-from hilum.deliver.client import Unknown
+from hilum.deliver.client import UnknownOutcome
 from hilum.deliver.scu import command, negotiation
-from hilum.deliver.scu.connection import Connection, ConnectionLost, pdvs
-from hilum.deliver.scu.negotiation import Context, Rejection
+from hilum.deliver.scu.connection import ConnectionLost, SocketReader, pdvs
+from hilum.deliver.scu.negotiation import AssociateRejection, ProposedContext
 from hilum.deliver.scu.statuses import check_status
 from hilum.deliver.scu.tls import Tls, secure
 from hilum.dicom import command_set, pdu
@@ -61,7 +61,7 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingMessage:
     """A data set to send, with a stream that stands at its first byte.
 
     Its length is even (PS3.5 7.1.1).
@@ -74,18 +74,22 @@ class Outgoing:
     size: int
 
 
-class Association:
+class ScuAssociation:
     """An established association, for one thread at a time.
 
     It ends with the first Unknown or Retry that it raises.
     """
 
     def __init__(
-        self, peer: Peer, wire: Connection, contexts: tuple[Context, ...], maximum_pdu_bytes: int
+        self,
+        peer: Peer,
+        wire: SocketReader,
+        contexts: tuple[ProposedContext, ...],
+        maximum_pdu_bytes: int,
     ) -> None:
         self.peer = peer
         self.contexts = contexts
-        self._wire: Connection | None = wire
+        self._wire: SocketReader | None = wire
         self._room = (
             max(_LEAST_PDU_BYTES, min(maximum_pdu_bytes or _LARGEST_PDU_BYTES, _LARGEST_PDU_BYTES))
             - pdu.ITEM.size
@@ -101,11 +105,13 @@ class Association:
         return self._wire is not None
 
     @property
-    def accepted(self) -> tuple[Context, ...]:
+    def accepted(self) -> tuple[ProposedContext, ...]:
         """The contexts in which objects may be sent, in the order of the proposal; at least one."""
         return tuple(context for context in self.contexts if context.is_accepted)
 
-    def context(self, sop_class_uid: str, transfer_syntax_uid: str | None = None) -> Context | None:
+    def context(
+        self, sop_class_uid: str, transfer_syntax_uid: str | None = None
+    ) -> ProposedContext | None:
         """The accepted context of a SOP Class, in this Transfer Syntax or in any."""
         fits = (
             item
@@ -116,14 +122,14 @@ class Association:
             (item for item in fits if transfer_syntax_uid in (None, item.transfer_syntax_uid)), None
         )
 
-    def store(self, outgoing: Outgoing) -> None:
+    def store(self, outgoing: OutgoingMessage) -> None:
         """Return when the receiver has stored the object.
 
         Raises Retry, Unknown or Refused; OSError when the stream cannot be read.
         """
         check_status(self.c_store(outgoing).status, str(self.peer))
 
-    def c_store(self, outgoing: Outgoing) -> command.Response:
+    def c_store(self, outgoing: OutgoingMessage) -> command.Response:
         """Send a C-STORE and return the receiver's response (PS3.7 9.1.1).
 
         Raises Refused without a presentation context, Unknown without a response; OSError when the
@@ -141,7 +147,7 @@ class Association:
         try:
             return self._ask(context.context_id, command_set.C_STORE_RQ, request, fragments)
         except ConnectionLost as error:
-            raise Unknown(
+            raise UnknownOutcome(
                 f"{self.peer} gave no answer ({error}); the same bytes are sent again"
             ) from error
         except OSError:
@@ -166,7 +172,7 @@ class Association:
             return None
 
     def event_report(
-        self, context: Context, command_of: Callable[[int], bytes], information: bytes
+        self, context: ProposedContext, command_of: Callable[[int], bytes], information: bytes
     ) -> int | None:
         """Send an N-EVENT-REPORT (PS3.7 10.1.1) in an accepted context and return its status.
 
@@ -240,7 +246,7 @@ class Association:
             self.abort()
             raise ConnectionLost(str(error)) from error
 
-    def _hear_the_end(self, wire: Connection) -> None:
+    def _hear_the_end(self, wire: SocketReader) -> None:
         """Read the PDU that ends an idle association; a release gets its response (PS3.8 7.2.2).
 
         A receiver sends on an idle association only to end it.
@@ -271,7 +277,7 @@ def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
     yield from rest
 
 
-def _fragments(outgoing: Outgoing, room: int) -> Iterator[bytes]:
+def _fragments(outgoing: OutgoingMessage, room: int) -> Iterator[bytes]:
     """Return the data set in fragments of one PDU.
 
     Raises OSError where the file has become shorter meanwhile.
@@ -285,7 +291,7 @@ def _fragments(outgoing: Outgoing, room: int) -> Iterator[bytes]:
         yield fragment
 
 
-def _response(wire: Connection) -> bytes:
+def _response(wire: SocketReader) -> bytes:
     """Return the command set of the next message. Raises ConnectionLost."""
     found = b""
     while True:
@@ -300,7 +306,7 @@ def _response(wire: Connection) -> bytes:
                 return found
 
 
-def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Association:
+def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> ScuAssociation:
     """Return an established association that accepts at least one of the contexts.
 
     A context is (SOP Class UID, Transfer Syntax UID). `scp_of`: SOP Classes of which we are the
@@ -309,7 +315,7 @@ def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Ass
     Raises Retry (an outage) when there is no response or the association is rejected, Refused when
     no context is accepted.
     """
-    wire = Connection(_connected(peer), peer.timeout_seconds)
+    wire = SocketReader(_connected(peer), peer.timeout_seconds)
     try:
         wire.send(
             [negotiation.request(peer.calling_ae_title, peer.called_ae_title, contexts, scp_of)]
@@ -323,7 +329,7 @@ def associate(peer: Peer, contexts: Contexts, scp_of: Sequence[str] = ()) -> Ass
     except Retry:
         wire.close()
         raise
-    association = Association(peer, wire, answered, maximum_pdu_bytes)
+    association = ScuAssociation(peer, wire, answered, maximum_pdu_bytes)
     if not any(context.is_accepted for context in answered):
         association.release()
         raise refusal(association, answered[0].sop_class_uid)
@@ -342,7 +348,7 @@ def _connected(peer: Peer) -> socket.socket:
 
 def _answer(
     kind: int, whole: bytes, peer: Peer, contexts: Contexts
-) -> tuple[tuple[Context, ...], int]:
+) -> tuple[tuple[ProposedContext, ...], int]:
     try:
         if kind == pdu.ASSOCIATE_AC:
             return negotiation.accepted(whole, contexts)
@@ -366,7 +372,7 @@ def _nobody(peer: Peer, what: str, tls: str = "") -> Retry:
     return Retry(f"no DICOM answer from {peer.host}:{peer.port} ({what}); {advice}", is_outage=True)
 
 
-def refusal(association: Association, sop_class_uid: str) -> Refused:
+def refusal(association: ScuAssociation, sop_class_uid: str) -> Refused:
     """Return the Refused of a SOP Class without an accepted context, with the remedy.
 
     It is the most frequent refusal of a PACS. Result 4 is about the Transfer Syntax (PS3.8 Table
@@ -392,7 +398,7 @@ def refusal(association: Association, sop_class_uid: str) -> Refused:
     return Refused("sop_class_refused", f"{peer} does not accept {what}: {advice}")
 
 
-def _rejection(answer: Rejection, peer: Peer) -> str:
+def _rejection(answer: AssociateRejection, peer: Peer) -> str:
     text = _REJECTIONS.get(
         (answer.source, answer.reason), "it gave no reason that helps; see its log"
     )

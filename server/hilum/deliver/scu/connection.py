@@ -27,7 +27,7 @@ class ConnectionLost(Exception):
     """The peer is gone, silent, or does not speak DICOM; the text names the case."""
 
 
-class Connection:
+class SocketReader:
     """A socket that exchanges whole PDUs, for one thread at a time.
 
     After ConnectionLost only `close` may be called.

@@ -13,7 +13,7 @@ _OUR_MAXIMUM_BYTES: Final = 65_536  # largest PDU that we take: responses are sh
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class ProposedContext:
     """A Presentation Context with its result (PS3.8 Table 9-18), 0 is acceptance."""
 
     context_id: int
@@ -28,7 +28,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class AssociateRejection:
     """The fields of an A-ASSOCIATE-RJ (PS3.8 Table 9-21)."""
 
     result: int
@@ -52,7 +52,7 @@ def request(
 
 def accepted(
     encoded: bytes, contexts: Sequence[tuple[str, str]]
-) -> tuple[tuple[Context, ...], int]:
+) -> tuple[tuple[ProposedContext, ...], int]:
     """Return each proposed context with its result, and the largest PDU that the receiver takes.
 
     Both come from an A-ASSOCIATE-AC. 0 means a PDU of any length. Raises Malformed.
@@ -60,12 +60,12 @@ def accepted(
     answered, maximum_pdu_bytes = associate.decode_acceptance(encoded)
     results = {context.context_id: context.result for context in answered}
     found = (  # a context without a result counts as rejected
-        Context(2 * number + 1, *kind, results.get(2 * number + 1, USER_REJECTION))
+        ProposedContext(2 * number + 1, *kind, results.get(2 * number + 1, USER_REJECTION))
         for number, kind in enumerate(contexts)
     )
     return tuple(found), maximum_pdu_bytes
 
 
-def rejection(encoded: bytes) -> Rejection:
+def rejection(encoded: bytes) -> AssociateRejection:
     """Return the fields of an A-ASSOCIATE-RJ. Raises Malformed."""
-    return Rejection(*associate.decode_rejection(encoded))
+    return AssociateRejection(*associate.decode_rejection(encoded))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hilum.deliver.client import Busy
+from hilum.deliver.client import ReceiverBusy
 from hilum.errors import Refused, Retry
 
 # PS3.7 Annex C.4.2, C.4.3, C.5; PS3.4 Table B.2-1. A warning is a success: the object is stored.
@@ -84,5 +84,5 @@ def check_status(status: int, peer: str) -> None:
             )
     for codes, what in _LATER:
         if status in codes:
-            raise Busy(f"{peer} answered 0x{status:04X}: {what}", is_outage=True)
+            raise ReceiverBusy(f"{peer} answered 0x{status:04X}: {what}", is_outage=True)
     raise Retry(f"{peer} answered 0x{status:04X}; its log may say why")

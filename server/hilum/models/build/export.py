@@ -62,8 +62,8 @@ def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
     return made
 
 
-def _served(manifest: Manifest, weights: Path | None) -> architectures.Served:
-    return architectures.Served(
+def _served(manifest: Manifest, weights: Path | None) -> architectures.ServedNetwork:
+    return architectures.ServedNetwork(
         network(manifest, weights), manifest.spec, manifest.release.has_cam
     ).eval()
 
@@ -81,7 +81,7 @@ def _images(manifest: Manifest, count: int) -> torch.Tensor:
 
 
 def _write(
-    served: architectures.Served, example: torch.Tensor, has_cam: bool, destination: Path
+    served: architectures.ServedNetwork, example: torch.Tensor, has_cam: bool, destination: Path
 ) -> None:
     batch = torch.export.Dim("batch", min=1, max=_LARGEST_BATCH)
     with _quiet():
@@ -120,7 +120,9 @@ def _require_contract(manifest: Manifest, artefact: Path) -> None:
         raise ConfigurationError([f"{manifest.release.id}: {problem}" for problem in problems])
 
 
-def _require_parity(manifest: Manifest, served: architectures.Served, artefact: Path) -> None:
+def _require_parity(
+    manifest: Manifest, served: architectures.ServedNetwork, artefact: Path
+) -> None:
     for size in _BATCHES:
         for name, (worst, allowed) in _differences(
             served, artefact, _images(manifest, size)
@@ -141,7 +143,7 @@ def _require_parity(manifest: Manifest, served: architectures.Served, artefact: 
 
 
 def _differences(
-    served: architectures.Served, artefact: Path, images: torch.Tensor
+    served: architectures.ServedNetwork, artefact: Path, images: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
     """By output: the largest difference between torch and ONNX Runtime on these images, both float32, and the largest that may be."""
     with torch.no_grad():

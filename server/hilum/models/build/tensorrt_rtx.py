@@ -21,7 +21,7 @@ from typing import Any, Final
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
 from hilum.models.build.tensorrt import REQUEST
-from hilum.models.facts import Fact, Places, Verdict
+from hilum.models.facts import Fact, FactVerdict, Places
 from hilum.models.manifest.manifest import Manifest
 
 GPUS: Final = ("SM89", "SM120")
@@ -60,7 +60,7 @@ def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
         size = f"{engine.size_bytes / 1e6:.1f} MB in {engine.seconds:.1f} s"
         gpus = ", ".join(GPUS)
         yield (
-            Verdict.OK,
+            FactVerdict.OK,
             (
                 f"tensorrt-rtx {engine.version}: {engine.precision} engine for {gpus}:"
                 f" {engine.layers} layers, {size}"

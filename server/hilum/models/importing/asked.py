@@ -14,7 +14,7 @@ Tensors = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ImportRequest:
     """What the user said. None: what the kind takes by itself."""
 
     source: Path

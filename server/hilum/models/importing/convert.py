@@ -21,7 +21,7 @@ import zipfile
 from typing import BinaryIO, Final
 
 from hilum.models.importing import tensors
-from hilum.models.importing.inert import Suspicious
+from hilum.models.importing.inert import UnsafePickle
 from hilum.models.importing.stored import ELEMENTS
 from hilum.models.importing.torch_file import Damaged, ReadStorage, open_torch_file
 
@@ -45,7 +45,7 @@ _NONSENSE: Final = (
     RecursionError,
     NotImplementedError,
 )
-REASONS: Final = (Suspicious, MemoryError, *_UNREADABLE, *_NONSENSE)
+REASONS: Final = (UnsafePickle, MemoryError, *_UNREADABLE, *_NONSENSE)
 """All that `convert` may raise."""
 
 
@@ -109,7 +109,7 @@ def main() -> int:
     try:
         convert(source, sink, most_output(size))
         sink.flush()
-    except Suspicious as error:
+    except UnsafePickle as error:
         return _refused(
             f"{error}, which weights never need. Nothing of it was run. Do not use this file"
         )

@@ -16,7 +16,7 @@ WEIGHTS = "weights.safetensors"
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class ImportedDraft:
     """What an importer found out.
 
     Lines are TOML; `options` and `operating_points` are keys with TOML values.
@@ -37,12 +37,12 @@ class Draft:
     max_batch: int = 16
 
 
-def text(draft: Draft, name: str, version: str, sha256: str) -> str:
+def text(draft: ImportedDraft, name: str, version: str, sha256: str) -> str:
     """A whole manifest.toml."""
     return "\n".join(_lines(draft, name, version, sha256)) + "\n"
 
 
-def _lines(draft: Draft, name: str, version: str, sha256: str) -> Iterator[str]:
+def _lines(draft: ImportedDraft, name: str, version: str, sha256: str) -> Iterator[str]:
     yield (
         "# Written by `hilum models import`. Look at every line that says EDIT, then `hilum models"
         " check` and `hilum models build`."

@@ -50,11 +50,11 @@ _HARMLESS: Final = {
 }
 
 
-class Suspicious(Exception):
+class UnsafePickle(Exception):
     """The pickle asks for something that no weights need. Nothing of it was run."""
 
 
-class Shell:
+class Placeholder:
     """Stands for an object of any class, made in any way.
 
     Keeps attributes, swallows the rest, runs nothing.
@@ -62,7 +62,7 @@ class Shell:
 
     origin = "?"
 
-    def __new__(cls, *_: object, **__: object) -> Shell:
+    def __new__(cls, *_: object, **__: object) -> Placeholder:
         """Whatever the class would have taken."""
         return object.__new__(cls)
 
@@ -89,7 +89,7 @@ class Shell:
         """An item of a set that is none here."""
 
 
-class InertUnpickler(pickle.Unpickler):
+class RestrictedUnpickler(pickle.Unpickler):
     """Knows tensors, ordered dictionaries and nothing else; never imports."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
@@ -105,8 +105,8 @@ class InertUnpickler(pickle.Unpickler):
         if module in ("torch", "torch.cuda") and name in ELEMENTS:
             return name
         if _is_suspicious(module, name):
-            raise Suspicious(f"it asks for {module}.{name}")
-        return type("Shell", (Shell,), {"origin": f"{module}.{name}"})
+            raise UnsafePickle(f"it asks for {module}.{name}")
+        return type("Shell", (Placeholder,), {"origin": f"{module}.{name}"})
 
     def persistent_load(self, saved: Any) -> Any:  # noqa: ANN401 - as the file says
         """References of torch: storages, and classes whose source text was saved along."""

@@ -13,25 +13,27 @@ import torch
 from hilum.errors import ConfigurationError
 from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, published
-from hilum.models.importing.asked import Asked, Tensors, recipe_lines, size_of
-from hilum.models.importing.draft import Draft
+from hilum.models.importing.asked import ImportRequest, Tensors, recipe_lines, size_of
+from hilum.models.importing.draft import ImportedDraft
 from hilum.models.importing.vit_checkpoint import vit
 from hilum.models.networks import checkpoint_names
 
-__all__ = ["KINDS", "Asked"]
+__all__ = ["KINDS", "ImportRequest"]
 
 
-def densenet121(asked: Asked, given: Tensors) -> Draft:
+def densenet121(asked: ImportRequest, given: Tensors) -> ImportedDraft:
     """The names of torchvision, the CheXNet family among them."""
     return _convolutional("densenet121", "features.conv0.weight", "classifier.weight", asked, given)
 
 
-def resnet50(asked: Asked, given: Tensors) -> Draft:
+def resnet50(asked: ImportRequest, given: Tensors) -> ImportedDraft:
     """The names of torchvision."""
     return _convolutional("resnet50", "conv1.weight", "fc.weight", asked, given)
 
 
-def _convolutional(architecture: str, first: str, head: str, asked: Asked, given: Tensors) -> Draft:
+def _convolutional(
+    architecture: str, first: str, head: str, asked: ImportRequest, given: Tensors
+) -> ImportedDraft:
     tensors = checkpoint_names.canonical(architecture, given)
     channels = size_of(tensors, first, 1)
     count = size_of(tensors, head, 0)
@@ -44,7 +46,7 @@ def _convolutional(architecture: str, first: str, head: str, asked: Asked, given
                 )
             ]
         )
-    return Draft(
+    return ImportedDraft(
         tensors=tensors,
         architecture=architecture,
         activation=asked.activation or "sigmoid",
@@ -59,7 +61,7 @@ def _convolutional(architecture: str, first: str, head: str, asked: Asked, given
     )
 
 
-def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
+def torchxrayvision(asked: ImportRequest, given: Tensors) -> ImportedDraft:
     """One of its published releases.
 
     Label order, untrained outputs and operating points are known.
@@ -78,7 +80,7 @@ def torchxrayvision(asked: Asked, given: Tensors) -> Draft:
                 )
             ]
         )
-    return Draft(
+    return ImportedDraft(
         tensors=tensors,
         architecture=release.architecture,
         activation="sigmoid",
@@ -134,7 +136,7 @@ def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ..
     return release.thresholds
 
 
-KINDS: Final[Mapping[str, Callable[[Asked, Tensors], Draft]]] = {
+KINDS: Final[Mapping[str, Callable[[ImportRequest, Tensors], ImportedDraft]]] = {
     "densenet121": densenet121,
     "resnet50": resnet50,
     "torchxrayvision": torchxrayvision,

@@ -15,7 +15,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.build import export
 from hilum.models.formats import identity, pickled, safetensors
 from hilum.models.importing import download, draft, locked_process, published
-from hilum.models.importing.kinds import KINDS, Asked
+from hilum.models.importing.kinds import KINDS, ImportRequest
 from hilum.models.manifest import manifest
 from hilum.models.manifest.messages import nearest
 from hilum.store.archive.directory_sync import sync_file_system
@@ -29,7 +29,7 @@ class Imported:
     to_edit: tuple[str, ...]
 
 
-def import_release(kind: str, asked: Asked, name: str, version: str, out: Path) -> Imported:
+def import_release(kind: str, asked: ImportRequest, name: str, version: str, out: Path) -> Imported:
     """Make `out/<name>@<version>/`. Raises ConfigurationError, and leaves nothing."""
     if kind not in KINDS:
         raise ConfigurationError([f"unknown kind {kind!r}{nearest(kind, (*KINDS, 'onnx'))}"])
@@ -85,7 +85,7 @@ def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
     return safetensors.read(converted)
 
 
-def _write(drafted: draft.Draft, name: str, version: str, folder: Path) -> str:
+def _write(drafted: draft.ImportedDraft, name: str, version: str, folder: Path) -> str:
     """The files, proved to be a release that can be built.
 
     The manifest is valid, the network takes the weights.

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from hilum.models.importing.inert import Shell
+from hilum.models.importing.inert import Placeholder
 from hilum.models.importing.stored import ELEMENTS, StoredTensor
 
 # Where training scripts keep the state dictionary beside epochs and optimisers, the likeliest
@@ -36,12 +36,12 @@ class NoTensors(Exception):
 
 def find(content: Any) -> Named:  # noqa: ANN401 - whatever was saved
     """By name. Raises NoTensors."""
-    if isinstance(content, Shell):
+    if isinstance(content, Placeholder):
         return _checked(dict(_of_module(content, "", ())))
     if not isinstance(content, Mapping):
         raise NoTensors(f"it holds a {type(content).__name__}, no state dictionary")
     for nest in _NESTS:
-        if isinstance(content.get(nest), Mapping | Shell):
+        if isinstance(content.get(nest), Mapping | Placeholder):
             return find(content[nest])
     if others := [name for name, value in content.items() if not isinstance(value, StoredTensor)]:
         raise NoTensors(
@@ -57,7 +57,7 @@ def _checked(tensors: Named) -> Named:
 
 
 def _of_module(
-    module: Shell, prefix: str, above: tuple[Shell, ...]
+    module: Placeholder, prefix: str, above: tuple[Placeholder, ...]
 ) -> Iterator[tuple[str, StoredTensor]]:
     """As `Module.state_dict` lists them."""
     if module in above:
@@ -67,14 +67,14 @@ def _of_module(
     for name, value in itertools.chain(_table(module, "_parameters"), _table(module, "_buffers")):
         if isinstance(value, StoredTensor) and name not in skipped:
             yield f"{prefix}{name}", value
-        elif isinstance(value, Shell):
+        elif isinstance(value, Placeholder):
             raise NoTensors(f"{prefix}{name} is a {module.origin}, no plain tensor")
     for name, value in _table(module, "_modules"):
-        if isinstance(value, Shell):
+        if isinstance(value, Placeholder):
             yield from _of_module(value, f"{prefix}{name}.", (*above, module))
 
 
-def _table(module: Shell, name: str) -> list[tuple[str, Any]]:
+def _table(module: Placeholder, name: str) -> list[tuple[str, Any]]:
     table = module.__dict__.get(name)
     return [(str(key), value) for key, value in table.items()] if isinstance(table, Mapping) else []
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
 from hilum.models.formats import pickled
-from hilum.models.importing.inert import InertUnpickler
+from hilum.models.importing.inert import RestrictedUnpickler
 from hilum.models.importing.stored import ELEMENTS, Storage
 
 ReadStorage = Callable[[Storage], bytes]
@@ -53,7 +53,7 @@ def _open_zip(source: BinaryIO) -> tuple[Any, ReadStorage]:
         and _entry(archive, f"{folder}byteorder") != b"little"
     ):
         raise Damaged("written by a big-endian machine")
-    content = InertUnpickler(io.BytesIO(_entry(archive, names[0])), encoding=_ENCODING).load()
+    content = RestrictedUnpickler(io.BytesIO(_entry(archive, names[0])), encoding=_ENCODING).load()
     return content, lambda storage: _whole(_entry(archive, f"{folder}data/{storage.key}"), storage)
 
 
@@ -108,7 +108,7 @@ def _next(source: BinaryIO, storages: dict[str, Storage] | None = None) -> Any: 
     return content
 
 
-class _Noting(InertUnpickler):
+class _Noting(RestrictedUnpickler):
     """Keeps the storages: the legacy form says their sizes only where a tensor uses them."""
 
     def __init__(self, source: BinaryIO, encoding: str) -> None:

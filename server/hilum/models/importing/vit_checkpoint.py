@@ -7,12 +7,12 @@ import math
 from hilum.errors import ConfigurationError
 from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, vit_files
-from hilum.models.importing.asked import Asked, Tensors, recipe_lines, size_of
-from hilum.models.importing.draft import Draft
+from hilum.models.importing.asked import ImportRequest, Tensors, recipe_lines, size_of
+from hilum.models.importing.draft import ImportedDraft
 from hilum.models.networks import checkpoint_names, vit_shape
 
 
-def vit(asked: Asked, given: Tensors) -> Draft:
+def vit(asked: ImportRequest, given: Tensors) -> ImportedDraft:
     """The names of timm or of Hugging Face, with what lies beside the file."""
     tensors = checkpoint_names.canonical("vit", given)
     beside = vit_files.read(asked.source.parent)
@@ -38,7 +38,7 @@ def vit(asked: Asked, given: Tensors) -> Draft:
         "heads": str(beside.heads or width // vit_shape.HEAD_WIDTH),
         "epsilon": f"{epsilon:g}",
     }
-    return Draft(
+    return ImportedDraft(
         tensors=tensors,
         architecture="vit",
         activation=asked.activation or beside.activation or "sigmoid",

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from hilum.errors import ConfigurationError
-from hilum.models.facts import Check, Line, Places, Verdict, refused
+from hilum.models.facts import Check, FactLine, FactVerdict, Places, refused
 from hilum.models.inspection.open_questions import guesses, questions
 from hilum.models.inspection.release_facts import golden_facts, run_facts, tree_facts, weights_facts
 from hilum.models.manifest import catalogue, manifest
@@ -22,7 +22,7 @@ CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree
 
 def check(
     release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()
-) -> Iterator[Line]:
+) -> Iterator[FactLine]:
     """Facts about these releases, one after the other.
 
     `is_run`: built trees answer the canary and the golden cases, too.
@@ -36,38 +36,40 @@ def check(
         yield from _check(path, places, (*CHECKS, *([run_facts] if is_run else []), *more))
 
 
-def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Line]:
+def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[FactLine]:
     name = path.parent.name
     try:
         read = manifest.read(path)
     except ConfigurationError as error:
         yield from (
-            Line(name, Verdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}")
+            FactLine(name, FactVerdict.PROBLEM, f"manifest: {problem.removeprefix(f'{path}: ')}")
             for problem in error.problems
         )
         yield from _guesses(name, path)
         return
     labels = len(read.release.labels)
     sizes = " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
-    yield Line(
-        name, Verdict.OK, f"manifest: {labels} labels, {read.release.architecture}, input {sizes}"
+    yield FactLine(
+        name,
+        FactVerdict.OK,
+        f"manifest: {labels} labels, {read.release.architecture}, input {sizes}",
     )
     yield from _guesses(name, path)
     for one in checks:
         yield from _explained(name, one, read, places)
 
 
-def _guesses(name: str, path: Path) -> Iterator[Line]:
+def _guesses(name: str, path: Path) -> Iterator[FactLine]:
     """Also of a manifest that does not hold, so that all is said at once."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
         return
-    yield from (Line(name, verdict, said) for verdict, said in guesses(text))
+    yield from (FactLine(name, verdict, said) for verdict, said in guesses(text))
 
 
-def _explained(name: str, one: Check, read: Manifest, places: Places) -> Iterator[Line]:
+def _explained(name: str, one: Check, read: Manifest, places: Places) -> Iterator[FactLine]:
     try:
-        yield from (Line(name, verdict, text) for verdict, text in one(read, places))
+        yield from (FactLine(name, verdict, text) for verdict, text in one(read, places))
     except ConfigurationError as error:
         yield from (refused(name, problem) for problem in error.problems)

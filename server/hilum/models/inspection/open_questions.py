@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from hilum.models.facts import Fact, Places, Verdict
+from hilum.models.facts import Fact, FactVerdict, Places
 from hilum.models.manifest import terminology
 from hilum.models.manifest.label_spelling import are_alike, concept_near
 from hilum.models.manifest.labels import LabelTable
@@ -68,7 +68,7 @@ def guesses(text: str) -> Iterator[Fact]:
         if found := _MARKED.search(line):
             said = found.group(1).strip()
             yield (
-                Verdict.QUESTION,
+                FactVerdict.QUESTION,
                 (
                     f"manifest: line {number} is a guess still marked {said!r}: correct it if it is"
                     " wrong, then remove the mark"
@@ -81,18 +81,18 @@ def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
     content = read.table.model_dump(exclude_none=True)
     for place, text in _worded(content):
         if why := _says_nothing(text, place.rpartition(".")[2]):
-            yield Verdict.QUESTION, f"manifest: {place} is {text!r}, {why}"
+            yield FactVerdict.QUESTION, f"manifest: {place} is {text!r}, {why}"
     shown = {index: label for index, label in enumerate(read.table.labels) if not label.is_masked}
     for index, label in shown.items():
         yield from (
-            (Verdict.QUESTION, f"manifest: labels.{index}: {question}")
+            (FactVerdict.QUESTION, f"manifest: labels.{index}: {question}")
             for question in _of_label(label)
         )
     private = {index: label.text for index, label in shown.items() if label.private and label.text}
     for (first, one), (second, other) in itertools.combinations(private.items(), 2):
         if are_alike(one, other):
             yield (
-                Verdict.QUESTION,
+                FactVerdict.QUESTION,
                 (
                     f"manifest: labels.{first} is {one!r} and labels.{second} {other!r}: are they"
                     " two findings? name them apart"

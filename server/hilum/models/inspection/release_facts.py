@@ -14,7 +14,7 @@ import numpy as np
 from hilum import missing_extra
 from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, build
-from hilum.models.facts import Fact, Places, Verdict
+from hilum.models.facts import Fact, FactVerdict, Places
 from hilum.models.formats import triton_model
 from hilum.models.known_answers import canary, golden
 from hilum.models.manifest.manifest import Manifest
@@ -50,7 +50,7 @@ def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto 
     """What is to be said of it; and the network, where it is in a file of ONNX."""
     if read.weights.file is None:
         return (
-            Verdict.NOTE,
+            FactVerdict.NOTE,
             f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them",
         ), None
     try:
@@ -60,13 +60,13 @@ def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto 
             build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES
         ):
             return (
-                Verdict.NOTE,
+                FactVerdict.NOTE,
                 f"weights: {read.weights.file} is not here; what is built was made from it",
             ), None
         raise
     found = _require_fit(read, path)
     return (
-        Verdict.OK,
+        FactVerdict.OK,
         f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN",
     ), found
 
@@ -95,10 +95,10 @@ def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     """Their files are there and can be prepared."""
     known = golden.cases(read, places.weights_dir)
     if known:
-        yield Verdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
+        yield FactVerdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
     elif read.release.is_trained:
         yield (
-            Verdict.NOTE,
+            FactVerdict.NOTE,
             (
                 "golden cases: none; a build is then compared with itself only, not with its"
                 " authors' numbers"
@@ -115,7 +115,7 @@ def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
         elif tree.exists():
             advice = f"`hilum models build {read.release.id} --profile {profile}`"
             yield (
-                Verdict.NOTE,
+                FactVerdict.NOTE,
                 f"{profile}: stale, built from another manifest or by another Hilum; {advice}",
             )
 
@@ -124,19 +124,19 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
     from hilum.models.build import built_tree, tensorrt  # noqa: PLC0415
 
     problems = list(built_tree.problems(read, tree, profile))
-    yield from ((Verdict.PROBLEM, f"{profile}: {problem}") for problem in problems)
+    yield from ((FactVerdict.PROBLEM, f"{profile}: {problem}") for problem in problems)
     if profile == "tensorrt" and not tensorrt.has_plan(tree):
         yield (
-            Verdict.NOTE,
+            FactVerdict.NOTE,
             (
                 f"{profile}: laid ready in {tree}, without a plan: deploy/tensorrt/build_plans.py"
                 " builds it where it is served"
             ),
         )
     elif not problems:
-        yield Verdict.OK, f"{profile}: built in {tree}"
+        yield FactVerdict.OK, f"{profile}: built in {tree}"
     if slow := build.speed_advice(read.release, tree):
-        yield Verdict.NOTE, f"{profile}: {slow}"
+        yield FactVerdict.NOTE, f"{profile}: {slow}"
 
 
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
@@ -163,11 +163,11 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
         f" {known.tolerance:g} is allowed"
     )
     if worst <= known.tolerance:
-        yield Verdict.OK, said
+        yield FactVerdict.OK, said
     else:
         advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
         yield (
-            Verdict.PROBLEM,
+            FactVerdict.PROBLEM,
             (
                 f"{said}: the tree, this machine's engine or its version is not the one that it was"
                 f" built with; {advice}"
@@ -179,7 +179,7 @@ def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
         off = golden.worst(read, case, logits)
         allowed = case.table.tolerance
         yield (
-            Verdict.OK,
+            FactVerdict.OK,
             (
                 f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off,"
                 f" {allowed:g} is allowed"

@@ -20,7 +20,7 @@ ReleaseVersion = Annotated[str, Field(pattern=r"^[0-9A-Za-z]+(\.[0-9A-Za-z]+)*$"
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Table(BaseModel):
+class StrictTable(BaseModel):
     """A table of a manifest: unknown keys are refused, and TOML's inf and nan.
 
     No limit holds against them.
@@ -29,7 +29,7 @@ class Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class LabelTable(Table):
+class LabelTable(StrictTable):
     """One output, in the order of the outputs.
 
     An output without `concept` and `private` has no name, and must be masked.
@@ -91,7 +91,7 @@ class LabelTable(Table):
         return self.concept or (self.private or f"output_{index}").lower()
 
 
-class OperatingPointsTable(Table):
+class OperatingPointsTable(StrictTable):
     """Where the operating points come from. Required as soon as a label has one."""
 
     measured_on: Paragraph = Field(
@@ -114,7 +114,7 @@ def _rising_slope(a: float) -> float:
 Slope = Annotated[float, AfterValidator(_rising_slope)]
 
 
-class PlattTable(Table):
+class PlattTable(StrictTable):
     """probability = sigmoid(a * logit + b).
 
     Platt's own A and B (1999), scikit-learn's `a_` and `b_`, have the other sign.
@@ -127,7 +127,7 @@ class PlattTable(Table):
 Points = tuple[tuple[float, Share], ...]
 
 
-class CalibrationTable(Table):
+class CalibrationTable(StrictTable):
     """From logits to probabilities, and where that was measured.
 
     Without this table no number is called a probability.
@@ -198,7 +198,7 @@ def _rising(points: Points) -> str | None:
     return None
 
 
-class GoldenTable(Table):
+class GoldenTable(StrictTable):
     """A case with a known answer.
 
     Checked when the release is built, when it is loaded, and by `hilum models check --run`.

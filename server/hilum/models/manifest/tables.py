@@ -20,11 +20,11 @@ from hilum.models.manifest.labels import (
     ReleaseName,
     ReleaseVersion,
     Sha256,
-    Table,
+    StrictTable,
 )
 
 
-class OptionsTable(Table):
+class OptionsTable(StrictTable):
     """What the tensors of a checkpoint do not say about its network.
 
     For the architecture `vit` alone.
@@ -65,7 +65,7 @@ class OptionsTable(Table):
     )
 
 
-class ModelTable(Table):
+class ModelTable(StrictTable):
     """The network and how its outputs are read."""
 
     architecture: Literal["densenet121", "resnet50", "vit", "vit_b16", "onnx"] = Field(
@@ -94,7 +94,7 @@ class ModelTable(Table):
     )
 
 
-class MemberTable(Table):
+class MemberTable(StrictTable):
     """One network of an ensemble, of the same architecture, input and outputs as the others."""
 
     name: str | None = Field(
@@ -114,7 +114,7 @@ class MemberTable(Table):
         return self
 
 
-class WeightsTable(Table):
+class WeightsTable(StrictTable):
     """Where the numbers come from.
 
     A seed (untrained), a file that you bring, or the members of an ensemble.
@@ -204,7 +204,7 @@ def _check_origin(seed: int | None, file: str | None, sha256: str | None) -> Non
         raise ValueError("file and sha256 go together: a name alone does not say which weights")
 
 
-class EngineTable(Table):
+class EngineTable(StrictTable):
     """Who computes, and how exactly. Pinned: two hosts must not give two numbers under one name."""
 
     name: Literal["openvino", "onnxruntime"] = Field(
@@ -244,7 +244,7 @@ class EngineTable(Table):
         return self
 
 
-class StudyTable(Table):
+class StudyTable(StrictTable):
     """From images to a study."""
 
     aggregation: Literal["max", "mean", "first_frontal"] = Field(
@@ -256,7 +256,7 @@ class StudyTable(Table):
     )
 
 
-class QuantisationTable(Table):
+class QuantisationTable(StrictTable):
     """The gate that `hilum models quantise` puts before an int8 release."""
 
     maximum_score_difference: float = Field(
@@ -270,7 +270,7 @@ class QuantisationTable(Table):
     )
 
 
-class ManifestTable(Table):
+class ManifestTable(StrictTable):
     """What stands before the first table of the file."""
 
     format: Literal[1] = Field(description="Of this file.")

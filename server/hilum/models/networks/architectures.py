@@ -32,7 +32,7 @@ class Network(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ArchitectureOptions:
     """What a release demands of its network.
 
     `tensors`, by our names, give the sizes that are not the same for all of an architecture.
@@ -49,7 +49,7 @@ class Asked:
         return self.spec.model_channels, self.outputs, *self.spec.wire_shape[1:]
 
 
-def _vit(asked: Asked) -> nn.Module:
+def _vit(asked: ArchitectureOptions) -> nn.Module:
     spec = asked.spec
     options = asked.options
     tensors = asked.tensors
@@ -61,7 +61,7 @@ def _vit(asked: Asked) -> nn.Module:
     return VisionTransformer(shape, *asked.sizes)
 
 
-NETWORKS: Final[Mapping[str, Callable[[Asked], nn.Module]]] = {
+NETWORKS: Final[Mapping[str, Callable[[ArchitectureOptions], nn.Module]]] = {
     "densenet121": lambda asked: DenseNet121(*asked.sizes),
     "resnet50": lambda asked: ResNet50(*asked.sizes[:2]),
     "vit": _vit,
@@ -81,7 +81,7 @@ def make(
 
     Raises ConfigurationError when `tensors` are of another size than `options`.
     """
-    return NETWORKS[architecture](Asked(spec, outputs, options, tensors))
+    return NETWORKS[architecture](ArchitectureOptions(spec, outputs, options, tensors))
 
 
 class Normaliser(nn.Module):
@@ -104,7 +104,7 @@ class Normaliser(nn.Module):
         return (image.to(self.mean.dtype) - self.mean) / self.std
 
 
-class Served(nn.Module):
+class ServedNetwork(nn.Module):
     """The graph of the artefact: `image` (B, 1, H, W) fp16 or uint8 → `logits` (B, L) float32 and, where asked, `cam` (B, L, h, w) fp16."""
 
     def __init__(self, network: nn.Module, spec: InputSpec, has_cam: bool = True) -> None:

@@ -30,7 +30,7 @@ _HELD_OUT: Final = 4  # without cases, each fourth image judges and calibrates n
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class QuantisationRequest:
     """What to make of which images.
 
     `cases` None: scores alone are compared, on images held out from the calibration.
@@ -43,7 +43,7 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuantisationResult:
     """What came of it and where the report lies."""
 
     release_id: str
@@ -51,7 +51,9 @@ class Outcome:
     report: Path
 
 
-def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path) -> Outcome:
+def quantise(
+    read: Manifest, order: QuantisationRequest, manifests_dir: Path, built_dir: Path
+) -> QuantisationResult:
     """Make `<name>@<version>` below `manifests_dir` if it passes.
 
     Raises ConfigurationError when nothing could be judged.
@@ -72,7 +74,7 @@ def quantise(read: Manifest, order: Order, manifests_dir: Path, built_dir: Path)
         )
         if judgement.is_accepted:
             Path(scratch, release_id).replace(manifests_dir / release_id)
-    return Outcome(release_id, judgement, report)
+    return QuantisationResult(release_id, judgement, report)
 
 
 def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
@@ -91,7 +93,7 @@ def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
         yield f"{folder} exists: take another --version, or remove that release"
 
 
-def _divided(read: Manifest, order: Order) -> tuple[Images, Cases]:
+def _divided(read: Manifest, order: QuantisationRequest) -> tuple[Images, Cases]:
     """Images that calibrate and cases that judge; none is both."""
     images = read_folder(read, order.calibration)
     if order.cases is None:
@@ -146,7 +148,9 @@ def _artefact(read: Manifest, built_dir: Path, scratch: Path, weights_dir: Path 
     return made
 
 
-def _make(read: Manifest, order: Order, before: Path, images: Array, folder: Path) -> Manifest:
+def _make(
+    read: Manifest, order: QuantisationRequest, before: Path, images: Array, folder: Path
+) -> Manifest:
     """The new release's folder: network and manifest."""
     folder.mkdir()
     quantise_network(before, read, images, folder / WEIGHTS)

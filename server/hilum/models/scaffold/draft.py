@@ -29,7 +29,7 @@ _USUAL_SIZE: Final = 224
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class GraphFacts:
     """What an ONNX file says of itself.
 
     `size`: height and width, None where any goes. `ending`: its output is a score already.
@@ -109,7 +109,7 @@ def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 
     return []
 
 
-def read_facts(file: Path, labels: str | None) -> Facts:
+def read_facts(file: Path, labels: str | None) -> GraphFacts:
     """Raises ConfigurationError with everything that keeps this network from being served."""
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
@@ -127,7 +127,7 @@ def read_facts(file: Path, labels: str | None) -> Facts:
     fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
     output = fitting[0]
     count = choices[fitting[0]]
-    return Facts(
+    return GraphFacts(
         file=re.sub(r"[^\w.+-]", "_", file.name),
         sha256=identity.file_sha256(file),
         opset=next(

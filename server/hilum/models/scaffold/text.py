@@ -15,7 +15,7 @@ from hilum_preprocessing import RECIPES
 from hilum_preprocessing.spec import InputSpec
 
 if TYPE_CHECKING:
-    from hilum.models.scaffold.draft import Facts
+    from hilum.models.scaffold.draft import GraphFacts
 
 HEAD_LINES: Final = 3
 # (channels, side) → what networks of this form most often were trained with.
@@ -31,7 +31,7 @@ _LIKELY: Final = {
 _WIDTH: Final = 118
 
 
-def write(facts: Facts, name: str, version: str) -> str:
+def write(facts: GraphFacts, name: str, version: str) -> str:
     """The whole file."""
     parts = (
         _head(facts, name, version),
@@ -45,7 +45,7 @@ def write(facts: Facts, name: str, version: str) -> str:
     return "\n".join(line for part in parts for line in (*part, ""))
 
 
-def _head(facts: Facts, name: str, version: str) -> Iterator[str]:
+def _head(facts: GraphFacts, name: str, version: str) -> Iterator[str]:
     height, width = facts.size
     given = label_names.printable(facts.input)
     answer = label_names.printable(facts.output)
@@ -67,7 +67,7 @@ def _head(facts: Facts, name: str, version: str) -> Iterator[str]:
     yield 'source = "EDIT: where somebody else finds this very file"'
 
 
-def _labels(facts: Facts) -> Iterator[str]:
+def _labels(facts: GraphFacts) -> Iterator[str]:
     if facts.labels is None:
         yield (
             "# What each output means, in their order: a concept of docs/terminology.md, or a"
@@ -107,7 +107,7 @@ def _label(name: str | None, index: int) -> str:
     return f'{{ concept = {quoted(concept)}, operating_point = "none" }}'
 
 
-def _model(facts: Facts) -> Iterator[str]:
+def _model(facts: GraphFacts) -> Iterator[str]:
     yield "[model]"
     yield 'architecture = "onnx"'
     if facts.ending and facts.ending.logits is None:
@@ -128,7 +128,7 @@ def _model(facts: Facts) -> Iterator[str]:
     yield "max_batch = 16"
 
 
-def _weights(facts: Facts) -> Iterator[str]:
+def _weights(facts: GraphFacts) -> Iterator[str]:
     yield "[weights]"
     yield f"file = {quoted(facts.file)}"
     yield f'sha256 = "{facts.sha256}"'
@@ -141,7 +141,7 @@ def _weights(facts: Facts) -> Iterator[str]:
         )
 
 
-def _output(facts: Facts) -> Iterator[str]:
+def _output(facts: GraphFacts) -> Iterator[str]:
     answer = label_names.printable(facts.output)
     ended = facts.ending
     if len(facts.choices) > 1:
@@ -169,7 +169,7 @@ def _output(facts: Facts) -> Iterator[str]:
     yield f"output = {quoted((ended and ended.logits) or facts.output)}"
 
 
-def _input(facts: Facts) -> Iterator[str]:
+def _input(facts: GraphFacts) -> Iterator[str]:
     height, width = facts.height_and_width
     fitting = [name for name in RECIPES if _fits(name, facts)]
     likely = _LIKELY.get((facts.channels, height))
@@ -188,12 +188,12 @@ def _input(facts: Facts) -> Iterator[str]:
     yield '# population = { minimum_age_years = 18, cites = "its authors trained it on adults" }'
 
 
-def _fits(recipe: str, facts: Facts) -> bool:
+def _fits(recipe: str, facts: GraphFacts) -> bool:
     spec = InputSpec.from_mapping({"recipe": recipe})
     return spec.model_channels == facts.channels and spec.wire_shape[1:] == facts.height_and_width
 
 
-def _own_input(facts: Facts) -> Iterator[str]:
+def _own_input(facts: GraphFacts) -> Iterator[str]:
     """No published recipe has this form.
 
     The picture squashed to 8 bits, with the statistics that most networks of photographs have.
@@ -220,7 +220,7 @@ def _own_input(facts: Facts) -> Iterator[str]:
     yield 'views = "frontal_only"'
 
 
-def _engine(facts: Facts) -> Iterator[str]:
+def _engine(facts: GraphFacts) -> Iterator[str]:
     yield "[engine]"
     if facts.is_quantised:
         yield 'name = "onnxruntime"'

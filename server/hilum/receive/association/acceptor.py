@@ -12,9 +12,9 @@ from typing import Final
 from hilum.dicom import command_set, pdu
 from hilum.dicom.associate import Malformed, Request, decode_request, title_text, titles
 from hilum.observability import telemetry, tracing
-from hilum.receive.association.admission import Door
+from hilum.receive.association.admission import AdmissionControl
 from hilum.receive.association.negotiation import Acceptance, accept
-from hilum.receive.association.slow_sender import Dripping
+from hilum.receive.association.slow_sender import SlowSenderDetector
 from hilum.receive.association.tls import (
     HandshakeFailed,
     ServerTls,
@@ -23,25 +23,25 @@ from hilum.receive.association.tls import (
     shake_hands,
     shut_down,
 )
-from hilum.receive.commitment.scp import Commitment
+from hilum.receive.commitment.scp import CommitmentScp
 from hilum.receive.policy import association_policy
 from hilum.receive.policy.advice import advise
-from hilum.receive.policy.association_policy import Rejection
+from hilum.receive.policy.association_policy import AssociationRejection
 from hilum.receive.policy.association_record import (
     NOT_DICOM,
     TOO_MANY_CONNECTIONS,
     TOO_SLOW,
-    Account,
-    Unheard,
+    AssociationRecorder,
+    UnreportedRefusal,
 )
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.storage.scp import StreamedStorage
 from hilum.receive.upper_layer.connection import say_last
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
 from hilum.receive.upper_layer.loop import End, Loop
-from hilum.receive.upper_layer.outgoing import Outgoing
+from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import ProtocolError, Reason
-from hilum.receive.upper_layer.provider import Provider
+from hilum.receive.upper_layer.provider import StorageProvider
 
 _log = telemetry.logger("receive")
 
@@ -55,17 +55,17 @@ class Acceptor:
         self,
         sock: socket.socket,
         peer_address: str,
-        door: Door,
+        door: AdmissionControl,
         certificates: ServerTls | None = None,
     ) -> None:
         self._sock = sock
         self._door = door
         self._certificates = certificates
-        shown = tracing.Association("association") if tracing.is_on() else None
-        self.account = Account(peer_address, started_at=time.time(), shown=shown)
-        self._dripping = Dripping(door.settings)
+        shown = tracing.AssociationSpan("association") if tracing.is_on() else None
+        self.account = AssociationRecorder(peer_address, started_at=time.time(), shown=shown)
+        self._dripping = SlowSenderDetector(door.settings)
         self._loop: Loop | None = None
-        self._outgoing: Outgoing | None = None
+        self._outgoing: RequestSender | None = None
 
     def run(self) -> None:
         """Serve the connection until it is closed."""
@@ -125,7 +125,7 @@ class Acceptor:
             self.account.unheard = NOT_DICOM
         return pdu.provider_abort(Reason.INVALID_PARAMETER)
 
-    def _admission(self) -> Rejection | None:
+    def _admission(self) -> AssociationRejection | None:
         titles = self.account.called_ae_title, self.account.calling_ae_title
         return self._door.admit(
             self, *titles, self.account.peer_address, certificate_names(self._sock)
@@ -136,7 +136,7 @@ class Acceptor:
         self.account.called_ae_title = title_text(called)
         self.account.calling_ae_title = title_text(calling)
 
-    def _reject(self, rejection: Rejection) -> bytes:
+    def _reject(self, rejection: AssociationRejection) -> bytes:
         self.account.rejection = rejection
         return pdu.rejection(rejection.result, rejection.source, rejection.diagnostic)
 
@@ -173,12 +173,12 @@ class Acceptor:
             loop.close()
 
     def _make_loop(self, acceptance: Acceptance) -> Loop:
-        providers: dict[int, Provider] = {
+        providers: dict[int, StorageProvider] = {
             command_set.C_STORE_RQ: StreamedStorage(self.account, self._door.reception)
         }
         if STORAGE_COMMITMENT in self.account.accepted:
-            self._outgoing = Outgoing(self._door.settings.network_timeout_seconds)
-            providers[command_set.N_ACTION_RQ] = Commitment(
+            self._outgoing = RequestSender(self._door.settings.network_timeout_seconds)
+            providers[command_set.N_ACTION_RQ] = CommitmentScp(
                 self.account,
                 self._door.desk,
                 self._outgoing,
@@ -207,7 +207,7 @@ class Acceptor:
     def _handshake_failed(self, failure: HandshakeFailed) -> None:
         """Note a failed handshake, except of a silent connection, as health checks make them."""
         if failure.advice is not None and self.account.unheard is None:
-            self.account.unheard = Unheard("tls_failed", None, failure.advice)
+            self.account.unheard = UnreportedRefusal("tls_failed", None, failure.advice)
 
     def _end(self, last: bytes) -> None:
         """Free the place and pass on the row before the peer gets the last PDU."""
@@ -264,22 +264,22 @@ class Acceptor:
             shut_down(self._sock, socket.SHUT_RDWR)
 
 
-def _silent(seconds: float) -> Unheard:
+def _silent(seconds: float) -> UnreportedRefusal:
     advice = (
         f"It asked for no association within {seconds:g} s (receive.acse_timeout_seconds): see what"
         " connects from there."
     )
-    return Unheard("dropped", "no_request", advice)
+    return UnreportedRefusal("dropped", "no_request", advice)
 
 
-def _of_another_version(request: Request) -> Rejection | None:
+def _of_another_version(request: Request) -> AssociationRejection | None:
     """Return the rejection of another protocol version (PS3.8 9.3.2).
 
     Version 1 is bit 0, the only bit that is tested.
     """
     if request.protocol_version & 1:
         return None
-    return Rejection(
+    return AssociationRejection(
         1,
         2,
         2,

@@ -6,17 +6,17 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from hilum.receive.association.counter import Seat
+from hilum.receive.association.counter import CounterSlot
 from hilum.receive.association.pending_connections import PendingConnections
-from hilum.receive.commitment.reporter import Desk
-from hilum.receive.policy.association_policy import Open, Policy, Rejection
-from hilum.receive.policy.record_writer import AccountBook
-from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.commitment.reporter import CommitmentReporter
+from hilum.receive.policy.association_policy import AssociationRejection, OpenAssociations, Policy
+from hilum.receive.policy.record_writer import AssociationRecordWriter
+from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.settings import Receive
 
 
 @dataclass(slots=True)
-class Door:
+class AdmissionControl:
     """The shared state, safe to use from every association's thread.
 
     `closing` is set when the process ends.
@@ -24,12 +24,12 @@ class Door:
 
     settings: Receive
     policy: Policy
-    reception: Reception
-    accounts: AccountBook
-    desk: Desk
+    reception: ObjectDispatcher
+    accounts: AssociationRecordWriter
+    desk: CommitmentReporter
     pending: PendingConnections
-    watermarks: Callable[[], Rejection | None] = lambda: None
-    seat: Seat = field(default_factory=Seat)
+    watermarks: Callable[[], AssociationRejection | None] = lambda: None
+    seat: CounterSlot = field(default_factory=CounterSlot)
     closing: threading.Event = field(default_factory=threading.Event)
     # Each association with its Calling AE Title and its address.
     _admitted: dict[object, tuple[str, str]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Door:
         calling: str,
         peer_address: str = "",
         certificate_names: frozenset[str] = frozenset(),
-    ) -> Rejection | None:
+    ) -> AssociationRejection | None:
         """Admit this association, or return the rejection.
 
         `certificate_names`: see `Policy.rejection`.
@@ -52,7 +52,7 @@ class Door:
             titles = self._titles()
             title = calling.strip()
             of_address = sum(1 for _, address in self._admitted.values() if address == peer_address)
-            already = Open(
+            already = OpenAssociations(
                 len(titles) + elsewhere.total(),
                 titles.count(title) + elsewhere.of(title),
                 of_address,

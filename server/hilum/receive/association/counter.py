@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 
-class Elsewhere:
+class OtherProcesses:
     """Open associations of the other processes.
 
     `counts`: by Calling AE Title, all others of a process under the empty one.
@@ -32,7 +32,7 @@ class Elsewhere:
         return self._counts.get(calling_ae_title, 0)
 
 
-class Census:
+class SharedAssociationCounter:
     """The shared counts. The supervisor makes them and passes on their descriptor.
 
     The lock of a process that dies is released, and the supervisor clears its counts. `senders`:
@@ -64,14 +64,14 @@ class Census:
         finally:
             fcntl.lockf(self.descriptor, fcntl.LOCK_UN)
 
-    def elsewhere(self, index: int) -> Elsewhere:
+    def elsewhere(self, index: int) -> OtherProcesses:
         """Return the counts of all processes but this one."""
         rows = [
             self._row.unpack_from(self._memory, other * self._row.size)
             for other in range(self._processes)
             if other != index
         ]
-        return Elsewhere(
+        return OtherProcesses(
             {title: sum(row[place] for row in rows) for place, title in enumerate(self._titles)}
         )
 
@@ -87,18 +87,18 @@ class Census:
         self.write(index, ())
 
 
-class Seat:
+class CounterSlot:
     """One process's counts in the census; a single process shares none."""
 
-    def __init__(self, census: Census | None = None, index: int = 0) -> None:
+    def __init__(self, census: SharedAssociationCounter | None = None, index: int = 0) -> None:
         self._census = census
         self._index = index
 
     @contextlib.contextmanager
-    def held(self) -> Iterator[Elsewhere]:
+    def held(self) -> Iterator[OtherProcesses]:
         """Yield the open associations elsewhere, which do not change meanwhile."""
         if self._census is None:
-            yield Elsewhere({})
+            yield OtherProcesses({})
             return
         with self._census.held():
             yield self._census.elsewhere(self._index)

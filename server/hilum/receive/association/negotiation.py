@@ -15,7 +15,7 @@ from hilum.dicom.associate import (
     Request,
 )
 from hilum.receive.policy.advice import NotAccepted
-from hilum.receive.upper_layer.provider import Context
+from hilum.receive.upper_layer.provider import AcceptedContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Acceptance:
     """
 
     encoded: bytes
-    contexts: Mapping[int, Context]
+    contexts: Mapping[int, AcceptedContext]
     not_accepted: tuple[NotAccepted, ...]
     maximum_pdu_bytes: int
 
@@ -42,7 +42,7 @@ def accept(
     """
     answers = [(context, _answer(context, supported)) for context in request.contexts]
     contexts = {
-        context.context_id: Context(context.abstract_syntax, answer.transfer_syntax)
+        context.context_id: AcceptedContext(context.abstract_syntax, answer.transfer_syntax)
         for context, answer in answers
         if answer.result == ACCEPTANCE
     }

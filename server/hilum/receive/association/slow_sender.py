@@ -21,7 +21,7 @@ _INFO_BYTES: Final = 136  # of struct tcp_info (linux/tcp.h), up to tcpi_bytes_r
 _RECEIVED_AT: Final = 128
 
 
-class Dripping:
+class SlowSenderDetector:
     """The detection for one association, called at intervals, on one thread."""
 
     def __init__(self, settings: Receive) -> None:

@@ -18,11 +18,11 @@ from hilum.errors import Refused, Retry
 from hilum.observability import telemetry
 from hilum.receive.commitment.report import dead, no_address
 from hilum.receive.commitment.request import RESOURCE_LIMITATION, CommitmentRefused
-from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
-from hilum.store.queue.commitments import Holder
+from hilum.store.queue.commitments import LeaseOwner
 
 _log = telemetry.logger("receive")
 
@@ -32,7 +32,7 @@ _MAXIMUM_REPORTING = 64  # threads that wait for objects or for a response
 _GRACE_SECONDS = 3600.0
 
 
-class Asker(Protocol):
+class Requester(Protocol):
     """The association of a request."""
 
     @property
@@ -46,21 +46,25 @@ class Asker(Protocol):
         """
 
 
-class Desk:
+class CommitmentReporter:
     """The commitment service of a listener.
 
     `owner`: the name under which it leases reports that it sends itself.
     """
 
-    def __init__(self, settings: Settings, ledger: Ledger, custody: Custody, owner: str) -> None:
+    def __init__(
+        self, settings: Settings, ledger: Ledger, custody: Safekeeping, owner: str
+    ) -> None:
         self._addresses = {title.strip() for title in settings.commitment}
         self._ledger = ledger
         self._custody = custody
         self._answer_seconds = settings.receive.dimse_timeout_seconds
-        self._holder = Holder(owner, custody.wait_seconds + self._answer_seconds + _GRACE_SECONDS)
+        self._holder = LeaseOwner(
+            owner, custody.wait_seconds + self._answer_seconds + _GRACE_SECONDS
+        )
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
 
-    def take(self, request: CommitmentRequest, asker: Asker) -> None:
+    def take(self, request: CommitmentRequest, asker: Requester) -> None:
         """Return when the report is recorded. Raises CommitmentRefused, SQLAlchemyError."""
         if request.calling_ae_title in self._addresses:
             self._ledger.request_commitment(request)
@@ -84,7 +88,7 @@ class Desk:
         finally:
             owed.put(job)
 
-    def _report_owed(self, owed: queue.SimpleQueue[CommitmentJob | None], asker: Asker) -> None:
+    def _report_owed(self, owed: queue.SimpleQueue[CommitmentJob | None], asker: Requester) -> None:
         """Report a job; None: its row could not be written, so there is no report."""
         try:
             if (job := owed.get()) is not None:
@@ -92,7 +96,7 @@ class Desk:
         finally:
             self._places.release()
 
-    def _report(self, job: CommitmentJob, asker: Asker) -> None:
+    def _report(self, job: CommitmentJob, asker: Requester) -> None:
         try:
             self._ledger.advance("commit", [(job.lease, self._decide(job, asker))])
         except SQLAlchemyError as error:
@@ -102,7 +106,7 @@ class Desk:
                 advice="reported again when the lease has lapsed",
             )
 
-    def _decide(self, job: CommitmentJob, asker: Asker) -> Advance:
+    def _decide(self, job: CommitmentJob, asker: Requester) -> Advance:
         try:
             return asker.report(
                 job.request.transaction_uid, self._verdict(job, asker), self._answer_seconds
@@ -112,7 +116,7 @@ class Desk:
         except Retry as error:
             return dead(no_address(job, f"{error.detail}; "))
 
-    def _verdict(self, job: CommitmentJob, asker: Asker) -> CommitmentVerdict:
+    def _verdict(self, job: CommitmentJob, asker: Requester) -> CommitmentVerdict:
         while True:
             try:
                 return self._custody.verdict(job)

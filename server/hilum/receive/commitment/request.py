@@ -19,7 +19,7 @@ from hilum.dicom import command_set
 from hilum.domain import SopReference
 from hilum.receive.headers.header import is_like_uid, problem_of_uid
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
-from hilum.receive.statuses import COMMENT_LENGTH, Answer
+from hilum.receive.statuses import COMMENT_LENGTH, StatusResponse
 from hilum.receive.upper_layer.command import Command
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
@@ -57,7 +57,7 @@ class CommitmentRefused(Exception):
 
     def __init__(self, status: int, comment: str) -> None:
         super().__init__(comment)
-        self.answer = Answer(status, comment[:COMMENT_LENGTH])
+        self.answer = StatusResponse(status, comment[:COMMENT_LENGTH])
 
 
 def require_command(command: Command) -> None:

@@ -29,7 +29,7 @@ _ROWS_SECONDS = 30.0  # for rows beyond the usual wait, before the outcome is un
 
 
 @dataclass(frozen=True, slots=True)
-class Custody:
+class Safekeeping:
     """The objects kept in this archive and ledger.
 
     `wait_seconds`: for objects that have not come.

@@ -13,7 +13,7 @@ from hilum.domain import Advance, CommitmentRequest, CommitmentVerdict
 from hilum.errors import Retry
 from hilum.observability import telemetry
 from hilum.receive.commitment.report import answered, command_of, encoded_information, event_type_of
-from hilum.receive.commitment.reporter import Desk
+from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.request import (
     MAXIMUM_BYTES,
     NO_SUCH_CLASS,
@@ -22,17 +22,17 @@ from hilum.receive.commitment.request import (
     read_information,
     require_command,
 )
-from hilum.receive.policy.association_record import Account
+from hilum.receive.policy.association_record import AssociationRecorder
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
-from hilum.receive.statuses import Answer
+from hilum.receive.statuses import StatusResponse
 from hilum.receive.upper_layer.command import Command, p_data
-from hilum.receive.upper_layer.outgoing import Outgoing
-from hilum.receive.upper_layer.provider import Context, Unread, Verdict
+from hilum.receive.upper_layer.outgoing import RequestSender
+from hilum.receive.upper_layer.provider import AcceptedContext, BorrowedBuffer, StoreStatus
 
-_SUCCESS = Verdict(0x0000)
+_SUCCESS = StoreStatus(0x0000)
 
 
-class Commitment:
+class CommitmentScp:
     """The provider of one association.
 
     `begin` and its action run on the association's thread, `report` on one of the desk's.
@@ -40,10 +40,10 @@ class Commitment:
 
     def __init__(
         self,
-        account: Account,
-        desk: Desk,
-        outgoing: Outgoing,
-        contexts: Mapping[int, Context],
+        account: AssociationRecorder,
+        desk: CommitmentReporter,
+        outgoing: RequestSender,
+        contexts: Mapping[int, AcceptedContext],
         maximum_pdu_bytes: int,
     ) -> None:
         """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
@@ -57,11 +57,11 @@ class Commitment:
             if context.sop_class_uid == STORAGE_COMMITMENT
         )
 
-    def begin(self, command: Command, context: Context) -> Action:
+    def begin(self, command: Command, context: AcceptedContext) -> ActionResponse:
         """Begin an N-ACTION-RQ (PS3.7 10.1.4)."""
-        return Action(self, command, context)
+        return ActionResponse(self, command, context)
 
-    def take(self, command: Command, context: Context, encoded: bytes) -> Verdict:
+    def take(self, command: Command, context: AcceptedContext, encoded: bytes) -> StoreStatus:
         """Return the status of the response (PS3.7 10.1.4.1.10).
 
         After success the report is recorded as due.
@@ -72,12 +72,12 @@ class Commitment:
             return self._failure(refused.answer)
         except SQLAlchemyError:
             return self._failure(
-                Answer(RESOURCE_LIMITATION, "The ledger is not available; ask again later")
+                StatusResponse(RESOURCE_LIMITATION, "The ledger is not available; ask again later")
             )
         telemetry.COMMITMENT_REQUESTS.labels("0x0000").inc()
         return _SUCCESS
 
-    def _take(self, command: Command, context: Context, encoded: bytes) -> None:
+    def _take(self, command: Command, context: AcceptedContext, encoded: bytes) -> None:
         if context.sop_class_uid != STORAGE_COMMITMENT:
             raise CommitmentRefused(
                 NO_SUCH_CLASS, "Asked for in the Presentation Context of another SOP Class"
@@ -92,10 +92,10 @@ class Commitment:
         self._outgoing.is_expected = True
         self._desk.take(CommitmentRequest(transaction_uid, references, *titles), self)
 
-    def _failure(self, answer: Answer) -> Verdict:
+    def _failure(self, answer: StatusResponse) -> StoreStatus:
         telemetry.COMMITMENT_REQUESTS.labels(answer.label).inc()
         self._account.commitment_refusal = answer
-        return Verdict(answer.status, answer.comment)
+        return StoreStatus(answer.status, answer.comment)
 
     @property
     def is_open(self) -> bool:
@@ -126,12 +126,14 @@ class Commitment:
         return p_data(self._context_id, encoded, self._maximum_pdu_bytes, is_command=is_command)
 
 
-class Action:
+class ActionResponse:
     """The data set of one N-ACTION-RQ in transit; see `streaming.provider.Incoming`."""
 
     reads_after = None
 
-    def __init__(self, commitment: Commitment, command: Command, context: Context) -> None:
+    def __init__(
+        self, commitment: CommitmentScp, command: Command, context: AcceptedContext
+    ) -> None:
         self._commitment = commitment
         self._command = command
         self._context = context
@@ -142,11 +144,11 @@ class Action:
         for piece in pieces:
             self._encoded += piece[: MAXIMUM_BYTES + 1 - len(self._encoded)]
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Raise NotImplementedError: it is never called."""
         raise NotImplementedError
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StoreStatus:
         """Return the status of the complete request."""
         return self._commitment.take(self._command, self._context, bytes(self._encoded))
 

@@ -17,10 +17,10 @@ from pydicom.uid import UID, MediaStorageDirectoryStorage
 
 from hilum.errors import Retry
 from hilum.receive.headers import file_meta
-from hilum.receive.policy.association_policy import Rejection
-from hilum.receive.sinks import NOTE_NOT_PERMITTED, Taken
+from hilum.receive.policy.association_policy import AssociationRejection
+from hilum.receive.sinks import NOTE_NOT_PERMITTED, StoreOutcome
 from hilum.receive.statuses import OutOfResources, Refusal, TooLarge
-from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.receive.storage.store_command import StoreCommand
 
 _CHUNK_BYTES = 1 << 20
@@ -31,7 +31,7 @@ IN_CONFLICT: Final = (
 )
 
 
-class Fate(StrEnum):
+class FileOutcome(StrEnum):
     """The outcome of one file."""
 
     STORED = "stored"
@@ -49,11 +49,11 @@ class TakenFile:
     """One file; `detail` contains the remedy unless it is in the archive."""
 
     path: Path
-    fate: Fate
+    fate: FileOutcome
     detail: str = ""
 
 
-class Known(Protocol):
+class KnownFiles(Protocol):
     """The objects known to the ledger."""
 
     def is_disputed(self, sop_instance_uid: str, file: Path) -> bool | None:
@@ -78,12 +78,12 @@ class FolderIntake:
     accounts may put links; its OSError names the path.
     """
 
-    reception: Reception
-    known: Known
+    reception: ObjectDispatcher
+    known: KnownFiles
     calling_ae_title: str
     called_ae_title: str
     wait: Callable[[str], None]
-    rejection: Callable[[], Rejection | None] = lambda: None
+    rejection: Callable[[], AssociationRejection | None] = lambda: None
     open_file: Callable[[Path], BinaryIO] = _open
 
     def take(self, path: Path) -> TakenFile:
@@ -95,53 +95,53 @@ class FolderIntake:
             try:
                 if _is_special(path):
                     return TakenFile(
-                        path, Fate.SKIPPED, "a pipe, a socket or a device, and no file"
+                        path, FileOutcome.SKIPPED, "a pipe, a socket or a device, and no file"
                     )
                 self._wait_for_room()
                 with self.open_file(path) as stream:
                     return TakenFile(path, *self._take(path, stream))
             except TooLarge as error:
                 return TakenFile(
-                    path, Fate.REFUSED, f"{error.comment} (receive.maximum_object_bytes)"
+                    path, FileOutcome.REFUSED, f"{error.comment} (receive.maximum_object_bytes)"
                 )
             except OutOfResources as error:
                 self.wait(error.comment)
             except Retry as error:
                 self.wait(error.detail)
             except Refusal as error:
-                return TakenFile(path, Fate.REFUSED, error.advice)
+                return TakenFile(path, FileOutcome.REFUSED, error.advice)
             except _Unreadable as error:
-                return TakenFile(path, Fate.FAILED, str(error))
+                return TakenFile(path, FileOutcome.FAILED, str(error))
             except OSError as error:
                 if error.filename == str(path):  # it could not be opened
-                    return TakenFile(path, Fate.FAILED, f"cannot be read: {error.strerror}")
+                    return TakenFile(path, FileOutcome.FAILED, f"cannot be read: {error.strerror}")
                 self.wait(f"the archive cannot be written ({error.strerror})")
 
     def _wait_for_room(self) -> None:
         while (rejection := self.rejection()) is not None:
             self.wait(rejection.advice)
 
-    def _take(self, path: Path, stream: BinaryIO) -> tuple[Fate, str]:
+    def _take(self, path: Path, stream: BinaryIO) -> tuple[FileOutcome, str]:
         beginning = _read(stream, file_meta.MAXIMUM_BYTES)
         if beginning[_PREFIX] != b"DICM":
-            return Fate.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
+            return FileOutcome.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
         meta, start = file_meta.decode_of_others(
             beginning, self.calling_ae_title, self.called_ae_title
         )
         if meta.sop_class_uid == MediaStorageDirectoryStorage:
-            return Fate.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
+            return FileOutcome.SKIPPED, "a DICOMDIR; give its folder, and its files are taken"
         command = StoreCommand.of_file(meta)
         # before the ledger is read: a database may refuse an invalid UID
         command.require_consistent()
         if (is_disputed := self._is_disputed(meta.sop_instance_uid, path)) is not None:
-            return (Fate.CONFLICT, IN_CONFLICT) if is_disputed else (Fate.KNOWN, "")
+            return (FileOutcome.CONFLICT, IN_CONFLICT) if is_disputed else (FileOutcome.KNOWN, "")
         stream.seek(start)
         with contextlib.closing(self.reception.begin(command)) as arriving:
             for chunk in _chunks(stream):
                 arriving.write([memoryview(chunk)])
             taken = arriving.commit()
-        if taken is Taken.NOTE_NOT_PERMITTED:
-            return Fate.REFUSED, NOTE_NOT_PERMITTED
+        if taken is StoreOutcome.NOTE_NOT_PERMITTED:
+            return FileOutcome.REFUSED, NOTE_NOT_PERMITTED
         return _fate(taken, meta.sop_class_uid)
 
     def _is_disputed(self, sop_instance_uid: str, path: Path) -> bool | None:
@@ -151,17 +151,19 @@ class FolderIntake:
             raise _Unreadable(f"cannot be read: {error.strerror}") from error
 
 
-def _fate(taken: Taken, sop_class_uid: str) -> tuple[Fate, str]:
-    if taken is Taken.OTHER_OBJECT:
+def _fate(taken: StoreOutcome, sop_class_uid: str) -> tuple[FileOutcome, str]:
+    if taken is StoreOutcome.OTHER_OBJECT:
         return (
-            Fate.DISCARDED,
+            FileOutcome.DISCARDED,
             (
                 f"no image but {UID(sop_class_uid).name}, of which nothing is kept"
                 " (receive.other_objects)"
             ),
         )
     return (
-        (Fate.DISCARDED, "a report of ours") if taken is Taken.OWN_DOCUMENT else (Fate.STORED, "")
+        (FileOutcome.DISCARDED, "a report of ours")
+        if taken is StoreOutcome.OWN_DOCUMENT
+        else (FileOutcome.STORED, "")
     )
 
 

@@ -15,7 +15,7 @@ from hilum.timestamps import iso
 
 
 @dataclass(slots=True)
-class LeftFiles:
+class SkippedFiles:
     """The list in `file` for the files of `folder`; no list without such files.
 
     Each line has time, reason and path in the folder, between tabs. A file that is removed from the

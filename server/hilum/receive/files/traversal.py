@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import BinaryIO
 
 from hilum import beneath
-from hilum.receive.files.folder import Fate, TakenFile
+from hilum.receive.files.folder import FileOutcome, TakenFile
 from hilum.receive.files.skipped_files import plain
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class Traversal:
     """A walk over files. `passed_over` is called for entries of `ours` and for foreign links.
 
     A foreign link is one to a folder outside. `ours`: resolved files and folders of this
@@ -95,7 +95,9 @@ class Walk:
     def _of_others(self, here: Path, real: Path, names: Iterable[str]) -> list[str]:
         found = {name: self.ours.get(real / name) for name in names}
         for name in sorted(name for name, setting in found.items() if setting is not None):
-            self.passed_over(TakenFile(here / name, Fate.SKIPPED, f"Hilum's own ({found[name]})"))
+            self.passed_over(
+                TakenFile(here / name, FileOutcome.SKIPPED, f"Hilum's own ({found[name]})")
+            )
         return [name for name, setting in found.items() if setting is None]
 
     def _look_at_link(self, path: Path, tops: Iterable[Path]) -> None:
@@ -111,11 +113,15 @@ class Walk:
         if name := next(
             (name for own, name in self.ours.items() if target.is_relative_to(own)), None
         ):
-            self.passed_over(TakenFile(path, Fate.SKIPPED, f"a link to Hilum's own ({name})"))
+            self.passed_over(
+                TakenFile(path, FileOutcome.SKIPPED, f"a link to Hilum's own ({name})")
+            )
         else:
             self.passed_over(
                 TakenFile(
-                    path, Fate.FAILED, "a link to a folder; give its target as a PATH of its own"
+                    path,
+                    FileOutcome.FAILED,
+                    "a link to a folder; give its target as a PATH of its own",
                 )
             )
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import BinaryIO, Final, Literal
 
 from hilum import beneath
-from hilum.receive.files.folder import Fate, TakenFile
+from hilum.receive.files.folder import FileOutcome, TakenFile
 from hilum.receive.files.watched_files import WatchedFiles
 
 TAKEN_FOLDER: Final = "taken"
 REFUSED_FOLDER: Final = "refused"
-NOT_TAKEN: Final = frozenset({Fate.REFUSED, Fate.SKIPPED, Fate.FAILED})
+NOT_TAKEN: Final = frozenset({FileOutcome.REFUSED, FileOutcome.SKIPPED, FileOutcome.FAILED})
 
 
 @dataclass(slots=True)
@@ -73,7 +73,7 @@ class WatchedFolder:
         elif taken.fate in NOT_TAKEN:
             self._move(taken.path, REFUSED_FOLDER, f"{taken.fate}: {taken.detail}\n")
         # it may be kept nowhere else
-        elif self.when_taken == "move" or taken.fate is Fate.DISCARDED:
+        elif self.when_taken == "move" or taken.fate is FileOutcome.DISCARDED:
             self._move(taken.path, TAKEN_FOLDER)
         else:
             with self._folder_of(taken.path) as folder:

@@ -68,7 +68,7 @@ IMPLICIT_LITTLE = Encoding(is_implicit=True, byte_order="<")
 _EXPLICIT_BIG = Encoding(is_implicit=False, byte_order=">")
 
 
-class Wanted:
+class WantedElements:
     """Tags to search for in a data set, up to `last`."""
 
     def __init__(self, tags: Iterable[int], last: int) -> None:
@@ -201,7 +201,7 @@ def values_in(
 
 
 def find(
-    data: memoryview, encoding: Encoding, wanted: Wanted, most: int = MAXIMUM_ELEMENTS
+    data: memoryview, encoding: Encoding, wanted: WantedElements, most: int = MAXIMUM_ELEMENTS
 ) -> dict[int, Place]:
     """Return the places of the wanted elements of the top level, by tag.
 
@@ -244,7 +244,7 @@ def _pass(
     data: memoryview,
     position: int,
     order: str,
-    wanted: Wanted,
+    wanted: WantedElements,
     found: dict[int, Place],
     steps: _Steps,
 ) -> int:

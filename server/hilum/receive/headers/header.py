@@ -14,7 +14,7 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from hilum.receive.headers.elements import (
     Encoding,
     Place,
-    Wanted,
+    WantedElements,
     encoding_of,
     find,
     is_explicit,
@@ -39,8 +39,8 @@ _NAMES = {
 # The origin of the object (PS3.3 C.7.5.1), which distinguishes our own documents from images.
 _MANUFACTURER = 0x00080070
 _DEVICE_SERIAL_NUMBER = 0x00181000
-_OF_OBJECT = Wanted((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
-_READ = Wanted((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
+_OF_OBJECT = WantedElements((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
+_READ = WantedElements((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
 # PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
 # and refusing such an image would not help.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")

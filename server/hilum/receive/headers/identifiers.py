@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hilum.domain import Identifiers
-from hilum.receive.headers.patient import Owner, read_texts
+from hilum.receive.headers.patient import HeaderOwner, read_texts
 from hilum.receive.headers.study_date import date_of
 
 _TAGS = (0x00080020, 0x00080050, 0x00100020, 0x00100021)
@@ -15,7 +15,7 @@ _TAGS = (0x00080020, 0x00080050, 0x00100020, 0x00100021)
 class AllOf:
     """A study for which all of these conditions hold."""
 
-    owners: tuple[Owner, ...]
+    owners: tuple[HeaderOwner, ...]
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
         """Return whether all conditions hold.

@@ -39,7 +39,7 @@ _ALIKE = re.compile(rb"[ -\[\]-}\0]*")
 _CHARACTER_SETS = frozenset(term.encode() for term in python_encoding)
 
 
-class Owner(Protocol):
+class HeaderOwner(Protocol):
     """A possible owner of an object."""
 
     def is_of(self, header: bytes | memoryview, transfer_syntax_uid: str) -> bool:
@@ -115,7 +115,7 @@ def identity_of(image: Instance) -> Identity:
     return Identity(accession_number=values[0], patient_id=values[1], issuer=values[2])
 
 
-def is_file_of(file: Path, owner: Owner) -> bool:
+def is_file_of(file: Path, owner: HeaderOwner) -> bool:
     """Return whether a stored object is of this patient or study.
 
     Raises CannotUnderstand, OSError.
@@ -124,7 +124,7 @@ def is_file_of(file: Path, owner: Owner) -> bool:
         return is_object_of(stream.read(_BEGINNING_BYTES), owner)
 
 
-def is_object_of(encoded: bytes, owner: Owner) -> bool:
+def is_object_of(encoded: bytes, owner: HeaderOwner) -> bool:
     """Return whether an encoded object is of this patient or study.
 
     The object has its File Meta Information; its beginning is enough. Raises CannotUnderstand.

@@ -68,7 +68,7 @@ _BACKOFF_SECONDS = 0.25
 _MAXIMUM_BACKOFF_SECONDS = 5.0
 
 
-class Acknowledged(NamedTuple):
+class PendingFile(NamedTuple):
     """A durable file that waits for its row.
 
     `instance`: the facts learnt while it came in. `is_left_behind`: see Arrival.
@@ -170,7 +170,7 @@ def _write_span(instance: Instance, outcome: RecordOutcome) -> None:
         said = {"sop_instance_uid": instance.sop_instance_uid, "outcome": outcome.value}
         place = tracing.new_place(trace)
         tracing.write(
-            tracing.Ended(
+            tracing.FinishedSpan(
                 place, trace.root, "index", instance.received_at, time.time(), attributes=said
             )
         )
@@ -237,7 +237,7 @@ class Indexer:
         self._settings = settings
         self._ledger = ledger
         self._archive = archive
-        self._queue: queue.SimpleQueue[Acknowledged | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[PendingFile | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
         self._begun_at: float | None = None  # since when the current batch waits for its rows
         self.under_way: set[object] = set()  # objects that are being received now, and will be put
@@ -252,7 +252,7 @@ class Indexer:
 
     def put_left_behind(self, file: Path) -> None:
         """Index a file that an earlier process acknowledged."""
-        self._queue.put(Acknowledged(file, None, time.monotonic(), is_left_behind=True))
+        self._queue.put(PendingFile(file, None, time.monotonic(), is_left_behind=True))
 
     def put(self, file: File, instance: Instance | None = None) -> None:
         """Index this file soon. Never blocks.
@@ -260,7 +260,7 @@ class Indexer:
         A file whose instance is given need not be read again.
         """
         is_kept = self._queue.qsize() < _MAXIMUM_KNOWN
-        self._queue.put(Acknowledged(file, instance if is_kept else None, time.monotonic()))
+        self._queue.put(PendingFile(file, instance if is_kept else None, time.monotonic()))
 
     @property
     def is_overloaded(self) -> bool:
@@ -292,7 +292,7 @@ class Indexer:
             self._when_failed()
             raise
 
-    def _next_batch(self) -> list[Acknowledged]:
+    def _next_batch(self) -> list[PendingFile]:
         """Return at most 256 files, or those of 100 ms; none when it is time to stop."""
         if (first := self._queue.get()) is None:
             return []
@@ -315,7 +315,7 @@ class Indexer:
             came = self._queue.qsize()
             is_over = self._stopping.wait(_LOOK_SECONDS)
 
-    def _waiting(self) -> Iterator[Acknowledged]:
+    def _waiting(self) -> Iterator[PendingFile]:
         """Return the files that have come meanwhile.
 
         The None of `stop` stays, so that it is the last.
@@ -327,7 +327,7 @@ class Indexer:
                     return
                 yield following
 
-    def _index(self, batch: list[Acknowledged]) -> None:
+    def _index(self, batch: list[PendingFile]) -> None:
         # An attempt that does not end, as while a lock is held, counts as failed.
         self._begun_at = time.monotonic()
         pause = _BACKOFF_SECONDS
@@ -336,7 +336,7 @@ class Indexer:
             # the others were indexed singly, or quarantined
             batch = [item for item in batch if not _is_gone(item.file)]
 
-    def _try(self, batch: list[Acknowledged]) -> bool:
+    def _try(self, batch: list[PendingFile]) -> bool:
         try:
             with telemetry.cpu("index"):
                 # they came before the others

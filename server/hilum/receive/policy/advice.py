@@ -9,7 +9,7 @@ from pydicom import uid
 
 from hilum.domain import TRANSFER_SYNTAXES
 from hilum.receive.headers.header import is_like_uid
-from hilum.receive.policy.sender_policy import STORAGE_SOP_CLASSES, Terms
+from hilum.receive.policy.sender_policy import STORAGE_SOP_CLASSES, SenderPolicy
 
 _NAMED = 3  # refused SOP Classes that are named; a router may propose a hundred
 
@@ -25,7 +25,7 @@ class NotAccepted:
     is_known: bool
 
 
-def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
+def advise(refused: Sequence[NotAccepted], terms: SenderPolicy) -> str | None:
     """Return sentences for the sender, or None if there are none."""
     unknown = [item.abstract_syntax for item in refused if not item.is_known]
     encoded = [item.abstract_syntax for item in refused if item.is_known]
@@ -41,7 +41,7 @@ def advise(refused: Sequence[NotAccepted], terms: Terms) -> str | None:
     return " ".join(sentences) or None
 
 
-def advise_on_object(sop_class: str, terms: Terms) -> tuple[str, str]:
+def advise_on_object(sop_class: str, terms: SenderPolicy) -> tuple[str, str]:
     """Return the advice for one object of a class that is not taken, short and in full.
 
     The short one fits into an Error Comment, with any name of the class.
@@ -52,11 +52,11 @@ def advise_on_object(sop_class: str, terms: Terms) -> tuple[str, str]:
     return f"Send CR, DX or SC images; SOP Class is {_name(sop_class)}", in_full
 
 
-def _takes_all(terms: Terms) -> bool:
+def _takes_all(terms: SenderPolicy) -> bool:
     return set(terms.sop_classes) == set(STORAGE_SOP_CLASSES)
 
 
-def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
+def _what_to_send(unknown: Sequence[str], terms: SenderPolicy) -> str:
     if _takes_all(terms):
         return "Send CR, DX and Secondary Capture images only"
     way_out = (
@@ -67,7 +67,7 @@ def _what_to_send(unknown: Sequence[str], terms: Terms) -> str:
     return f"Send {_list(terms.sop_classes)} only{way_out}"
 
 
-def _how_to_send(sop_class: str, terms: Terms) -> str:
+def _how_to_send(sop_class: str, terms: SenderPolicy) -> str:
     """Return the advice on Transfer Syntaxes.
 
     Objects without pixels have Transfer Syntaxes that no setting changes.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from hilum.receive.policy.sender_policy import Terms, TermsTable
+from hilum.receive.policy.sender_policy import SenderPolicies, SenderPolicy
 from hilum.settings import Receive, Sender
 
 # PS3.8 Table 9-21: rejected-transient, by the service provider (presentation),
@@ -15,7 +15,7 @@ LATER: Final = (2, 3, 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Rejection:
+class AssociationRejection:
     """An A-ASSOCIATE-RJ (PS3.8 Table 9-21), and the change that the sender should make."""
 
     result: int
@@ -25,7 +25,7 @@ class Rejection:
     advice: str
 
 
-FAILED: Final = Rejection(
+FAILED: Final = AssociationRejection(
     *LATER,
     "internal_error",
     "The receiver could not judge the request, its log says why; send again later.",
@@ -33,7 +33,7 @@ FAILED: Final = Rejection(
 
 
 @dataclass(frozen=True, slots=True)
-class Open:
+class OpenAssociations:
     """Open associations. `of_address` is of this process, the others are of all processes."""
 
     everybody: int = 0
@@ -52,15 +52,15 @@ class Policy:
             if receive.calling_ae_titles
             else None
         )
-        self._terms = TermsTable(receive, senders)
+        self._terms = SenderPolicies(receive, senders)
         everybody = (self._terms.for_all, *self._terms.by_sender.values())
         self._of_each_range = tuple({terms.peers: terms for terms in everybody}.values())
 
-    def terms(self, calling_ae_title: str) -> Terms:
+    def terms(self, calling_ae_title: str) -> SenderPolicy:
         """Return the terms of this sender."""
         return self._terms.of(calling_ae_title)
 
-    def stranger(self, peer_address: str) -> Rejection | None:
+    def stranger(self, peer_address: str) -> AssociationRejection | None:
         """Return the rejection of an address that no AE Title may use, or None."""
         if any(terms.is_near(peer_address) for terms in self._of_each_range):
             return None
@@ -68,16 +68,16 @@ class Policy:
             "This address is not in receive.peers, nor in peers of a section of senders: send from"
             " one that is, or add it there."
         )
-        return Rejection(1, 1, 1, "peer_address_not_allowed", advice)
+        return AssociationRejection(1, 1, 1, "peer_address_not_allowed", advice)
 
     def rejection(
         self,
         called: str,
         calling: str,
         peer_address: str = "",
-        already: Open | None = None,
+        already: OpenAssociations | None = None,
         certificate_names: frozenset[str] = frozenset(),
-    ) -> Rejection | None:
+    ) -> AssociationRejection | None:
         """Return the rejection of an association, or None.
 
         AE Titles are compared without surrounding spaces (PS3.5 6.2, VR AE). `certificate_names`:
@@ -89,19 +89,21 @@ class Policy:
             or _wrong_called(called, terms)
             or self._wrong_calling(calling)
             or _wrong_certificate(certificate_names, terms)
-            or self._one_too_many(already or Open(), terms)
+            or self._one_too_many(already or OpenAssociations(), terms)
         )
 
-    def _wrong_calling(self, calling: str) -> Rejection | None:
+    def _wrong_calling(self, calling: str) -> AssociationRejection | None:
         if self._callers is None or calling.strip() in self._callers:
             return None
         advice = (
             "This Calling AE Title is not in receive.calling_ae_titles and has no section in"
             " senders: correct it in the sender, or add it there."
         )
-        return Rejection(1, 1, 3, "calling_ae_title_not_recognised", advice)
+        return AssociationRejection(1, 1, 3, "calling_ae_title_not_recognised", advice)
 
-    def _one_too_many(self, already: Open, terms: Terms) -> Rejection | None:
+    def _one_too_many(
+        self, already: OpenAssociations, terms: SenderPolicy
+    ) -> AssociationRejection | None:
         if (
             terms.maximum_associations is not None
             and already.of_sender >= terms.maximum_associations
@@ -110,23 +112,23 @@ class Policy:
                 f"{already.of_sender} associations of this Calling AE Title were open: send several"
                 f" images in one association, or raise {terms.key('maximum_associations')}."
             )
-            return Rejection(*LATER, "limit_of_sender_exceeded", advice)
+            return AssociationRejection(*LATER, "limit_of_sender_exceeded", advice)
         if self._maximum_of_address is not None and already.of_address >= self._maximum_of_address:
             advice = (
                 f"{already.of_address} associations from this address were open: send several"
                 " images in one association, or raise receive.maximum_associations_of_address."
             )
-            return Rejection(*LATER, "limit_of_address_exceeded", advice)
+            return AssociationRejection(*LATER, "limit_of_address_exceeded", advice)
         if already.everybody >= self._maximum:
             advice = (
                 f"{already.everybody} associations were open: send several images in one"
                 " association, or raise receive.maximum_associations."
             )
-            return Rejection(*LATER, "local_limit_exceeded", advice)
+            return AssociationRejection(*LATER, "local_limit_exceeded", advice)
         return None
 
 
-def _stranger(peer_address: str, terms: Terms) -> Rejection | None:
+def _stranger(peer_address: str, terms: SenderPolicy) -> AssociationRejection | None:
     """Return the rejection of an address.
 
     PS3.8 Table 9-21 has no diagnostic for addresses: 1, no reason given.
@@ -134,10 +136,10 @@ def _stranger(peer_address: str, terms: Terms) -> Rejection | None:
     if terms.is_near(peer_address):
         return None
     advice = f"This address is not in {terms.key('peers')}: send from one that is, or add it there."
-    return Rejection(1, 1, 1, "peer_address_not_allowed", advice)
+    return AssociationRejection(1, 1, 1, "peer_address_not_allowed", advice)
 
 
-def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
+def _wrong_certificate(names: frozenset[str], terms: SenderPolicy) -> AssociationRejection | None:
     """Return the rejection of a certificate.
 
     PS3.8 Table 9-21 has no certificates either: this peer may not use the Calling AE Title.
@@ -153,20 +155,20 @@ def _wrong_certificate(names: frozenset[str], terms: Terms) -> Rejection | None:
             " receive.tls_port."
         )
     )
-    return Rejection(1, 1, 3, "certificate_not_of_ae_title", advice)
+    return AssociationRejection(1, 1, 3, "certificate_not_of_ae_title", advice)
 
 
-def _wrong_called(called: str, terms: Terms) -> Rejection | None:
+def _wrong_called(called: str, terms: SenderPolicy) -> AssociationRejection | None:
     if called.strip() in terms.called_ae_titles:
         return None
     advice = (
         f"Set the Called AE Title to {' or '.join(terms.called_ae_titles)}, or add yours to"
         f" {terms.key('called_ae_titles')}."
     )
-    return Rejection(1, 1, 7, "called_ae_title_not_recognised", advice)
+    return AssociationRejection(1, 1, 7, "called_ae_title_not_recognised", advice)
 
 
-def supported(abstract_syntaxes: Iterable[str], terms: Terms) -> Mapping[str, Sequence[str]]:
+def supported(abstract_syntaxes: Iterable[str], terms: SenderPolicy) -> Mapping[str, Sequence[str]]:
     """Return the accepted SOP Classes, with their Transfer Syntaxes in order of preference."""
     return {
         abstract: syntaxes

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from hilum.domain import AssociationRecord
 from hilum.observability import telemetry, tracing
 from hilum.receive.policy.advice import NotAccepted, counted
-from hilum.receive.policy.association_policy import Rejection
+from hilum.receive.policy.association_policy import AssociationRejection
 from hilum.receive.policy.sender_policy import STORAGE_SOP_CLASSES
-from hilum.receive.sinks import NOTE_NOT_PERMITTED, Taken
-from hilum.receive.statuses import Answer
+from hilum.receive.sinks import NOTE_NOT_PERMITTED, StoreOutcome
+from hilum.receive.statuses import StatusResponse
 
 _log = telemetry.logger("receive")
 _DETAIL_LENGTH = 400
@@ -23,7 +23,7 @@ TOO_SLOW = "too_slow"
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class UnreportedRefusal:
     """The row's fields for a connection that ended before a request for an association."""
 
     outcome: str
@@ -31,13 +31,13 @@ class Unheard:
     advice: str
 
 
-NOT_DICOM = Unheard(
+NOT_DICOM = UnreportedRefusal(
     "not_dicom",
     None,
     "It sent something that is not an A-ASSOCIATE-RQ, or one of more than 256 KiB. "
     "Check that the sender speaks DICOM to this port, without TLS.",
 )
-TOO_MANY_CONNECTIONS = Unheard(
+TOO_MANY_CONNECTIONS = UnreportedRefusal(
     "dropped",
     "too_many_connections",
     "It asked for nothing while newer connections came, most of them from its own address: see what"
@@ -57,7 +57,7 @@ class HttpProblem:
 
 
 @dataclass(slots=True)
-class Account:
+class AssociationRecorder:
     """The state of an association's row, filled while the association lasts.
 
     AE Titles are chosen by the peer and stay out of logs and metrics.
@@ -69,8 +69,8 @@ class Account:
     called_ae_title: str = ""
     is_requested: bool = False
     is_established: bool = False
-    unheard: Unheard | None = None
-    rejection: Rejection | None = None
+    unheard: UnreportedRefusal | None = None
+    rejection: AssociationRejection | None = None
     accepted: frozenset[str] = frozenset()
     not_accepted: tuple[NotAccepted, ...] = ()
     advice_on_contexts: str | None = None
@@ -80,12 +80,12 @@ class Account:
     discarded: Counter[str] = field(default_factory=Counter)
     has_note_not_permitted: bool = False
     refused: int = 0
-    last_refusal: Answer | None = None
-    commitment_refusal: Answer | None = None
+    last_refusal: StatusResponse | None = None
+    commitment_refusal: StatusResponse | None = None
     abort_reason: str | None = None
     request_problem: str | None = None  # where an A-ASSOCIATE-RQ cannot be read
     slowness_advice: str | None = None
-    shown: tracing.Association | None = None  # in the traces of its studies
+    shown: tracing.AssociationSpan | None = None  # in the traces of its studies
     http_problem: HttpProblem | None = None
     requests: str = "C-STORE"  # the kind of objects counted as refused
 
@@ -151,7 +151,7 @@ class Account:
             return "sop_class_not_accepted" if is_unknown else "transfer_syntax_not_accepted"
         if outcome == "aborted":
             return self.abort_reason or "connection_lost"
-        note = Taken.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
+        note = StoreOutcome.NOTE_NOT_PERMITTED.value if self.has_note_not_permitted else None
         return note or (OTHERS_DISCARDED if self.discarded else None)
 
     def _has_lost(self, outcome: str) -> bool:

@@ -22,7 +22,7 @@ from pydicom.uid import (
 from hilum.domain import TRANSFER_SYNTAXES
 from hilum.observability import telemetry
 from hilum.receive.headers.header import is_like_uid
-from hilum.receive.sinks import PiecesOnly, Taken
+from hilum.receive.sinks import PiecewiseSink, StoreOutcome
 
 _STANDARD: Final = "1.2.840.10008."
 _COMPOSITE: Final = "1.2.840.10008.5.1.4.1.1."  # Storage Service Class, PS3.4 B.5
@@ -61,16 +61,16 @@ def is_known(sop_class_uid: str) -> bool:
     return UID(sop_class_uid).name != sop_class_uid
 
 
-class OtherObject(PiecesOnly):
+class OtherObject(PiecewiseSink):
     """An object that is acknowledged and discarded."""
 
     def write(self, _pieces: Sequence[memoryview]) -> None:
         """Ignore the bytes."""
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Count the object here; images are counted when they have their rows."""
-        telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.OTHER_OBJECT.value).inc()
-        return Taken.OTHER_OBJECT
+        telemetry.INSTANCES_RECEIVED.labels(outcome=StoreOutcome.OTHER_OBJECT.value).inc()
+        return StoreOutcome.OTHER_OBJECT
 
     def close(self) -> None:
         """Do nothing: nothing is open."""

@@ -30,7 +30,7 @@ _MAXIMUM_WAITING: Final = 10_000
 _AT_ONCE: Final = 1000
 
 
-class AccountBook:
+class AssociationRecordWriter:
     """The writer of rows, which takes them from any number of threads."""
 
     def __init__(self, ledger: Ledger) -> None:

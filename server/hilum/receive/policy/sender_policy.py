@@ -39,7 +39,7 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class SenderPolicy:
     """The rights of one Calling AE Title, and the settings that define them.
 
     `peers`: empty is any. `maximum_associations`: None is no limit of its own. `accepted`: by SOP
@@ -80,7 +80,7 @@ class Terms:
         return not self.peers or any(_address(peer_address) in network for network in self.peers)
 
 
-class TermsTable:
+class SenderPolicies:
     """The terms by Calling AE Title, without the spaces around it (PS3.5 6.2, VR AE)."""
 
     def __init__(self, receive: Receive, senders: Mapping[str, Sender]) -> None:
@@ -89,15 +89,15 @@ class TermsTable:
             title: _terms(f"senders.{title}", sender, receive) for title, sender in senders.items()
         }
 
-    def of(self, calling_ae_title: str) -> Terms:
+    def of(self, calling_ae_title: str) -> SenderPolicy:
         """Return the terms of this sender."""
         return self.by_sender.get(calling_ae_title.strip(), self.for_all)
 
 
-def _terms(section: str, sender: Sender, receive: Receive) -> Terms:
+def _terms(section: str, sender: Sender, receive: Receive) -> SenderPolicy:
     classes = _uids(sender.sop_classes or receive.sop_classes, IMAGE_SOP_CLASSES)
     syntaxes = _uids(sender.transfer_syntaxes or receive.transfer_syntaxes, TRANSFER_SYNTAXES)
-    return Terms(
+    return SenderPolicy(
         section=section,
         own=frozenset(name for name, value in sender if value not in (None, ())),
         peers=tuple(ipaddress.ip_network(network) for network in sender.peers or receive.peers),

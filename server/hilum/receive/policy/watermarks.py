@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 
 from hilum.errors import Retry
-from hilum.receive.policy.association_policy import LATER, Rejection
+from hilum.receive.policy.association_policy import LATER, AssociationRejection
 from hilum.settings import Receive
 from hilum.store.archive.archive import Archive
 from hilum.store.queries.views import LedgerViews
@@ -29,7 +29,7 @@ class Watermarks:
         self._due = 0
         self._read_at = float("-inf")
 
-    def rejection(self) -> Rejection | None:
+    def rejection(self) -> AssociationRejection | None:
         """Return the rejection of any new association now, or None."""
         limit = self._settings.reject_below_bytes
         try:
@@ -40,20 +40,20 @@ class Watermarks:
                 f"The archive's file system fails ({error.strerror}): mount it again at the"
                 " receiver; send again later."
             )
-            return Rejection(*LATER, "archive_not_available", advice)
+            return AssociationRejection(*LATER, "archive_not_available", advice)
         if free.bytes < limit:
             missing = (
                 f"{free.bytes >> 20} MiB of disk are free, {limit >> 20} MiB are wanted"
                 " (receive.reject_bytes)"
             )
-            return Rejection(
+            return AssociationRejection(
                 *LATER, "disk_nearly_full", f"{missing}: free space; send again later."
             )
         if free.files is not None and free.files < (files := self._settings.reject_below_files):
             missing = (
                 f"{free.files} inodes are free, {files} are wanted (twice receive.reserve_files)"
             )
-            return Rejection(
+            return AssociationRejection(
                 *LATER, "disk_nearly_full", f"{missing}: delete files; send again later."
             )
         maximum = self._settings.maximum_due_readings
@@ -62,7 +62,7 @@ class Watermarks:
                 f"{due} or more readings wait (receive.maximum_due_readings): check that the"
                 " analysers work; send again later."
             )
-            return Rejection(*LATER, "queue_full", advice)
+            return AssociationRejection(*LATER, "queue_full", advice)
         return None
 
     def _due_readings(self, maximum: int) -> int:

@@ -19,8 +19,8 @@ from hilum.observability import telemetry
 from hilum.receive.headers.header import Header
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage import transfer_library
-from hilum.receive.storage.transfer_library import CompiledDigests, Library
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.storage.transfer_library import CompiledDigests, TransferLibrary
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import Outlet, Writing
 
 _log = telemetry.logger("receive")
@@ -52,11 +52,11 @@ def warn_without() -> None:
 
 
 @cache
-def loaded() -> tuple[Library | None, str]:
+def loaded() -> tuple[TransferLibrary | None, str]:
     """Return the library, and a text on how large data sets are received."""
     name = transfer_library.PATH.name
     try:
-        library = Library(transfer_library.PATH)
+        library = TransferLibrary(transfer_library.PATH)
         problem = _problem(library, direct_io=False) or _problem(library, direct_io=True)
     except (OSError, AttributeError) as error:
         problem = f"cannot be loaded ({error})"
@@ -69,7 +69,7 @@ def loaded() -> tuple[Library | None, str]:
     )
 
 
-def _problem(library: Library, *, direct_io: bool) -> str:
+def _problem(library: TransferLibrary, *, direct_io: bool) -> str:
     """Return the fault of the library on known bytes, compared with Python."""
     size = 149 * _FRAGMENT_BYTES + _LAST_BYTES
     content = (bytes(number * 7919 % 251 for number in range(251)) * (size // 251 + 1))[:size]
@@ -86,7 +86,7 @@ def _problem(library: Library, *, direct_io: bool) -> str:
 
 
 def _transferred(
-    library: Library, digests: CompiledDigests, content: bytes, *, direct_io: bool
+    library: TransferLibrary, digests: CompiledDigests, content: bytes, *, direct_io: bool
 ) -> tuple[bytes, bool]:
     """Return the bytes that are written, and whether the end was seen.
 
@@ -106,7 +106,7 @@ def _transferred(
         # In a thread: a socket may hold less than all (net.core.wmem_default), and sending would
         # then block before the reading begins.
         threading.Thread(target=_send, args=(peer, sent), daemon=True).start()
-        unread = Unread(
+        unread = BorrowedBuffer(
             ours.fileno(),
             bytearray(_BUFFER_BYTES),
             0,

@@ -15,10 +15,19 @@ from hilum.receive.headers.header import MAXIMUM_HEADER_BYTES, Header
 from hilum.receive.policy.advice import advise_on_object
 from hilum.receive.policy.association_policy import Policy
 from hilum.receive.policy.other_objects import OtherObject, is_known, is_other
-from hilum.receive.policy.sender_policy import KEY_OBJECT_SELECTION, REPORT_SOP_CLASSES, Terms
-from hilum.receive.sinks import PiecesOnly, Taken, Taker
-from hilum.receive.statuses import CannotUnderstand, NotForUs, OutOfResources, SopClassNotNegotiated
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.policy.sender_policy import (
+    KEY_OBJECT_SELECTION,
+    REPORT_SOP_CLASSES,
+    SenderPolicy,
+)
+from hilum.receive.sinks import ObjectSink, PiecewiseSink, StoreOutcome
+from hilum.receive.statuses import (
+    CannotUnderstand,
+    OutOfResources,
+    SopClassNotNegotiated,
+    UnsupportedObject,
+)
+from hilum.receive.storage.image_store import ImageStore
 from hilum.receive.storage.incoming_object import Arriving
 from hilum.receive.storage.rejection_note import read_note
 from hilum.receive.storage.store_command import StoreCommand
@@ -31,7 +40,7 @@ _OUR_ARC = "2.25."
 
 
 @dataclass(frozen=True, slots=True)
-class Maker:
+class EquipmentIdentity:
     """The origin in our documents.
 
     It is Manufacturer (0008,0070) and Device Serial Number (0018,1000).
@@ -41,10 +50,12 @@ class Maker:
     serial: str
 
 
-class Reception:
+class ObjectDispatcher:
     """The intake of objects, for any number of threads."""
 
-    def __init__(self, intake: Intake, ledger: Ledger, maker: Maker, policy: Policy) -> None:
+    def __init__(
+        self, intake: ImageStore, ledger: Ledger, maker: EquipmentIdentity, policy: Policy
+    ) -> None:
         self._intake = intake
         self._ledger = ledger
         self._maker = maker
@@ -54,7 +65,9 @@ class Reception:
         """Return a new object in transit; close it. Raises Refusal."""
         return Arriving(command, self.taker, self.unread_taker)
 
-    def unread_taker(self, command: StoreCommand, problem: CannotUnderstand | None) -> Taker | None:
+    def unread_taker(
+        self, command: StoreCommand, problem: CannotUnderstand | None
+    ) -> ObjectSink | None:
         """Return the taker of an object without its header; None: there is none.
 
         It is called at once, and after a `problem` with the header. Possible images and rejection
@@ -74,7 +87,7 @@ class Reception:
             return None
         return OtherObject()
 
-    def taker(self, command: StoreCommand, header: Header) -> Taker:
+    def taker(self, command: StoreCommand, header: Header) -> ObjectSink:
         """Return the taker of an object with a known header. Raises Refusal."""
         sop_class = command.meta.sop_class_uid
         terms = self._policy.terms(command.meta.calling_ae_title)
@@ -94,7 +107,7 @@ class Reception:
         ):
             return OtherObject()
         if sop_class in REPORT_SOP_CLASSES:
-            raise NotForUs("Only our own SR is taken here, and discarded; send images")
+            raise UnsupportedObject("Only our own SR is taken here, and discarded; send images")
         raise SopClassNotNegotiated(*advise_on_object(sop_class, terms))
 
     def _is_ours(self, header: Header) -> bool:
@@ -102,7 +115,7 @@ class Reception:
 
         The header decides, and the UID where an archive has changed the header.
         """
-        if Maker(header.manufacturer, header.device_serial_number) == self._maker:
+        if EquipmentIdentity(header.manufacturer, header.device_serial_number) == self._maker:
             return True
         try:
             return header.sop_instance_uid.startswith(_OUR_ARC) and self._ledger.is_own_document(
@@ -112,29 +125,29 @@ class Reception:
             raise OutOfResources("The ledger is not available; send again later") from None
 
 
-class _OwnDocument(PiecesOnly):
+class _OwnDocument(PiecewiseSink):
     """An own document that is acknowledged and discarded."""
 
     def write(self, _pieces: Sequence[memoryview]) -> None:
         """Ignore the bytes."""
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Count the object here; images are counted when they have their rows."""
-        telemetry.INSTANCES_RECEIVED.labels(outcome=Taken.OWN_DOCUMENT.value).inc()
-        return Taken.OWN_DOCUMENT
+        telemetry.INSTANCES_RECEIVED.labels(outcome=StoreOutcome.OWN_DOCUMENT.value).inc()
+        return StoreOutcome.OWN_DOCUMENT
 
     def close(self) -> None:
         """Do nothing: nothing is open."""
 
 
-class _Note(PiecesOnly):
+class _Note(PiecewiseSink):
     """A rejection note, whose effect is rows; its bytes are not kept.
 
     The rows are durable when the ledger has committed them. A note from a sender that may not
     reject is acknowledged as well: after a failure routers would send it again forever.
     """
 
-    def __init__(self, meta: FileMeta, ledger: Ledger, terms: Terms) -> None:
+    def __init__(self, meta: FileMeta, ledger: Ledger, terms: SenderPolicy) -> None:
         self._meta = meta
         self._ledger = ledger
         self._terms = terms
@@ -147,13 +160,13 @@ class _Note(PiecesOnly):
         if len(self._data_set) > MAXIMUM_HEADER_BYTES:
             raise CannotUnderstand("A Key Object Selection document of more than 16 MiB")
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Reject the images of the note. Raises Refusal."""
         try:
             rejections = read_note(
                 self._meta, self._data_set, holds_for_all=self._terms.may_reject is True
             )
-        except NotForUs:  # it has another title
+        except UnsupportedObject:  # it has another title
             if not self._terms.discards_others:
                 raise
             return OtherObject().commit()
@@ -167,7 +180,7 @@ class _Note(PiecesOnly):
             named=len(rejections),
             removed=removed,
         )
-        taken = Taken.NOTE_NOT_PERMITTED if of_others else Taken.REJECTION_NOTE
+        taken = StoreOutcome.NOTE_NOT_PERMITTED if of_others else StoreOutcome.REJECTION_NOTE
         if of_others:
             _log.warning(
                 taken.value,

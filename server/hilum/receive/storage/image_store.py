@@ -16,19 +16,19 @@ from hilum.receive.headers import file_meta
 from hilum.receive.headers.header import Header
 from hilum.receive.indexing.describe import instance_of
 from hilum.receive.indexing.indexer import Indexer
-from hilum.receive.sinks import Taken
+from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import OutOfResources, TooLarge
 from hilum.receive.storage.compiled import digests_of
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.receive.storage.transfer_library import CompiledDigests
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.settings import Receive
 from hilum.store.archive.archive import Archive, Incoming
 
 _LOOK_BYTES = 16 << 20  # of an object, between two looks at the disk
 
 
-class Intake:
+class ImageStore:
     """The intake of images, for any number of threads. `seed`: of their digests."""
 
     def __init__(
@@ -39,13 +39,13 @@ class Intake:
         self._indexer = indexer
         self.seed = seed
 
-    def begin(self, command: StoreCommand, header: Header) -> IncomingImage:
+    def begin(self, command: StoreCommand, header: Header) -> ImageSink:
         """Return a new image; close it."""
-        image = IncomingImage(self, command, header, self._archive)
+        image = ImageSink(self, command, header, self._archive)
         self._indexer.under_way.add(image)
         return image
 
-    def end(self, image: IncomingImage) -> None:
+    def end(self, image: ImageSink) -> None:
         """Note that the image is stored, or never will be."""
         self._indexer.under_way.discard(image)
 
@@ -80,11 +80,11 @@ class Intake:
         telemetry.RECEIVED_BYTES.inc(size_bytes)
 
 
-class IncomingImage:
+class ImageSink:
     """An image in transit to the archive. Closed without `commit` it leaves nothing on the disk."""
 
     def __init__(
-        self, intake: Intake, command: StoreCommand, header: Header, archive: Archive
+        self, intake: ImageStore, command: StoreCommand, header: Header, archive: Archive
     ) -> None:
         self._intake = intake
         self._meta = command.meta
@@ -109,7 +109,7 @@ class IncomingImage:
         for piece in pieces:
             self._digests.update(piece)
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Receive until the next look at the disk is due. Raises OutOfResources, OSError."""
         digests = self._digests
         if self._archived is None or not isinstance(digests, CompiledDigests):
@@ -128,7 +128,7 @@ class IncomingImage:
         if size > self._granted:
             self._granted = size + self._intake.require_room(more)
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Return when the image is durable and will be indexed. Raises OSError."""
         if (archived := self._archived) is None:
             raise ValueError("no data set was written")
@@ -137,7 +137,7 @@ class IncomingImage:
         self._intake.index(archived.file, self._instance(archived), self._digests.size_bytes)
         if self._trace is not None:
             self._write_span(self._trace)
-        return Taken.IMAGE
+        return StoreOutcome.IMAGE
 
     def _write_span(self, trace: tracing.Trace) -> None:
         above = None if self._association is None else self._association.place_in(trace)
@@ -149,7 +149,7 @@ class IncomingImage:
         }
         place = tracing.new_place(trace)
         tracing.write(
-            tracing.Ended(place, parent, "receive", self._began, time.time(), "server", said)
+            tracing.FinishedSpan(place, parent, "receive", self._began, time.time(), "server", said)
         )
 
     def _instance(self, archived: Incoming) -> Instance | None:

@@ -6,18 +6,18 @@ from collections.abc import Callable, Sequence
 
 from hilum.receive.headers.header import Header
 from hilum.receive.policy.sender_policy import KEY_OBJECT_SELECTION
-from hilum.receive.sinks import Taken, Taker
+from hilum.receive.sinks import ObjectSink, StoreOutcome
 from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.storage.header_window import Beginning
 from hilum.receive.storage.store_command import StoreCommand
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED
 
-TakerOf = Callable[[StoreCommand, Header], Taker]
-UnreadTakerOf = Callable[[StoreCommand, CannotUnderstand | None], Taker | None]
+TakerOf = Callable[[StoreCommand, Header], ObjectSink]
+UnreadTakerOf = Callable[[StoreCommand, CannotUnderstand | None], ObjectSink | None]
 
 
-def _nobody(_command: StoreCommand, _problem: CannotUnderstand | None) -> Taker | None:
+def _nobody(_command: StoreCommand, _problem: CannotUnderstand | None) -> ObjectSink | None:
     return None
 
 
@@ -42,7 +42,7 @@ class Arriving:
         self._beginning = Beginning(
             command.meta.transfer_syntax_uid, MAXIMUM_LISTED if is_list else MAXIMUM_ELEMENTS
         )
-        self._taker: Taker | None = unread_taker_of(command, None)
+        self._taker: ObjectSink | None = unread_taker_of(command, None)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
         """Take the next bytes. Raises Refusal, OSError."""
@@ -67,7 +67,7 @@ class Arriving:
             return self._beginning.missing
         return 0 if self._taker.is_receiver else None
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Let the taker read as many of the next bytes as it chooses. Raises Refusal, OSError.
 
         See `streaming.provider.Incoming`.
@@ -76,19 +76,19 @@ class Arriving:
         if self._taker is not None and self._taker.is_receiver:
             self._taker.receive(unread, size)
 
-    def commit(self) -> Taken:
+    def commit(self) -> StoreOutcome:
         """Return when the complete object may be acknowledged. Raises Refusal, OSError."""
         taker = self._taker or self._end()
         return taker.commit()
 
-    def _end(self) -> Taker:
+    def _end(self) -> ObjectSink:
         try:
             header = self._beginning.end()
         except CannotUnderstand as problem:
             return self._hand_over_unread(problem)
         return self._hand_over(header, [])
 
-    def _hand_over_unread(self, problem: CannotUnderstand) -> Taker:
+    def _hand_over_unread(self, problem: CannotUnderstand) -> ObjectSink:
         """Pass the object to a taker that needs no header.
 
         Raises the problem where there is none.
@@ -98,7 +98,7 @@ class Arriving:
             raise problem
         return self._taker
 
-    def _hand_over(self, header: Header, rest: Sequence[memoryview]) -> Taker:
+    def _hand_over(self, header: Header, rest: Sequence[memoryview]) -> ObjectSink:
         self._command.require_match(header)
         self._taker = self._taker_of(self._command, header)
         self._taker.write([self._beginning.held, *rest])

@@ -18,7 +18,7 @@ from hilum.domain import Rejection, RemovalReason
 from hilum.receive.headers.elements import encoding_of
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import is_like_uid
-from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, NotForUs
+from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, UnsupportedObject
 from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 # CID 7010 Key Object Selection Document Title (PS3.16), those with a meaning in IHE RAD TF-2 4.66.
@@ -96,7 +96,7 @@ def _reason(note: Dataset) -> RemovalReason:
         else None
     )
     if reason is None:
-        raise NotForUs("Of KOS only rejection notes (113001, 113037-113039) are taken")
+        raise UnsupportedObject("Of KOS only rejection notes (113001, 113037-113039) are taken")
     return reason
 
 

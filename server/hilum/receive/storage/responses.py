@@ -7,37 +7,37 @@ from typing import Final
 
 from hilum.observability import telemetry
 from hilum.receive.headers.header import problem_of_uid
-from hilum.receive.policy.association_record import Account
-from hilum.receive.sinks import Taken
-from hilum.receive.statuses import Answer, CannotUnderstand, Refusal, answer
+from hilum.receive.policy.association_record import AssociationRecorder
+from hilum.receive.sinks import StoreOutcome
+from hilum.receive.statuses import CannotUnderstand, Refusal, StatusResponse, answer
 
 _log = telemetry.logger("receive")
 _LOGGED_REFUSALS: Final = 20  # of one association or request: its row has the number and the last
 
 
-class Verdicts:
+class StoreResponses:
     """The responses, used from one thread."""
 
-    def __init__(self, account: Account) -> None:
+    def __init__(self, account: AssociationRecorder) -> None:
         self._account = account
 
-    def taken(self, taken: Taken, sop_class_uid: str, began: float) -> None:
+    def taken(self, taken: StoreOutcome, sop_class_uid: str, began: float) -> None:
         """Count an acknowledged object; `began`, monotonic: the first byte of its message."""
         self.count(taken, sop_class_uid)
         telemetry.RECEIVE_SECONDS.observe(time.monotonic() - began)
 
-    def count(self, taken: Taken, sop_class_uid: str) -> None:
+    def count(self, taken: StoreOutcome, sop_class_uid: str) -> None:
         """Count an acknowledged object without its time."""
-        if taken is Taken.OTHER_OBJECT:
+        if taken is StoreOutcome.OTHER_OBJECT:
             self._account.discarded[sop_class_uid] += 1
             return
-        if taken is Taken.OWN_DOCUMENT:
+        if taken is StoreOutcome.OWN_DOCUMENT:
             self._account.own_documents += 1
             return
         self._account.stored += 1
-        self._account.has_note_not_permitted |= taken is Taken.NOTE_NOT_PERMITTED
+        self._account.has_note_not_permitted |= taken is StoreOutcome.NOTE_NOT_PERMITTED
 
-    def failed(self, error: Exception) -> Answer:
+    def failed(self, error: Exception) -> StatusResponse:
         """Return the response to an error, after counting and logging it."""
         failure = self.refused(error)
         if isinstance(error, Refusal | OSError):
@@ -46,7 +46,7 @@ class Verdicts:
             _log.exception("not_stored", status=failure.label, exc_info=error)
         return failure
 
-    def _log(self, error: Refusal | OSError, failure: Answer) -> None:
+    def _log(self, error: Refusal | OSError, failure: StatusResponse) -> None:
         """Log the first refusals: a sender must not decide the length of our log."""
         if self._account.refused > _LOGGED_REFUSALS:
             return
@@ -59,7 +59,7 @@ class Verdicts:
                 "refusals_not_logged", advice="GET /api/v1/associations counts those to come"
             )
 
-    def refused(self, error: Exception) -> Answer:
+    def refused(self, error: Exception) -> StatusResponse:
         """Return the response to an error, after counting it, without a log line."""
         failure = answer(error)
         self._account.refused += 1

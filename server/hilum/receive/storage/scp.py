@@ -10,27 +10,27 @@ from collections.abc import Callable, Sequence
 from typing import TypeVarTuple, Unpack
 
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.policy.association_record import Account
-from hilum.receive.storage.dispatcher import Reception
+from hilum.receive.policy.association_record import AssociationRecorder
+from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.receive.storage.incoming_object import Arriving
-from hilum.receive.storage.responses import Verdicts, problem_of_command
+from hilum.receive.storage.responses import StoreResponses, problem_of_command
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.receive.upper_layer.command import Command
-from hilum.receive.upper_layer.provider import Context, Unread, Verdict
+from hilum.receive.upper_layer.provider import AcceptedContext, BorrowedBuffer, StoreStatus
 
-_SUCCESS = Verdict(0x0000)
+_SUCCESS = StoreStatus(0x0000)
 _Arguments = TypeVarTuple("_Arguments")
 
 
 class StreamedStorage:
     """The provider of C-STORE, on the association's thread."""
 
-    def __init__(self, account: Account, reception: Reception) -> None:
+    def __init__(self, account: AssociationRecorder, reception: ObjectDispatcher) -> None:
         self._account = account
         self._reception = reception
-        self._verdicts = Verdicts(account)
+        self._verdicts = StoreResponses(account)
 
-    def begin(self, command: Command, context: Context) -> StreamedObject:
+    def begin(self, command: Command, context: AcceptedContext) -> StreamedObject:
         """Begin a C-STORE-RQ (PS3.7 9.1.1)."""
         problem = problem_of_command(
             command.sop_class_uid, command.sop_instance_uid, command.priority
@@ -39,7 +39,7 @@ class StreamedStorage:
             self._reception, self._command(command, context), self._verdicts, problem
         )
 
-    def _command(self, command: Command, context: Context) -> StoreCommand:
+    def _command(self, command: Command, context: AcceptedContext) -> StoreCommand:
         meta = FileMeta(
             sop_class_uid=command.sop_class_uid,
             sop_instance_uid=command.sop_instance_uid,
@@ -59,9 +59,9 @@ class StreamedObject:
 
     def __init__(
         self,
-        reception: Reception,
+        reception: ObjectDispatcher,
         command: StoreCommand,
-        verdicts: Verdicts,
+        verdicts: StoreResponses,
         problem: Exception | None,
     ) -> None:
         self._began = time.monotonic()
@@ -71,7 +71,7 @@ class StreamedObject:
         self._arriving: Arriving | None = None
         self._attempt(self._begin, reception, command)
 
-    def _begin(self, reception: Reception, command: StoreCommand) -> None:
+    def _begin(self, reception: ObjectDispatcher, command: StoreCommand) -> None:
         self._arriving = reception.begin(command)
 
     def write(self, pieces: Sequence[memoryview]) -> None:
@@ -84,19 +84,19 @@ class StreamedObject:
         """See `streaming.provider.Incoming`; None after a problem."""
         return None if self._arriving is None else self._arriving.reads_after
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Take the next bytes, from the connection itself."""
         if self._arriving is not None:
             self._attempt(self._arriving.receive, unread, size)
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StoreStatus:
         """Return the status: success when the object is durable, else the failure."""
         if self._arriving is not None:
             self._attempt(self._commit, self._arriving)
         if self._problem is None:
             return _SUCCESS
         failure = self._verdicts.failed(self._problem)
-        return Verdict(failure.status, failure.comment)
+        return StoreStatus(failure.status, failure.comment)
 
     def _commit(self, arriving: Arriving) -> None:
         self._verdicts.taken(arriving.commit(), self._sop_class_uid, self._began)

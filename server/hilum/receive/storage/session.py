@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 from hilum.receive.indexing.indexer import Indexer
 from hilum.receive.policy.association_policy import Policy
-from hilum.receive.storage.dispatcher import Maker, Reception
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
+from hilum.receive.storage.image_store import ImageStore
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
@@ -39,7 +39,7 @@ def indexing(
     stop: threading.Event,
     flush_seconds: float,
     outcomes: Counter[RecordOutcome] | None = None,
-) -> Iterator[Reception]:
+) -> Iterator[ObjectDispatcher]:
     """Yield the reception for an archive that this process holds.
 
     Files left there by a killed process are swept, or indexed, first. At the end rows are written,
@@ -53,8 +53,10 @@ def indexing(
     indexer.start()
     try:
         policy = Policy(settings.receive, settings.senders)
-        intake = Intake(settings.receive, archive, indexer, ledger.digest_seed)
-        yield Reception(intake, ledger, Maker(settings.report.manufacturer, ledger.serial), policy)
+        intake = ImageStore(settings.receive, archive, indexer, ledger.digest_seed)
+        yield ObjectDispatcher(
+            intake, ledger, EquipmentIdentity(settings.report.manufacturer, ledger.serial), policy
+        )
     finally:
         indexer.stop(flush_seconds)
         if indexer.failure is not None:

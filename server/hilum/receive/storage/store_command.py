@@ -21,11 +21,11 @@ class StoreCommand:
 
     meta: FileMeta
     context_sop_class_uid: str
-    association: tracing.Association | None = None
+    association: tracing.AssociationSpan | None = None
     is_file: bool = False
 
     @classmethod
-    def of_file(cls, meta: FileMeta, association: tracing.Association | None = None) -> Self:
+    def of_file(cls, meta: FileMeta, association: tracing.AssociationSpan | None = None) -> Self:
         """Return the command for a file, as if it had come by C-STORE."""
         return cls(meta, meta.sop_class_uid, association, is_file=True)
 

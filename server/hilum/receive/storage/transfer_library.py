@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import Outlet
 from hilum.store.installation.digest_seed import written
 
@@ -60,7 +60,7 @@ class _Transfer(ctypes.Structure):
     )
 
 
-class Library:
+class TransferLibrary:
     """The compiled library, for any number of threads."""
 
     def __init__(self, path: Path, block_bytes: int = _BLOCK_BYTES) -> None:
@@ -140,7 +140,7 @@ class Library:
 
     def transfer(
         self,
-        unread: Unread,
+        unread: BorrowedBuffer,
         fragment_bytes: int,
         limit: int,
         outlet: Outlet,
@@ -217,7 +217,7 @@ class CompiledDigests:
     """The compiled counterpart of `digests.Digests`."""
 
     def __init__(
-        self, library: Library, pixels_start: int | None, pixels_end: int | None, seed: int
+        self, library: TransferLibrary, pixels_start: int | None, pixels_end: int | None, seed: int
     ) -> None:
         self.library = library
         self._seed = seed
@@ -235,7 +235,9 @@ class CompiledDigests:
         return written(whole, self._seed), written(pixels, self._seed)
 
 
-def _said(buffer: int, unread: Unread, outlet: Outlet, digests: CompiledDigests) -> _Transfer:
+def _said(
+    buffer: int, unread: BorrowedBuffer, outlet: Outlet, digests: CompiledDigests
+) -> _Transfer:
     """Return the input of C.
 
     It is the connection, whose buffer is at that address, the file and the digests.

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from hilum.receive.upper_layer.provider import Fragment, Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer, Fragment
 
 # For every association: an image of 512 by 512 pixels of 16 bits and its header. A fifth of it
 # costs wake-ups, twice as much gains nothing.
@@ -21,7 +21,7 @@ _CLOSE_SECONDS = 2.0  # a peer closes its connection this soon after the last PD
 _QUICK_ACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux
 
 
-class Connection:
+class PduReader:
     """A connection, with its unread bytes between `_start` and `_end`.
 
     `release` is called before views that were taken lose their bytes. The methods raise
@@ -95,14 +95,14 @@ class Connection:
         return type(self._sock) is socket.socket and self._sock.gettimeout() is None
 
     def lend(
-        self, fragment: Fragment, left: int, receive: Callable[[Unread, int], None]
+        self, fragment: Fragment, left: int, receive: Callable[[BorrowedBuffer, int], None]
     ) -> tuple[int, bool]:
         """Let another reader take the last `left` bytes of a fragment, and others after it.
 
         Return how many of these bytes are left, and whether the last one read was the data set's
         last fragment. Raises OSError. Views that were taken lose their bytes.
         """
-        unread = Unread(
+        unread = BorrowedBuffer(
             self._sock.fileno(),
             self._bytes,
             self._start,

@@ -12,11 +12,11 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from hilum.dicom import pdu
-from hilum.receive.upper_layer.connection import Connection
+from hilum.receive.upper_layer.connection import PduReader
 from hilum.receive.upper_layer.messages import Messages
-from hilum.receive.upper_layer.outgoing import Outgoing
+from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, ProtocolError, Reason
-from hilum.receive.upper_layer.provider import Context, Fragment, Provider
+from hilum.receive.upper_layer.provider import AcceptedContext, Fragment, StorageProvider
 
 # A peer that exceeds the negotiated length is served: no PDU is held in memory as a whole. A length
 # above this one is nonsense.
@@ -46,12 +46,12 @@ class Loop:
     def __init__(
         self,
         sock: socket.socket,
-        contexts: Mapping[int, Context],
-        providers: Mapping[int, Provider],
+        contexts: Mapping[int, AcceptedContext],
+        providers: Mapping[int, StorageProvider],
         closing: threading.Event,
         *,
         maximum_pdu_bytes: int = 0,
-        outgoing: Outgoing | None = None,
+        outgoing: RequestSender | None = None,
     ) -> None:
         """Keep the parameters.
 
@@ -62,7 +62,7 @@ class Loop:
         self._sock = sock
         self._closing = closing
         self._outgoing = outgoing
-        self._connection = Connection(sock)
+        self._connection = PduReader(sock)
         self._messages = Messages(
             self._connection, contexts, providers, maximum_pdu_bytes, outgoing
         )

@@ -7,10 +7,15 @@ from collections.abc import Mapping
 from hilum.dicom import command_set
 from hilum.receive.upper_layer import command
 from hilum.receive.upper_layer.command import Command
-from hilum.receive.upper_layer.connection import Connection
-from hilum.receive.upper_layer.outgoing import Outgoing
+from hilum.receive.upper_layer.connection import PduReader
+from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import ProtocolError, Reason
-from hilum.receive.upper_layer.provider import Context, Fragment, Incoming, Provider
+from hilum.receive.upper_layer.provider import (
+    AcceptedContext,
+    DataSetSink,
+    Fragment,
+    StorageProvider,
+)
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
 _PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: takes the place of a missing Status
@@ -21,11 +26,11 @@ class Messages:
 
     def __init__(
         self,
-        connection: Connection,
-        contexts: Mapping[int, Context],
-        providers: Mapping[int, Provider],
+        connection: PduReader,
+        contexts: Mapping[int, AcceptedContext],
+        providers: Mapping[int, StorageProvider],
         maximum_pdu_bytes: int,
-        outgoing: Outgoing | None,
+        outgoing: RequestSender | None,
     ) -> None:
         self._connection = connection
         self._contexts = contexts
@@ -35,7 +40,7 @@ class Messages:
         self._context_id: int | None = None  # of the message in progress
         self._encoded = b""
         self._request: Command | None = None
-        self._incoming: Incoming | None = None
+        self._incoming: DataSetSink | None = None
         self._pieces: list[memoryview] = []
         self.whole = 0  # the number of completed requests
         connection.release = self._hand_on

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from hilum.receive.upper_layer.connection import Connection
+from hilum.receive.upper_layer.connection import PduReader
 
 # A peer that is about to release does so within this time, and one that stores continues.
 _QUIET_SECONDS = 0.5
@@ -14,7 +14,7 @@ _LOOK_SECONDS = 0.05
 _MESSAGE_IDS = 65_535
 
 
-class Outgoing:
+class RequestSender:
     """Requests of ours, one at a time.
 
     `exchange` runs on any thread, the rest on the association's. Only the association's thread
@@ -56,7 +56,7 @@ class Outgoing:
             self._is_awaited = False
             return self._status
 
-    def await_peer(self, connection: Connection) -> None:
+    def await_peer(self, connection: PduReader) -> None:
         """Return when a byte of the peer, or the end, is here; send while it is quiet.
 
         Raises OSError.
@@ -69,7 +69,7 @@ class Outgoing:
             if quiet > _QUIET_SECONDS and self._message:
                 self._send(connection)
 
-    def _send(self, connection: Connection) -> None:
+    def _send(self, connection: PduReader) -> None:
         with self._changed:
             message = self._message
             self._message = b""

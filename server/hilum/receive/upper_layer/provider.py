@@ -10,7 +10,7 @@ from hilum.receive.upper_layer.command import Command
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class AcceptedContext:
     """An accepted Presentation Context."""
 
     sop_class_uid: str
@@ -18,7 +18,7 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class StoreStatus:
     """A status (PS3.7 annex C) and an Error Comment of at most 64 characters."""
 
     status: int
@@ -40,7 +40,7 @@ class Fragment(NamedTuple):
 
 
 @dataclass(slots=True)
-class Unread:
+class BorrowedBuffer:
     """A connection, lent within a fragment of a data set.
 
     Unread bytes are at [start, end) of the buffer, more come from the descriptor. `first`: so many
@@ -59,7 +59,7 @@ class Unread:
     problem: OSError | None = None
 
 
-class Incoming(Protocol):
+class DataSetSink(Protocol):
     """One data set in transit.
 
     It never raises for faults of the data set, of the disk or of itself.
@@ -72,21 +72,21 @@ class Incoming(Protocol):
     def write(self, pieces: Sequence[memoryview]) -> None:
         """Take the next bytes; they are overwritten when this returns."""
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         """Read as much as it chooses of the fragment in progress and of similar PDUs.
 
         Those begin as its PDU did, each with `size` bytes of the data set.
         """
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StoreStatus:
         """Return the response to the complete data set."""
 
     def close(self) -> None:
         """End, finished or not: all bytes of an unacknowledged object are removed. Idempotent."""
 
 
-class Provider(Protocol):
+class StorageProvider(Protocol):
     """The handler of one kind of request, C-STORE or N-ACTION."""
 
-    def begin(self, command: Command, context: Context) -> Incoming:
+    def begin(self, command: Command, context: AcceptedContext) -> DataSetSink:
         """Begin a request, whose data set follows. Never raises for a fault of the command."""

@@ -19,7 +19,7 @@ _SHORT_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_16)
 _LONG_VRS: Final = frozenset(vr.encode() for vr in EXPLICIT_VR_LENGTH_32)
 
 
-class Place(NamedTuple):
+class ElementPlace(NamedTuple):
     """Where an element of an encoded header begins, where its value begins, and where both end.
 
     With the VR that it claims.
@@ -45,7 +45,7 @@ def skimmed(header: bytes, wanted: Container[int]) -> bytes:
     )
 
 
-def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
+def places(header: bytes, wanted: Container[int]) -> dict[int, ElementPlace] | None:
     """Where these elements are, by tag.
 
     Of one that stands there twice the last counts, as for pydicom.
@@ -54,7 +54,7 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
     promised, an undefined length, or one that reaches beyond the end; or it has more elements than
     a header may have.
     """
-    found: dict[int, Place] = {}
+    found: dict[int, ElementPlace] = {}
     unpack = _HEAD.unpack_from
     size = len(header)
     start = 0
@@ -73,7 +73,7 @@ def places(header: bytes, wanted: Container[int]) -> dict[int, Place] | None:
             if end > size:
                 return None
             if (tag := group << 16 | number) in wanted:
-                found[tag] = Place(vr, start, value, end)
+                found[tag] = ElementPlace(vr, start, value, end)
             start = end
     except struct.error:
         return None

@@ -25,7 +25,7 @@ NOTE_SIZE = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class TextLine:
     """Words of one size and colour; wrapped where they do not fit."""
 
     text: str
@@ -44,10 +44,10 @@ def font(size: int) -> ImageFont.FreeTypeFont:
     return found
 
 
-def words(lines: Sequence[Line], width: int) -> Picture:
+def words(lines: Sequence[TextLine], width: int) -> Picture:
     """Lines of text below each other, in a picture of this width."""
     wrapped = [
-        Line(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)
+        TextLine(part, line.size, line.colour) for line in lines for part in _wrapped(line, width)
     ]
     block = Image.new("RGB", (width, sum(_height(line) for line in wrapped)), BACKGROUND)
     draw = ImageDraw.Draw(block)
@@ -58,11 +58,11 @@ def words(lines: Sequence[Line], width: int) -> Picture:
     return block
 
 
-def _height(line: Line) -> int:
+def _height(line: TextLine) -> int:
     return round(line.size * 1.35)
 
 
-def _wrapped(line: Line, width: int) -> Iterator[str]:
+def _wrapped(line: TextLine, width: int) -> Iterator[str]:
     used = font(line.size)
     current = ""
     for word in line.text.split(" "):

@@ -16,8 +16,8 @@ from hilum.report.heat_map.blocks import (
     FAINT,
     NOTE_SIZE,
     PLAIN,
-    Line,
     Picture,
+    TextLine,
     beside,
     font,
     stacked,
@@ -38,7 +38,7 @@ class Panel:
     grey: NDArray[np.uint8]
     placement: Placement
     cells: NDArray[np.float32]
-    heading: Sequence[Line]
+    heading: Sequence[TextLine]
 
     @property
     def peak(self) -> float:

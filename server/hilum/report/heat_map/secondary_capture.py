@@ -22,7 +22,7 @@ from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.heat_map.choice import HeatMapLeftOut, chosen_findings, chosen_images, shown_on
 from hilum.report.heat_map.display import grey_levels
 from hilum.report.heat_map.panel import Panel
-from hilum.report.heat_map.sheet import WITHDRAWN, Row, heading, resolution, sheet, withdrawal
+from hilum.report.heat_map.sheet import WITHDRAWN, SheetRow, heading, resolution, sheet, withdrawal
 from hilum.report.sources import Headers
 from hilum.report.sr import codes
 from hilum.report.sr.document_header import (
@@ -117,7 +117,7 @@ def _nothing_to_show(result: Result) -> str:
     return "No finding is present any more."
 
 
-def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapSources) -> Row:
+def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapSources) -> SheetRow:
     picture = sources.pictures.get(image.sop_instance_uid)
     if picture is None or picture.path is None:
         raise HeatMapLeftOut("The stored object is gone from the archive.")
@@ -127,7 +127,7 @@ def _row(image: SourceImage, result: Result, release: Release, sources: HeatMapS
     grey, placement = grey_levels(
         picture.path, InputSpec.from_mapping(release.input_spec), sources.maximum_pixels
     )
-    return Row(
+    return SheetRow(
         image,
         [
             Panel(grey, placement, item.cells, heading(item.finding, image, result))
@@ -243,7 +243,7 @@ def _source(header: Dataset) -> Dataset:
     return item
 
 
-def _derivation(row: Row, release: Release) -> str:
+def _derivation(row: SheetRow, release: Release) -> str:
     panel = row.panels[0]
     return (
         f"Class activation maps of {release.id} over the source images:"

@@ -20,7 +20,7 @@ from hilum.report.heat_map.blocks import (
     NOTE_SIZE,
     TITLE_SIZE,
     WARNING,
-    Line,
+    TextLine,
     framed,
     stacked,
     words,
@@ -39,7 +39,7 @@ _LEAST_WIDTH: Final = 520
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SheetRow:
     """One image and its panels."""
 
     image: SourceImage
@@ -47,7 +47,7 @@ class Row:
 
 
 def sheet(
-    rows: Sequence[Row], result: Result, release: Release, context: ReportContext
+    rows: Sequence[SheetRow], result: Result, release: Release, context: ReportContext
 ) -> NDArray[np.uint8]:
     """(height, width, 3). The same rows give the same pixels."""
     side = _side(sum(len(row.panels) for row in rows))
@@ -55,7 +55,7 @@ def sheet(
     width = max(_LEAST_WIDTH, *(picture.width for picture in pictures))
     pieces = [words(_title(result, release), width)]
     for number, (row, picture) in enumerate(zip(rows, pictures, strict=True), 1):
-        pieces += [words([Line(_image_name(row, number, result))], width), picture]
+        pieces += [words([TextLine(_image_name(row, number, result))], width), picture]
     pieces.append(words(_notes(rows, result, context), width))
     return np.asarray(framed(stacked(pieces)))
 
@@ -69,9 +69,9 @@ def withdrawal(
     """
     said = [
         *_title(result, release),
-        Line(why),
-        Line(WITHDRAWN),
-        Line(f"Result revision {result.revision}. {context.disclaimer}", NOTE_SIZE, FAINT),
+        TextLine(why),
+        TextLine(WITHDRAWN),
+        TextLine(f"Result revision {result.revision}. {context.disclaimer}", NOTE_SIZE, FAINT),
     ]
     return np.asarray(framed(words(said, _LEAST_WIDTH)))
 
@@ -80,25 +80,25 @@ def _side(panels: int) -> int:
     return min(_LONGEST_SIDE, math.isqrt(_PANEL_PIXELS // panels))
 
 
-def _title(result: Result, release: Release) -> list[Line]:
+def _title(result: Result, release: Release) -> list[TextLine]:
     warnings = (
         []
         if result.is_trained
         else [
-            Line(
+            TextLine(
                 "UNTRAINED WEIGHTS: a technical test; the colours mean nothing medical.",
                 colour=WARNING,
             )
         ]
     )
     return [
-        Line("AI heat map - NOT FOR DIAGNOSIS", TITLE_SIZE, WARNING),
-        Line(f"{release.id}, unverified{'' if result.is_calibrated else ', uncalibrated'}"),
+        TextLine("AI heat map - NOT FOR DIAGNOSIS", TITLE_SIZE, WARNING),
+        TextLine(f"{release.id}, unverified{'' if result.is_calibrated else ', uncalibrated'}"),
         *warnings,
     ]
 
 
-def _image_name(row: Row, number: int, result: Result) -> str:
+def _image_name(row: SheetRow, number: int, result: Result) -> str:
     count = sum(item.is_used for item in result.source_images)
     view = row.image.view
     named = f", {view}" if view and view != "UNKNOWN" else ""
@@ -108,7 +108,7 @@ def _image_name(row: Row, number: int, result: Result) -> str:
     )
 
 
-def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
+def heading(finding: Finding, image: SourceImage, result: Result) -> list[TextLine]:
     """The finding, its number as it is called in the report, and the decision.
 
     The image's own score where there are several.
@@ -124,16 +124,16 @@ def heading(finding: Finding, image: SourceImage, result: Result) -> list[Line]:
     else:
         decided = f"{DECISIONS[finding.decision]} (score at or above {finding.operating_point})"
     lines = [
-        Line(f"{finding.text}: {decided}"),
-        Line(f"score {score_in_words(finding)}, {said}", NOTE_SIZE),
+        TextLine(f"{finding.text}: {decided}"),
+        TextLine(f"score {score_in_words(finding)}, {said}", NOTE_SIZE),
     ]
     own = image.scores.get(finding.key)
     if several and own is not None:
-        lines.append(Line(f"score of this image {own:.3f}", NOTE_SIZE))
+        lines.append(TextLine(f"score of this image {own:.3f}", NOTE_SIZE))
     return lines
 
 
-def _notes(rows: Sequence[Row], result: Result, context: ReportContext) -> list[Line]:
+def _notes(rows: Sequence[SheetRow], result: Result, context: ReportContext) -> list[TextLine]:
     is_cut = any(
         panel.placement.analysed != _whole(panel.placement) for row in rows for panel in row.panels
     )
@@ -149,7 +149,7 @@ def _notes(rows: Sequence[Row], result: Result, context: ReportContext) -> list[
         *(["Hatched: cut off before the analysis, not analysed."] if is_cut else []),
         f"Result revision {result.revision}. {context.disclaimer}",
     ]
-    return [Line(text, NOTE_SIZE, FAINT) for text in said]
+    return [TextLine(text, NOTE_SIZE, FAINT) for text in said]
 
 
 def _whole(placement: Placement) -> tuple[float, float, float, float]:

@@ -21,7 +21,7 @@ from hilum.report.template.evaluations import Evaluations
 from hilum.report.template.extract import Extract
 from hilum.report.template.frame import Frame
 from hilum.report.template.groups import Groups
-from hilum.report.template.library import Library
+from hilum.report.template.library import LibraryTemplate
 from hilum.report.template.references import Reference, References
 from hilum.report.template.unusual import UNUSUAL, Unusual
 from hilum.report.template.values import text, uid
@@ -44,7 +44,7 @@ class SrTemplate:
     equipment: Equipment
     references: References
     context_items: bytes
-    library: Library
+    library: LibraryTemplate
     groups: Groups
     evaluations: Evaluations
 

@@ -40,7 +40,7 @@ from hilum.report.headers.inherited import (
     OF_OTHERS,
     tags,
 )
-from hilum.report.headers.skimming import Place, places
+from hilum.report.headers.skimming import ElementPlace, places
 from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.template.writing import counted, encoded, head
 
@@ -199,7 +199,7 @@ def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
     return said, elements
 
 
-def _is_known(header: bytes, character_set: Place | None) -> bool:
+def _is_known(header: bytes, character_set: ElementPlace | None) -> bool:
     """Whether pydicom reads it for sure.
 
     Of one that it does not know it may say that the header cannot be read.
@@ -211,12 +211,12 @@ def _is_known(header: bytes, character_set: Place | None) -> bool:
 
 
 def _settled(
-    header: bytes, found: Mapping[int, Place], rules: _Rules
-) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Place]]:
+    header: bytes, found: Mapping[int, ElementPlace], rules: _Rules
+) -> tuple[dict[str, Any], dict[int, bytes], dict[int, ElementPlace]]:
     """What is said, what is encoded, and the elements that are not settled."""
     said: dict[str, Any] = {}
     elements: dict[int, bytes] = {}
-    others: dict[int, Place] = {}
+    others: dict[int, ElementPlace] = {}
     for tag, place in found.items():
         keyword, expected, settled, head, is_said, is_encoded = rules[tag]
         vr, _, begin, end = place

@@ -23,7 +23,7 @@ from hilum.report.template.values import decimal, double, text, uid
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class LibraryTemplate:
     """The container, its entries with and without descriptors, and the descriptors."""
 
     container: Template
@@ -60,7 +60,7 @@ class Library:
                 yield template.fill(decimal(value), double(value))
 
 
-def compile_library(image: Dataset) -> Library:
+def compile_library(image: Dataset) -> LibraryTemplate:
     """From an image that has every descriptor."""
     container = image_library([image])
     (group,) = container.ContentSequence
@@ -73,7 +73,7 @@ def compile_library(image: Dataset) -> Library:
     number = {"NumericValue": "value", "FloatingPointValue": "exact"}
     whole = Template(cut_item(entry, names), *names.values())
     del entry.ContentSequence
-    return Library(
+    return LibraryTemplate(
         Template(
             cut_item(
                 container, {"ContentSequence": cut_item(group, {"ContentSequence": "entries"})}

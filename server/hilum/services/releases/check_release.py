@@ -12,14 +12,14 @@ from hilum.analyse import credentials
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models.facts import Line, Verdict, refused
+from hilum.models.facts import FactLine, FactVerdict, refused
 from hilum.models.known_answers.canary import Canary, read_canary
 from hilum.models.known_answers.golden import read_goldens
 from hilum.models.manifest import manifest
 from hilum.settings import Settings
 
 
-def ask(settings: Settings, release_id: str) -> Iterator[Line]:
+def ask(settings: Settings, release_id: str) -> Iterator[FactLine]:
     """Return each endpoint's results for the canary and the golden cases.
 
     No model is loaded: a model that is absent there is a problem.
@@ -71,7 +71,9 @@ async def _ask(
         await gateway.close()
 
 
-def _line(asked: str, release: Release, problem: str | None) -> Line:
+def _line(asked: str, release: Release, problem: str | None) -> FactLine:
     if problem is None:
-        return Line(release.id, Verdict.OK, f"{asked} is answered as known")
-    return Line(release.id, Verdict.PROBLEM, f"{asked}: {problem.removeprefix(f'{release.id}: ')}")
+        return FactLine(release.id, FactVerdict.OK, f"{asked} is answered as known")
+    return FactLine(
+        release.id, FactVerdict.PROBLEM, f"{asked}: {problem.removeprefix(f'{release.id}: ')}"
+    )

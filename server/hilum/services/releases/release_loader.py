@@ -17,9 +17,9 @@ from hilum.domain import ReadingJob, Reason, Release
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry
 from hilum.one_thread import OneThread
-from hilum.services.releases.release_plan import Plan, plan_of
+from hilum.services.releases.release_plan import ReleasePlan, plan_of
 from hilum.services.releases.releases import Catalogue, triton_names
-from hilum.services.releases.verify_release import Engines, Pixels, Prover
+from hilum.services.releases.verify_release import Engines, Pixels, ReleaseVerifier
 from hilum.settings import Settings
 from hilum.store.database.engines import AWAY
 from hilum.store.rollouts.rollouts import CannotRollOut, Rollouts
@@ -31,7 +31,7 @@ _NEVER_CHECKED: Final = "the first canary inference has not finished"
 log = telemetry.logger("services")
 
 
-class Readers(Protocol):
+class LoadedReleases(Protocol):
     """The analyser: it reads with releases that are added and removed."""
 
     @property
@@ -45,7 +45,7 @@ class Readers(Protocol):
         """Remove a release."""
 
 
-class Fleet:
+class ReleaseLoader:
     """The loader of releases: it follows the rollouts.
 
     It loads their releases beside the others, verifies them, and unloads releases that no image
@@ -67,7 +67,7 @@ class Fleet:
         self._rollouts = rollouts
         self._who = who
         self._engines = engines
-        self._prover = Prover(engines, pixels, settings.built_dir)
+        self._prover = ReleaseVerifier(engines, pixels, settings.built_dir)
         self._patience_seconds = patience_seconds
         self._plan = plan_of(settings.active_releases, ())
         self._asked: set[str] = set()
@@ -124,7 +124,7 @@ class Fleet:
             is_outage=True,
         )
 
-    async def begin(self, readers: Readers) -> None:
+    async def begin(self, readers: LoadedReleases) -> None:
         """Read the rollouts for the first readings, and close those that the settings supersede."""
         for item in await asyncio.to_thread(
             self._rollouts.close_stale, self._settings.active_releases
@@ -132,7 +132,7 @@ class Fleet:
             log.warning("rollout_closed", alias=item.alias, reason=item.problem)
         await self.follow(readers)
 
-    async def run(self, readers: Readers) -> None:
+    async def run(self, readers: LoadedReleases) -> None:
         """Follow and check, forever."""
         check_at = float("-inf")
         try:
@@ -150,7 +150,7 @@ class Fleet:
         finally:
             self._over.set()
 
-    def _await_change(self, readers: Readers, until: float) -> None:
+    def _await_change(self, readers: LoadedReleases, until: float) -> None:
         """Return when the wanted releases differ from the loaded ones.
 
         It runs in a thread: an event loop would be woken twice for each look.
@@ -163,7 +163,9 @@ class Fleet:
                 if plan != self._plan or not self._are_here(plan, wanted, readers):
                     return
 
-    def _are_here(self, plan: Plan, wanted: Iterable[Release], readers: Readers) -> bool:
+    def _are_here(
+        self, plan: ReleasePlan, wanted: Iterable[Release], readers: LoadedReleases
+    ) -> bool:
         """Return whether all wanted releases are loaded in their current version."""
         here = set(readers.releases)
         return (plan.all | self._asked) <= here and all(
@@ -192,7 +194,7 @@ class Fleet:
         except AWAY as error:
             raise Retry("the ledger does not answer", is_outage=True) from error
 
-    async def follow(self, readers: Readers) -> bool:
+    async def follow(self, readers: LoadedReleases) -> bool:
         """Load the releases of settings and rollouts; return whether they have changed.
 
         While the ledger is away, there is no change.
@@ -214,7 +216,7 @@ class Fleet:
                 has_changed = True
         return has_changed or not (found.all | self._asked) <= set(readers.releases)
 
-    def _found(self, here: Collection[str]) -> tuple[Plan, list[Release]]:
+    def _found(self, here: Collection[str]) -> tuple[ReleasePlan, list[Release]]:
         """Return the plan of the ledger, and its releases.
 
         Both are read in one thread, so that one thread is woken each second and not two.
@@ -222,7 +224,7 @@ class Fleet:
         plan = plan_of(self._settings.active_releases, self._rollouts.all())
         return plan, self._wanted(plan, here)
 
-    def _wanted(self, plan: Plan, here: Collection[str]) -> list[Release]:
+    def _wanted(self, plan: ReleasePlan, here: Collection[str]) -> list[Release]:
         """Return the new releases of this analyser, and the loaded ones.
 
         A candidate's content may have changed, and another analyser may have verified it.
@@ -230,7 +232,7 @@ class Fleet:
         found = [self._catalogue.get(name) for name in sorted(plan.all | self._asked | set(here))]
         return [release for release in found if release is not None]
 
-    async def check(self, readers: Readers) -> None:
+    async def check(self, readers: LoadedReleases) -> None:
         """Unload unused releases, and send known images through all others."""
         await self._tidy_up(readers)
         for name in sorted(self._plan.all | set(readers.releases)):
@@ -283,7 +285,7 @@ class Fleet:
         del self._failing_since[name]
         return True
 
-    async def _tidy_up(self, readers: Readers) -> None:
+    async def _tidy_up(self, readers: LoadedReleases) -> None:
         """Unload releases that neither settings nor rollouts want, once no image waits for them."""
         unwanted = sorted(set(readers.releases) - self._plan.all)
         self._finishing = {name for name in unwanted if await self._is_waited_for(name)}
@@ -297,7 +299,7 @@ class Fleet:
         except AWAY:
             return True
 
-    async def _unload(self, readers: Readers, name: str) -> None:
+    async def _unload(self, readers: LoadedReleases, name: str) -> None:
         readers.remove(name)  # first, so that a late image that comes now has it loaded again
         self._asked.discard(name)
         self._problems.pop(name, None)

@@ -9,7 +9,7 @@ from hilum.domain import Rollout, RolloutMode, RolloutState
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ReleasePlan:
     """The releases of settings and rollouts.
 
     `required`: readiness depends on them; `kept`: loaded as well; `proving`: alias by candidate.
@@ -25,7 +25,7 @@ class Plan:
         return self.required | self.kept
 
 
-def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> Plan:
+def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> ReleasePlan:
     """Return the plan for the releases of the settings and the rollouts (pure)."""
     standing = [item for item in rollouts if item.state is not RolloutState.CLOSED]
     serving = {item.configured: item.serving for item in standing}
@@ -44,6 +44,6 @@ def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> Plan:
         for item in standing
         if item.state is RolloutState.LOADING and item.candidate is not None
     }
-    return Plan(
+    return ReleasePlan(
         required, frozenset(name for item in standing for name in item.releases) - required, proving
     )

@@ -21,7 +21,7 @@ from hilum.settings import Settings
 from hilum.store.audit.log import Deed
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.manifests import KeptManifest, edited_in_words
-from hilum.store.rollouts.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest, Rollouts
 
 STUDIES_COMPARED = 10_000
 
@@ -35,7 +35,7 @@ class RolloutVerbs:
     views: LedgerViews
 
     def start(
-        self, alias: str, release: str, order: Order, who: str, deed: Deed | None = None
+        self, alias: str, release: str, order: RolloutRequest, who: str, deed: Deed | None = None
     ) -> Rollout:
         """Load and verify a release beside the one that reads; then follow `order`."""
         configured = self._configured(alias)
@@ -50,7 +50,9 @@ class RolloutVerbs:
         self, alias: str, fraction: float | None, who: str, deed: Deed | None = None
     ) -> Rollout:
         """Go one step further: a canary of this fraction, or all new studies."""
-        order = Order(RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction)
+        order = RolloutRequest(
+            RolloutMode.SWITCH if fraction is None else RolloutMode.CANARY, fraction
+        )
         return self.rollouts.promote(alias, order, who, deed)
 
     def roll_back(

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from hilum.analyse.inference.answers import (
     Array,
-    Inference,
+    InferenceResult,
     KnownAnswer,
     WrongAnswer,
     canary_problem,
@@ -28,7 +28,7 @@ class Engines(Protocol):
     Each method raises Retry when it may work later.
     """
 
-    async def infer(self, release: Release, batch: Array) -> Inference:
+    async def infer(self, release: Release, batch: Array) -> InferenceResult:
         """Return logits for (B, C, H, W)."""
 
     async def is_loaded(self, release: Release) -> bool:
@@ -51,7 +51,7 @@ Pixels = Callable[[Release], Awaitable[str | None]]
 """Return the problem of the known pictures where tensors are prepared; None: they match."""
 
 
-class Prover:
+class ReleaseVerifier:
     """The verification of releases, which loads missing ones."""
 
     def __init__(self, engines: Engines, pixels: Pixels, built_dir: Path) -> None:

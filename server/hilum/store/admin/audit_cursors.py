@@ -23,7 +23,7 @@ Item = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class AuditBacklog:
     """Rows that one has not come to: how many, and the moment of the oldest (0: there is none)."""
 
     count: int
@@ -103,7 +103,7 @@ class AuditCursors:
                 == 1
             )
 
-    def waiting(self, name: str) -> Waiting | None:
+    def waiting(self, name: str) -> AuditBacklog | None:
         """What it has not come to; None: nobody has set it up."""
         last = select(audit_cursor.c.last_id).where(audit_cursor.c.name == name)
         with self._reader.connect() as connection:
@@ -112,7 +112,7 @@ class AuditCursors:
             counted = select(func.count(), func.coalesce(func.min(audit.c.at), 0.0)).where(
                 audit.c.id > last_id
             )
-            return Waiting(*connection.execute(counted).one())
+            return AuditBacklog(*connection.execute(counted).one())
 
     def give_back(self, name: str, owner: str) -> None:
         """Another process may read for it at once."""

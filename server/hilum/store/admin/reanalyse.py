@@ -39,7 +39,7 @@ _RANGE = 5_000  # rows of studies that one look goes through
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ReanalysisRequest:
     """Which release shall read what.
 
     `since`, `until`: of a study's last image, seconds since the epoch, the second excluded.
@@ -78,7 +78,7 @@ class Count:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class ScannedStudies:
     """At one range of studies, up to the row `until`: `ids` are those to be read."""
 
     until: int
@@ -109,7 +109,7 @@ class Reanalysis:
                 connection.execute(select(func.coalesce(func.max(study.c.id), 0))).scalar_one()
             )
 
-    def look(self, order: Order, last_row: int) -> Iterator[Looked]:
+    def look(self, order: ReanalysisRequest, last_row: int) -> Iterator[ScannedStudies]:
         """Range by range what there is to be read, oldest study first.
 
         Those named are one range.
@@ -120,7 +120,7 @@ class Reanalysis:
                 looked = _look(connection, order, start, min(start + size, last_row))
             yield looked
 
-    def begin(self, order: Order, ids: Sequence[int]) -> Iterator[Count]:
+    def begin(self, order: ReanalysisRequest, ids: Sequence[int]) -> Iterator[Count]:
         """Have these studies read; of each part how many studies and images.
 
         Once it has ended, it survives a power cut.
@@ -134,7 +134,7 @@ class Reanalysis:
         self._sync()
 
 
-def _by(order: Order) -> Exists:
+def _by(order: ReanalysisRequest) -> Exists:
     """Whether the release has read an image, or is to, as the order wants it."""
     any_of = select(reading.c.id).where(
         reading.c.instance_id == instance.c.id, reading.c.release == order.release
@@ -142,7 +142,7 @@ def _by(order: Order) -> Exists:
     return (any_of if order.is_shadow else any_of.where(reading.c.is_shadow.is_(False))).exists()
 
 
-def _is_readable(order: Order) -> ColumnElement[bool]:
+def _is_readable(order: ReanalysisRequest) -> ColumnElement[bool]:
     """Its pixels are there, or a shadow, which shall be reported now, has read them."""
     has_pixels = instance.c.pixels_removed_at.is_(None)
     along = select(reading.c.id).where(
@@ -151,7 +151,7 @@ def _is_readable(order: Order) -> ColumnElement[bool]:
     return has_pixels if order.is_shadow else or_(has_pixels, along.exists())
 
 
-def _is_comparable(order: Order) -> ColumnElement[bool]:
+def _is_comparable(order: ReanalysisRequest) -> ColumnElement[bool]:
     """Whether another release has spoken for the study."""
     if not order.is_shadow:
         return true()
@@ -163,7 +163,7 @@ def _is_comparable(order: Order) -> ColumnElement[bool]:
     )
 
 
-def _chosen(order: Order) -> ColumnElement[bool]:
+def _chosen(order: ReanalysisRequest) -> ColumnElement[bool]:
     parts = [study.c.state != StudyState.ERASED]
     if order.study_uids:
         parts.append(study.c.study_instance_uid.in_(order.study_uids))
@@ -178,7 +178,9 @@ def _chosen(order: Order) -> ColumnElement[bool]:
     return and_(*parts)
 
 
-def _look(connection: Connection, order: Order, after: int, until: int) -> Looked:
+def _look(
+    connection: Connection, order: ReanalysisRequest, after: int, until: int
+) -> ScannedStudies:
     is_readable = case((_is_readable(order), 1), else_=0)
     images = func.count().label("images")
     readable = func.sum(is_readable).label("readable")
@@ -208,10 +210,12 @@ def _look(connection: Connection, order: Order, after: int, until: int) -> Looke
             ids.append(row.id)
             left = replace(left, studies=1, images=row.readable)
         count += left
-    return Looked(until, ids, count)
+    return ScannedStudies(until, ids, count)
 
 
-def _begin(connection: Connection, order: Order, ids: Sequence[int], now: float) -> Count:
+def _begin(
+    connection: Connection, order: ReanalysisRequest, ids: Sequence[int], now: float
+) -> Count:
     """Those of one part that are still as they were found. Locked in the order of `recording`."""
     uids = (
         connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(ids)))
@@ -257,7 +261,9 @@ def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
         connection.execute(theirs.with_for_update()).all()
 
 
-def _reading(order: Order, instance_id: int, study_uid: str, now: float) -> dict[str, object]:
+def _reading(
+    order: ReanalysisRequest, instance_id: int, study_uid: str, now: float
+) -> dict[str, object]:
     """The last lane: an archive must not hold up what somebody waits for."""
     return {
         "instance_id": instance_id,
@@ -303,7 +309,9 @@ def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) 
     )
 
 
-def _compared_with(connection: Connection, order: Order, uids: Sequence[str]) -> dict[str, str]:
+def _compared_with(
+    connection: Connection, order: ReanalysisRequest, uids: Sequence[str]
+) -> dict[str, str]:
     """For each study, in the order of locks, who has spoken for it.
 
     What is rolled out with ours, else of its alias, else the newest.
@@ -325,5 +333,5 @@ def _compared_with(connection: Connection, order: Order, uids: Sequence[str]) ->
     return found
 
 
-def _nearness(order: Order, release: str) -> tuple[bool, bool]:
+def _nearness(order: ReanalysisRequest, release: str) -> tuple[bool, bool]:
     return release in order.peers, alias_of(release) == alias_of(order.release)

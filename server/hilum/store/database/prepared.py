@@ -25,7 +25,7 @@ _LARGEST_LIST: Final = 1024
 _NONE: Final[Parameters] = {}
 
 
-class Row(Protocol):
+class PreparedRow(Protocol):
     """What a statement has found.
 
     A tuple whose columns are attributes, too, as SQLAlchemy's rows are.
@@ -35,7 +35,7 @@ class Row(Protocol):
     def __iter__(self) -> Iterator[Any]: ...  # noqa: D105 - its columns
 
 
-class Prepared:
+class PreparedStatement:
     """One statement with `bindparam`s.
 
     Runs in the transaction of a connection, which SQLAlchemy has begun and ends.
@@ -54,18 +54,18 @@ class Prepared:
         self._lists = lists
         self._forms: dict[tuple[object, ...], _Form] = {}
 
-    def all(self, connection: Connection, parameters: Parameters = _NONE) -> list[Row]:
+    def all(self, connection: Connection, parameters: Parameters = _NONE) -> list[PreparedRow]:
         """Its rows."""
         form, parameters = self._form(connection, parameters)
         cursor, found = run(connection, form.sql, form.bound(connection, parameters), is_read=True)
         return form.rows(connection.dialect, cursor, found)
 
-    def first(self, connection: Connection, parameters: Parameters = _NONE) -> Row | None:
+    def first(self, connection: Connection, parameters: Parameters = _NONE) -> PreparedRow | None:
         """Its first row, if there is one. Reads all of them."""
         rows = self.all(connection, parameters)
         return rows[0] if rows else None
 
-    def one(self, connection: Connection, parameters: Parameters = _NONE) -> Row:
+    def one(self, connection: Connection, parameters: Parameters = _NONE) -> PreparedRow:
         """Its only row. Raises ValueError where there is none, or another."""
         (row,) = self.all(connection, parameters)
         return row
@@ -160,7 +160,7 @@ class _Form:
         self._pick = _picker(expanded.positiontup)
         columns = () if isinstance(statement, TextClause) else statement.exported_columns.items()
         self._columns = [(name, column.type) for name, column in columns]
-        self._make: Callable[[Iterable[Any]], Row] | None = None
+        self._make: Callable[[Iterable[Any]], PreparedRow] | None = None
 
     def bound(self, connection: Connection, parameters: Parameters) -> Any:  # noqa: ANN401 - the driver's: a tuple or a mapping
         """As the driver takes them. Raises StatementError for what a converter does not take."""
@@ -174,14 +174,18 @@ class _Form:
             raise_as_sqlalchemy(connection, error, self.sql)
         return self._pick(values)
 
-    def rows(self, dialect: Dialect, cursor: DBAPICursor, found: Iterable[Any]) -> list[Row]:
+    def rows(
+        self, dialect: Dialect, cursor: DBAPICursor, found: Iterable[Any]
+    ) -> list[PreparedRow]:
         """What the driver has found with this cursor, as Row."""
         make = self._make
         if make is None:
             make = self._make = self._maker(dialect, cursor)
         return list(map(make, found))
 
-    def _maker(self, dialect: Dialect, cursor: DBAPICursor) -> Callable[[Iterable[Any]], Row]:
+    def _maker(
+        self, dialect: Dialect, cursor: DBAPICursor
+    ) -> Callable[[Iterable[Any]], PreparedRow]:
         """From the driver's row to ours.
 
         Some converters depend on what the driver says of its columns.
@@ -194,7 +198,7 @@ class _Form:
         ]
         as_it_is = _row_of([str(name) for name, _ in self._columns])
 
-        def converted(found: Iterable[Any]) -> Row:
+        def converted(found: Iterable[Any]) -> PreparedRow:
             values = list(found)
             for place, convert in converters:
                 values[place] = convert(values[place])
@@ -203,7 +207,7 @@ class _Form:
         return converted if converters else as_it_is
 
 
-def _row_of(names: Sequence[str]) -> Callable[[Iterable[Any]], Row]:
+def _row_of(names: Sequence[str]) -> Callable[[Iterable[Any]], PreparedRow]:
     """Expressions without a name get the numbers of their places."""
     made: Any = namedtuple
     return made("Row", names, rename=True)._make  # type: ignore[no-any-return]

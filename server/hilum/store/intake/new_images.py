@@ -13,16 +13,16 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from hilum.domain import Instance, Lane, ReadingState, Reason, RemovalReason
-from hilum.store.database.prepared import Prepared
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.queue import rejections
 from hilum.store.rollouts import assign
-from hilum.store.rollouts.assign import Readers
+from hilum.store.rollouts.assign import ReadingReleases
 from hilum.store.schema import codec
 from hilum.store.schema.tables import instance, reading
 
 # Statements are built once (see `queues`).
-_KNOWN = Prepared(
+_KNOWN = PreparedStatement(
     select(instance.c.sop_instance_uid).where(
         instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
     ),
@@ -34,12 +34,12 @@ _NEW_INSTANCES = (
     .returning(instance.c.id, instance.c.sop_instance_uid)
     .execution_options(insertmanyvalues_page_size=60)
 )
-_NEW_INSTANCE = Prepared(_NEW_INSTANCES)
+_NEW_INSTANCE = PreparedStatement(_NEW_INSTANCES)
 _FEW = 16
-_NEXT_IDS = Prepared(
+_NEXT_IDS = PreparedStatement(
     select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
 )
-_NEW_READINGS = Prepared(insert(reading))
+_NEW_READINGS = PreparedStatement(insert(reading))
 _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
 
 
@@ -141,7 +141,7 @@ def _key(arrival: Arrival) -> _Key:
 
 def _readers(
     connection: Connection, arrivals: Sequence[Arrival], now: float
-) -> dict[_Key, Readers]:
+) -> dict[_Key, ReadingReleases]:
     assigned = assign.read(connection)
     # In one order, as studies are (see `growing`): an assignment is inserted, which waits for who
     # inserts the same one.
@@ -151,7 +151,7 @@ def _readers(
 
 
 def _readings(
-    arrival: Arrival, instance_id: int, readers: Readers, now: float, *, is_removed: bool
+    arrival: Arrival, instance_id: int, readers: ReadingReleases, now: float, *, is_removed: bool
 ) -> Iterator[dict[str, Any]]:
     common = {
         "instance_id": instance_id,

@@ -83,7 +83,7 @@ class RecordOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownRow:
     """What became of the arrival of an image that has a row.
 
     `before`: that row as it was, where readings may follow from the arrival.
@@ -189,7 +189,7 @@ def _compare_again(
             comparisons.reopen(connection, study_uid, now, again[study_uid])
 
 
-def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Known:
+def _record_known(connection: Connection, arrival: Arrival, now: float) -> _KnownRow:
     new = arrival.instance
     known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
     compared = arrival.compared or Compared(known.path)
@@ -198,9 +198,9 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
-            return _Known(RecordOutcome.RESTORED, known)
+            return _KnownRow(RecordOutcome.RESTORED, known)
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
-        return _Known(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
+        return _KnownRow(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
     if _is_other_header(known, new):
         return _record_header(connection, known, arrival, compared, now)
     return _record_conflict(connection, new, ConflictKind.PIXELS)
@@ -208,7 +208,7 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
 
 def _record_header(
     connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float
-) -> _Known:
+) -> _KnownRow:
     """The same pixels with another header, which is a correction from those alone that may correct the image."""
     new = arrival.instance
     if not _may_correct(known, arrival):
@@ -217,19 +217,19 @@ def _record_header(
         ).first()
         was_in_use = former is not None and former.sha256 == compared.sha256
         return (
-            _Known(RecordOutcome.DUPLICATE)
+            _KnownRow(RecordOutcome.DUPLICATE)
             if was_in_use
             else _record_conflict(connection, new, ConflictKind.HEADER)
         )
     if _is_kept_out(connection, new, compared.sha256):
-        return _Known(RecordOutcome.DUPLICATE)
+        return _KnownRow(RecordOutcome.DUPLICATE)
     if arrival.is_left_behind and new.received_at < known.received_at:
         _remember(
             connection, known.id, new.digest, compared.sha256
         )  # the last header holds, and this one came before it
-        return _Known(RecordOutcome.DUPLICATE)
+        return _KnownRow(RecordOutcome.DUPLICATE)
     _revise_header(connection, known, new, compared.former_sha256, now)
-    return _Known(RecordOutcome.HEADER_REVISION, known)
+    return _KnownRow(RecordOutcome.HEADER_REVISION, known)
 
 
 def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
@@ -259,9 +259,9 @@ def _is_kept_out(connection: Connection, new: Instance, sha256: str | None) -> b
     return state in (ConflictState.KEPT, ConflictState.DISCARDED)
 
 
-def _record_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> _Known:
+def _record_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> _KnownRow:
     held = RecordOutcome.HEADER_CONFLICT if kind is ConflictKind.HEADER else RecordOutcome.CONFLICT
-    return _Known(held if _keep_conflict(connection, new, kind) else RecordOutcome.DUPLICATE)
+    return _KnownRow(held if _keep_conflict(connection, new, kind) else RecordOutcome.DUPLICATE)
 
 
 def _is_other_header(known: Row[Any], new: Instance) -> bool:
@@ -298,7 +298,7 @@ def _remember(connection: Connection, instance_id: int, digest: str, sha256: str
 
 
 def _read_again(
-    connection: Connection, known: Mapping[int, _Known], now: float
+    connection: Connection, known: Mapping[int, _KnownRow], now: float
 ) -> dict[int, _Opened]:
     """By position.
 

@@ -9,20 +9,20 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 
 from hilum.domain import Lane, ReadingState, StudyState
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.schema.tables import reading, study
 
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 # In one order, or two listeners that share studies would wait for each other (PostgreSQL).
-_KNOWN = Prepared(
+_KNOWN = PreparedStatement(
     select(study)
     .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
     .order_by(study.c.study_instance_uid)
     .with_for_update(),
     "uids",
 )
-_MORE = Prepared(
+_MORE = PreparedStatement(
     update(study)
     .where(study.c.id == bindparam("row"))
     .values(
@@ -30,7 +30,7 @@ _MORE = Prepared(
         open_readings=study.c.open_readings + bindparam("more"),
     )
 )
-_NEW = Prepared(insert(study))
+_NEW = PreparedStatement(insert(study))
 # Who has one of them locked reads it already. They come before studies in the order of locks, so
 # nobody waits for one here (PostgreSQL).
 _LOWER_READINGS = (
@@ -79,7 +79,7 @@ def _lane_of(growth: Growth) -> int:
     return min(arrival.lane for arrival in growth.arrivals)
 
 
-def _may_wait_for_lower(row: Row, wanted: int, now: float) -> bool:
+def _may_wait_for_lower(row: PreparedRow, wanted: int, now: float) -> bool:
     """Whether the study, as it was, may wait for readings of a lower lane.
 
     It began in one, or an archive is read again (`reanalysing`).
@@ -107,7 +107,7 @@ def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
         connection.execute(_LIFT, [{"row": row_id, "wanted": wanted} for row_id in lower])
 
 
-def _more_values(growth: Growth, row: Row, now: float) -> dict[str, Any]:
+def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]:
     # One that was opened without a quiet period, and waits for an archive to be read, has not been
     # collecting.
     is_collecting = (

@@ -12,12 +12,12 @@ from typing import Any, Final
 import psycopg
 from sqlalchemy import Connection, text
 
-from hilum.store.database.prepared import Prepared
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.notify.notifier import Bell
 
 # The second one holds what a standby says to LISTEN before it is promoted.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
-_RING: Final = Prepared(text("SELECT pg_notify(:channel, '')"))
+_RING: Final = PreparedStatement(text("SELECT pg_notify(:channel, '')"))
 
 
 class NotifyDoorbell:

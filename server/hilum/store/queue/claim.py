@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection, Table, and_, bindparam, select, update
 
 from hilum.domain import Lease, Reason, WorkState
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.queues import Queue, Statements, in_state, statements
 from hilum.store.schema.tables import reading
 
@@ -61,12 +61,12 @@ def seconds_to_next(
     return None if first is None else max(0.0, first - now)
 
 
-def lapsed_row(connection: Connection, claim: Claim) -> Row | None:
+def lapsed_row(connection: Connection, claim: Claim) -> PreparedRow | None:
     """The row whose lease lapsed first, if there is one."""
     return claim.statements.lapsed.first(connection, claim.parameters)
 
 
-def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
+def claim_due(connection: Connection, claim: Claim) -> list[tuple[PreparedRow, Lease]]:
     """Rows to work on, each with its lease."""
     taken = take(connection, claim, claim.statements.due.all(connection, claim.parameters))
     siblings = _siblings(connection, taken, claim.now) if claim.stage == "analyse" and taken else []
@@ -74,8 +74,8 @@ def claim_due(connection: Connection, claim: Claim) -> list[tuple[Row, Lease]]:
 
 
 def _siblings(
-    connection: Connection, taken: Sequence[tuple[Row, Lease]], now: float
-) -> Sequence[Row]:
+    connection: Connection, taken: Sequence[tuple[PreparedRow, Lease]], now: float
+) -> Sequence[PreparedRow]:
     """The other due readings of the images that were claimed, beyond the limit.
 
     An image is decoded once for all releases.
@@ -90,7 +90,7 @@ def _siblings(
 
 # The state is no parameter: SQLite plans a statement anew whenever a parameter is bound that a
 # partial index depends on, 40 µs.
-_SIBLINGS = Prepared(
+_SIBLINGS = PreparedStatement(
     select(reading)
     .where(
         reading.c.instance_id.in_(bindparam("instances", expanding=True)),
@@ -104,7 +104,9 @@ _SIBLINGS = Prepared(
 )
 
 
-def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tuple[Row, Lease]]:
+def take(
+    connection: Connection, claim: Claim, rows: Sequence[PreparedRow]
+) -> list[tuple[PreparedRow, Lease]]:
     """Lease these rows to the claim's owner."""
     taken = [(row, _lease(row, claim.now)) for row in rows]
     if taken:
@@ -115,7 +117,7 @@ def take(connection: Connection, claim: Claim, rows: Sequence[Row]) -> list[tupl
     return taken
 
 
-def _lease(row: Row, now: float) -> Lease:
+def _lease(row: PreparedRow, now: float) -> Lease:
     has_lapsed = row.state == WorkState.LEASED
     return Lease(
         row.id,

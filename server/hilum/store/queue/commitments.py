@@ -21,7 +21,7 @@ from hilum.domain import (
     Lease,
     SopReference,
 )
-from hilum.store.database.prepared import Row
+from hilum.store.database.prepared import PreparedRow
 from hilum.store.schema.tables import commitment, conflict, document, instance
 
 _CHUNK = 500
@@ -109,7 +109,7 @@ _KEPT_DOCUMENTS = select(document.c.sop_instance_uid, document.c.sop_class_uid).
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class LeaseOwner:
     """Who reports a request himself, and how long he may take."""
 
     owner: str
@@ -117,7 +117,7 @@ class Holder:
 
 
 def record(
-    connection: Connection, request: CommitmentRequest, now: float, holder: Holder | None
+    connection: Connection, request: CommitmentRequest, now: float, holder: LeaseOwner | None
 ) -> CommitmentJob | None:
     """A row for the request, due now or leased to `holder`, who gets its job.
 
@@ -167,7 +167,7 @@ def _request_values(request: CommitmentRequest, digest: str) -> dict[str, Any]:
     }
 
 
-def _lease_values(lease: Lease | None, holder: Holder | None, now: float) -> dict[str, Any]:
+def _lease_values(lease: Lease | None, holder: LeaseOwner | None, now: float) -> dict[str, Any]:
     if lease is None or holder is None:
         return {}
     leased = {
@@ -183,7 +183,7 @@ def _digest(references: Sequence[SopReference]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 
-def commitment_job(_connection: Connection, row: Row, lease: Lease) -> CommitmentJob:
+def commitment_job(_connection: Connection, row: PreparedRow, lease: Lease) -> CommitmentJob:
     """A claimed request."""
     references = tuple(SopReference(*names[:2]) for names in row.instances)
     titles = row.calling_ae_title, row.called_ae_title, row.peer_address

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, and_, bindparam, insert, null, select, update
 
 from hilum.domain import ComparisonJob, ComparisonState, Lane, Lease, ResultState, StudyJob
-from hilum.store.database.prepared import Row
+from hilum.store.database.prepared import PreparedRow
 from hilum.store.schema import codec
 from hilum.store.schema.tables import comparison, instance, reading, result, study
 
@@ -137,7 +137,7 @@ def _hasten(connection: Connection, study_uid: str, shadow: str, now: float) -> 
         connection.execute(_HASTEN, {"row": due, "due_at": max(now, quiet_until)})
 
 
-def comparison_job(connection: Connection, row: Row, lease: Lease) -> ComparisonJob:
+def comparison_job(connection: Connection, row: PreparedRow, lease: Lease) -> ComparisonJob:
     """Everything that a comparison needs to decide."""
     uid = row.study_instance_uid
     found = connection.execute(_STUDY, {"uid": uid}).one()

@@ -32,7 +32,7 @@ from hilum.domain import (
     Result,
     ResultState,
 )
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue import comparisons
 from hilum.store.queue.hand_off import Columns, HandingOn
 from hilum.store.queue.queues import Queue
@@ -41,7 +41,7 @@ from hilum.store.schema.tables import WORK_TABLES, delivery, document, reading, 
 
 # Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
 _HELD = {
-    name: Prepared(
+    name: PreparedStatement(
         update(table).where(
             table.c.id == bindparam("row"), table.c.lease_token == bindparam("token")
         )
@@ -50,7 +50,7 @@ _HELD = {
 }
 # No study waits for a shadow's reading. In one order, or two that end readings of the same studies
 # would wait for each other (PostgreSQL).
-_WAITING_STUDIES = Prepared(
+_WAITING_STUDIES = PreparedStatement(
     select(reading.c.id.label("reading"), study.c.id.label("study"), study.c.open_readings)
     .join(study, study.c.study_instance_uid == reading.c.study_instance_uid)
     .where(reading.c.id.in_(bindparam("ended", expanding=True)), reading.c.is_shadow.is_(False))
@@ -60,7 +60,7 @@ _WAITING_STUDIES = Prepared(
 )
 # It may be claimed from now on: not since it was opened, which over an archive is days ago.
 _IS_LATE = and_(bindparam("left") == 0, study.c.due_at < bindparam("now"))
-_CLOSE_READINGS = Prepared(
+_CLOSE_READINGS = PreparedStatement(
     update(study)
     .where(study.c.id == bindparam("row"))
     .values(
@@ -68,7 +68,7 @@ _CLOSE_READINGS = Prepared(
         due_at=case((_IS_LATE, bindparam("now")), else_=study.c.due_at),
     )
 )
-_EARLIER_RESULTS = Prepared(
+_EARLIER_RESULTS = PreparedStatement(
     select(
         result.c.study_instance_uid,
         result.c.release,
@@ -82,7 +82,7 @@ _EARLIER_RESULTS = Prepared(
     "uids",
 )
 # For each study its own, and the most urgent one in which a release has read it.
-_LANES = Prepared(
+_LANES = PreparedStatement(
     select(
         study.c.study_instance_uid,
         study.c.lane,
@@ -106,13 +106,15 @@ _RESULT_OF_DELIVERY = (
     .where(delivery.c.id == bindparam("row"))
 )
 _RESULT = select(result.c.id, result.c.lane, result.c.is_current)
-_RESULTS = Prepared(_RESULT.where(result.c.id.in_(bindparam("rows", expanding=True))), "rows")
-_RESULT_LOCKED = Prepared(_RESULT.where(result.c.id == bindparam("row")).with_for_update())
+_RESULTS = PreparedStatement(
+    _RESULT.where(result.c.id.in_(bindparam("rows", expanding=True))), "rows"
+)
+_RESULT_LOCKED = PreparedStatement(_RESULT.where(result.c.id == bindparam("row")).with_for_update())
 _KNOWN_DOCUMENTS = select(document.c.kind, document.c.id).where(
     document.c.result_id == bindparam("of")
 )
 _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (
-    Prepared(insert(table).returning(table.c.id)) for table in (result, document, delivery)
+    PreparedStatement(insert(table).returning(table.c.id)) for table in (result, document, delivery)
 )
 _NOTHING: Mapping[str, int] = {}
 _SUPERSEDED = "superseded"
@@ -217,10 +219,10 @@ def _insert_results(
     if not decided:
         return
     uids = {"uids": list({new.study_instance_uid for new, _ in decided})}
-    known = defaultdict[tuple[str, str], list[Row]](list)
+    known = defaultdict[tuple[str, str], list[PreparedRow]](list)
     for row in _EARLIER_RESULTS.all(connection, uids):
         known[row.study_instance_uid, row.release].append(row)
-    lanes: list[Row] | None = None
+    lanes: list[PreparedRow] | None = None
     for new, job in decided:
         earlier = known[new.study_instance_uid, new.release]
         if any(old.source_digest == new.source_digest for old in earlier):
@@ -243,7 +245,7 @@ def _insert_results(
         )
 
 
-def _lane_of(new: Result, lanes: Sequence[Row]) -> int:
+def _lane_of(new: Result, lanes: Sequence[PreparedRow]) -> int:
     """The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live."""
     of_study = [row for row in lanes if row.study_instance_uid == new.study_instance_uid]
     read_in = [row.read_in for row in of_study if row.read_in is not None]
@@ -385,7 +387,7 @@ def _insert_derived(
 
 def _insert_documents(
     connection: Connection,
-    of: Row,
+    of: PreparedRow,
     documents: Sequence[NewDocument],
     following: HandingOn,
     known: Mapping[str, int] = _NOTHING,
@@ -441,6 +443,6 @@ def _is_there(connection: Connection, document_id: int, name: str) -> bool:
     return connection.execute(_KNOWN_DELIVERY, {"of": document_id, "to": name}).first() is not None
 
 
-def _inserted(connection: Connection, new: Prepared, values: Mapping[str, object]) -> int:
+def _inserted(connection: Connection, new: PreparedStatement, values: Mapping[str, object]) -> int:
     """The id of the new row."""
     return int(new.one(connection, values).id)

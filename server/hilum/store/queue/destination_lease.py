@@ -6,19 +6,19 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection, bindparam, select, text, update
 
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.hand_off import Heir
 from hilum.store.schema.tables import destination
 
 _WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
-_ROW = Prepared(_WANTED)
-_LOCKED = Prepared(_WANTED.with_for_update())
+_ROW = PreparedStatement(_WANTED)
+_LOCKED = PreparedStatement(_WANTED.with_for_update())
 # Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it
 # and find it. SQLAlchemy's own words for it are each dialect's.
-_NEW = Prepared(
+_NEW = PreparedStatement(
     text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
 )
-_OWN = Prepared(
+_OWN = PreparedStatement(
     update(destination).where(destination.c.name == bindparam("wanted"))
 )  # sets the columns that its parameters name
 
@@ -63,6 +63,6 @@ def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
     _OWN.write(connection, {"wanted": name, "is_paused": is_paused})
 
 
-def _opened(connection: Connection, name: str) -> Row:
+def _opened(connection: Connection, name: str) -> PreparedRow:
     _NEW.write(connection, {"wanted": name})
     return _LOCKED.one(connection, {"wanted": name})

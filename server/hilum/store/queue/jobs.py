@@ -23,7 +23,7 @@ from hilum.domain import (
     ReportJob,
     StudyJob,
 )
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.commitments import commitment_job
 from hilum.store.queue.comparisons import comparison_job
 from hilum.store.queue.complete import NEVER_SENT
@@ -31,17 +31,17 @@ from hilum.store.schema import codec
 from hilum.store.schema.tables import delivery, document, instance, reading, result, study
 
 # Built once (see `queues`).
-_NAMED_INSTANCES = Prepared(
+_NAMED_INSTANCES = PreparedStatement(
     select(instance).where(instance.c.id.in_(bindparam("rows", expanding=True))), "rows"
 )
-_INSTANCES = Prepared(
+_INSTANCES = PreparedStatement(
     select(instance)
     .where(instance.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
     .order_by(instance.c.id),
     "uids",
 )
 # Without class activation maps: nobody assembles with them, and they are the most of a reading.
-_READINGS = Prepared(
+_READINGS = PreparedStatement(
     select(*(column for column in reading.c if column is not reading.c.cam))
     .where(
         reading.c.study_instance_uid.in_(bindparam("uids", expanding=True)),
@@ -50,7 +50,7 @@ _READINGS = Prepared(
     .order_by(reading.c.id),
     "uids",
 )
-_CURRENT_RESULTS = Prepared(
+_CURRENT_RESULTS = PreparedStatement(
     select(result)
     .where(
         result.c.study_instance_uid.in_(bindparam("uids", expanding=True)),
@@ -62,9 +62,9 @@ _CURRENT_RESULTS = Prepared(
 _SPENT_DIGESTS = select(result.c.release, result.c.source_digest).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(False)
 )
-_STUDY = Prepared(select(study).where(study.c.study_instance_uid == bindparam("uid")))
+_STUDY = PreparedStatement(select(study).where(study.c.study_instance_uid == bindparam("uid")))
 # Of a result's content only what is asked for: all of it would be decoded.
-_TO_DELIVER = Prepared(
+_TO_DELIVER = PreparedStatement(
     select(
         document,
         result.c.study_instance_uid,
@@ -83,7 +83,9 @@ _TO_DELIVER = Prepared(
 )
 
 
-def jobs_of(connection: Connection, stage: str, claimed: Sequence[tuple[Row, Lease]]) -> list[Job]:
+def jobs_of(
+    connection: Connection, stage: str, claimed: Sequence[tuple[PreparedRow, Lease]]
+) -> list[Job]:
     """Of rows that were claimed together, in their order.
 
     What a wave needs is asked for once, where waves come.
@@ -93,7 +95,9 @@ def jobs_of(connection: Connection, stage: str, claimed: Sequence[tuple[Row, Lea
     return list(_WAVES[stage](connection, claimed)) if claimed else []
 
 
-def _reading_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
+def _reading_jobs(
+    connection: Connection, claimed: Sequence[tuple[PreparedRow, Lease]]
+) -> Iterator[Job]:
     found = _NAMED_INSTANCES.all(
         connection, {"rows": list({row.instance_id for row, _ in claimed})}
     )
@@ -102,7 +106,9 @@ def _reading_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) 
         yield ReadingJob(lease, row.release, Lane(row.lane), images[row.instance_id])
 
 
-def _study_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) -> Iterator[Job]:
+def _study_jobs(
+    connection: Connection, claimed: Sequence[tuple[PreparedRow, Lease]]
+) -> Iterator[Job]:
     uids = {"uids": [row.study_instance_uid for row, _ in claimed]}
     images, readings, current = (
         _by_study(query.all(connection, uids))
@@ -125,8 +131,8 @@ def _study_jobs(connection: Connection, claimed: Sequence[tuple[Row, Lease]]) ->
         )
 
 
-def _by_study(rows: Iterable[Row]) -> defaultdict[str, list[Row]]:
-    found = defaultdict[str, list[Row]](list)
+def _by_study(rows: Iterable[PreparedRow]) -> defaultdict[str, list[PreparedRow]]:
+    found = defaultdict[str, list[PreparedRow]](list)
     for row in rows:
         found[row.study_instance_uid].append(row)
     return found
@@ -139,7 +145,7 @@ def _spent(connection: Connection, study_uid: str) -> dict[str, frozenset[str]]:
     return {release: frozenset(digests) for release, digests in spent.items()}
 
 
-def _report_job(connection: Connection, row: Row, lease: Lease) -> ReportJob:
+def _report_job(connection: Connection, row: PreparedRow, lease: Lease) -> ReportJob:
     found = _STUDY.one(connection, {"uid": row.study_instance_uid})
     return ReportJob(
         lease=lease,
@@ -152,7 +158,7 @@ def _report_job(connection: Connection, row: Row, lease: Lease) -> ReportJob:
     )
 
 
-def _delivery_job(connection: Connection, row: Row, lease: Lease) -> DeliveryJob:
+def _delivery_job(connection: Connection, row: PreparedRow, lease: Lease) -> DeliveryJob:
     found = _TO_DELIVER.one(connection, {"row": row.document_id})
     return DeliveryJob(
         lease=lease,
@@ -171,11 +177,11 @@ def _delivery_job(connection: Connection, row: Row, lease: Lease) -> DeliveryJob
     )
 
 
-_WAVES: dict[str, Callable[[Connection, Sequence[tuple[Row, Lease]]], Iterable[Job]]] = {
+_WAVES: dict[str, Callable[[Connection, Sequence[tuple[PreparedRow, Lease]]], Iterable[Job]]] = {
     "analyse": _reading_jobs,
     "assemble": _study_jobs,
 }
-_JOBS: dict[str, Callable[[Connection, Row, Lease], Job]] = {
+_JOBS: dict[str, Callable[[Connection, PreparedRow, Lease], Job]] = {
     "compare": comparison_job,
     "report": _report_job,
     "deliver": _delivery_job,

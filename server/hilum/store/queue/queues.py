@@ -35,7 +35,7 @@ from hilum.domain import (
     StudyState,
     WorkState,
 )
-from hilum.store.database.prepared import Prepared
+from hilum.store.database.prepared import PreparedStatement
 from hilum.store.schema.tables import commitment, comparison, delivery, reading, result, study
 
 _STUCK = (StudyState.FAILED.value, DeliveryState.DEAD.value)
@@ -76,10 +76,10 @@ class Statements:
     `look` yields when the first due row of each lane is due, and last when the first lease ends.
     """
 
-    look: Prepared
-    lapsed: Prepared
-    due: Prepared
-    take: Prepared
+    look: PreparedStatement
+    lapsed: PreparedStatement
+    due: PreparedStatement
+    take: PreparedStatement
 
 
 @cache
@@ -94,10 +94,10 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
     ]
     is_leased = [in_state(queue.table, WorkState.LEASED), *own]
     return Statements(
-        look=Prepared(_look(queue.table, is_due, is_leased)),
-        lapsed=Prepared(_lapsed(queue.table, is_leased)),
-        due=Prepared(_due(queue.table, is_due)),
-        take=Prepared(_take(queue.table)),
+        look=PreparedStatement(_look(queue.table, is_due, is_leased)),
+        lapsed=PreparedStatement(_lapsed(queue.table, is_leased)),
+        due=PreparedStatement(_due(queue.table, is_due)),
+        take=PreparedStatement(_take(queue.table)),
     )
 
 

@@ -27,11 +27,11 @@ from sqlalchemy import (
 )
 
 from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.reopen import reopen
 from hilum.store.schema.tables import instance, reading, rejection
 
-_REASONS = Prepared(
+_REASONS = PreparedStatement(
     select(
         *(
             rejection.c[name]
@@ -48,7 +48,7 @@ _REASONS = Prepared(
     .order_by(rejection.c.id.desc()),
     "uids",
 )
-_HOLD = Prepared(
+_HOLD = PreparedStatement(
     text(
         "SELECT pg_advisory_xact_lock(hashtextextended(uid, 0)) FROM unnest(CAST(:uids AS text[]))"
         " AS uid"
@@ -100,7 +100,7 @@ def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, Re
     }
 
 
-def _holds(word: Row, image: Instance) -> bool:
+def _holds(word: PreparedRow, image: Instance) -> bool:
     is_permitted = word.holds_for_all or word.calling_ae_title == image.calling_ae_title
     return bool(is_permitted and word.study_instance_uid == image.study_instance_uid)
 

@@ -95,7 +95,7 @@ class Share:
 
 
 @dataclass(slots=True)
-class Walk:
+class RetentionScan:
     """Where a walk along the images stands.
 
     Behind which, by when it was received and its row; None: before the first.
@@ -107,7 +107,7 @@ class Walk:
     after: tuple[float, int] | None = None
 
 
-class Retention:
+class RetentionPolicy:
     """The pixels of one installation. Every verb is safe to repeat, and to run twice at once."""
 
     def __init__(
@@ -155,7 +155,9 @@ class Retention:
         except IntegrityError:  # two processes began at once
             return False
 
-    def release(self, rule: Rule, bytes_wanted: int | None = None, walk: Walk | None = None) -> int:
+    def release(
+        self, rule: Rule, bytes_wanted: int | None = None, walk: RetentionScan | None = None
+    ) -> int:
         """Mark pixels as removed, the oldest first, at most one batch; how many bytes.
 
         Their files go with the next `remove_files`.
@@ -167,7 +169,7 @@ class Retention:
             if self._is_spent(rule):
                 return 0
             found = _in_order(
-                _candidates(connection, rule, walk or Walk(), _PASSED_BY if walk else None)
+                _candidates(connection, rule, walk or RetentionScan(), _PASSED_BY if walk else None)
             )
             wanted = self._bound(connection, bytes_wanted) if found else 0
         freed = 0
@@ -235,7 +237,7 @@ class Retention:
 
 
 def _candidates(
-    connection: Connection, rule: Rule, walk: Walk, at_most: int | None
+    connection: Connection, rule: Rule, walk: RetentionScan, at_most: int | None
 ) -> list[Row[Any]]:
     """Studies whose pixels may go, by their oldest images, which are walked along the index of those that still have pixels.
 

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from sqlalchemy import Connection, bindparam, func, insert, select
 
 from hilum.domain import Rollout, RolloutMode, RolloutState, alias_of
-from hilum.store.database.prepared import Prepared, Row
+from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.rollouts.rules import Chosen, choose
 from hilum.store.schema.tables import assignment, reading, rollout
 
 # Statements are built once (see `queues`).
 # Shared: no verb on a rollout is decided beside a transaction whose images it would not see
 # (PostgreSQL), nor this beside such a verb.
-_ROLLOUTS = Prepared(select(rollout).with_for_update(read=True))
+_ROLLOUTS = PreparedStatement(select(rollout).with_for_update(read=True))
 _KNOWN = select(assignment).where(
     assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of")
 )
@@ -35,7 +35,7 @@ _READ_BY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Readers:
+class ReadingReleases:
     """Releases that read an image.
 
     Those whose results are reported, and for each shadow the one that it is compared with.
@@ -56,13 +56,13 @@ class Assigning:
 
     def readers(
         self, connection: Connection, study_uid: str, configured: Iterable[str], now: float
-    ) -> Readers:
+    ) -> ReadingReleases:
         """Who reads an image of this study, whose route names the releases `configured`."""
         if not self.rollouts:
-            return Readers(tuple(configured))
+            return ReadingReleases(tuple(configured))
         chosen = [self._chosen(connection, study_uid, name, now) for name in configured]
         shadows = {item.shadow: item.release for item in chosen if item.shadow is not None}
-        return Readers(tuple(dict.fromkeys(item.release for item in chosen)), shadows)
+        return ReadingReleases(tuple(dict.fromkeys(item.release for item in chosen)), shadows)
 
     def _chosen(
         self, connection: Connection, study_uid: str, configured: str, now: float
@@ -92,7 +92,7 @@ def read(connection: Connection) -> Assigning:
     return Assigning({row.alias: rollout_of(row) for row in _ROLLOUTS.all(connection)})
 
 
-def rollout_of(row: Row) -> Rollout:
+def rollout_of(row: PreparedRow) -> Rollout:
     """How one alias goes from one release to another."""
     return Rollout(
         alias=row.alias,
@@ -127,6 +127,6 @@ def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chose
     )
 
 
-def _goes_on(found: Rollout, row: Row) -> bool:
+def _goes_on(found: Rollout, row: PreparedRow) -> bool:
     """A shadow that was stopped reads no late images: nobody waits for them."""
     return found.state is RolloutState.RUNNING and found.candidate == row.shadow

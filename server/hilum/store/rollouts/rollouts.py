@@ -20,10 +20,10 @@ from hilum.store.rollouts import manifests as kept_manifests
 from hilum.store.rollouts.assign import rollout_of
 from hilum.store.rollouts.manifests import KeptManifest
 from hilum.store.rollouts.reassign import Taking
-from hilum.store.rollouts.rules import CannotRollOut, Order
+from hilum.store.rollouts.rules import CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import assignment, reading, rollout, rollout_event
 
-__all__ = ["CannotRollOut", "Order", "Rollouts"]
+__all__ = ["CannotRollOut", "RolloutRequest", "Rollouts"]
 
 Item = dict[str, Any]
 Change = Callable[[Rollout], Rollout]
@@ -93,7 +93,7 @@ class Rollouts:
         self,
         configured: str,
         candidate: KeptManifest,
-        order: Order,
+        order: RolloutRequest,
         who: str,
         deed: Deed | None = None,
     ) -> Rollout:
@@ -117,7 +117,9 @@ class Rollouts:
         begun = rules.begun(alias_of(configured), configured, self._clock(), who)
         return self._write(alias_of(configured), "start", who, change, begun, propose, deed)
 
-    def promote(self, alias: str, order: Order, who: str, deed: Deed | None = None) -> Rollout:
+    def promote(
+        self, alias: str, order: RolloutRequest, who: str, deed: Deed | None = None
+    ) -> Rollout:
         """One step further. Raises CannotRollOut, as all verbs here."""
         return self._write(
             alias, "promote", who, lambda known: rules.promoted(known, order), deed=deed

@@ -56,7 +56,7 @@ class Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RolloutRequest:
     """What a candidate shall do. `fraction`: of studies, for a canary only."""
 
     mode: RolloutMode
@@ -98,7 +98,7 @@ def begun(alias: str, configured: str, now: float, who: str) -> Rollout:
     return Rollout(alias, configured, configured, RolloutState.DONE, now, who)
 
 
-def started(rollout: Rollout, candidate: str, order: Order) -> Rollout:
+def started(rollout: Rollout, candidate: str, order: RolloutRequest) -> Rollout:
     """The candidate is to be loaded; traffic goes on as before."""
     if rollout.state in _BUSY:
         raise CannotRollOut(
@@ -131,7 +131,7 @@ def refused(rollout: Rollout, problem: str) -> Rollout:
     return replace(rollout, state=RolloutState.REFUSED, problem=problem)
 
 
-def promoted(rollout: Rollout, order: Order) -> Rollout:
+def promoted(rollout: Rollout, order: RolloutRequest) -> Rollout:
     """One step further: from shadow to a canary, to a larger canary, or to all new studies."""
     if rollout.state is not RolloutState.RUNNING:
         raise CannotRollOut(f"no candidate is running (state {rollout.state}): start one first")
@@ -184,7 +184,7 @@ def _settled(previous: str | None) -> RolloutState:
 
 
 def _with(
-    rollout: Rollout, state: RolloutState, candidate: str | None, order: Order | None
+    rollout: Rollout, state: RolloutState, candidate: str | None, order: RolloutRequest | None
 ) -> Rollout:
     mode, fraction = (order.mode, order.fraction) if order is not None else (None, None)
     return replace(

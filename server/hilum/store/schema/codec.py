@@ -27,13 +27,13 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.store.database.json_columns import Finite
-from hilum.store.database.prepared import Row
+from hilum.store.database.prepared import PreparedRow
 
 _ARRIVING = tuple(name for name in Instance.__slots__ if name not in ("id", "removal_reason"))
 _arriving: Callable[[Instance], tuple[Any, ...]] = attrgetter(*_ARRIVING)
 
 
-def instance_of(row: Row) -> Instance:
+def instance_of(row: PreparedRow) -> Instance:
     """A stored SOP Instance."""
     return Instance(
         sop_instance_uid=row.sop_instance_uid,
@@ -65,7 +65,7 @@ def instance_values(instance: Instance) -> dict[str, Any]:
     return dict(zip(_ARRIVING, _arriving(instance), strict=True))
 
 
-def reading_of(row: Row, sop_instance_uid: str) -> Reading:
+def reading_of(row: PreparedRow, sop_instance_uid: str) -> Reading:
     """One release's output for one image."""
     return Reading(
         id=row.id,
@@ -83,7 +83,7 @@ def reading_of(row: Row, sop_instance_uid: str) -> Reading:
     )
 
 
-def study_of(row: Row) -> Study:
+def study_of(row: PreparedRow) -> Study:
     """A study's row."""
     return Study(
         study_instance_uid=row.study_instance_uid,
@@ -142,7 +142,7 @@ def result_values(result: Result) -> dict[str, Any]:
     }
 
 
-def result_of(row: Row) -> Result:
+def result_of(row: PreparedRow) -> Result:
     """All findings of a study by one release."""
     content = row.content
     return Result(
@@ -184,7 +184,7 @@ def _finding_of(item: dict[str, Any]) -> Finding:
     return Finding(**{**item, **fixed})
 
 
-def document_of(row: Row) -> Document:
+def document_of(row: PreparedRow) -> Document:
     """The encoded bytes of one report."""
     return Document(
         kind=row.kind,

@@ -22,7 +22,7 @@ from pynetdicom.sop_class import Verification
 
 from hilum import IMPLEMENTATION_CLASS_UID
 from hilum.deliver.scu import negotiation
-from hilum.deliver.scu.connection import Connection, ConnectionLost
+from hilum.deliver.scu.connection import ConnectionLost, SocketReader
 from hilum.dicom import pdu
 from hilum.services.state_dir import LOCKS, is_held
 from hilum.settings import Settings
@@ -37,21 +37,21 @@ _SILENT_IN_TLS: Final = "a program that does not answer in DICOM with TLS"
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PortOwner:
     """The program that listens there; `words` end the sentence "the port is taken by"."""
 
     is_this_server: bool
     words: str
 
 
-def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
+def owner_of(settings: Settings, host: str, port: int, protocol: str) -> PortOwner:
     """Return the owner of a port that cannot be bound. `protocol`: a key of `PROBES`."""
     holders = list(_holders(port))
     states = {state for pid in holders for state in _states(pid)}
     if settings.site.state_dir.resolve() in states:
-        return Owner(is_this_server=True, words="the running server of this state folder")
+        return PortOwner(is_this_server=True, words="the running server of this state folder")
     if states:
-        return Owner(
+        return PortOwner(
             is_this_server=False,
             words=f"another Hilum, with the state folder {', '.join(map(str, sorted(states)))}",
         )
@@ -60,19 +60,21 @@ def owner_of(settings: Settings, host: str, port: int, protocol: str) -> Owner:
     if stranger is None or is_unclear:
         return _unseen_hilum(settings)
     names = sorted({f"{_name(pid)} (process {pid})" for pid in holders})
-    return Owner(
+    return PortOwner(
         is_this_server=False, words=f"{', '.join(names)}: {stranger}" if names else stranger
     )
 
 
-def _unseen_hilum(settings: Settings) -> Owner:
+def _unseen_hilum(settings: Settings) -> PortOwner:
     """Return a Hilum whose processes are hidden from this user, or behind a proxy of containers."""
     if is_held(settings):
-        return Owner(
+        return PortOwner(
             is_this_server=True,
             words="a Hilum, as it seems by the running server of this state folder",
         )
-    return Owner(is_this_server=False, words="another Hilum: no server runs with this state folder")
+    return PortOwner(
+        is_this_server=False, words="another Hilum: no server runs with this state folder"
+    )
 
 
 def _holders(port: int) -> Iterator[int]:
@@ -150,7 +152,7 @@ def _by_association(
 ) -> str | None:
     try:
         with socket.create_connection((host, port), _SECONDS) as plain, secured(plain) as connected:
-            wire = Connection(connected, _SECONDS)
+            wire = SocketReader(connected, _SECONDS)
             wire.send(
                 [negotiation.request(_CALLING, "ANY-SCP", [(Verification, ImplicitVRLittleEndian)])]
             )

@@ -14,7 +14,7 @@ from hilum.settings import Settings
 from hilum.supervisor.checks.check import Check, accepts
 
 if TYPE_CHECKING:
-    from hilum.supervisor.checks.port_owner import Owner
+    from hilum.supervisor.checks.port_owner import PortOwner
 
 _LOWEST: Final = 1024  # below it only root may bind
 _TRIED: Final = 100
@@ -26,7 +26,7 @@ _WILDCARDS: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class ConfiguredPort:
     """A port of the settings: its place in them, and its protocol."""
 
     section: str
@@ -40,7 +40,7 @@ class Port:
         """The name in checks."""
         return f"{self.section} {self.name.replace('_', ' ')}"
 
-    def advice(self, ports: Sequence[Port]) -> str:
+    def advice(self, ports: Sequence[ConfiguredPort]) -> str:
         """Return the setting to change, in the file or in the environment, with a free number.
 
         `ports`: all of the settings.
@@ -50,7 +50,7 @@ class Port:
             f" such as {self._other(ports)}"
         )
 
-    def _other(self, ports: Sequence[Port]) -> int:
+    def _other(self, ports: Sequence[ConfiguredPort]) -> int:
         """Return the next free port that any user may bind and that no other setting uses."""
         begin = max(self.number, _LOWEST - 1)
         given = {port.number for port in ports}
@@ -63,22 +63,28 @@ class Port:
         )
 
 
-def api_port(settings: Settings) -> Port:
+def api_port(settings: Settings) -> ConfiguredPort:
     """Return the port of REST, health and metrics."""
     api = settings.api
-    return Port("api", "port", api.host, api.port, "https" if api.is_tls else "http")
+    return ConfiguredPort("api", "port", api.host, api.port, "https" if api.is_tls else "http")
 
 
-def dicom_ports(settings: Settings) -> list[Port]:
+def dicom_ports(settings: Settings) -> list[ConfiguredPort]:
     """Return the ports on which a listener accepts associations."""
     receive = settings.receive
-    found = [Port("receive", "port", receive.host, receive.port, "dicom")] if receive.plain else []
+    found = (
+        [ConfiguredPort("receive", "port", receive.host, receive.port, "dicom")]
+        if receive.plain
+        else []
+    )
     if receive.tls_port:
-        found.append(Port("receive", "tls_port", receive.host, receive.tls_port, "dicom_tls"))
+        found.append(
+            ConfiguredPort("receive", "tls_port", receive.host, receive.tls_port, "dicom_tls")
+        )
     return found
 
 
-def _ports(settings: Settings) -> list[Port]:
+def _ports(settings: Settings) -> list[ConfiguredPort]:
     return [*dicom_ports(settings), api_port(settings)]
 
 
@@ -100,7 +106,7 @@ def port_checks(settings: Settings) -> list[Check]:
     ]
 
 
-def require_distinct(ports: Sequence[Port]) -> None:
+def require_distinct(ports: Sequence[ConfiguredPort]) -> None:
     """Raise ConfigurationError where the settings give one number to two ports of one server."""
     if problems := [
         said for number, port in enumerate(ports) if (said := _clash(port, ports[:number], ports))
@@ -108,7 +114,9 @@ def require_distinct(ports: Sequence[Port]) -> None:
         raise ConfigurationError(problems)
 
 
-def _clash(port: Port, others: Sequence[Port], ports: Sequence[Port]) -> str | None:
+def _clash(
+    port: ConfiguredPort, others: Sequence[ConfiguredPort], ports: Sequence[ConfiguredPort]
+) -> str | None:
     for other in others:
         share_address = port.host == other.host or not {port.host, other.host}.isdisjoint(
             _WILDCARDS
@@ -121,7 +129,7 @@ def _clash(port: Port, others: Sequence[Port], ports: Sequence[Port]) -> str | N
     return None
 
 
-def port_check(settings: Settings, port: Port) -> Check:
+def port_check(settings: Settings, port: ConfiguredPort) -> Check:
     """Check whether the server can listen there, or does."""
     where = f"{port.host}:{port.number}"
     try:
@@ -141,7 +149,7 @@ def port_check(settings: Settings, port: Port) -> Check:
     return Check(port.title, ok=True, detail=f"{where} is free, so no server runs there now")
 
 
-def bind_port(settings: Settings, port: Port) -> socket.socket:
+def bind_port(settings: Settings, port: ConfiguredPort) -> socket.socket:
     """Return a listening socket.
 
     Raises ConfigurationError with the program that listens there, and the remedy.
@@ -161,7 +169,7 @@ def bind_port(settings: Settings, port: Port) -> socket.socket:
         ) from error
 
 
-def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner | None:
+def _owner(settings: Settings, port: ConfiguredPort, error: ConfigurationError) -> PortOwner | None:
     """Return the program that listens there.
 
     None: no program answers, or the address is not of this machine.
@@ -182,7 +190,7 @@ def _owner(settings: Settings, port: Port, error: ConfigurationError) -> Owner |
     return None
 
 
-def _is_free(port: Port, number: int) -> bool:
+def _is_free(port: ConfiguredPort, number: int) -> bool:
     try:
         bind(port.section, port.host, number, port.name).close()
     except ConfigurationError:
@@ -190,7 +198,7 @@ def _is_free(port: Port, number: int) -> bool:
     return True
 
 
-def _way_out(owner: Owner, advice: str) -> str:
+def _way_out(owner: PortOwner, advice: str) -> str:
     if owner.is_this_server:  # another role: each supervisor has an API port of its own
         return (
             "stop it and run both roles in one server, as in `--role listener,dispatcher`, or"

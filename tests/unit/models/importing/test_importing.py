@@ -19,7 +19,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.build import build
 from hilum.models.formats import pickled, safetensors, triton_model
 from hilum.models.importing import download, published, release_folder
-from hilum.models.importing.kinds import KINDS, Asked
+from hilum.models.importing.kinds import KINDS, ImportRequest
 from hilum.models.inspection import check
 from hilum.models.known_answers import canary
 from hilum.models.manifest import manifest
@@ -53,14 +53,14 @@ CONFIG = {
 }
 
 
-def _import(kind: str, asked: Asked, out: Path, name: str = "brought") -> Release:
+def _import(kind: str, asked: ImportRequest, out: Path, name: str = "brought") -> Release:
     made = release_folder.import_release(kind, asked, name, "1", out)
     assert made.folder == out / f"{name}@1"
     assert sorted(path.name for path in out.iterdir()) == [made.folder.name]
     return manifest.read(made.folder / "manifest.toml").release
 
 
-def _refused(kind: str, asked: Asked, out: Path) -> str:
+def _refused(kind: str, asked: ImportRequest, out: Path) -> str:
     with pytest.raises(ConfigurationError) as caught:
         release_folder.import_release(kind, asked, "brought", "1", out)
     assert not list(out.glob("**/*"))
@@ -94,7 +94,7 @@ def _built_logits(manifests: Path, built: Path, images: np.ndarray) -> dict[str,
 
 
 def test_a_vit_of_hugging_face_becomes_a_release_with_its_own_numbers(tmp_path: Path) -> None:
-    release = _import("vit", Asked(_hugging_face(tmp_path / "theirs")), tmp_path / "out")
+    release = _import("vit", ImportRequest(_hugging_face(tmp_path / "theirs")), tmp_path / "out")
     assert [label.key for label in release.labels] == [
         "pleural_effusion",
         "scoliosis",
@@ -131,7 +131,7 @@ def test_a_vit_of_timm_with_a_mean_over_tokens_has_exact_maps(tmp_path: Path) ->
     (tmp_path / "labels.txt").write_text("Mass\n\nEdema\n")
     release = _import(
         "vit",
-        Asked(folder / "pytorch_model.bin", labels=str(tmp_path / "labels.txt")),
+        ImportRequest(folder / "pytorch_model.bin", labels=str(tmp_path / "labels.txt")),
         tmp_path / "out",
     )
     assert [(label.key, label.is_masked) for label in release.labels] == [
@@ -187,7 +187,7 @@ def test_what_beside_a_vit_is_not_understood_is_refused(
     tmp_path: Path, config: dict[str, object], processor: dict[str, object], problem: str
 ) -> None:
     source = _hugging_face(tmp_path / "theirs", config, processor)
-    assert problem in _refused("vit", Asked(source), tmp_path / "out")
+    assert problem in _refused("vit", ImportRequest(source), tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_odd_processors_are_followed(
     tmp_path: Path, processor: dict[str, object], expected: tuple[tuple[float, ...], ...]
 ) -> None:
     release = _import(
-        "vit", Asked(_hugging_face(tmp_path / "theirs", {}, processor)), tmp_path / "out"
+        "vit", ImportRequest(_hugging_face(tmp_path / "theirs", {}, processor)), tmp_path / "out"
     )
     normalise = release.input_spec["normalise"]
     assert (tuple(normalise["mean"]), tuple(normalise["std"])) == tuple(
@@ -212,11 +212,11 @@ def test_odd_processors_are_followed(
 
 def test_a_vit_without_a_word_on_its_images_is_refused(tmp_path: Path) -> None:
     torch.save(_vit().state_dict(), tmp_path / "w.pt")
-    asked = Asked(tmp_path / "w.pt", labels="nih_14")
+    asked = ImportRequest(tmp_path / "w.pt", labels="nih_14")
     assert "14 labels, the network 3 outputs" in _refused("vit", asked, tmp_path / "out")
     (tmp_path / "labels.txt").write_text("Mass\nNodule\nEdema")
     assert "nothing says how images were prepared" in _refused(
-        "vit", Asked(tmp_path / "w.pt", str(tmp_path / "labels.txt")), tmp_path / "out"
+        "vit", ImportRequest(tmp_path / "w.pt", str(tmp_path / "labels.txt")), tmp_path / "out"
     )
 
 
@@ -229,7 +229,7 @@ def test_a_relative_of_vit_is_refused_by_its_tensors(tmp_path: Path, name: str) 
     source = _hugging_face(tmp_path / "theirs")
     safetensors.write(source, {**_vit().state_dict(), **extra})
     assert f"has {next(iter(extra))}, which the architecture does not" in _refused(
-        "vit", Asked(source), tmp_path / "out"
+        "vit", ImportRequest(source), tmp_path / "out"
     )
 
 
@@ -252,17 +252,17 @@ def test_tensors_of_another_form_are_refused(
 ) -> None:
     source = _hugging_face(tmp_path / "theirs")
     safetensors.write(source, {**_vit().state_dict(), name: torch.zeros(shape)})
-    assert problem in _refused(kind, Asked(source), tmp_path / "out")
+    assert problem in _refused(kind, ImportRequest(source), tmp_path / "out")
 
 
 def test_a_chexnet_checkpoint_becomes_a_release(tmp_path: Path) -> None:
     network = randomised(DenseNet121(3, 14, 224, 224))
     torch.save(as_chexnet(network.state_dict()), tmp_path / "model.pth.tar")
     assert "say with --labels in which order: nih_14, chexpert_14" in _refused(
-        "densenet121", Asked(tmp_path / "model.pth.tar"), tmp_path / "out"
+        "densenet121", ImportRequest(tmp_path / "model.pth.tar"), tmp_path / "out"
     )
     release = _import(
-        "densenet121", Asked(tmp_path / "model.pth.tar", labels="nih_14"), tmp_path / "out"
+        "densenet121", ImportRequest(tmp_path / "model.pth.tar", labels="nih_14"), tmp_path / "out"
     )
     assert [label.key for label in release.labels][::13] == ["atelectasis", "hiatal_hernia"]
     assert all(label.operating_point is None for label in release.labels)
@@ -291,7 +291,9 @@ def test_every_published_release_masks_what_it_was_not_trained_for(
 ) -> None:
     """Trap 44."""
     release = _import(
-        "torchxrayvision", Asked(_torchxrayvision(tmp_path), published=name), tmp_path / "out"
+        "torchxrayvision",
+        ImportRequest(_torchxrayvision(tmp_path), published=name),
+        tmp_path / "out",
     )
     known = published.releases()[name]
     masked = [
@@ -321,7 +323,7 @@ def test_the_table_of_published_releases_agrees_with_itself() -> None:
 def test_a_resnet_of_torchxrayvision_is_known_by_its_file_name(tmp_path: Path) -> None:
     source = tmp_path / published.releases()["resnet50-res512-all"].file
     torch.save(ResNet50(1, 18).state_dict(), source)
-    release = _import("torchxrayvision", Asked(source), tmp_path / "out")
+    release = _import("torchxrayvision", ImportRequest(source), tmp_path / "out")
     assert (release.architecture, release.has_cam, release.input_spec) == (
         "resnet50",
         True,
@@ -336,19 +338,23 @@ def test_a_resnet_of_torchxrayvision_is_known_by_its_file_name(tmp_path: Path) -
 def test_operating_points_in_the_file_must_be_the_published_ones(tmp_path: Path) -> None:
     known = torch.tensor(published.releases()["densenet121-res224-chex"].thresholds)
     source = _torchxrayvision(tmp_path, known)
-    wrong = Asked(source, published="densenet121-res224-nih")
+    wrong = ImportRequest(source, published="densenet121-res224-nih")
     assert "op_threshs are not those of densenet121-res224-nih" in _refused(
         "torchxrayvision", wrong, tmp_path / "out"
     )
-    _import("torchxrayvision", Asked(source, published="densenet121-res224-chex"), tmp_path / "out")
+    _import(
+        "torchxrayvision",
+        ImportRequest(source, published="densenet121-res224-chex"),
+        tmp_path / "out",
+    )
 
 
 def test_a_file_of_another_name_needs_to_be_told(tmp_path: Path) -> None:
     source = _torchxrayvision(tmp_path)
     assert "say with --published which release it is: densenet121-res224-all" in _refused(
-        "torchxrayvision", Asked(source), tmp_path / "out"
+        "torchxrayvision", ImportRequest(source), tmp_path / "out"
     )
-    unknown = Asked(source, published="densenet121-res224-rnsa")
+    unknown = ImportRequest(source, published="densenet121-res224-rnsa")
     assert "did you mean 'densenet121-res224-rsna'?" in _refused(
         "torchxrayvision", unknown, tmp_path / "out"
     )
@@ -356,15 +362,17 @@ def test_a_file_of_another_name_needs_to_be_told(tmp_path: Path) -> None:
 
 def test_a_release_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     source = _hugging_face(tmp_path / "theirs")
-    _import("vit", Asked(source), tmp_path / "out")
+    _import("vit", ImportRequest(source), tmp_path / "out")
     with pytest.raises(ConfigurationError, match="is there already: take another version"):
-        release_folder.import_release("vit", Asked(source), "brought", "1", tmp_path / "out")
+        release_folder.import_release(
+            "vit", ImportRequest(source), "brought", "1", tmp_path / "out"
+        )
 
 
 def test_importing_twice_gives_the_same_bytes(tmp_path: Path) -> None:
     source = _hugging_face(tmp_path / "theirs")
     for out in ("one", "two"):
-        _import("vit", Asked(source), tmp_path / out)
+        _import("vit", ImportRequest(source), tmp_path / out)
     one, two = (tmp_path / out / "brought@1/weights.safetensors" for out in ("one", "two"))
     assert one.read_bytes() == two.read_bytes()
 
@@ -407,7 +415,7 @@ def test_the_command_says_what_to_edit_and_what_comes_next(tmp_path: Path) -> No
     lines = list(
         check.check(["brought@1"], check.Places(tmp_path / "out", tmp_path / "built"), is_run=False)
     )
-    assert not [line for line in lines if line.verdict is check.Verdict.PROBLEM], lines
+    assert not [line for line in lines if line.verdict is check.FactVerdict.PROBLEM], lines
     assert any("weights.safetensors is the file of the manifest" in line.text for line in lines)
     digest = hashlib.sha256(
         (tmp_path / "out/brought@1/weights.safetensors").read_bytes()
@@ -416,7 +424,7 @@ def test_the_command_says_what_to_edit_and_what_comes_next(tmp_path: Path) -> No
 
 
 def test_an_unknown_kind_names_all_of_them(tmp_path: Path) -> None:
-    said = _refused("foo", Asked(tmp_path / "w.pt"), tmp_path / "out")
+    said = _refused("foo", ImportRequest(tmp_path / "w.pt"), tmp_path / "out")
     assert all(kind in said for kind in (*KINDS, "onnx"))
     assert all(kind in pickled.ADVICE for kind in KINDS)
 
@@ -478,7 +486,7 @@ def test_scores_are_those_that_torchxrayvision_gives(tmp_path: Path) -> None:
 
     release = _import(
         "torchxrayvision",
-        Asked(_torchxrayvision(tmp_path), published="densenet121-res224-pc"),
+        ImportRequest(_torchxrayvision(tmp_path), published="densenet121-res224-pc"),
         tmp_path / "out",
     )
     thresholds = torch.tensor(

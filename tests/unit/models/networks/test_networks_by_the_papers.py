@@ -232,7 +232,7 @@ def test_untrained_networks_of_every_kind_tell_images_apart(
     spec = _spec(64, 64)
     network = architectures.make(architecture, spec, 4, options)
     untrained.fill(network, spec, 3)
-    served = architectures.Served(network, spec).eval()
+    served = architectures.ServedNetwork(network, spec).eval()
     images = torch.from_numpy(
         np.concatenate([canary.known_image(spec, number) for number in range(8)])
     )

@@ -13,7 +13,7 @@ import pytest
 from pydicom import Dataset
 
 from hilum.analyse.decode.prepare import prepare_for_releases
-from hilum.analyse.decode.worker import NotReady, Ready, Request
+from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.settings import Guard, RefusedFlag
 from hilum_preprocessing import Flag, NotAnalysable, Reason
 from hilum_preprocessing.doubts import REFUSED_TOGETHER, require_no_doubt
@@ -41,7 +41,7 @@ PIXELS = (
 
 def answer(dataset: Dataset, folder: Path, guard: Guard) -> Ready | NotReady:
     path = phantom.save(dataset, folder / "image.dcm")
-    request = Request(
+    request = DecodeRequest(
         path,
         {"one@1": RELEASE},
         1 << 24,

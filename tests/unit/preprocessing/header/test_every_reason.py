@@ -20,7 +20,7 @@ from hilum import domain
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.prepare import prepare_for_releases
-from hilum.analyse.decode.worker import NotReady, Ready, Request
+from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.domain import Instance, Lane, Lease, ReadingJob, Release
 from hilum.errors import NotAnalysed
 from hilum.settings import Analyse
@@ -99,7 +99,7 @@ def answer_to(
     dataset: Dataset, folder: Path, refused_flags: tuple[str, ...] = ()
 ) -> Ready | NotReady:
     path = phantom.save(dataset, folder / "image.dcm")
-    request = Request(
+    request = DecodeRequest(
         path, {"adults@1": ADULTS}, MAXIMUM_PIXELS, "cpu", refused_flags=refused_flags
     )
     return prepare_for_releases(request)["adults@1"]

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from hilum.domain import Lane
 from hilum.models.manifest import manifest
-from hilum.receive.files.folder import Fate, TakenFile
-from hilum.services.ingest import Origin, ingest
+from hilum.receive.files.folder import FileOutcome, TakenFile
+from hilum.services.ingest import FileOrigin, ingest
 from hilum.settings import Receive, Settings, Site
 from hilum.store.archive.archive import Archive
 from hilum.store.migrations.migrate import migrate
@@ -148,9 +148,9 @@ def ingested(path: Path, folder: Path) -> tuple[Path | None, str]:
     settings.site.state_dir.mkdir()
     migrate(settings.ledger_url)
     seen: list[TakenFile] = []
-    ingest(settings, [path], Origin("SENDER", "HILUM", Lane.LIVE), 1, seen.append, pytest.fail)
+    ingest(settings, [path], FileOrigin("SENDER", "HILUM", Lane.LIVE), 1, seen.append, pytest.fail)
     (taken,) = seen
-    if taken.fate is not Fate.STORED:
+    if taken.fate is not FileOutcome.STORED:
         assert taken.detail, "a file that is not taken says why"
         return None, taken.detail
     (kept,) = Archive(settings.archive_dir).root.rglob("*.dcm")

@@ -15,7 +15,7 @@ from hilum.domain import AssociationRecord
 from hilum.observability import telemetry
 from hilum.receive.policy import record_writer
 from hilum.receive.policy.association_counts import WINDOW_SECONDS, AssociationCounts
-from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from tests.support.listening import make_settings
@@ -110,10 +110,10 @@ def test_a_ledger_that_is_away_for_days_costs_bounded_memory() -> None:
 
 
 @contextmanager
-def book(tmp_path: Path) -> Iterator[tuple[AccountBook, LedgerViews, Path]]:
+def book(tmp_path: Path) -> Iterator[tuple[AssociationRecordWriter, LedgerViews, Path]]:
     settings = make_settings(tmp_path / "state")
     ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
-    opened = AccountBook(ledger)
+    opened = AssociationRecordWriter(ledger)
     opened.start()
     try:
         yield opened, views, tmp_path / "state" / "ledger.sqlite"

@@ -11,7 +11,7 @@ import signal
 import time
 from multiprocessing.synchronize import Event
 
-from hilum.receive.association.counter import Census, Seat
+from hilum.receive.association.counter import CounterSlot, SharedAssociationCounter
 
 FORK = multiprocessing.get_context("fork")  # the descriptor is inherited, as it is by listeners
 LIMIT = 50
@@ -19,7 +19,7 @@ LIMIT = 50
 
 def take_seats(census_fd: int, index: int, go: Event) -> None:
     """Admit one association after the other while there is room anywhere."""
-    seat, own = Seat(Census(4, ("ROUTER",), census_fd), index), ["OTHER"]
+    seat, own = CounterSlot(SharedAssociationCounter(4, ("ROUTER",), census_fd), index), ["OTHER"]
     seat.write(own)
     go.wait()
     while True:
@@ -31,7 +31,7 @@ def take_seats(census_fd: int, index: int, go: Event) -> None:
 
 
 def test_four_processes_together_admit_exactly_the_limit_of_a_sender() -> None:
-    census, go = Census(4, ("ROUTER",)), FORK.Event()
+    census, go = SharedAssociationCounter(4, ("ROUTER",)), FORK.Event()
     processes = [
         FORK.Process(target=take_seats, args=(census.descriptor, index, go)) for index in range(4)
     ]
@@ -45,7 +45,7 @@ def test_four_processes_together_admit_exactly_the_limit_of_a_sender() -> None:
 
 
 def hold(census_fd: int, held: Event) -> None:
-    census = Census(2, (), census_fd)
+    census = SharedAssociationCounter(2, (), census_fd)
     with census.held():
         census.write(1, ["CR1"] * 7)
         held.set()
@@ -53,22 +53,22 @@ def hold(census_fd: int, held: Event) -> None:
 
 
 def test_a_process_killed_in_the_census_frees_its_lock_and_its_count_can_be_cleared() -> None:
-    census, held = Census(2), FORK.Event()
+    census, held = SharedAssociationCounter(2), FORK.Event()
     process = FORK.Process(target=hold, args=(census.descriptor, held))
     process.start()
     assert held.wait(30)
     assert process.pid is not None
     os.kill(process.pid, signal.SIGKILL)
     process.join(30)
-    with Seat(census, 0).held() as elsewhere:
+    with CounterSlot(census, 0).held() as elsewhere:
         assert elsewhere.total() == 7
     census.clear(1)
-    with Seat(census, 0).held() as elsewhere:
+    with CounterSlot(census, 0).held() as elsewhere:
         assert elsewhere.total() == 0
 
 
 def test_only_senders_with_a_limit_are_counted_apart() -> None:
-    census = Census(3, ("A", "B"))
+    census = SharedAssociationCounter(3, ("A", "B"))
     census.write(0, ["A", "B", "C", "A"])
     census.write(1, ["A", "D"])
     elsewhere = census.elsewhere(2)
@@ -82,5 +82,5 @@ def test_only_senders_with_a_limit_are_counted_apart() -> None:
 
 
 def test_alone_there_is_nothing_to_share() -> None:
-    with Seat().held() as elsewhere:
+    with CounterSlot().held() as elsewhere:
         assert elsewhere.total() == 0

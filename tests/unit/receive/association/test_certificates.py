@@ -20,7 +20,7 @@ import pytest
 from pydantic import ValidationError
 
 from hilum.api.status import Observer
-from hilum.deliver.scu.connection import Connection, ConnectionLost
+from hilum.deliver.scu.connection import ConnectionLost, SocketReader
 from hilum.deliver.scu.tls import Tls, secure
 from hilum.dicom.own_certificate import expires_at
 from hilum.errors import Retry
@@ -170,7 +170,7 @@ def test_a_destination_that_refuses_ours_is_not_said_to_want_another(
     with pytest.raises(
         (Retry, ConnectionLost)
     ) as raised:  # in TLS 1.3 it is said after our side has finished
-        Connection(
+        SocketReader(
             secure(
                 plain, Tls(authority.file, expired.certificate, expired.key, "pacs.test"), "PACS"
             ),

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import pytest
 
 from hilum.minimum_rate import Pace
-from hilum.receive.association.slow_sender import Dripping
+from hilum.receive.association.slow_sender import SlowSenderDetector
 from hilum.settings import Receive
 from tests.support.waiting import wait_for
 
@@ -56,7 +56,9 @@ def test_a_limit_of_nothing_finds_nobody() -> None:
 
 def is_found(minimum: int = 1 << 20, *, is_read: bool = True) -> bool:
     """At a connection on which a byte comes before each look. A window is as short as a look."""
-    watched = Dripping(Receive(minimum_bytes_per_second=minimum, network_timeout_seconds=1e-9))
+    watched = SlowSenderDetector(
+        Receive(minimum_bytes_per_second=minimum, network_timeout_seconds=1e-9)
+    )
     with (
         socket.create_server(("127.0.0.1", 0)) as listening,
         socket.create_connection(listening.getsockname()) as peer,
@@ -91,7 +93,7 @@ def test_without_a_limit_nobody_is() -> None:
 
 
 def test_a_connection_that_is_closed_is_not() -> None:
-    watched = Dripping(Receive())
+    watched = SlowSenderDetector(Receive())
     with socket.socket() as closed:
         pass
     assert not watched.is_found(closed, 0)

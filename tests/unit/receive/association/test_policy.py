@@ -10,8 +10,8 @@ from pydicom import uid
 from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
 from hilum.receive.policy import association_policy, sender_policy
 from hilum.receive.policy.advice import NotAccepted, advise
-from hilum.receive.policy.association_policy import Open, Policy, Rejection
-from hilum.receive.policy.sender_policy import Terms
+from hilum.receive.policy.association_policy import AssociationRejection, OpenAssociations, Policy
+from hilum.receive.policy.sender_policy import SenderPolicy
 from hilum.settings import Receive, Sender, Settings
 
 CT = "1.2.840.10008.5.1.4.1.1.2"
@@ -47,47 +47,82 @@ def policy_of(*, senders: dict[str, Sender] | None = None, **receive: object) ->
     return Policy(Receive(**receive), senders or {})
 
 
-def terms_of(**receive: object) -> Terms:
+def terms_of(**receive: object) -> SenderPolicy:
     return policy_of(**receive).terms("ANY")
 
 
-def code(found: Rejection | None) -> tuple[int, int, int]:
+def code(found: AssociationRejection | None) -> tuple[int, int, int]:
     return (0, 0, 0) if found is None else (found.result, found.source, found.diagnostic)
 
 
 @pytest.mark.parametrize(
     ("calling", "called", "address", "already", "expected", "said"),
     [
-        ("ANYBODY", "HILUM", "10.1.1.1", Open(7, 7), (0, 0, 0), None),
-        (" ANYBODY ", " ER ", "10.1.1.1", Open(), (0, 0, 0), None),
-        ("ANYBODY", "HILUM", "192.0.2.1", Open(), (1, 1, 1), "receive.peers"),
-        ("ANYBODY", "OTHER", "10.1.1.1", Open(), (1, 1, 7), "receive.ae_titles"),
-        ("STRANGER", "HILUM", "10.1.1.1", Open(), (1, 1, 3), "receive.calling_ae_titles"),
-        ("ANYBODY", "HILUM", "10.1.1.1", Open(8), (2, 3, 2), "receive.maximum_associations"),
-        ("ARCHIVE", "HILUM", "192.0.2.1", Open(7, 1), (0, 0, 0), None),
-        ("ARCHIVE ", "HILUM", "::ffff:192.0.2.1", Open(), (0, 0, 0), None),
-        ("ARCHIVE", "HILUM", "10.1.1.1", Open(), (1, 1, 1), "senders.ARCHIVE.peers"),
-        ("ARCHIVE", "ER", "192.0.2.1", Open(), (1, 1, 7), "senders.ARCHIVE.called_ae_titles"),
+        ("ANYBODY", "HILUM", "10.1.1.1", OpenAssociations(7, 7), (0, 0, 0), None),
+        (" ANYBODY ", " ER ", "10.1.1.1", OpenAssociations(), (0, 0, 0), None),
+        ("ANYBODY", "HILUM", "192.0.2.1", OpenAssociations(), (1, 1, 1), "receive.peers"),
+        ("ANYBODY", "OTHER", "10.1.1.1", OpenAssociations(), (1, 1, 7), "receive.ae_titles"),
+        (
+            "STRANGER",
+            "HILUM",
+            "10.1.1.1",
+            OpenAssociations(),
+            (1, 1, 3),
+            "receive.calling_ae_titles",
+        ),
+        (
+            "ANYBODY",
+            "HILUM",
+            "10.1.1.1",
+            OpenAssociations(8),
+            (2, 3, 2),
+            "receive.maximum_associations",
+        ),
+        ("ARCHIVE", "HILUM", "192.0.2.1", OpenAssociations(7, 1), (0, 0, 0), None),
+        ("ARCHIVE ", "HILUM", "::ffff:192.0.2.1", OpenAssociations(), (0, 0, 0), None),
+        ("ARCHIVE", "HILUM", "10.1.1.1", OpenAssociations(), (1, 1, 1), "senders.ARCHIVE.peers"),
+        (
+            "ARCHIVE",
+            "ER",
+            "192.0.2.1",
+            OpenAssociations(),
+            (1, 1, 7),
+            "senders.ARCHIVE.called_ae_titles",
+        ),
         (
             "ARCHIVE",
             "HILUM",
             "192.0.2.1",
-            Open(2, 2),
+            OpenAssociations(2, 2),
             (2, 3, 2),
             "senders.ARCHIVE.maximum_associations",
         ),
-        ("ARCHIVE", "HILUM", "192.0.2.1", Open(8, 1), (2, 3, 2), "receive.maximum_associations"),
-        ("CASSETTES", "ER", "10.1.1.1", Open(7, 7), (0, 0, 0), None),
-        ("CASSETTES", "ER", "192.0.2.1", Open(), (1, 1, 1), "receive.peers"),
-        ("CASSETTES", "OTHER", "10.1.1.1", Open(), (1, 1, 7), "receive.ae_titles"),
-        ("BANNED", "HILUM", "10.1.1.1", Open(), (2, 3, 2), "senders.BANNED.maximum_associations"),
+        (
+            "ARCHIVE",
+            "HILUM",
+            "192.0.2.1",
+            OpenAssociations(8, 1),
+            (2, 3, 2),
+            "receive.maximum_associations",
+        ),
+        ("CASSETTES", "ER", "10.1.1.1", OpenAssociations(7, 7), (0, 0, 0), None),
+        ("CASSETTES", "ER", "192.0.2.1", OpenAssociations(), (1, 1, 1), "receive.peers"),
+        ("CASSETTES", "OTHER", "10.1.1.1", OpenAssociations(), (1, 1, 7), "receive.ae_titles"),
+        (
+            "BANNED",
+            "HILUM",
+            "10.1.1.1",
+            OpenAssociations(),
+            (2, 3, 2),
+            "senders.BANNED.maximum_associations",
+        ),
     ],
 )
 def test_who_is_let_in(
     calling: str,
     called: str,
     address: str,
-    already: Open,
+    already: OpenAssociations,
     expected: tuple[int, int, int],
     said: str | None,
 ) -> None:

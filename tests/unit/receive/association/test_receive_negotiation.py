@@ -21,7 +21,7 @@ from hilum.dicom.associate import Malformed, decode_request
 from hilum.receive.association.negotiation import Acceptance, accept
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
 from hilum.receive.upper_layer.protocol import ProtocolError, Reason
-from hilum.receive.upper_layer.provider import Context
+from hilum.receive.upper_layer.provider import AcceptedContext
 from tests.support.raw_scu import DX
 from tests.support.wire import VERIFICATION, association_request
 from tests.support.wire import pdu as encoded_pdu
@@ -44,7 +44,7 @@ def answer() -> Acceptance:
 
 
 def test_each_context_is_answered_as_the_standard_has_it() -> None:
-    assert answer().contexts == {3: Context(VERIFICATION, ImplicitVRLittleEndian)}
+    assert answer().contexts == {3: AcceptedContext(VERIFICATION, ImplicitVRLittleEndian)}
     assert [(item.abstract_syntax, item.is_known) for item in answer().not_accepted] == [
         (DX, True),
         (CT, False),

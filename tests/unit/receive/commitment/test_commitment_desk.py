@@ -21,9 +21,9 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.errors import Refused, Retry
-from hilum.receive.commitment.reporter import Desk
+from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.request import CommitmentRefused
-from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.committing import with_address
@@ -58,10 +58,10 @@ class House:
         self.settings = with_address(make_settings(state), KNOWN=104)
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(self.settings.ledger_url)
-        self.desk = Desk(
+        self.desk = CommitmentReporter(
             self.settings,
             self.ledger,
-            Custody(self.ledger, Archive(self.settings.archive_dir), wait_seconds),
+            Safekeeping(self.ledger, Archive(self.settings.archive_dir), wait_seconds),
             "listener-1",
         )
 

@@ -21,7 +21,7 @@ from hilum.domain import CommitmentJob, CommitmentRequest, CommitmentVerdict, Le
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment.report import answered, event_type_of, information_of
 from hilum.receive.commitment.request import CommitmentRefused, read_information
-from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing.indexer import index
 from hilum.settings import Settings
@@ -50,7 +50,7 @@ class House:
             Archive(self.settings.archive_dir, "listener-1"),
         )
         self.clock = Clock(self.asked_at)
-        self.custody = Custody(self.ledger, self.archive, 10.0, self.clock)
+        self.custody = Safekeeping(self.ledger, self.archive, 10.0, self.clock)
 
     def acknowledge(
         self,

@@ -21,11 +21,11 @@ from pydicom.uid import XRayRadiationDoseSRStorage
 from hilum.domain import Lane
 from hilum.errors import Retry
 from hilum.processes import watcher
-from hilum.receive.files.folder import Fate, FolderIntake, TakenFile
-from hilum.receive.files.traversal import Walk
+from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
+from hilum.receive.files.traversal import Traversal
 from hilum.services.image_decisions import open_decisions
-from hilum.services.ingest import Origin, ingest, taking
-from hilum.services.launch_spec import Charge
+from hilum.services.ingest import FileOrigin, ingest, taking
+from hilum.services.launch_spec import LaunchSpec
 from hilum.settings import Receive, Settings, Site, Watch
 from hilum.store.admin.decisions import Decisions
 from hilum.store.archive.archive import Archive
@@ -38,7 +38,7 @@ from tests.support.notes import key_objects
 from tests.support.waiting import wait_for
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
-ORIGIN = Origin("SCANNER", "HILUM", Lane.LIVE)
+ORIGIN = FileOrigin("SCANNER", "HILUM", Lane.LIVE)
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_an_object_beyond_the_limit_is_refused_and_not_waited_for(
     intake: FolderIntake, tmp_path: Path
 ) -> None:
     taken = intake.take(drawn(tmp_path / "large.dcm", rows=9000))
-    assert taken.fate is Fate.REFUSED
+    assert taken.fate is FileOutcome.REFUSED
     assert taken.detail == "Larger than the limit of 1 MiB (receive.maximum_object_bytes)"
 
 
@@ -92,14 +92,14 @@ def test_files_leave_the_room_that_associations_need(settings: Settings, tmp_pat
 def test_what_the_archive_has_lost_is_taken_again(settings: Settings, tmp_path: Path) -> None:
     file, archive = drawn(tmp_path / "1.dcm"), Archive(settings.archive_dir)
 
-    def take() -> Fate:
+    def take() -> FileOutcome:
         with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
             return intake.take(file).fate
 
-    assert [take(), take()] == [Fate.STORED, Fate.KNOWN]
+    assert [take(), take()] == [FileOutcome.STORED, FileOutcome.KNOWN]
     (lost,) = archive.placed()
     lost.unlink()
-    assert [take(), take()] == [Fate.STORED, Fate.KNOWN]
+    assert [take(), take()] == [FileOutcome.STORED, FileOutcome.KNOWN]
     (found,) = archive.placed()
     assert found.read_bytes()[-100:] == file.read_bytes()[-100:]
 
@@ -116,7 +116,7 @@ def test_what_quarantine_has_lost_is_taken_again_unless_it_was_discarded(
     ).SOPInstanceUID
     object_.save_as(other)
 
-    def take() -> Fate:
+    def take() -> FileOutcome:
         with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (intake, _):
             return intake.take(other).fate
 
@@ -127,7 +127,7 @@ def test_what_quarantine_has_lost_is_taken_again_unless_it_was_discarded(
     known = take()
     for lost in archive.quarantined():
         lost.unlink()
-    assert take() is (known if verb is Decisions.discard else Fate.STORED)
+    assert take() is (known if verb is Decisions.discard else FileOutcome.STORED)
     assert len(list(archive.quarantined())) == (verb is not Decisions.discard)
     assert take() is known
 
@@ -147,7 +147,7 @@ def test_what_is_no_uid_is_refused_before_the_ledger_is_asked(
     with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
         taken = replace(found, known=NeverAsked()).take(file)
     assert (taken.fate, taken.detail) == (
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "Media Storage SOP Instance UID (0002,0003) is not a valid UID",
     )
 
@@ -172,15 +172,15 @@ def test_what_is_ours_and_links_to_folders_are_passed_over_and_said(tmp_path: Pa
         (tmp_path / "in" / name).symlink_to(tmp_path / target)
     heard = list[TakenFile]()
     ours = {tmp_path / "state": "site.state_dir", tmp_path / "key.pem": "receive.tls_key_file"}
-    walk = Walk([tmp_path / "in"], ours, heard.append)
+    walk = Traversal([tmp_path / "in"], ours, heard.append)
     assert [path.relative_to(tmp_path / "in").as_posix() for path in walk.files()] == [
         "1.dcm",
         "gone",
         "below/2.dcm",
     ]
     assert {(taken.path.name, taken.fate) for taken in heard} == {
-        ("elsewhere", Fate.FAILED),
-        ("mine", Fate.SKIPPED),
+        ("elsewhere", FileOutcome.FAILED),
+        ("mine", FileOutcome.SKIPPED),
     }
     heard.clear()
     assert len(list(replace(walk, paths=[tmp_path / "in", tmp_path / "elsewhere"]).files())) == 4
@@ -212,13 +212,13 @@ def test_a_link_to_itself_is_a_file_that_cannot_be_read(settings: Settings, tmp_
     heard = list[TakenFile]()
     ingest(settings, [tmp_path / "self"], ORIGIN, 1, heard.append, must_not_wait)
     assert [(taken.fate, taken.detail) for taken in heard] == [
-        (Fate.FAILED, "cannot be read: Too many levels of symbolic links")
+        (FileOutcome.FAILED, "cannot be read: Too many levels of symbolic links")
     ]
 
 
 def test_a_pipe_is_not_opened(intake: FolderIntake, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert intake.take(tmp_path / "pipe").fate is Fate.SKIPPED
+    assert intake.take(tmp_path / "pipe").fate is FileOutcome.SKIPPED
 
 
 def test_a_file_that_does_not_say_its_transfer_syntax_is_refused(
@@ -231,7 +231,7 @@ def test_a_file_that_does_not_say_its_transfer_syntax_is_refused(
     file.write_bytes(content[: at + 8] + bytes(length) + content[at + 8 + length :])
     taken = intake.take(file)
     assert (taken.fate, taken.detail) == (
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "File Meta Information lacks Transfer Syntax UID (0002,0010)",
     )
 
@@ -248,8 +248,8 @@ def test_a_file_that_is_no_image_is_discarded_and_is_no_trouble(
     drawn(tmp_path / "in" / "3.dcm")
     heard: list[TakenFile] = []
     fates = ingest(settings, [tmp_path / "in"], ORIGIN, 1, heard.append, must_not_wait)
-    assert fates == {Fate.DISCARDED: 2, Fate.STORED: 1}
-    assert {taken.detail for taken in heard if taken.fate is Fate.DISCARDED} == {
+    assert fates == {FileOutcome.DISCARDED: 2, FileOutcome.STORED: 1}
+    assert {taken.detail for taken in heard if taken.fate is FileOutcome.DISCARDED} == {
         (
             "no image but X-Ray Radiation Dose SR Storage, of which nothing is kept"
             " (receive.other_objects)"
@@ -277,7 +277,7 @@ def test_a_file_that_is_refused_is_told_in_its_own_words(
     ):
         (tmp_path / "1.dcm").write_bytes(changed)
         taken = intake.take(tmp_path / "1.dcm")
-        assert taken.fate is Fate.REFUSED
+        assert taken.fate is FileOutcome.REFUSED
         detail.append(taken.detail)
     assert detail == [
         (
@@ -300,10 +300,10 @@ def test_a_folder_that_cannot_be_read_is_not_passed_over(
 ) -> None:
     first, gone = drawn(tmp_path / "study/1.dcm"), tmp_path / "study/series"
     gone.mkdir()
-    walked = Walk([tmp_path / "study"], {}, must_not_hear).files()
+    walked = Traversal([tmp_path / "study"], {}, must_not_hear).files()
     assert next(walked) == first
     gone.rmdir()  # as good as one that may not be read: root may read all
-    assert [intake.take(path).fate for path in walked] == [Fate.FAILED]
+    assert [intake.take(path).fate for path in walked] == [FileOutcome.FAILED]
 
 
 def renamed(settings: Settings, old: str, new: str) -> None:
@@ -318,7 +318,7 @@ def test_files_whose_rows_are_missing_at_the_end_are_no_success(
     renamed(settings, "study", "away")
     with pytest.raises(Retry, match="1 files are durable in the archive and wait for their rows"):
         ingest(settings, [file], ORIGIN, 1, heard.append, must_not_wait)
-    assert [taken.fate for taken in heard] == [Fate.STORED]
+    assert [taken.fate for taken in heard] == [FileOutcome.STORED]
     renamed(settings, "away", "study")
     ingest(settings, [file], ORIGIN, 1, heard.append, must_not_wait)
     with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
@@ -346,7 +346,7 @@ def test_a_bug_that_ends_the_indexing_ends_the_taking(
     broken, stop = settings.model_copy(update={"studies": None}), threading.Event()
     with contextlib.ExitStack() as stack:
         intake, _ = stack.enter_context(taking(broken, ORIGIN, must_not_wait, stop))
-        assert intake.take(drawn(tmp_path / "1.dcm")).fate is Fate.STORED
+        assert intake.take(drawn(tmp_path / "1.dcm")).fate is FileOutcome.STORED
         assert stop.wait(60), "whoever waits for it hears of it"
         with pytest.raises(AttributeError):
             stack.close()
@@ -364,7 +364,7 @@ def watched(
 
     def begin(watch: Watch) -> None:
         with_folder = settings.model_copy(update={"watch": {"scanner": watch}})
-        charge = Charge("watcher", os.getpid(), settings.dump())
+        charge = LaunchSpec("watcher", os.getpid(), settings.dump())
         threads.append(
             threading.Thread(target=watcher.run, args=(charge, with_folder, ledger, stop))
         )
@@ -434,7 +434,7 @@ def test_a_conflict_that_is_met_again_is_a_line_without_a_name(
     image = dcmread(first)
     image.PixelData = bytes(len(image.PixelData))
     others = save(image, tmp_path / "others.dcm")
-    for file, fates in ((first, {Fate.STORED: 1}), (others, {Fate.CONFLICT: 1})):
+    for file, fates in ((first, {FileOutcome.STORED: 1}), (others, {FileOutcome.CONFLICT: 1})):
         assert ingest(settings, [file], ORIGIN, 1, lambda _: None, must_not_wait) == fates
     capfd.readouterr()
     others.replace(drawn(tmp_path / "inbox/DOE^JANE.dcm", seed=2))
@@ -457,7 +457,7 @@ def test_a_link_of_another_account_is_followed_only_within_the_folder() -> None:
         as_stranger("ln", "-s", "1.dcm", "within.dcm", folder=given)
         as_stranger("ln", "-s", site / "secret.dcm", "out.dcm", folder=given)
         (given / "mine.dcm").symlink_to(site / "secret.dcm")
-        walk = Walk([given], {}, list[TakenFile]().append)
+        walk = Traversal([given], {}, list[TakenFile]().append)
         assert walk.open(given / "within.dcm").read() == b"within"
         assert walk.open(given / "mine.dcm").read() == b"elsewhere", (
             "a person of this account has made it"
@@ -473,7 +473,7 @@ def test_a_file_of_a_study_without_a_name_is_refused_with_what_to_do(
     image.StudyInstanceUID = "0.0"
     taken = intake.take(save(image, tmp_path / "1.dcm"))
     assert (taken.fate, taken.detail) == (
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "Study Instance UID (0020,000D) is all zeros; fill it in",
     )
 
@@ -481,7 +481,7 @@ def test_a_file_of_a_study_without_a_name_is_refused_with_what_to_do(
 def test_a_note_about_images_of_another_sender_is_refused_as_a_file(
     intake: FolderIntake, settings: Settings, tmp_path: Path
 ) -> None:
-    assert intake.take(drawn(tmp_path / "1.dcm", seed=12)).fate is Fate.STORED
+    assert intake.take(drawn(tmp_path / "1.dcm", seed=12)).fate is FileOutcome.STORED
     with contextlib.closing(LedgerViews(settings.ledger_url)) as views:
         image = make_instance(12, rows=64, columns=64)
         wait_for(lambda: views.digests([image.SOPInstanceUID]))
@@ -490,13 +490,13 @@ def test_a_note_about_images_of_another_sender_is_refused_as_a_file(
             settings, replace(ORIGIN, calling_ae_title="OTHER"), must_not_wait, threading.Event()
         ) as (of_another, _):
             taken = of_another.take(note)
-        assert (taken.fate, "may_reject" in taken.detail) == (Fate.REFUSED, True)
+        assert (taken.fate, "may_reject" in taken.detail) == (FileOutcome.REFUSED, True)
         (listed,) = views.rejections_without_effect()
         assert (listed["sop_instance_uid"], listed["calling_ae_title"]) == (
             image.SOPInstanceUID,
             "OTHER",
         )
-        assert intake.take(note).fate is Fate.STORED, "its own sender may"
+        assert intake.take(note).fate is FileOutcome.STORED, "its own sender may"
         assert views.rejections_without_effect() == []
 
 
@@ -511,4 +511,4 @@ def test_a_file_that_cannot_be_read_for_a_comparison_holds_nobody_up(
 
     with taking(settings, ORIGIN, must_not_wait, threading.Event()) as (found, _):
         taken = replace(found, known=BadSector()).take(drawn(tmp_path / "1.dcm"))
-    assert (taken.fate, taken.detail) == (Fate.FAILED, "cannot be read: Input/output error")
+    assert (taken.fate, taken.detail) == (FileOutcome.FAILED, "cannot be read: Input/output error")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.receive.files.folder import Fate, TakenFile
+from hilum.receive.files.folder import FileOutcome, TakenFile
 from hilum.receive.files.watched_folder import WatchedFolder
 from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
 from tests.support.disks import small_disk
@@ -35,16 +35,16 @@ def test_a_file_that_still_grows_is_left_alone(tmp_path: Path) -> None:
 def test_what_was_taken_moves_and_overwrites_nothing(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "move", 0)
     for content in (b"first", b"second"):
-        folder.settle(TakenFile(put(tmp_path / "s/1.dcm", 9, content), Fate.STORED))
+        folder.settle(TakenFile(put(tmp_path / "s/1.dcm", 9, content), FileOutcome.STORED))
     assert (tmp_path / "taken/s/1.dcm").read_bytes() == b"first"
     assert (tmp_path / "taken/s/1.1.dcm").read_bytes() == b"second"
     assert list(folder.whole(NOW)) == [], "what was taken is not looked at again"
 
 
-@pytest.mark.parametrize("fate", [Fate.REFUSED, Fate.SKIPPED, Fate.FAILED])
+@pytest.mark.parametrize("fate", [FileOutcome.REFUSED, FileOutcome.SKIPPED, FileOutcome.FAILED])
 @pytest.mark.parametrize("when_taken", ["move", "delete"])
 def test_what_was_not_taken_goes_aside_with_its_reason(
-    tmp_path: Path, fate: Fate, when_taken: str
+    tmp_path: Path, fate: FileOutcome, when_taken: str
 ) -> None:
     folder = WatchedFolder(tmp_path, when_taken, 0)  # type: ignore[arg-type]
     folder.settle(TakenFile(put(tmp_path / "x.txt", 9), fate, "not a DICOM file"))
@@ -57,16 +57,16 @@ def test_a_name_without_room_for_a_reason_beside_it_is_moved_when_it_was_taken(
     tmp_path: Path,
 ) -> None:
     folder, name = WatchedFolder(tmp_path, "move", 0), "n" * 255
-    folder.settle(TakenFile(put(tmp_path / name, 9), Fate.STORED))
+    folder.settle(TakenFile(put(tmp_path / name, 9), FileOutcome.STORED))
     assert (tmp_path / "taken" / name).exists()
 
 
 def test_delete_deletes_what_is_in_the_archive_only(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "delete", 0)
-    for fate in (Fate.STORED, Fate.KNOWN, Fate.CONFLICT):
+    for fate in (FileOutcome.STORED, FileOutcome.KNOWN, FileOutcome.CONFLICT):
         folder.settle(TakenFile(put(tmp_path / "1.dcm", 9), fate))
         assert not list(tmp_path.iterdir())
-    folder.settle(TakenFile(put(tmp_path / "report.dcm", 9), Fate.DISCARDED))
+    folder.settle(TakenFile(put(tmp_path / "report.dcm", 9), FileOutcome.DISCARDED))
     assert [file.relative_to(tmp_path) for file in tmp_path.rglob("*.dcm")] == [
         Path("taken/report.dcm")
     ]
@@ -75,11 +75,11 @@ def test_delete_deletes_what_is_in_the_archive_only(tmp_path: Path) -> None:
 def test_under_keep_a_file_is_taken_again_when_it_changes(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "keep", 0)
     file, now = put(tmp_path / "1.dcm", 9), NOW
-    for fate in (Fate.STORED, Fate.REFUSED):
+    for fate in (FileOutcome.STORED, FileOutcome.REFUSED):
         assert folder.whole(now) == [file]
         folder.settle(TakenFile(file, fate))
         assert folder.whole(now) == []
-        put(file, 3 if fate is Fate.STORED else 2, b"other")
+        put(file, 3 if fate is FileOutcome.STORED else 2, b"other")
         now += TEN_MINUTES  # it was written over in place, of which its folder knows nothing
     assert folder.whole(now) == [file]
 
@@ -184,9 +184,9 @@ def test_a_file_that_is_being_written_is_looked_at_every_second(
 
 
 @pytest.mark.parametrize("when_taken", ["keep", "move", "delete"])
-@pytest.mark.parametrize("fate", [Fate.STORED, Fate.REFUSED])
+@pytest.mark.parametrize("fate", [FileOutcome.STORED, FileOutcome.REFUSED])
 def test_a_file_that_takes_the_place_of_a_taken_one_is_not_taken_for_it(
-    tmp_path: Path, when_taken: str, fate: Fate
+    tmp_path: Path, when_taken: str, fate: FileOutcome
 ) -> None:
     folder = WatchedFolder(tmp_path, when_taken, 0)  # type: ignore[arg-type]
     file = put(tmp_path / "1.dcm", 9, b"first")
@@ -204,7 +204,7 @@ def test_a_file_that_takes_the_place_of_a_taken_one_is_not_taken_for_it(
 def test_a_folder_that_goes_and_comes_again_is_a_new_one(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "keep", 0)
     file = put(tmp_path / "study/1.dcm", 9)
-    folder.settle(TakenFile(file, Fate.STORED))
+    folder.settle(TakenFile(file, FileOutcome.STORED))
     file.unlink()
     file.parent.rmdir()
     assert folder.whole(NOW) == []
@@ -253,7 +253,9 @@ def test_a_link_named_taken_or_refused_moves_nothing_out_of_the_folder(is_taken:
         for path in (inbox / "x.pth", inbox / "below/y.pth"):
             with pytest.raises(NotADirectoryError):
                 folder.settle(
-                    TakenFile(path, Fate.STORED if is_taken else Fate.REFUSED, "no DICOM")
+                    TakenFile(
+                        path, FileOutcome.STORED if is_taken else FileOutcome.REFUSED, "no DICOM"
+                    )
                 )
         assert list(state.iterdir()) == []
         assert (inbox / "x.pth").exists()
@@ -273,7 +275,7 @@ def test_a_folder_that_becomes_a_link_while_it_is_looked_at_is_not_read_nor_chan
         with pytest.raises(OSError, match="Not a directory"):
             folder.open(found)
         with pytest.raises(OSError, match="Not a directory"):
-            WatchedFolder(inbox, "delete", 0).settle(TakenFile(found, Fate.STORED))
+            WatchedFolder(inbox, "delete", 0).settle(TakenFile(found, FileOutcome.STORED))
         assert (state / "secret.dcm").exists()
 
 
@@ -292,7 +294,7 @@ def test_taken_may_be_a_mount_of_its_own(tmp_path: Path) -> None:
     with small_disk(tmp_path / "taken", 1):
         for number in range(2):
             WatchedFolder(tmp_path, "move", 0).settle(
-                TakenFile(put(file, 9, b"bytes"), Fate.STORED)
+                TakenFile(put(file, 9, b"bytes"), FileOutcome.STORED)
             )
             assert not file.exists(), number
         moved = sorted((tmp_path / "taken/below").iterdir())
@@ -346,7 +348,7 @@ def test_a_pipe_is_no_file(tmp_path: Path) -> None:
 def test_a_reason_overwrites_no_file_of_that_name(tmp_path: Path) -> None:
     folder = WatchedFolder(tmp_path, "move", 0)
     for name in ("a.txt", "a"):
-        folder.settle(TakenFile(put(tmp_path / name, 9, name.encode()), Fate.REFUSED, "why"))
+        folder.settle(TakenFile(put(tmp_path / name, 9, name.encode()), FileOutcome.REFUSED, "why"))
     assert (tmp_path / "refused/a.txt").read_bytes() == b"a.txt"
     assert (tmp_path / "refused/a.1").read_bytes() == b"a"
 

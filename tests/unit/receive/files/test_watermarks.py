@@ -12,8 +12,8 @@ from hilum.domain import Lane
 from hilum.receive.indexing.indexer import Indexer
 from hilum.receive.policy.watermarks import Watermarks
 from hilum.receive.statuses import OutOfResources
-from hilum.receive.storage.image_store import Intake
-from hilum.services.ingest import SaidWaits
+from hilum.receive.storage.image_store import ImageStore
+from hilum.services.ingest import ThrottledNotice
 from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
@@ -27,7 +27,7 @@ MIB = 1 << 20
 
 def test_a_wait_is_said_when_it_begins_and_then_hourly() -> None:
     clock, said = Clock(0.0), []
-    waits = SaidWaits(said.append, clock)
+    waits = ThrottledNotice(said.append, clock)
     for _ in range(720):  # an hour, by two threads
         waits.say(f"{int(clock.now)} MiB of disk are free")
         waits.say("the archive cannot be written")
@@ -43,7 +43,7 @@ def test_a_wait_is_said_when_it_begins_and_then_hourly() -> None:
 def test_a_wait_is_one_also_when_each_look_takes_its_time(look_seconds: float) -> None:
     """A ledger that is away: PostgreSQL's host swallows packets, or another process holds SQLite's lock."""
     clock, said = Clock(0.0), []
-    waits = SaidWaits(said.append, clock)
+    waits = ThrottledNotice(said.append, clock)
     while clock.now < 3500:
         waits.say("the ledger does not answer")
         clock.now += 5.0 + look_seconds
@@ -106,7 +106,7 @@ def test_a_disk_that_can_hold_few_files_more_rejects_before_it_refuses(
             (2, 3, 2),
         )
         assert "99 inodes are free, 100 are wanted" in rejection.advice
-        intake = Intake(
+        intake = ImageStore(
             Receive(reserve_bytes=0, reserve_files=50),
             archive := Archive(folder),
             indexer_of(archive, street),

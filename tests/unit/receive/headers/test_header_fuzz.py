@@ -24,7 +24,7 @@ from pynetdicom.dsutils import encode as encode_bare
 
 from hilum import domain
 from hilum.analyse.decode.prepare import prepare_for_releases
-from hilum.analyse.decode.worker import NotReady, Ready, Request
+from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.receive.headers import file_meta
 from hilum.receive.headers.elements import elements, encoding_of
 from hilum.receive.headers.file_meta import FileMeta
@@ -191,7 +191,7 @@ def ends_honestly(
     assert instance.sop_instance_uid
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        answer = prepare_for_releases(Request(path, SPECS, 1 << 20, "cpu"))
+        answer = prepare_for_releases(DecodeRequest(path, SPECS, 1 << 20, "cpu"))
     assert answer.keys() == SPECS.keys()
     for item in answer.values():
         assert isinstance(item, Ready) or (item.reason in REASONS and item.detail), item

@@ -14,7 +14,7 @@ import pytest
 import xxhash
 
 from hilum.domain import Instance
-from hilum.receive.files.folder import Fate
+from hilum.receive.files.folder import FileOutcome
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing.arrivals import arrival_of
 from hilum.receive.indexing.describe import describe
@@ -22,7 +22,7 @@ from hilum.receive.indexing.indexer import index
 from hilum.receive.storage.session import indexing
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.services.image_decisions import open_decisions
-from hilum.services.ingest import Origin, ingest, taking
+from hilum.services.ingest import FileOrigin, ingest, taking
 from hilum.settings import Settings
 from hilum.store.admin.backup import back_up
 from hilum.store.archive.archive import Archive
@@ -34,7 +34,7 @@ from tests.support.listening import data_set_of, make_settings
 from tests.support.storing import data_set, meta
 
 UID = "1.2.3"
-ORIGIN = Origin("INGEST", "HILUM", None)
+ORIGIN = FileOrigin("INGEST", "HILUM", None)
 
 
 class Site:
@@ -241,10 +241,10 @@ def test_a_file_of_a_folder_is_known_by_its_bytes(
         for path in (*paths, paths[2])
     ]
     assert [dict(found) for found in fates] == [
-        {Fate.KNOWN: 1},
-        {Fate.KNOWN: 1},
-        {Fate.CONFLICT: 1},
-        {Fate.CONFLICT: 1},
+        {FileOutcome.KNOWN: 1},
+        {FileOutcome.KNOWN: 1},
+        {FileOutcome.CONFLICT: 1},
+        {FileOutcome.CONFLICT: 1},
     ]
     paths[2].write_bytes(file_meta.encode(meta(UID)) + other)
     ingest(site.settings, [paths[2]], ORIGIN, 1, lambda _: None, pytest.fail)
@@ -299,7 +299,7 @@ def test_whoever_takes_objects_has_the_seed_of_the_ledger(site: Site, tmp_path: 
     with taking(site.settings, ORIGIN, pytest.fail, threading.Event()) as (intake, _):
         path = tmp_path / "1.dcm"
         path.write_bytes(file_meta.encode(meta(UID)) + data_set(UID))
-        assert intake.take(path).fate is Fate.KNOWN
+        assert intake.take(path).fate is FileOutcome.KNOWN
 
 
 def test_a_restored_backup_has_the_seed(site: Site, tmp_path: Path) -> None:

@@ -21,11 +21,11 @@ import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.domain import Instance, Lane
-from hilum.receive.association.admission import Door
-from hilum.receive.association.counter import Census, Seat
+from hilum.receive.association.admission import AdmissionControl
+from hilum.receive.association.counter import CounterSlot, SharedAssociationCounter
 from hilum.receive.association.pending_connections import PendingConnections
-from hilum.receive.commitment.reporter import Desk
-from hilum.receive.commitment.safekeeping import Custody
+from hilum.receive.commitment.reporter import CommitmentReporter
+from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing import indexer, missing_files
 from hilum.receive.indexing.arrivals import arrival_of
@@ -33,15 +33,15 @@ from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.indexer import Indexer, index
 from hilum.receive.indexing.recovery import recover
 from hilum.receive.policy.association_policy import Policy
-from hilum.receive.policy.record_writer import AccountBook
+from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.receive.statuses import (
     CannotUnderstand,
     DataSetDoesNotMatch,
     OutOfResources,
     SopClassNotNegotiated,
 )
-from hilum.receive.storage.dispatcher import Maker, Reception
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
+from hilum.receive.storage.image_store import ImageStore
 from hilum.receive.storage.incoming_object import Arriving
 from hilum.receive.storage.session import indexing
 from hilum.services.image_decisions import open_decisions
@@ -68,18 +68,18 @@ class House:
         self.archive = Archive(self.settings.archive_dir, "listener-1")
         self.indexer = Indexer(self.settings, self.ledger, self.archive)
 
-    def intake(self, indexer: Indexer | None = None, **receive: object) -> Intake:
+    def intake(self, indexer: Indexer | None = None, **receive: object) -> ImageStore:
         settings = Receive.model_validate({"reserve_bytes": 0, **receive})
-        return Intake(settings, self.archive, indexer or self.indexer)
+        return ImageStore(settings, self.archive, indexer or self.indexer)
 
     def put(self, encoded: bytes, uid: str) -> Path:
         """A durable file that waits for its row."""
         store(request(encoded, uid), self.intake().begin)
         return max(self.archive.unindexed(), key=lambda file: file.stat().st_mtime_ns)
 
-    def desk(self) -> Desk:
-        return Desk(
-            self.settings, self.ledger, Custody(self.ledger, self.archive, 0.0), "listener-1"
+    def desk(self) -> CommitmentReporter:
+        return CommitmentReporter(
+            self.settings, self.ledger, Safekeeping(self.ledger, self.archive, 0.0), "listener-1"
         )
 
     def index(self, *files: Path) -> list[RecordOutcome]:
@@ -658,15 +658,24 @@ def test_what_cannot_be_indexed_is_refused_before_it_is_written(
 
 
 def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) -> None:
-    receive, census = Receive(), Census(2, ("ROUTER",))
+    receive, census = Receive(), SharedAssociationCounter(2, ("ROUTER",))
     policy = Policy(receive, {"ROUTER": Sender(maximum_associations=2)})
-    reception = Reception(
-        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    reception = ObjectDispatcher(
+        house.intake(),
+        house.ledger,
+        EquipmentIdentity("Hilum project", house.ledger.serial),
+        policy,
     )
-    book, desk = AccountBook(house.ledger), house.desk()
+    book, desk = AssociationRecordWriter(house.ledger), house.desk()
     first, second = (
-        Door(
-            receive, policy, reception, book, desk, PendingConnections(9), seat=Seat(census, index)
+        AdmissionControl(
+            receive,
+            policy,
+            reception,
+            book,
+            desk,
+            PendingConnections(9),
+            seat=CounterSlot(census, index),
         )
         for index in range(2)
     )
@@ -684,7 +693,7 @@ def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) ->
 
 def count(census_fd: int, may_end: Event, holds: Event) -> None:
     """Another listener, in the middle of its count."""
-    with Census(2, (), census_fd).held():
+    with SharedAssociationCounter(2, (), census_fd).held():
         holds.set()
         may_end.wait()
 
@@ -692,20 +701,28 @@ def count(census_fd: int, may_end: Event, holds: Event) -> None:
 def test_who_leaves_does_not_change_what_another_process_counts(house: House) -> None:
     """Numbers are written a byte at a time: half of one would be counted."""
     fork = multiprocessing.get_context("fork")  # the descriptor is inherited, as it is by listeners
-    receive, census, may_end, holds = Receive(), Census(2), fork.Event(), fork.Event()
+    receive, census, may_end, holds = (
+        Receive(),
+        SharedAssociationCounter(2),
+        fork.Event(),
+        fork.Event(),
+    )
     policy = Policy(receive, {})
-    reception = Reception(
-        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    reception = ObjectDispatcher(
+        house.intake(),
+        house.ledger,
+        EquipmentIdentity("Hilum project", house.ledger.serial),
+        policy,
     )
     door, inside = (
-        Door(
+        AdmissionControl(
             receive,
             policy,
             reception,
-            AccountBook(house.ledger),
+            AssociationRecordWriter(house.ledger),
             house.desk(),
             PendingConnections(9),
-            seat=Seat(census, 0),
+            seat=CounterSlot(census, 0),
         ),
         object(),
     )
@@ -734,11 +751,19 @@ def test_who_leaves_does_not_change_what_another_process_counts(house: House) ->
 def test_the_door_counts_those_who_are_inside(house: House) -> None:
     receive = Receive(maximum_associations=1)
     policy = Policy(receive, {})
-    reception = Reception(
-        house.intake(), house.ledger, Maker("Hilum project", house.ledger.serial), policy
+    reception = ObjectDispatcher(
+        house.intake(),
+        house.ledger,
+        EquipmentIdentity("Hilum project", house.ledger.serial),
+        policy,
     )
-    door = Door(
-        receive, policy, reception, AccountBook(house.ledger), house.desk(), PendingConnections(9)
+    door = AdmissionControl(
+        receive,
+        policy,
+        reception,
+        AssociationRecordWriter(house.ledger),
+        house.desk(),
+        PendingConnections(9),
     )
     first, second = object(), object()
     assert door.admit(first, "HILUM", "A") is None

@@ -11,10 +11,10 @@ import pytest
 from pydicom import dcmread
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
-from hilum.receive.files.folder import Fate, FolderIntake
+from hilum.receive.files.folder import FileOutcome, FolderIntake
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing.same_bytes import is_same_data_set
-from hilum.services.ingest import Origin, taking
+from hilum.services.ingest import FileOrigin, taking
 from hilum.services.stow import StowStore, stow_store
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
@@ -60,7 +60,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> Settings:
 def intake(tmp_path: Path) -> Iterator[tuple[FolderIntake, Archive]]:
     with taking(
         make_settings(tmp_path / "state"),
-        Origin("SCANNER", "HILUM", None),
+        FileOrigin("SCANNER", "HILUM", None),
         must_not_wait,
         threading.Event(),
     ) as found:
@@ -88,7 +88,7 @@ def test_what_is_read_for_preparation_is_ingested_and_known_once_more(
     expected = dcmread(BytesIO(IMAGES[syntax])).PixelData
     assert bytes(read_file(file).PixelData) == expected
 
-    assert intake[0].take(file).fate is Fate.STORED
+    assert intake[0].take(file).fate is FileOutcome.STORED
     (stored,) = intake[1].unindexed()
     assert bytes(read_file(stored).PixelData) == expected
     assert dcmread(stored).file_meta.TransferSyntaxUID == SYNTAXES[syntax]
@@ -125,57 +125,57 @@ def of_another(number: int, uid: bytes, syntax: str = "explicit") -> bytes:
 REFUSED = {
     "no Transfer Syntax": (
         without_transfer_syntax(IMAGES["explicit"]),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "File Meta Information lacks Transfer Syntax UID (0002,0010)",
     ),
     "no meta information behind DICM": (
         bytes(128) + b"DICM" + usual(IMAGES["explicit"])[1],
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "lacks Transfer Syntax UID",
     ),
     "nothing behind it": (
         file_with(usual(IMAGES["explicit"])[0], b""),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "The file ends behind its File Meta Information",
     ),
     "cut within it": (
         IMAGES["explicit"][:200],
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "File Meta Information (group 0002) is cut or damaged",
     ),
     "more than is read": (
         file_with({**usual(IMAGES["explicit"])[0], 0x0102: (b"OB", bytes(70_000))}, b""),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "More than 64 KiB of File Meta Information; leave private data out",
     ),
     "another object's": (
         of_another(0x0003, b"1.2.3"),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "SOP Instance UID (0008,0018) differs from the file's (0002,0003)",
     ),
     "another class": (
         of_another(0x0002, b"1.2.840.10008.5.1.4.1.1.7"),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "SOP Class UID (0008,0016) differs from the file's",
     ),
     "an instance that is none": (
         of_another(0x0003, b"999.1"),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "Media Storage SOP Instance UID (0002,0003) must start with 0-2",
     ),
     "implicit VR that is called explicit": (
         of_another(0x0010, ExplicitVRLittleEndian.encode(), "implicit"),
-        Fate.REFUSED,
+        FileOutcome.REFUSED,
         "The data set is not encoded in its Transfer Syntax",
     ),
     "no preamble": (
         IMAGES["explicit"][132:],
-        Fate.SKIPPED,
+        FileOutcome.SKIPPED,
         "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)",
     ),
     "a data set alone": (
         usual(IMAGES["explicit"])[1],
-        Fate.SKIPPED,
+        FileOutcome.SKIPPED,
         "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)",
     ),
 }

@@ -14,7 +14,7 @@ from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.policy import association_policy
 from hilum.receive.policy.association_policy import Policy
 from hilum.receive.policy.other_objects import is_other
-from hilum.receive.sinks import Taken
+from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, SopClassNotNegotiated
 from hilum.settings import Receive, Sender
 from tests.support.header_bombs import BOMBS, bomb_in
@@ -127,7 +127,7 @@ PIXELS = struct.pack("<HH2sHL", 0x7FE0, 0x0010, b"OW", 0, 4) + bytes(4)
 @pytest.mark.parametrize("name", [name for name in NO_IMAGES if name != "Key Object Selection"])
 def test_what_is_no_image_is_counted_and_leaves_nothing(house: House, name: str) -> None:
     before = counted()
-    assert receive(request(NO_IMAGES[name]), house.reception) is Taken.OTHER_OBJECT
+    assert receive(request(NO_IMAGES[name]), house.reception) is StoreOutcome.OTHER_OBJECT
     assert counted() == before + 1
     assert not list(house.archive.unindexed())
 
@@ -143,7 +143,7 @@ def test_a_report_with_more_elements_than_are_read_and_one_that_cannot_be_read_a
                 sop_class,
                 memoryview(encoded),
             )
-            assert receive(asked, house.reception) is Taken.OTHER_OBJECT
+            assert receive(asked, house.reception) is StoreOutcome.OTHER_OBJECT
 
 
 @pytest.mark.parametrize("name", ["a private class", "a class that is newer than the table"])
@@ -158,7 +158,8 @@ def test_of_a_class_that_nobody_knows_what_has_pixels_is_an_image_that_is_refuse
 
 def test_a_known_class_is_no_image_whatever_it_holds(house: House) -> None:
     assert (
-        receive(request(NO_IMAGES["Segmentation"], PIXELS), house.reception) is Taken.OTHER_OBJECT
+        receive(request(NO_IMAGES["Segmentation"], PIXELS), house.reception)
+        is StoreOutcome.OTHER_OBJECT
     )
 
 

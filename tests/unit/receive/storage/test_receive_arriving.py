@@ -20,14 +20,14 @@ from hilum.domain import AssociationRecord
 from hilum.receive.headers.header import MAXIMUM_HEADER_BYTES, read_header
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.indexer import Indexer
-from hilum.receive.policy.record_writer import AccountBook
-from hilum.receive.sinks import PiecesOnly, Taken
+from hilum.receive.policy.record_writer import AssociationRecordWriter
+from hilum.receive.sinks import PiecewiseSink, StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, OutOfResources, Refusal
 from hilum.receive.storage.header_window import Beginning
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.storage.image_store import ImageStore
 from hilum.receive.storage.incoming_object import Arriving
 from hilum.receive.storage.store_command import StoreCommand
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.settings import Receive
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.ledger import Ledger
@@ -45,7 +45,7 @@ class House:
         self.ledger = Ledger(made.ledger_url)
         self.archive = Archive(made.archive_dir, "listener-1", write_out_bytes=1 << 20)
         self.indexer = Indexer(made, self.ledger, self.archive)
-        self.intake = Intake(
+        self.intake = ImageStore(
             Receive(reserve_bytes=0, maximum_object_bytes=8 << 20), self.archive, self.indexer
         )
 
@@ -151,7 +151,7 @@ def arriving_at(disk: Disk, house: House) -> Iterator[Arriving]:
     limits = Receive(
         reserve_bytes=RESERVE, maximum_associations=ASSOCIATIONS, maximum_object_bytes=128 << 20
     )
-    intake = Intake(limits, disk, house.indexer)
+    intake = ImageStore(limits, disk, house.indexer)
     with contextlib.closing(
         Arriving(StoreCommand(meta("1.2.3", ExplicitVRLittleEndian), DX), intake.begin)
     ) as arriving:
@@ -188,7 +188,7 @@ def test_a_disk_that_is_nearly_full_is_looked_at_before_its_reserve_is_used_by_a
         assert 0 < taken(arriving) <= room // ASSOCIATIONS
 
 
-class Note(PiecesOnly):
+class Note(PiecewiseSink):
     """A taker that wants pieces, as that of a rejection note."""
 
     def __init__(self) -> None:
@@ -197,8 +197,8 @@ class Note(PiecesOnly):
     def write(self, pieces: Sequence[memoryview]) -> None:
         self.written += b"".join(pieces)
 
-    def commit(self) -> Taken:
-        return Taken.REJECTION_NOTE
+    def commit(self) -> StoreOutcome:
+        return StoreOutcome.REJECTION_NOTE
 
     def close(self) -> None:
         pass
@@ -213,7 +213,7 @@ def test_who_wants_pieces_is_not_asked_to_read() -> None:
         )
     ) as arriving:
         assert arriving.reads_after == 32 << 10
-        unread = Unread(-1, bytearray(100), 10, 90, 1, False, b"")
+        unread = BorrowedBuffer(-1, bytearray(100), 10, 90, 1, False, b"")
         for piece, missing in (
             (encoded[:100], (32 << 10) - 100),
             (encoded[100 : 33 << 10], None),
@@ -223,7 +223,7 @@ def test_who_wants_pieces_is_not_asked_to_read() -> None:
             arriving.receive(unread, 1)
             assert arriving.reads_after == missing
         assert (unread.start, unread.end) == (10, 90)
-        assert arriving.commit() is Taken.REJECTION_NOTE
+        assert arriving.commit() is StoreOutcome.REJECTION_NOTE
     assert note.written == encoded
 
 
@@ -252,7 +252,7 @@ def test_a_header_that_ends_where_a_window_ends_is_not_taken_for_the_whole() -> 
 def test_rows_of_associations_are_written_together_and_all_at_the_end(tmp_path: Path) -> None:
     made = make_settings(tmp_path / "state")
     ledger = Ledger(made.ledger_url)
-    book = AccountBook(ledger)
+    book = AssociationRecordWriter(ledger)
     book.start()
     record = AssociationRecord(1.0, 2.0, "10.0.0.7", "CR9", "HILUM", "released", None, 1, 0, None)
     for _ in range(300):

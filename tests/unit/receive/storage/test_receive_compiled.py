@@ -23,8 +23,8 @@ from deploy.compile_c import compiled as compile_library
 from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.compiled import loaded
-from hilum.receive.storage.transfer_library import PATH, Library
-from hilum.receive.upper_layer.provider import Unread
+from hilum.receive.storage.transfer_library import PATH, TransferLibrary
+from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import Outlet, Writing
 from hilum.store.archive.direct_io import takes_direct_io
 from tests.support.page_cache import can_be_dropped, is_in_memory
@@ -39,7 +39,7 @@ BEGINNING = pdu.beginning(SIZE + 2, 1, 0)
 PDU = BEGINNING + bytes(range(250)) * 4
 
 LIBRARY = loaded()[0]
-SMALL_BLOCKS = LIBRARY and Library(PATH, BLOCK_BYTES)
+SMALL_BLOCKS = LIBRARY and TransferLibrary(PATH, BLOCK_BYTES)
 has_library = pytest.mark.skipif(
     LIBRARY is None, reason=f"large objects are received {loaded()[1]}"
 )
@@ -74,10 +74,12 @@ class Pair:
         self.outlet = Outlet(
             file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io)
         )
-        self.unread = Unread(self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING)
+        self.unread = BorrowedBuffer(
+            self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING
+        )
         self.digests = LIBRARY.digests(None, None)
 
-    def transfer(self, limit: int = 1 << 30) -> Unread:
+    def transfer(self, limit: int = 1 << 30) -> BorrowedBuffer:
         SMALL_BLOCKS.transfer(self.unread, SIZE, limit, self.outlet, self.digests)
         return self.unread
 

@@ -11,8 +11,8 @@ from pydicom.uid import DigitalXRayImageStorageForPresentation
 
 from hilum.receive import statuses
 from hilum.receive.policy.advice import NotAccepted
-from hilum.receive.policy.association_policy import Rejection
-from hilum.receive.policy.association_record import NOT_DICOM, Account
+from hilum.receive.policy.association_policy import AssociationRejection
+from hilum.receive.policy.association_record import NOT_DICOM, AssociationRecorder
 
 DX = str(DigitalXRayImageStorageForPresentation)
 CT = NotAccepted("1.2.840.10008.5.1.4.1.1.2", is_known=False)
@@ -50,8 +50,8 @@ def test_a_long_comment_is_cut_to_what_the_standard_allows() -> None:
     assert statuses.answer(statuses.CannotUnderstand("x" * 100)).comment == "x" * 64
 
 
-def account(**facts: object) -> Account:
-    made = Account(
+def account(**facts: object) -> AssociationRecorder:
+    made = AssociationRecorder(
         "10.0.0.1",
         started_at=1.0,
         calling_ae_title="MODALITY",
@@ -64,11 +64,11 @@ def account(**facts: object) -> Account:
 
 
 def test_a_health_check_that_asks_for_nothing_makes_no_row() -> None:
-    assert Account("10.0.0.1", started_at=1.0).outcome(is_released=False) is None
+    assert AssociationRecorder("10.0.0.1", started_at=1.0).outcome(is_released=False) is None
 
 
 def test_what_is_not_dicom_is_said() -> None:
-    made = Account("10.0.0.1", started_at=1.0, unheard=NOT_DICOM)
+    made = AssociationRecorder("10.0.0.1", started_at=1.0, unheard=NOT_DICOM)
     row = made.record("not_dicom", 2.0)
     assert made.outcome(is_released=False) == "not_dicom"
     assert "without TLS" in str(row.advice)
@@ -103,7 +103,9 @@ def test_an_association_without_trouble_needs_no_words() -> None:
 
 def test_a_rejection_is_a_row_with_its_advice() -> None:
     made = account(
-        rejection=Rejection(1, 1, 7, "called_ae_title_not_recognised", "Set it to HILUM.")
+        rejection=AssociationRejection(
+            1, 1, 7, "called_ae_title_not_recognised", "Set it to HILUM."
+        )
     )
     row = made.record(str(made.outcome(is_released=False)), 2.0)
     assert (row.outcome, row.reason, row.advice) == (
@@ -139,7 +141,7 @@ def test_refused_classes_are_told_where_an_object_may_have_been_lost_by_them() -
     assert account(**known).record("released", 2.0).advice == "Send no CT.", "nothing was stored"
     aborted = account(**known, stored=1, abort_reason="aborted_by_peer").record("aborted", 2.0)
     assert (aborted.reason, aborted.advice) == ("aborted_by_peer", "Send no CT."), "it gave up"
-    row = account(**known, refused=1, last_refusal=statuses.Answer(0xC000, "no")).record(
+    row = account(**known, refused=1, last_refusal=statuses.StatusResponse(0xC000, "no")).record(
         "released", 2.0
     )
     assert row.advice == "Send no CT. 1 C-STORE refused, the last with 0xC000: no."

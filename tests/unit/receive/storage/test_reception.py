@@ -18,16 +18,16 @@ from hilum.receive.headers import file_meta
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.indexing.indexer import Indexer
 from hilum.receive.policy.association_policy import Policy
-from hilum.receive.sinks import Taken
+from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import (
     DataSetDoesNotMatch,
-    NotForUs,
     OutOfResources,
     SopClassNotNegotiated,
+    UnsupportedObject,
     answer,
 )
-from hilum.receive.storage.dispatcher import Maker, Reception
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
+from hilum.receive.storage.image_store import ImageStore
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.listening import make_settings
@@ -35,7 +35,7 @@ from tests.support.storing import element, uid_element
 from tests.support.taking import StoreRequest, store
 
 SR = "1.2.840.10008.5.1.4.1.1.88.34"
-MAKER = Maker("Hilum project", "5e71a1")
+MAKER = EquipmentIdentity("Hilum project", "5e71a1")
 
 
 class House:
@@ -52,10 +52,10 @@ class House:
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(settings.ledger_url)
         self.archive = Archive(settings.archive_dir, "listener-1")
-        intake = Intake(
+        intake = ImageStore(
             settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
         )
-        self.reception = Reception(
+        self.reception = ObjectDispatcher(
             intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
         )
 
@@ -74,7 +74,7 @@ def house(tmp_path: Path) -> Iterator[House]:
 def request(
     sop_class: str,
     uid: str = "2.25.77",
-    maker: Maker = MAKER,
+    maker: EquipmentIdentity = MAKER,
     context: str | None = None,
     calling: str = "PACS",
 ) -> StoreRequest:
@@ -101,15 +101,18 @@ def _even(text: str) -> bytes:
 
 def test_what_says_that_we_made_it_needs_no_ledger(house: House) -> None:
     house.take_ledger_away()
-    assert store(request(SR), house.reception.taker) is Taken.OWN_DOCUMENT
-    assert store(request(SecondaryCaptureImageStorage), house.reception.taker) is Taken.OWN_DOCUMENT
+    assert store(request(SR), house.reception.taker) is StoreOutcome.OWN_DOCUMENT
+    assert (
+        store(request(SecondaryCaptureImageStorage), house.reception.taker)
+        is StoreOutcome.OWN_DOCUMENT
+    )
     assert not list(house.archive.unindexed())
 
 
 def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_may_come_again(
     house: House,
 ) -> None:
-    other = Maker("Archive", "7")
+    other = EquipmentIdentity("Archive", "7")
     house.take_ledger_away()
     for sop_class in (SR, SecondaryCaptureImageStorage):
         with pytest.raises(OutOfResources) as caught:
@@ -117,21 +120,26 @@ def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_
         assert answer(caught.value).status == 0xA700
     assert (
         store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
-        is Taken.OTHER_OBJECT
+        is StoreOutcome.OTHER_OBJECT
     ), "no UID of ours"
 
 
 def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
     dx = DigitalXRayImageStorageForPresentation
     with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
-        store(request(dx, maker=Maker("", ""), calling="CR1"), house.reception.taker)
-    assert store(request(dx, maker=Maker("", "")), house.reception.taker) is Taken.IMAGE
+        store(request(dx, maker=EquipmentIdentity("", ""), calling="CR1"), house.reception.taker)
+    assert (
+        store(request(dx, maker=EquipmentIdentity("", "")), house.reception.taker)
+        is StoreOutcome.IMAGE
+    )
     assert (
         store(
-            request(ComputedRadiographyImageStorage, "1.2.9", Maker("", ""), calling="CR1"),
+            request(
+                ComputedRadiographyImageStorage, "1.2.9", EquipmentIdentity("", ""), calling="CR1"
+            ),
             house.reception.taker,
         )
-        is Taken.IMAGE
+        is StoreOutcome.IMAGE
     )
 
 
@@ -142,7 +150,10 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
         ("CR1", "not in senders.CR1.sop_"),
     ):
         with pytest.raises(SopClassNotNegotiated) as caught:
-            store(request(mammography, maker=Maker("", ""), calling=calling), house.reception.taker)
+            store(
+                request(mammography, maker=EquipmentIdentity("", ""), calling=calling),
+                house.reception.taker,
+            )
         assert said in answer(caught.value).comment
     assert caught.value.advice.endswith(
         "For Presentation. Send Computed Radiography Image Storage only"
@@ -150,17 +161,22 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
 
 
 @pytest.mark.parametrize(
-    "maker", [Maker("Hilum project", ""), Maker("", "5e71a1"), Maker("Hilum project", "5e71a2")]
+    "maker",
+    [
+        EquipmentIdentity("Hilum project", ""),
+        EquipmentIdentity("", "5e71a1"),
+        EquipmentIdentity("Hilum project", "5e71a2"),
+    ],
 )
-def test_another_installation_is_somebody_else(house: House, maker: Maker) -> None:
-    assert store(request(SR, maker=maker), house.reception.taker) is Taken.OTHER_OBJECT
-    with pytest.raises(NotForUs) as caught:
+def test_another_installation_is_somebody_else(house: House, maker: EquipmentIdentity) -> None:
+    assert store(request(SR, maker=maker), house.reception.taker) is StoreOutcome.OTHER_OBJECT
+    with pytest.raises(UnsupportedObject) as caught:
         store(request(SR, maker=maker, calling="STRICT"), house.reception.taker)
     assert answer(caught.value).status == 0x0122
     assert len(answer(caught.value).comment) == len(caught.value.comment)
     assert (
         store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker)
-        is Taken.IMAGE
+        is StoreOutcome.IMAGE
     )
 
 

@@ -18,14 +18,19 @@ from hypothesis import strategies as st
 
 from hilum.dicom.command_set import C_STORE_RQ
 from hilum.receive.upper_layer.command import Command
-from hilum.receive.upper_layer.connection import Connection, say_last
+from hilum.receive.upper_layer.connection import PduReader, say_last
 from hilum.receive.upper_layer.loop import End, Loop
-from hilum.receive.upper_layer.provider import Context, Fragment, Unread, Verdict
+from hilum.receive.upper_layer.provider import (
+    AcceptedContext,
+    BorrowedBuffer,
+    Fragment,
+    StoreStatus,
+)
 from tests.support.raw_scu import DX
 from tests.support.waiting import wait_for
 from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
 
-CONTEXTS = {1: Context(DX, "1.2.840.10008.1.2.1")}
+CONTEXTS = {1: AcceptedContext(DX, "1.2.840.10008.1.2.1")}
 
 
 LAST = pdu(4, pdv(b"last"))
@@ -40,7 +45,7 @@ class Kept:
         self.data_sets: list[bytearray] = []
         self.ends: list[str] = []
 
-    def begin(self, _command: Command, _context: Context) -> Kept:
+    def begin(self, _command: Command, _context: AcceptedContext) -> Kept:
         self.data_sets.append(bytearray())
         return self
 
@@ -48,12 +53,12 @@ class Kept:
         for piece in pieces:
             self.data_sets[-1] += piece
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         raise NotImplementedError
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StoreStatus:
         self.ends.append("finished")
-        return Verdict(0)
+        return StoreStatus(0)
 
     def close(self) -> None:
         self.ends.append("closed")
@@ -78,7 +83,7 @@ class Reading(Kept):
     def reads_after(self) -> int:  # type: ignore[override]
         return max(0, self._after - len(self.data_sets[-1]))
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         self.asked += 1
         here = min(unread.first, unread.end - unread.start)
         self.data_sets[-1] += unread.buffer[unread.start : unread.start + here]
@@ -98,7 +103,7 @@ class Reading(Kept):
 class ReadingToTheEnd(Reading):
     """And the last fragment, if that lies there as a whole."""
 
-    def receive(self, unread: Unread, size: int) -> None:
+    def receive(self, unread: BorrowedBuffer, size: int) -> None:
         super().receive(unread, size)
         if unread.buffer[unread.start : unread.end].startswith(LAST):
             self.data_sets[-1] += b"last"
@@ -268,7 +273,7 @@ def test_an_abort_between_equal_pdus_is_one() -> None:
 
 
 def test_of_equal_pdus_those_are_taken_at_once_that_are_here_as_a_whole() -> None:
-    connection = Connection(Scripted(b"!ab1ab2ac3ab4ab"))
+    connection = PduReader(Scripted(b"!ab1ab2ac3ab4ab"))
     connection.take(1)
     fragment = Fragment(1, is_command=False, is_last=False, size=1, beginning=b"ab")
     assert [bytes(piece) for piece in connection.repeated(fragment)] == [b"1", b"2"]
@@ -280,21 +285,21 @@ def test_of_equal_pdus_those_are_taken_at_once_that_are_here_as_a_whole() -> Non
 
 def test_a_peer_is_acknowledged_at_once_when_all_that_was_there_is_read() -> None:
     peer = Scripted(bytes(1 << 20), bytes(100))
-    connection = Connection(peer)
+    connection = PduReader(peer)
     assert (len(connection.take(1 << 20)), peer.told) == (640 << 10, 0), "there is more"
     assert (len(connection.take(1 << 20)), peer.told) == (100, 1)
 
 
 def test_behind_an_answer_the_whole_buffer_is_free() -> None:
     peer = Scripted(bytes(600 << 10), bytes(1 << 20))
-    connection = Connection(peer)
+    connection = PduReader(peer)
     assert len(connection.take(1 << 20)) == 600 << 10
     connection.send(b"answer")
     assert len(connection.take(1 << 20)) == 640 << 10
 
 
 def test_what_came_before_the_answer_is_kept() -> None:
-    connection = Connection(Scripted(b"message 1, message 2"))
+    connection = PduReader(Scripted(b"message 1, message 2"))
     connection.take(9)
     connection.send(b"answer")
     assert bytes(connection.take(100)) == b", message 2"
