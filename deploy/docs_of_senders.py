@@ -43,7 +43,7 @@ _TERMS: Mapping[str, _Term] = {
     "may_correct": _Term("whose images its headers correct", "", "Success, held as a conflict"),
     "quiet_seconds": _Term("quiet period", "studies.quiet_seconds", ""),
     "maximum_wait_seconds": _Term("how long a study may grow", "studies.maximum_wait_seconds", ""),
-    "lane": _Term("priority", "", ""),
+    "priority": _Term("priority", "", ""),
     "releases": _Term("who reads", "models.releases", ""),
     "destinations": _Term("where documents go", "", ""),
 }
@@ -51,7 +51,7 @@ _USUAL = {
     "certificate_names": "any, and none",
     "may_reject": "its own",
     "may_correct": "its own",
-    "lane": "`live`",
+    "priority": "`live`",
     "destinations": "all",
     "sop_classes": "all images below",
     "transfer_syntaxes": "in the order below",

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Final
 
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.durable_rename import NameSync
+from hilum.store.archive.durable_rename import Durability
 from load_tests.load.measure import Goal, circumstances
 from load_tests.proof.power_disk import PowerDisk
 from load_tests.proof.small_disk import may_mount
@@ -44,7 +44,7 @@ _OBJECT: Final = os.urandom(524_288)
 _HEADER_BYTES: Final = 1000
 _DISK_MIB: Final = 1024
 _AT_ONCE: Final = (1, 4, 16)
-_WAYS: Final[tuple[NameSync, ...]] = ("twice", "auto")
+_WAYS: Final[tuple[Durability, ...]] = ("strict", "auto")
 _COMMITS: Final = re.compile(r"(\d+) transactions")
 
 
@@ -79,7 +79,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         turns = [
             _turn(
-                Archive(folder, f"{way}-{number}-{at_once}", name_sync=way),
+                Archive(folder, f"{way}-{number}-{at_once}", durability=way),
                 way,
                 at_once,
                 options.objects,
@@ -153,7 +153,7 @@ def _put(archive: Archive) -> Path:
 
 def _goal(at_once: int, turns: Sequence[Turn]) -> Goal:
     """One at a time they are halved; together they may share them either way."""
-    ratio = _median(turns, "twice", at_once, "commits_per_object") / _median(
+    ratio = _median(turns, "strict", at_once, "commits_per_object") / _median(
         turns, "auto", at_once, "commits_per_object"
     )
     least = 1.9 if at_once == 1 else 1.0

@@ -19,7 +19,7 @@ from typing import Any
 
 from pydicom.uid import Comprehensive3DSRStorage
 
-from hilum.deliver.cstore import DicomLane
+from hilum.deliver.cstore import DicomClient
 from hilum.domain import Document
 from hilum.settings import Destination
 from load_tests.load.measure import Goal, circumstances
@@ -58,13 +58,13 @@ def measured_round(count: int, number: int) -> dict[str, float]:
     with (
         tempfile.TemporaryDirectory() as folder,
         StoreScp(Path(folder) / "pacs") as peer,
-        contextlib.closing(DicomLane("bench", Destination(**dict(peer.settings)))) as lane,
+        contextlib.closing(DicomClient("bench", Destination(**dict(peer.settings)))) as client,
     ):
-        lane.deliver(documents.pop())  # the association is there
+        client.deliver(documents.pop())  # the association is there
         began = time.perf_counter()
         cpu = time.process_time()
         for item in documents:
-            lane.deliver(item)
+            client.deliver(item)
         seconds = time.perf_counter() - began
         spent = time.process_time() - cpu
         assert len(list((peer.folder / "received").iterdir())) == count + 1, (

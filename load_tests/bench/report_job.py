@@ -19,8 +19,8 @@ from hilum.assemble import Close, assemble
 from hilum.domain import (
     ActivationMaps,
     Instance,
-    Lane,
     Lease,
+    Priority,
     Reading,
     ReadingState,
     Release,
@@ -122,7 +122,7 @@ def _header(image: Dataset) -> bytes:
 def _study(instances: Sequence[Instance]) -> Study:
     uid = instances[0].study_instance_uid
     return Study(
-        uid, 1, StudyState.LEASED, Lane.LIVE, _NOW - 20, _NOW - 10, _NOW, "BENCH", "HILUM", 1
+        uid, 1, StudyState.LEASED, Priority.LIVE, _NOW - 20, _NOW - 10, _NOW, "BENCH", "HILUM", 1
     )
 
 

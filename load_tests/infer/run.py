@@ -27,7 +27,7 @@ import numpy as np
 from hilum.analyse.inference.answers import InferenceResult
 from hilum.analyse.inference.batcher import Batcher, Gateway
 from hilum.analyse.inference.gateway import TritonGateway
-from hilum.domain import Lane, Release
+from hilum.domain import Priority, Release
 from hilum.models.formats.triton_model import Engine
 from hilum.triton.server import EmbeddedTriton
 from load_tests.infer import loops
@@ -181,7 +181,7 @@ class Bench:
         batcher = Batcher(variant.release, carrier, batches_in_flight=2)
         running = asyncio.create_task(batcher.run())
         try:
-            ask: Ask = lambda image: batcher.infer(image[0], Lane.LIVE)  # noqa: E731 - one expression, used once
+            ask: Ask = lambda image: batcher.infer(image[0], Priority.LIVE)  # noqa: E731 - one expression, used once
             return await loops.opened(
                 ask, variant.batch(1), per_second, self._plan.open_seconds, seed, self._pid
             )

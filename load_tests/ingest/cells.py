@@ -105,9 +105,9 @@ def send(files: Sequence[Path], cell: Cell, receiver: Receiver) -> None:
             check=True,
         )
         return
-    lanes = [files[lane :: cell.associations] for lane in range(cell.associations)]
+    shares = [files[share :: cell.associations] for share in range(cell.associations)]
     senders = [
-        subprocess.Popen([*command, *map(str, lane)], env=environment) for lane in lanes if lane
+        subprocess.Popen([*command, *map(str, share)], env=environment) for share in shares if share
     ]
     for sender in senders:
         if sender.wait() != 0:

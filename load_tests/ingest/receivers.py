@@ -28,7 +28,7 @@ from hilum.receive.storage import transfer_library
 from hilum.receive.storage.session import open_inbox
 from hilum.settings import Settings, restore
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.durable_rename import NameSync
+from hilum.store.archive.durable_rename import Durability
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from load_tests.load.scrapes import parse
@@ -152,7 +152,7 @@ def start_hilum(
     processes: int = 1,
     *,
     is_compiled: bool = True,
-    name_sync: NameSync = "auto",
+    durability: Durability = "auto",
     direct_io: bool = False,
 ) -> Receiver:
     """`serve_listener` in processes of their own, its rows included.
@@ -163,7 +163,7 @@ def start_hilum(
     """
     (port,) = free_ports(1)
     receive: dict[str, object] = {"host": "127.0.0.1", "reserve_bytes": 0}
-    receive |= {"processes": processes, "name_sync": name_sync, "direct_io": direct_io}
+    receive |= {"processes": processes, "durability": durability, "direct_io": direct_io}
     if tls is None:
         receive |= {"port": port}
     else:

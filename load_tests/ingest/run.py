@@ -150,7 +150,7 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
         HILUM: start_hilum,
         HILUM_DIRECT: lambda own: start_hilum(own, direct_io=True),
         HILUM_PLAIN: lambda own: start_hilum(own, is_compiled=False),
-        HILUM_TWICE: lambda own: start_hilum(own, name_sync="twice"),
+        HILUM_TWICE: lambda own: start_hilum(own, durability="strict"),
         HILUM_TWO: lambda own: start_hilum(own, processes=2),
         DCMTK: start_storescp,
     }

@@ -37,7 +37,7 @@ def parse(text: str) -> dict[tuple[str, Labels], float]:
 
 
 def queues(scrape: Scrape) -> dict[str, float]:
-    """`stage state` → open items, over all lanes and destinations."""
+    """`stage state` → open items, over all priorities and destinations."""
     sums: defaultdict[str, float] = defaultdict(float)
     for (name, labels), value in scrape.items():
         if name == "hilum_queue_items":

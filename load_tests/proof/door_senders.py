@@ -118,7 +118,7 @@ class Senders:
         self._outbox = outbox
         self._over = threading.Event()
         self._pool = ThreadPoolExecutor(_AT_ONCE)
-        self._lanes: list[Future[None]] = []
+        self._workers: list[Future[None]] = []
 
     def __enter__(self) -> Self:
         """Nothing yet."""
@@ -137,16 +137,16 @@ class Senders:
     def begin(self) -> None:
         """Now."""
         self._over.clear()
-        self._lanes = [self._pool.submit(self._send) for _ in range(_AT_ONCE)]
+        self._workers = [self._pool.submit(self._send) for _ in range(_AT_ONCE)]
 
     def end(self) -> None:
         """No more associations; returns when those under way have ended, however they did.
 
-        Raises what went wrong in a lane.
+        Raises what went wrong in a worker.
         """
         self._over.set()
-        for lane in self._lanes:
-            lane.result()
+        for worker in self._workers:
+            worker.result()
 
     def _send(self) -> None:
         """One association at least."""

@@ -33,8 +33,8 @@ _SHORT_TIMES_FULL = 2
 # 0: the file system itself refuses (ENOSPC), in the middle of an object too; otherwise Hilum does
 # before it comes to that.
 _RESERVES_BYTES = (0, 2 * _MIB)
-_LANES = 4
-_REFUSALS_A_LANE = 10
+_SENDERS = 4
+_REFUSALS_A_SENDER = 10
 _AGAIN_SECONDS = 0.02
 _OUT_OF_RESOURCES = 0xA700  # PS3.4 B.2.3
 _MAXIMUM_SECONDS = 2.0
@@ -42,7 +42,7 @@ _SHOWN = 10
 
 
 @dataclass(slots=True)
-class Lane:
+class Sender:
     """One association that is never given up. `answers`: when (`time.monotonic`) and what."""
 
     chance: random.Random
@@ -127,24 +127,26 @@ def _filled(
     templates = drawn()
     objects = Objects()
     over = threading.Event()
-    lanes = [Lane(random.Random(chance.getrandbits(64)), objects) for _ in range(_LANES)]
+    senders = [Sender(random.Random(chance.getrandbits(64)), objects) for _ in range(_SENDERS)]
     with (
         small_disk(archive, _STEP_MIB),
         Listeners(folder, 1, reserve_bytes=reserve_bytes, reject_bytes=0) as listeners,
     ):
-        with ThreadPoolExecutor(_LANES) as pool:
-            serving = [pool.submit(lane.serve, listeners.port, templates, over) for lane in lanes]
-            recoveries = _fill_and_enlarge(archive, lanes, times, over, say)
+        with ThreadPoolExecutor(_SENDERS) as pool:
+            serving = [
+                pool.submit(sender.serve, listeners.port, templates, over) for sender in senders
+            ]
+            recoveries = _fill_and_enlarge(archive, senders, times, over, say)
         for each in serving:
             each.result()
         listeners.wait_until_indexed()
         auditor = Auditor(archive, listeners.settings.ledger_url, objects)
         auditor.audit()
-        answers = Counter(f"0x{status:04X}" for lane in lanes for _, status in lane.answers)
+        answers = Counter(f"0x{status:04X}" for sender in senders for _, status in sender.answers)
         return Filled(
             answers,
             recoveries,
-            [lane.failure for lane in lanes if lane.failure],
+            [sender.failure for sender in senders if sender.failure],
             auditor,
             listeners.failures(),
         )
@@ -152,34 +154,38 @@ def _filled(
 
 def _fill_and_enlarge(
     archive: Path,
-    lanes: Sequence[Lane],
+    senders: Sequence[Sender],
     times: int,
     over: threading.Event,
     say: Callable[[str], None],
 ) -> list[float]:
-    """Seconds from each time that there was room until the last lane had stored an object."""
+    """Seconds from each time that there was room until the last sender had stored an object."""
     since = 0.0
     recoveries = []
     try:
         for number in range(times):
-            _await_each(lanes, _OUT_OF_RESOURCES, _REFUSALS_A_LANE, since)
+            _await_each(senders, _OUT_OF_RESOURCES, _REFUSALS_A_SENDER, since)
             since = time.monotonic()
             enlarge(archive, (number + 2) * _STEP_MIB)
-            _await_each(lanes, SUCCESS, 1, since)
-            recoveries.append(max(lane.first_stored(since) for lane in lanes) - since)
-            say(f"full {number + 1} times, {sum(len(lane.answers) for lane in lanes)} answers")
+            _await_each(senders, SUCCESS, 1, since)
+            recoveries.append(max(sender.first_stored(since) for sender in senders) - since)
+            say(
+                f"full {number + 1} times, {sum(len(sender.answers) for sender in senders)} answers"
+            )
     finally:
         over.set()
     return recoveries
 
 
-def _await_each(lanes: Sequence[Lane], status: int, count: int, since: float) -> None:
-    """So many answers of this kind in every lane whose association is still there.
+def _await_each(senders: Sequence[Sender], status: int, count: int, since: float) -> None:
+    """So many answers of this kind in every sender whose association is still there.
 
     Raises NotQuiet.
     """
     wait_until(
-        lambda: all(bool(lane.failure) or lane.count(status, since) >= count for lane in lanes),
+        lambda: all(
+            bool(sender.failure) or sender.count(status, since) >= count for sender in senders
+        ),
         f"answers 0x{status:04X}",
     )
 
@@ -192,7 +198,7 @@ def _outcome(found: Sequence[Filled], times: int) -> Outcome:
     figures: dict[str, Any] = {
         "times_full": len(recoveries),
         "answers": dict(sorted(answers.items())),
-        "associations": _LANES * len(found),
+        "associations": _SENDERS * len(found),
         "seconds_until_all_store_again": [round(seconds, 3) for seconds in recoveries],
     }
     others = answers.total() - answers["0x0000"] - answers["0xA700"]
@@ -202,7 +208,7 @@ def _outcome(found: Sequence[Filled], times: int) -> Outcome:
             "answers 0xA700",
             answers["0xA700"],
             "answers",
-            len(recoveries) * _LANES * _REFUSALS_A_LANE,
+            len(recoveries) * _SENDERS * _REFUSALS_A_SENDER,
             at_most=False,
         ),
         Goal("other answers than 0x0000 and 0xA700", others, "answers", 0),

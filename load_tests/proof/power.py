@@ -49,7 +49,7 @@ _SIDES = (
 )  # pixels: with one of 5 MB, most of which direct I/O takes
 WAYS: Final[Mapping[str, Mapping[str, object]]] = {
     "auto": {},
-    "twice": {"name_sync": "twice"},
+    "strict": {"durability": "strict"},
     "direct I/O": {"direct_io": True},
 }
 """Settings of `receive`, by their name."""

@@ -51,7 +51,7 @@ def read_file(
     path: str | os.PathLike[str],
     maximum_bytes: int = DEFAULT_MAXIMUM_BYTES,
     *,
-    is_read_once: bool = False,
+    drops_page_cache: bool = False,
     wants: Wants | None = None,
 ) -> Dataset:
     """The data set of a DICOM file.
@@ -59,13 +59,13 @@ def read_file(
     Raises NotAnalysable when it is none, OSError when it cannot be opened.
 
     `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
-    `is_read_once`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
+    `drops_page_cache`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
     `wants` is asked there, before more than the beginning is read, with the data set of the beginning; where it says no, it gets no more,
     and `PixelData` is cut.
     """
     try:
         with io.FileIO(path) as raw, _Pieces(raw) as file:
-            return _read(file, maximum_bytes, is_read_once=is_read_once, wants=wants)
+            return _read(file, maximum_bytes, drops_page_cache=drops_page_cache, wants=wants)
     except InvalidDicomError:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "not a DICOM file: no DICM prefix") from None
     except TooComplex as error:
@@ -101,13 +101,13 @@ class _Pieces(io.BufferedReader):
 
 
 def _read(
-    file: io.BufferedReader, maximum_bytes: int, *, is_read_once: bool, wants: Wants | None
+    file: io.BufferedReader, maximum_bytes: int, *, drops_page_cache: bool, wants: Wants | None
 ) -> Dataset:
     # A private mapping: nothing writes to it, but torch takes memory without a copy only where it
     # could be written to.
     mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     whole = memoryview(mapped)
-    if is_read_once:
+    if drops_page_cache:
         with uncached(file.name, mapped) as direct:
             if direct is not None and (dataset := _read_past_cache(direct, wants)) is not None:
                 return dataset

@@ -226,7 +226,7 @@ class StageLoop:
             > 0
         ):
             return [], pause
-        if not self._holds_lane():
+        if not self._holds_destination():
             return [], poll
         jobs, next_in = self._ledger.claim_and_look(
             stage.name,
@@ -249,8 +249,8 @@ class StageLoop:
             )  # what was claimed ended at once, or another process is at it
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
-    def _holds_lane(self) -> bool:
-        return self.destination is None or self._ledger.hold_lane(
+    def _holds_destination(self) -> bool:
+        return self.destination is None or self._ledger.acquire_destination(
             self.destination, self._owner, self._stage.lease_seconds
         )
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert, select, text
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.errors import ConfigurationError
 from hilum.store.admin.backup import back_up
 from hilum.store.archive.archive import Archive, place_of
@@ -199,7 +199,7 @@ def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(
     assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 1
     retention = RetentionPolicy(street.ledger.url, archive, street.clock)
     street.clock.now += 1
-    retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
+    retention.release(Rule(frozenset(Priority), street.clock.now, "age"))
     assert back_up(street.ledger.url, archive, tmp_path / "copy")["missing"] == 0
     retention.close()
 
@@ -207,13 +207,13 @@ def test_a_file_that_is_gone_is_said_and_pixels_that_left_are_not_missed(
 def test_nobody_is_at_work_on_a_copy(street: Street, archive: Archive, tmp_path: Path) -> None:
     street.receive("1.2.3", 1)
     street.jobs_of("analyse")
-    street.ledger.hold_lane("pacs", "worker-1", 600)
+    street.ledger.acquire_destination("pacs", "worker-1", 600)
     street.beat("analyser-1", "analyser")
     back_up(street.ledger.url, archive, tmp_path / "copy")
     restored = Ledger(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}", street.clock)
     (job,) = restored.claim("analyse", 1, "worker-2", 60)
     assert (job.lease.attempts, job.lease.lapses) == (1, 0)
-    assert restored.hold_lane("pacs", "worker-2", 60)
+    assert restored.acquire_destination("pacs", "worker-2", 60)
     restored.close()
     views = LedgerViews(f"sqlite:///{tmp_path / 'copy' / 'ledger.sqlite'}")
     assert views.processes() == []
@@ -235,9 +235,7 @@ def test_what_an_earlier_version_has_left_is_copied_for_that_version(
         connection.execute(
             insert(instance).values({name: values[name] for name in values if name in instance.c})
         )
-        columns = (
-            "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
-        )
+        columns = "instance_id, study_instance_uid, release, state, priority, due_at, attempts, lease_token"
         connection.execute(
             text(
                 f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1,"

@@ -109,18 +109,21 @@ def test_what_a_host_that_is_gone_held_in_the_later_time_is_free(
     clock.now = time.time() + HOUR
     street.receive("1.2.1", 1)
     (held,) = street.claim("analyse")
-    assert ledger.hold_lane("pacs", "before", 180.0)
+    assert ledger.acquire_destination("pacs", "before", 180.0)
     clock.now -= HOUR
     ClockStepMonitor(SETTINGS, clock, lambda: 0.0).look(ledger)
     (again,) = street.claim("analyse")
     assert (again.lease.row_id, again.lease.lapses) == (held.lease.row_id, 1)
-    assert ledger.hold_lane("pacs", "after", 180.0)
+    assert ledger.acquire_destination("pacs", "after", 180.0)
 
 
 def test_what_is_held_rightly_stays_so(street: Street, ledger: Ledger, clock: Clock) -> None:
     clock.now = time.time()
     street.receive("1.2.1", 1)
     street.claim("analyse")
-    assert ledger.hold_lane("pacs", "another", 180.0)
+    assert ledger.acquire_destination("pacs", "another", 180.0)
     ClockStepMonitor(SETTINGS, clock, lambda: 0.0).look(ledger)
-    assert (street.claim("analyse"), ledger.hold_lane("pacs", "ours", 180.0)) == ([], False)
+    assert (street.claim("analyse"), ledger.acquire_destination("pacs", "ours", 180.0)) == (
+        [],
+        False,
+    )

@@ -10,7 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Advance, Lane, Outcome, ReadingState, Rejection, RemovalReason, StudyJob
+from hilum.domain import (
+    Advance,
+    Outcome,
+    Priority,
+    ReadingState,
+    Rejection,
+    RemovalReason,
+    StudyJob,
+)
 from hilum.receive.indexing.describe import describe
 from hilum.store import ledger
 from hilum.store.admin.decisions import CannotResolve, Decisions
@@ -92,7 +100,7 @@ def test_a_file_that_quarantine_has_lost_gives_its_place_to_the_same_bytes_alone
         {**before._asdict(), "path": "quarantine/ab/cd/again.dcm", "size_bytes": 7}
     ]
     arrivals = [
-        Arrival(dataclasses.replace(came, path=path), Lane.LIVE, (), 10.0, 60.0)
+        Arrival(dataclasses.replace(came, path=path), Priority.LIVE, (), 10.0, 60.0)
         for path in (came.path, "ab/cd/later.dcm")
     ]
     assert site.ledger.record(arrivals) == [RecordOutcome.CONFLICT, RecordOutcome.DUPLICATE]

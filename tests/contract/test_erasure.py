@@ -25,7 +25,7 @@ from hilum.domain import (
     CommitmentVerdict,
     ConflictState,
     DeliveryState,
-    Lane,
+    Priority,
     ReadingState,
     Rejection,
     RemovalReason,
@@ -91,7 +91,7 @@ def receive(
     patient_id: str = PATIENT,
     **changes: object,
 ) -> None:
-    arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
+    arrival = street._arrival(study, number, Priority.LIVE, "CR1", RELEASE)
     fields = {"header": header_of(patient_id), "path": f"st/ud/{study}.{number}.dcm", **changes}
     file = archive.root / str(fields["path"])
     file.parent.mkdir(parents=True, exist_ok=True)
@@ -190,7 +190,7 @@ def test_a_patient_is_found_when_the_pixels_have_left_and_most_of_the_header_wit
     walk_on(street)
     with closing(RetentionPolicy(ledger_url, archive, street.clock)) as retention:
         street.clock.now += 10
-        assert retention.release(Rule(frozenset(Lane), street.clock.now, "age"))
+        assert retention.release(Rule(frozenset(Priority), street.clock.now, "age"))
         retention.remove_files()
     headers = [row.header for row in street.rows(tables.instance)]
     assert [read_patient(header, ExplicitVRLittleEndian) for header in headers] == [
@@ -374,7 +374,7 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
     receive(street, archive, "1.2.3", 1, **theirs, study_instance_uid="1.9.9")
     (held,) = street.rows(tables.conflict)
     moved = dataclasses.replace(
-        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
+        street._arrival("1.9.9", 1, Priority.LIVE, "CR1", RELEASE).instance,
         **{**theirs, "sop_instance_uid": "1.2.3.1"},
     )
     with street.ledger._engine.begin() as connection:
@@ -550,7 +550,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
     receive(street, archive, "1.2.3", 1, **other, study_instance_uid="1.9.9")
     (held,) = street.rows(tables.conflict)
     moved = dataclasses.replace(
-        street._arrival("1.9.9", 1, Lane.LIVE, "CR1", RELEASE).instance,
+        street._arrival("1.9.9", 1, Priority.LIVE, "CR1", RELEASE).instance,
         **{**other, "sop_instance_uid": "1.2.3.1"},
     )
     with street.ledger._engine.begin() as connection:

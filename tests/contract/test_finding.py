@@ -19,7 +19,7 @@ from pydicom.filewriter import write_dataset
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum.api.identifiers import StudyQuery
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.errors import Retry
 from hilum.receive.headers.accession import Accession
 from hilum.receive.headers.patient import Patient
@@ -66,7 +66,7 @@ def header_of(
 def receive(
     street: Street, study: str, number: int, header: bytes, syntax: str = ExplicitVRLittleEndian
 ) -> None:
-    arrival = street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
+    arrival = street._arrival(study, number, Priority.LIVE, "CR1", RELEASE)
     image = dataclasses.replace(arrival.instance, header=header, transfer_syntax_uid=syntax)
     street.ledger.record([dataclasses.replace(arrival, instance=image)])
 

@@ -16,7 +16,7 @@ from hilum.domain import (
     CommitmentState,
     DeliveryState,
     Job,
-    Lane,
+    Priority,
     ReportJob,
     SopReference,
 )
@@ -71,7 +71,7 @@ def test_what_is_due_or_dead_or_left_behind_ends_and_what_is_in_work_does_not(
     street: Street, ledger_url: str, clock: Clock
 ) -> None:
     reported(street, "1.1", "1.2", "1.3", "1.4")
-    street.ledger.hold_lane(GONE, "d", 100.0)
+    street.ledger.acquire_destination(GONE, "d", 100.0)
     dead(street, GONE, "attempts_exhausted")
     claimed(street, GONE, 30.0)
     in_work = claimed(street, GONE, 90.0)
@@ -123,10 +123,10 @@ def test_pixels_leave_when_only_a_forgotten_destination_was_waited_for(
         "deliver", [(claimed(street, PACS).lease, Advance(DeliveryState.DELIVERED))]
     )
     clock.now += 7200
-    assert retention.release(Rule(frozenset(Lane), clock.now - 3600, "age")) == 0
+    assert retention.release(Rule(frozenset(Priority), clock.now - 3600, "age")) == 0
     street.ledger.forget_destination(GONE)
     clock.now += 7200
-    assert retention.release(Rule(frozenset(Lane), clock.now - 3600, "age")) == 1000
+    assert retention.release(Rule(frozenset(Priority), clock.now - 3600, "age")) == 1000
     retention.close()
 
 
@@ -139,12 +139,12 @@ def test_dead_letters_are_due_again_only_for_destinations_that_there_are(street:
 
 
 def test_the_dead_reports_of_one_asker_are_given_up(street: Street) -> None:
-    for asker in ("CR1", "CR1", "CR2"):
+    for requester in ("CR1", "CR1", "CR2"):
         uid = f"1.{len(street.rows(commitment))}"
         request = CommitmentRequest(
             uid,
             (SopReference("1.2.840.10008.5.1.4.1.1.1.1", "1.2.3.1"),),
-            asker,
+            requester,
             "HILUM",
             "10.0.0.7",
         )

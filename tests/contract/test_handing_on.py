@@ -133,7 +133,7 @@ def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
         "1.2.0",
         "1.2.2",
     ]
-    assert ledger.hold_lane("pacs", "d", 600)
+    assert ledger.acquire_destination("pacs", "d", 600)
     taken_away(ledger, "report", handed[0].lease)
     documents = [
         NewDocument(
@@ -175,7 +175,7 @@ def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock:
 
 
 def test_a_delivery_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock: Clock) -> None:
-    assert ledger.hold_lane("pacs", "d", 180)
+    assert ledger.acquire_destination("pacs", "d", 180)
     (handed,) = reported(ledger, first_report(ledger, clock), TO_PACS, "pacs")
     assert isinstance(handed, DeliveryJob)
     assert ledger.claim("deliver", 8, "d", 60, destination_name="pacs") == [], "it is leased"
@@ -244,13 +244,13 @@ def test_a_successor_is_left_to_a_claim_that_looks_for_its_predecessor(
 @pytest.mark.parametrize(
     "why", ["paused", "owned by another", "owned too shortly", "no loop of it here"]
 )
-def test_only_the_owner_of_a_lane_inherits(ledger: Ledger, clock: Clock, why: str) -> None:
+def test_only_the_owner_of_a_destination_inherits(ledger: Ledger, clock: Clock, why: str) -> None:
     owner, seconds = (
         ("another", 180)
         if why == "owned by another"
         else ("d", 60 if why == "owned too shortly" else 180)
     )
-    assert ledger.hold_lane("pacs", owner, seconds)
+    assert ledger.acquire_destination("pacs", owner, seconds)
     if why == "paused":
         ledger.pause("pacs", is_paused=True)
     heirs = {"elsewhere": TO_PACS["pacs"]} if why == "no loop of it here" else TO_PACS
@@ -259,7 +259,7 @@ def test_only_the_owner_of_a_lane_inherits(ledger: Ledger, clock: Clock, why: st
 
 
 def test_of_a_result_that_was_superseded_nothing_goes_on(ledger: Ledger, clock: Clock) -> None:
-    assert ledger.hold_lane("pacs", "d", 1800)
+    assert ledger.acquire_destination("pacs", "d", 1800)
     first = first_report(ledger, clock)
     with ledger._engine.begin() as connection:
         connection.execute(tables.result.update().values(is_current=False))
@@ -291,7 +291,7 @@ def test_what_cannot_be_waited_for_is_given_back(
 ) -> None:
     """The caller hears of no job, so nobody would work on it until its lease lapses, as if a worker had died."""
     with closing(Ledger(migrated_sqlite(tmp_path), clock)) as ledger:
-        assert ledger.hold_lane("pacs", "d", 180)
+        assert ledger.acquire_destination("pacs", "d", 180)
         job = first_report(ledger, clock)
         if not is_handed_on:
             assert reported(ledger, job, {}, "pacs") == []

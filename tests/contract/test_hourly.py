@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.settings import Retention as RetentionSettings
 from hilum.store.archive.archive import Archive
 from hilum.store.retention.policy import RetentionPolicy, Rule, Share
@@ -15,7 +15,7 @@ from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import hourly_share
 from tests.support.street import Clock, Street
 
-EVERY_LANE = frozenset(Lane)
+EVERY_PRIORITY = frozenset(Priority)
 GIB = 1 << 30
 
 
@@ -44,7 +44,7 @@ def left(street: Street) -> int:
 
 
 def by_age(clock: Clock) -> Rule:
-    return Rule(EVERY_LANE, clock.now, "age")
+    return Rule(EVERY_PRIORITY, clock.now, "age")
 
 
 def test_no_more_leaves_by_age_than_the_hours_share(
@@ -76,7 +76,7 @@ def test_pressure_takes_what_is_missing_and_not_the_archive_where_that_frees_not
     street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     studies(street, 6, GIB)
-    under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
+    under_pressure = Rule(EVERY_PRIORITY, clock.now, "pressure")
     freed = [retention.release(under_pressure, bytes_wanted=1000) for _ in range(6)]
     assert freed == [GIB, GIB, 0, 0, 0, 0], (
         "what was missing, and some room; a snapshot may hold the rest"
@@ -89,7 +89,7 @@ def test_pressure_takes_as_much_as_comes(
     street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
     studies(street, 3, GIB)
-    under_pressure = Rule(EVERY_LANE, clock.now, "pressure")
+    under_pressure = Rule(EVERY_PRIORITY, clock.now, "pressure")
     assert retention.release(under_pressure, bytes_wanted=1000) == GIB
     street.receive("1.3.1", 1)
     with street.ledger._engine.begin() as connection:
@@ -107,7 +107,9 @@ def test_the_share_does_not_hold_up_pressure(
     studies(street, 6)
     while retention.release(by_age(clock)):
         pass
-    assert retention.release(Rule(EVERY_LANE, clock.now, "pressure"), bytes_wanted=10_000) == 3000
+    assert (
+        retention.release(Rule(EVERY_PRIORITY, clock.now, "pressure"), bytes_wanted=10_000) == 3000
+    )
 
 
 @pytest.mark.parametrize("cause", ["age", "pressure"])
@@ -119,7 +121,7 @@ def test_what_storage_commitment_has_promised_stays(
     promised_at = clock.now
     clock.now += 7200
     wanted = {"bytes_wanted": 10_000} if cause == "pressure" else {}
-    assert retention.release(Rule(EVERY_LANE, clock.now, cause), **wanted) == 1000  # type: ignore[arg-type]
+    assert retention.release(Rule(EVERY_PRIORITY, clock.now, cause), **wanted) == 1000  # type: ignore[arg-type]
     assert [
         (row.sop_instance_uid, row.pixels_removed_at is None)
         for row in street.rows(tables.instance)
@@ -129,7 +131,7 @@ def test_what_storage_commitment_has_promised_stays(
     ]
     for promised_before, freed in ((None, 0), (promised_at, 0), (promised_at + 1, 1000)):
         assert (
-            retention.release(Rule(EVERY_LANE, clock.now, cause, promised_before), **wanted)
+            retention.release(Rule(EVERY_PRIORITY, clock.now, cause, promised_before), **wanted)
             == freed
         )  # type: ignore[arg-type]
 

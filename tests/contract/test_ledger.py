@@ -15,9 +15,9 @@ from hilum.domain import (
     DeliveryJob,
     DeliveryState,
     Document,
-    Lane,
     NewDocument,
     Outcome,
+    Priority,
     ReadingJob,
     ReadingState,
     ReportJob,
@@ -140,7 +140,7 @@ def test_the_whole_street(ledger: Ledger, clock: Clock) -> None:
     reported = report(ledger)
     assert reported.result.source_digest == "digest"
     assert reported.predecessors == {}
-    assert ledger.hold_lane("pacs", "d", 30)
+    assert ledger.acquire_destination("pacs", "d", 30)
     (delivery,) = ledger.claim("deliver", 10, "d", 60, destination_name="pacs")
     assert isinstance(delivery, DeliveryJob)
     assert (delivery.document.content, delivery.is_trained, delivery.study_instance_uid) == (
@@ -219,10 +219,15 @@ def test_same_uid_in_another_study_is_a_conflict(ledger: Ledger) -> None:
     assert ledger.record([arrival(1, study="9.9", digest="other")]) == [RecordOutcome.CONFLICT]
 
 
-def test_most_urgent_lane_first(ledger: Ledger) -> None:
-    for number, lane in enumerate((Lane.REANALYSIS, Lane.LIVE, Lane.URGENT)):
-        ledger.record([dataclasses.replace(arrival(number, study=f"1.{number}"), lane=lane)])
-    assert [job.lane for job in ledger.claim("analyse", 2, "a", 60)] == [Lane.URGENT, Lane.LIVE]
+def test_most_urgent_priority_first(ledger: Ledger) -> None:
+    for number, priority in enumerate((Priority.REANALYSIS, Priority.LIVE, Priority.URGENT)):
+        ledger.record(
+            [dataclasses.replace(arrival(number, study=f"1.{number}"), priority=priority)]
+        )
+    assert [job.priority for job in ledger.claim("analyse", 2, "a", 60)] == [
+        Priority.URGENT,
+        Priority.LIVE,
+    ]
 
 
 def test_lost_lease_writes_nothing(ledger: Ledger, clock: Clock) -> None:
@@ -533,22 +538,22 @@ def test_requeue_of_dead_letters(ledger: Ledger, clock: Clock) -> None:
 
 
 def test_a_destination_has_one_owner(ledger: Ledger, clock: Clock) -> None:
-    assert ledger.hold_lane("pacs", "one", 30)
-    assert not ledger.hold_lane("pacs", "two", 30)
-    assert ledger.hold_lane("pacs", "one", 30)
+    assert ledger.acquire_destination("pacs", "one", 30)
+    assert not ledger.acquire_destination("pacs", "two", 30)
+    assert ledger.acquire_destination("pacs", "one", 30)
     clock.now += 31
-    assert ledger.hold_lane("pacs", "two", 30)
+    assert ledger.acquire_destination("pacs", "two", 30)
     ledger.pause("pacs", is_paused=True)
-    assert not ledger.hold_lane("pacs", "two", 30)
+    assert not ledger.acquire_destination("pacs", "two", 30)
     ledger.pause("pacs", is_paused=False)
-    assert ledger.hold_lane("pacs", "two", 30)
+    assert ledger.acquire_destination("pacs", "two", 30)
 
 
 def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
     ledger.pause("pacs", is_paused=True)
-    assert not ledger.hold_lane("pacs", "one", 30)
+    assert not ledger.acquire_destination("pacs", "one", 30)
     ledger.pause("pacs", is_paused=False)
-    assert ledger.hold_lane("pacs", "one", 30)
+    assert ledger.acquire_destination("pacs", "one", 30)
 
 
 @pytest.mark.parametrize(("stage", "releases"), [("analyse", ("r@1",)), ("assemble", ())])
@@ -630,7 +635,7 @@ def test_claims_use_the_partial_indexes(tmp_path: Path) -> None:
         plan = plan_of(
             ledger,
             f"EXPLAIN QUERY PLAN SELECT * FROM {table} WHERE state = 'due' AND due_at <= 5{extra}"
-            " ORDER BY lane, due_at, id LIMIT 5",
+            " ORDER BY priority, due_at, id LIMIT 5",
         )
         assert f"ix_{table}_due" in plan
         assert "TEMP B-TREE" not in plan

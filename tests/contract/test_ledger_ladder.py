@@ -41,7 +41,7 @@ def reported(street: Street, *images: int) -> None:
     street.report()
 
 
-def lane(street: Street, destination: str) -> DeliveryJob:
+def claimed(street: Street, destination: str) -> DeliveryJob:
     (job,) = street.ledger.claim("deliver", 1, "d", 60.0, destination_name=destination)
     assert isinstance(job, DeliveryJob)
     return job
@@ -49,13 +49,13 @@ def lane(street: Street, destination: str) -> DeliveryJob:
 
 def send(street: Street, destination: str) -> str | None:
     """The receiver takes what is due; the UID that it holds now."""
-    job = lane(street, destination)
+    job = claimed(street, destination)
     street.ledger.advance("deliver", [(job.lease, Advance(DeliveryState.DELIVERED))])
     return job.document.sop_instance_uid
 
 
 def step_down(street: Street, destination: str, wanted: Any = COMPREHENSIVE) -> bool:
-    job = lane(street, destination)
+    job = claimed(street, destination)
     uid = f"{job.document.sop_instance_uid}.{wanted.sop_class_uid[-2:]}"
     derived = Document(
         wanted.kind,
@@ -94,7 +94,7 @@ def test_a_lower_class_is_a_document_of_its_own_and_stored_once(street: Street) 
         ("old", "sr_comprehensive", "due", None),
         ("older", "sr_comprehensive", "due", None),
     ]
-    assert lane(street, "old").document == lane(street, "older").document
+    assert claimed(street, "old").document == claimed(street, "older").document
     assert street.rows(document)[2].result_id == street.rows(document)[0].result_id
 
 
@@ -130,7 +130,7 @@ def test_what_a_destination_missed_is_not_named_to_it(street: Street) -> None:
 
 def test_a_report_that_was_superseded_meanwhile_is_not_sent_in_any_class(street: Street) -> None:
     reported(street, 1)
-    job = lane(street, "old")
+    job = claimed(street, "old")
     street.receive(STUDY, 2)
     street.read()
     street.assemble()
@@ -151,7 +151,7 @@ def test_a_report_that_was_superseded_meanwhile_is_not_sent_in_any_class(street:
 
 def test_a_lost_lease_stores_no_document(street: Street) -> None:
     reported(street, 1)
-    job = lane(street, "old")
+    job = claimed(street, "old")
     street.ledger.end_leases("d", is_clean=True)
     derived = Document(
         TEXT.kind, "application/dicom", b"text", TEXT.sop_class_uid, "2.25.7", "2.25.0"

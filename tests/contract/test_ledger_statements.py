@@ -75,7 +75,7 @@ def test_statements_of_studies_that_are_handed_on(
     ledger, release = Ledger(migrated_sqlite(tmp_path)), make_release()
     _record(ledger, release, studies)
     _served(ledger, "analyse", release)
-    assert ledger.hold_lane("pacs", "worker", 600)
+    assert ledger.acquire_destination("pacs", "worker", 600)
     jobs, heirs = (
         ledger.claim("assemble", 8, "worker", 60),
         {name: Heir("worker", 8, 60) for name in (None, "pacs")},

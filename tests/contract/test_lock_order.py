@@ -21,8 +21,8 @@ from sqlalchemy import Connection, select, text, update
 
 from hilum.domain import (
     Advance,
-    Lane,
     Lease,
+    Priority,
     ReadingJob,
     ReadingState,
     Rejection,
@@ -397,7 +397,7 @@ def test_pixels_leave_while_their_study_is_opened_again(
         beside(
             ledger,
             begins,
-            lambda: freed.append(retention.release(Rule(frozenset(Lane), _NOW + 60, "age"))),
+            lambda: freed.append(retention.release(Rule(frozenset(Priority), _NOW + 60, "age"))),
             goes_on,
         )
     assert freed == [0 if is_reanalysed else 10]
@@ -448,12 +448,12 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Le
 
 
 def test_two_dispatchers_meet_a_new_destination(ledger: Ledger) -> None:
-    """The one that waits for the other finds the lane taken."""
+    """The one that waits for the other finds the destination taken."""
     held: list[bool] = []
     beside(
         ledger,
         lambda connection: held.append(destination_lease.take(connection, "pacs", "one", _NOW, 60)),
-        lambda: held.append(ledger.hold_lane("pacs", "two", 60)),
+        lambda: held.append(ledger.acquire_destination("pacs", "two", 60)),
         lambda _: None,
     )
     assert held == [True, False]
@@ -466,7 +466,7 @@ def test_a_person_pauses_a_destination_that_a_dispatcher_meets(ledger: Ledger) -
         lambda: ledger.pause("pacs", is_paused=True),
         lambda _: None,
     )
-    assert not ledger.hold_lane("pacs", "one", 60)
+    assert not ledger.acquire_destination("pacs", "one", 60)
 
 
 def test_many_dispatchers_meet_new_destinations(ledger: Ledger) -> None:
@@ -478,8 +478,8 @@ def test_many_dispatchers_meet_new_destinations(ledger: Ledger) -> None:
 
     def take_all(owner: str) -> list[bool]:
         together.wait(60)
-        return [ledger.hold_lane(name, owner, 60) for name in names]
+        return [ledger.acquire_destination(name, owner, 60) for name in names]
 
     with ThreadPoolExecutor(len(owners)) as threads:
         taken = list(threads.map(take_all, owners))
-    assert [sum(of_lane) for of_lane in zip(*taken, strict=True)] == [1] * len(names)
+    assert [sum(of_priority) for of_priority in zip(*taken, strict=True)] == [1] * len(names)

@@ -97,11 +97,11 @@ def test_an_update_sets_what_its_parameters_name(connection: Connection) -> None
 
 
 def test_it_writes_each(connection: Connection) -> None:
-    lanes = PreparedStatement(
-        update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
+    priorities = PreparedStatement(
+        update(reading).where(reading.c.id == bindparam("row")).values(priority=bindparam("wanted"))
     )
-    lanes.write_each(connection, [{"row": number, "wanted": number} for number in (1, 2)])
-    assert connection.execute(select(reading.c.lane).order_by(reading.c.id)).scalars().all()[
+    priorities.write_each(connection, [{"row": number, "wanted": number} for number in (1, 2)])
+    assert connection.execute(select(reading.c.priority).order_by(reading.c.id)).scalars().all()[
         :2
     ] == [1, 2]
 
@@ -153,7 +153,7 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
     )
     with ledger._engine.begin() as connection:
         row = connection.execute(select(study)).one()
-    values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
+    values |= {name: getattr(row, name) for name in (*copied, "state", "priority", "due_at")}
     with pytest.raises(IntegrityError) as caught, ledger._engine.begin() as connection:
         PreparedStatement(insert(study)).write(connection, values)
     assert caught.value.orig is not None

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import update
 
-from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
+from hilum.domain import Priority, Rejection, RemovalReason, RolloutMode
 from hilum.store.admin import reanalyse
 from hilum.store.admin.reanalyse import Count, Reanalysis, ReanalysisRequest
 from hilum.store.queries.queues import queues
@@ -79,11 +79,11 @@ def test_an_archive_is_read_and_reported_by_a_further_release_and_by_it_alone(
         "no report goes out twice"
     )
     assert all(row.is_current for row in rolling.rows(result))
-    assert {(row.release, row.lane) for row in rolling.rows(result)} == {
-        ("chest@1", Lane.LIVE),
-        ("chest@2", Lane.REANALYSIS),
+    assert {(row.release, row.priority) for row in rolling.rows(result)} == {
+        ("chest@1", Priority.LIVE),
+        ("chest@2", Priority.REANALYSIS),
     }
-    assert {row.lane for row in rolling.rows(study)} == {Lane.LIVE}, (
+    assert {row.priority for row in rolling.rows(study)} == {Priority.LIVE}, (
         "retention and late images know it as what it was"
     )
     assert begin(reanalysis, ReanalysisRequest("chest@2", study_uids=("1.1",))) == 0
@@ -130,7 +130,7 @@ def test_what_a_live_image_waits_for_is_read_with_it(
         "1.1",
         "1.3",
     }, "live studies go first"
-    assert {row.lane for row in rolling.rows(reading, state="due")} == {Lane.REANALYSIS}
+    assert {row.priority for row in rolling.rows(reading, state="due")} == {Priority.REANALYSIS}
 
 
 def test_late_images_of_what_waits_for_its_reanalysis_are_waited_for_together(

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.domain import Lane, Rejection, RemovalReason, RolloutMode
+from hilum.domain import Priority, Rejection, RemovalReason, RolloutMode
 from hilum.store.intake.received import Arrival
 from hilum.store.intake.record import RecordOutcome
 from hilum.store.ledger import Ledger
@@ -59,12 +59,12 @@ def arrival(
 ) -> Arrival:
     """The same image with another header is a revision, with other pixels a conflict."""
     digests = {"digest": f"d{image}.{header}.{pixels}", "pixel_digest": f"p{image}.{pixels}"}
-    lane = Lane(study % 3)
+    priority = Priority(study % 3)
     return arrival_of(
         f"1.2.{image}",
         f"1.3.{study}",
         _RELEASES,
-        lane=lane,
+        priority=priority,
         maximum_wait_seconds=25,
         received_at=received_at,
         **digests,

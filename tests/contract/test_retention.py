@@ -18,8 +18,8 @@ from hilum.domain import (
     CommitmentRequest,
     CommitmentState,
     DeliveryState,
-    Lane,
     Outcome,
+    Priority,
     ReadingState,
     SopReference,
     StudyState,
@@ -34,7 +34,7 @@ from tests.support.descriptors import deleted_and_open
 from tests.support.street import HEADER, RELEASE, Clock, Street
 
 HOUR = 3600.0
-EVERY_LANE = frozenset(Lane)
+EVERY_PRIORITY = frozenset(Priority)
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ def store(archive: Archive, study: str, *numbers: int) -> list[Path]:
 
 
 def older_than(clock: Clock, hours: float, cause: str = "age") -> Rule:
-    return Rule(EVERY_LANE, clock.now - hours * HOUR, cause)
+    return Rule(EVERY_PRIORITY, clock.now - hours * HOUR, cause)
 
 
 def test_pixels_leave_after_their_time_and_rows_stay(
@@ -169,10 +169,13 @@ def test_a_walk_ends_behind_some_that_stay_and_without_one_all_are_gone_through(
     for name in ("_LOOKED_AT", "_PASSED_BY"):
         monkeypatch.setattr(f"hilum.store.retention.policy.{name}", 1)
     for study in ("1.2.1", "1.2.2"):
-        street.receive(study, 1, lane=Lane.REANALYSIS)
+        street.receive(study, 1, priority=Priority.REANALYSIS)
     street.walk("1.2.3", 1, 2)
     clock.now += HOUR + 1
-    rule, walk = dataclasses.replace(older_than(clock, 1), lanes={Lane.LIVE}), RetentionScan()
+    rule, walk = (
+        dataclasses.replace(older_than(clock, 1), priorities={Priority.LIVE}),
+        RetentionScan(),
+    )
     assert [retention.release(rule, walk=walk) for _ in range(2)] == [0, 0]
     clock.now += 1
     assert retention.release(rule) == 2000
@@ -272,18 +275,18 @@ def test_what_is_not_sent_holds_nothing_up(
     assert retention.release(older_than(clock, 1)) == 1000
 
 
-def test_a_lane_has_its_own_time(
+def test_a_priority_has_its_own_time(
     street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
-    for study, lane in (("1.2.3", Lane.LIVE), ("1.2.4", Lane.REANALYSIS)):
+    for study, priority in (("1.2.3", Priority.LIVE), ("1.2.4", Priority.REANALYSIS)):
         store(archive, study, 1)
-        street.receive(study, 1, lane=lane)
+        street.receive(study, 1, priority=priority)
     street.read()
     street.assemble()
     street.report()
     street.deliver()
     clock.now += HOUR + 1
-    assert retention.release(Rule({Lane.REANALYSIS}, clock.now - HOUR, "age")) == 1000
+    assert retention.release(Rule({Priority.REANALYSIS}, clock.now - HOUR, "age")) == 1000
     assert [row.pixels_removed_at is None for row in street.rows(tables.instance)] == [True, False]
 
 
@@ -377,7 +380,7 @@ def test_a_file_that_cannot_be_deleted_is_said_and_tried_again(
 
 
 def same_file_again(street: Street, **changes: object) -> RecordOutcome:
-    arrival = street._arrival("1.2.3", 1, Lane.LIVE, "CR1", RELEASE)
+    arrival = street._arrival("1.2.3", 1, Priority.LIVE, "CR1", RELEASE)
     arrival = dataclasses.replace(
         arrival, instance=dataclasses.replace(arrival.instance, **changes)
     )
@@ -462,7 +465,7 @@ def test_who_was_not_read_may_have_a_damaged_file(
 def test_a_file_that_the_archive_has_lost_is_given_up_for_the_same_bytes_alone(
     street: Street, *, is_damaged: bool
 ) -> None:
-    arrival = street._arrival("1.2.3", 1, Lane.LIVE, "CR1", RELEASE)
+    arrival = street._arrival("1.2.3", 1, Priority.LIVE, "CR1", RELEASE)
     street.ledger.record([arrival])
     path, ours = arrival.instance.path, arrival.instance
     assert (

@@ -30,10 +30,10 @@ def dead() -> int:
 
 
 def busy(ledger: Ledger, name: str, pid: int) -> None:
-    """A process that says that it lives, has a reading and owns a lane."""
+    """A process that says that it lives, has a reading and owns a destination."""
     ledger.beat(name, "dispatcher", pid, started_at=0.0, is_ready=True)
     assert len(ledger.claim("analyse", 1, name, 600)) == 1
-    assert ledger.hold_lane("pacs", name, 600)
+    assert ledger.acquire_destination("pacs", name, 600)
 
 
 def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(
@@ -43,12 +43,12 @@ def test_what_a_dead_process_of_this_host_held_is_free_once_it_is_silent(
     busy(ledger, "dead", dead)
     clock.now += 9
     bury_silent(ledger, 10)
-    assert not ledger.hold_lane("pacs", "next", 600), (
+    assert not ledger.acquire_destination("pacs", "next", 600), (
         "it has beaten a moment ago: who cannot see it need not be right"
     )
     clock.now += 2
     bury_silent(ledger, 10)
-    assert ledger.hold_lane("pacs", "next", 600)
+    assert ledger.acquire_destination("pacs", "next", 600)
     (job,) = ledger.claim("analyse", 1, "next", 600)
     assert job.lease.lapses == 1
     assert ledger.silent(0) == [], "it is forgotten"
@@ -68,7 +68,7 @@ def test_a_living_process_keeps_what_it_holds_however_silent_it_is(
         busy(ledger, "living", living.pid)
         clock.now += 300
         bury_silent(ledger, 10)
-        assert not ledger.hold_lane("pacs", "next", 600)
+        assert not ledger.acquire_destination("pacs", "next", 600)
         assert [name for name, _ in ledger.silent(10)] == ["living"]
 
 
@@ -80,7 +80,7 @@ def test_another_program_that_has_got_its_number_is_not_taken_for_it(
         busy(ledger, "dead", other.pid)
         clock.now += 11
         bury_silent(ledger, 10)
-        assert ledger.hold_lane("pacs", "next", 600)
+        assert ledger.acquire_destination("pacs", "next", 600)
 
 
 def test_processes_of_another_host_are_none_of_our_business(
@@ -92,7 +92,7 @@ def test_processes_of_another_host_are_none_of_our_business(
         connection.execute(update(tables.process).values(host="another"))
     clock.now += 11
     bury_silent(ledger, 10)
-    assert not ledger.hold_lane("pacs", "next", 600)
+    assert not ledger.acquire_destination("pacs", "next", 600)
 
 
 def test_a_process_that_begins_holds_nothing_that_another_left_under_its_name(

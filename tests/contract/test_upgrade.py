@@ -64,7 +64,7 @@ def full(empty_url: str) -> str:
     street.receive("1.3.1", 1)
     street.read()
     street.receive("1.3.2", 1)
-    ledger.hold_lane("pacs", "dispatcher-1", 60)
+    ledger.acquire_destination("pacs", "dispatcher-1", 60)
     street.beat("listener-1", "listener")
     ledger.close()
     return empty_url
@@ -175,7 +175,7 @@ def test_what_was_withheld_before_it_had_a_state_can_be_released(full: str) -> N
 
 
 def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full: str) -> None:
-    """All that an asker had sent by then: of what it asked for nothing is left."""
+    """All that a requester had sent by then: of what it asked for nothing is left."""
     _back_to(full, "0006")
     engine = create_engine(full)
     with engine.begin() as connection:
@@ -209,7 +209,7 @@ def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full
 
 _ASKED = text(
     "INSERT INTO commitment (transaction_uid, calling_ae_title, called_ae_title, peer_address,"
-    " requested_at, digest, is_duplicate, instances, committed, failed, state, lane, due_at,"
+    " requested_at, digest, is_duplicate, instances, committed, failed, state, priority, due_at,"
     " finished_at) VALUES (:uid, :who, 'HILUM', '10.0.0.7', :at, 'd', false, '[]', :count, 0,"
     " 'reported', 1, :at, :at)"
 )
@@ -244,7 +244,7 @@ def test_twice_is_once_and_the_identity_stays(full: str) -> None:
     before = contents(full)
     engine = create_engine(full)
     with engine.begin() as connection:
-        connection.execute(text("UPDATE study SET lane = lane"))
+        connection.execute(text("UPDATE study SET priority = priority"))
         assert migrate(full) == REVISION
     engine.dispose()
     assert contents(full) == before

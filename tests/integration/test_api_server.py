@@ -161,7 +161,7 @@ def test_a_real_prometheus_scrapes_it(served: Served) -> None:
         )
         assert bucket["value"][1] == "1"
         (queue,) = wait_for(
-            lambda: query('hilum_queue_items{stage="analyse",lane="live",state="due"}')
+            lambda: query('hilum_queue_items{stage="analyse",priority="live",state="due"}')
         )
         assert queue["value"][1] == "0"
         (studies,) = wait_for(lambda: query("hilum_studies_recorded"))

@@ -13,7 +13,7 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, evt
 
 from hilum.deliver import SopClassRefused
-from hilum.deliver.cstore import DicomLane
+from hilum.deliver.cstore import DicomClient
 from hilum.deliver.probe import probe
 from hilum.domain import SR_CLASS_PREFERENCE, Document
 from hilum.errors import Refused, Retry
@@ -47,8 +47,8 @@ def destination(port: int, ae_title: str = "STORESCP", **changes) -> Destination
     return Destination(**{"port": port, "ae_title": ae_title, "timeout_seconds": 5.0, **changes})
 
 
-def lane_to(port: int, ae_title: str = "STORESCP", **changes) -> contextlib.closing[DicomLane]:
-    return contextlib.closing(DicomLane("pacs", destination(port, ae_title, **changes)))
+def client_to(port: int, ae_title: str = "STORESCP", **changes) -> contextlib.closing[DicomClient]:
+    return contextlib.closing(DicomClient("pacs", destination(port, ae_title, **changes)))
 
 
 @contextlib.contextmanager
@@ -85,16 +85,16 @@ def pacs(
 def test_the_richest_class_that_is_accepted_is_named_and_then_taken(taken, report):
     with (
         StoreScp(takes=tuple(DCMTK_NAMES[item] for item in taken)) as peer,
-        lane_to(peer.port) as lane,
+        client_to(peer.port) as client,
     ):
         with pytest.raises(
             SopClassRefused, match=r"does not take Comprehensive 3D SR Storage; the report goes as"
         ) as caught:
-            lane.deliver(report)
+            client.deliver(report)
         assert caught.value.accepted == taken[0]
         lower = derive(report, taken[0], f"{report.sop_instance_uid}.1"[:64])
-        lane.deliver(lower)
-        lane.deliver(lower)
+        client.deliver(lower)
+        client.deliver(lower)
         assert [path.name.partition(".")[2] for path in peer.files()] == [lower.sop_instance_uid]
         assert peer.associations() == 1
 
@@ -102,46 +102,46 @@ def test_the_richest_class_that_is_accepted_is_named_and_then_taken(taken, repor
 def test_a_pacs_without_any_of_the_classes_is_a_refusal(report):
     with (
         StoreScp(refuse_sr=True) as peer,
-        lane_to(peer.port) as lane,
+        client_to(peer.port) as client,
         pytest.raises(
             Refused,
             match=r"Comprehensive 3D SR Storage.*, nor 3 other classes that would do: enable",
         ),
     ):
-        lane.deliver(report)
+        client.deliver(report)
 
 
 def test_settings_can_leave_rungs_out(report):
     with StoreScp(takes=(DCMTK_NAMES[ENHANCED], DCMTK_NAMES[TEXT])) as peer:
         with (
-            lane_to(peer.port, sr_classes=("comprehensive_3d", "basic_text")) as lane,
+            client_to(peer.port, sr_classes=("comprehensive_3d", "basic_text")) as client,
             pytest.raises(SopClassRefused) as caught,
         ):
-            lane.deliver(report)
+            client.deliver(report)
         assert caught.value.accepted == TEXT
         with (
-            lane_to(peer.port, sr_classes=("comprehensive_3d",)) as lane,
+            client_to(peer.port, sr_classes=("comprehensive_3d",)) as client,
             pytest.raises(Refused, match="enable this SOP Class") as only,
         ):
-            lane.deliver(report)
+            client.deliver(report)
         assert not isinstance(only.value, SopClassRefused)
 
 
 def test_a_class_that_settings_leave_out_is_not_sent_even_where_it_would_be_taken(report):
-    with StoreScp() as peer, lane_to(peer.port, sr_classes=("enhanced",)) as lane:
+    with StoreScp() as peer, client_to(peer.port, sr_classes=("enhanced",)) as client:
         with pytest.raises(SopClassRefused) as caught:
-            lane.deliver(report)
+            client.deliver(report)
         assert caught.value.accepted == ENHANCED
         assert peer.files() == []
 
 
 def test_a_class_that_is_accepted_and_then_refused_steps_down_too(report):
     classes = (COMPREHENSIVE_3D.sop_class_uid, ENHANCED.sop_class_uid)
-    with pacs(*classes, uid_34=0x0122) as (port, given), lane_to(port, "PACS") as lane:
+    with pacs(*classes, uid_34=0x0122) as (port, given), client_to(port, "PACS") as client:
         with pytest.raises(SopClassRefused) as caught:
-            lane.deliver(report)
+            client.deliver(report)
         assert caught.value.accepted == ENHANCED
-        lane.deliver(derive(report, ENHANCED, "2.25.1"))
+        client.deliver(derive(report, ENHANCED, "2.25.1"))
         assert given == list(classes)
 
 
@@ -150,10 +150,10 @@ def test_other_objects_share_the_association_with_reports(report):
     capture = dataclasses.replace(
         report, kind="picture", sop_class_uid="1.2.840.10008.5.1.4.1.1.88.67"
     )
-    with StoreScp() as peer, lane_to(peer.port) as lane:
+    with StoreScp() as peer, client_to(peer.port) as client:
         for document in (report, capture, report, capture):
             with contextlib.suppress(Refused, Retry):
-                lane.deliver(document)
+                client.deliver(document)
         assert peer.associations() == 2
 
 
@@ -251,8 +251,8 @@ def tls(authority: Authority, **changes) -> dict[str, object]:
 
 
 def test_a_report_goes_over_tls(secured, authority, report):
-    with lane_to(secured.port, **tls(authority)) as lane:
-        lane.deliver(report)
+    with client_to(secured.port, **tls(authority)) as client:
+        client.deliver(report)
     assert [path.name.partition(".")[2] for path in secured.files()] == [report.sop_instance_uid]
     assert probe(
         "pacs", destination(secured.port, **tls(authority, tls_server_name="pacs.test"))
@@ -281,10 +281,10 @@ def test_tls_that_fails_says_why(secured, authority, tmp_path):
 def test_a_pacs_without_tls_and_tls_without_a_pacs(authority, report):
     with (
         StoreScp() as peer,
-        lane_to(peer.port, timeout_seconds=1.0, **tls(authority)) as lane,
+        client_to(peer.port, timeout_seconds=1.0, **tls(authority)) as client,
         pytest.raises(Retry, match="does this port speak TLS") as caught,
     ):
-        lane.deliver(report)
+        client.deliver(report)
     assert caught.value.is_outage
     assert "no DICOM answer" in probe("pacs", destination(free_port(), **tls(authority))).detail
 

@@ -354,7 +354,7 @@ def test_an_address_where_nobody_takes_reports_leaves_a_dead_one(house: House) -
 
 
 def test_a_request_survives_kill_9_of_everybody(house: House) -> None:
-    """The listener dies after its Success, the dispatcher while the asker has the report and has not answered."""
+    """The listener dies after its Success, the dispatcher while the requester has the report and has not answered."""
     kept, transaction_uid = store(house.listener.port, images(9)), generate_uid()
     with house.scu("KILLED") as scu:
         scu.may_answer.clear()

@@ -136,10 +136,10 @@ def test_the_tensor_is_the_same_wherever_it_is_made(
     require_same(ask_all(pools, requests, on_device=on_device, slot_bytes=slot_bytes), requests)
 
 
-@pytest.mark.parametrize("is_read_once", [True, False])
+@pytest.mark.parametrize("drops_page_cache", [True, False])
 @pytest.mark.parametrize("on_device", [False, True], ids=["worker", "device"])
 def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
-    pools: Pools, tmp_path: Path, *, on_device: bool, is_read_once: bool
+    pools: Pools, tmp_path: Path, *, on_device: bool, drops_page_cache: bool
 ) -> None:
     path, another = (
         phantom.save(phantom.make_instance(n, rows=512, columns=512), tmp_path / f"{n}.dcm")
@@ -148,13 +148,13 @@ def test_the_memory_of_a_file_is_given_back_where_it_is_read_once(
     if not can_be_dropped(path):
         pytest.skip("this file system keeps its files in memory")
     wanted = DecodeRequest(
-        path, SPECS, 1 << 24, "cpu", is_decoded_only=on_device, is_read_once=is_read_once
+        path, SPECS, 1 << 24, "cpu", is_decoded_only=on_device, drops_page_cache=drops_page_cache
     )
 
     async def scenario(pool: DecodePool) -> None:
         answer = await pool.ask(wanted)
         assert all(isinstance(item, Ready) for item in answer.values())
-        if is_read_once:
+        if drops_page_cache:
             await asyncio.to_thread(wait_for, lambda: not is_in_memory(path))
             return
         await pool.ask(

@@ -15,8 +15,8 @@ from pydicom.filereader import read_file_meta_info, read_preamble
 from pydicom.uid import Comprehensive3DSRStorage, ExplicitVRLittleEndian, JPEGBaseline8Bit
 from pynetdicom import AE, evt
 
-from hilum.deliver import FileState, UnknownOutcome, open_lane, send
-from hilum.deliver.cstore import DicomLane
+from hilum.deliver import FileState, UnknownOutcome, open_client, send
+from hilum.deliver.cstore import DicomClient
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents
@@ -53,9 +53,9 @@ def destination(port: int, ae_title: str, **changes) -> Destination:
     return Destination(**{"port": port, "ae_title": ae_title, "timeout_seconds": 10.0, **changes})
 
 
-def lane_to(port: int, ae_title: str = "PACS", **changes) -> contextlib.closing[DicomLane]:
-    """A lane for a `with` block."""
-    return contextlib.closing(DicomLane("pacs", destination(port, ae_title, **changes)))
+def client_to(port: int, ae_title: str = "PACS", **changes) -> contextlib.closing[DicomClient]:
+    """A client for a `with` block."""
+    return contextlib.closing(DicomClient("pacs", destination(port, ae_title, **changes)))
 
 
 @dataclass
@@ -105,10 +105,10 @@ def receiver(*statuses: int | None, port: int | None = None) -> Iterator[Receive
 
 
 def test_storescp_gets_the_stored_bytes_over_one_association(reports):
-    with StoreScp() as peer, lane_to(peer.port, peer.ae_title) as lane:
+    with StoreScp() as peer, client_to(peer.port, peer.ae_title) as client:
         for report in reports:
-            lane.deliver(report)
-        lane.deliver(reports[0])
+            client.deliver(report)
+        client.deliver(reports[0])
         received = {
             path.name.removeprefix("SR3."): data_set(path.read_bytes()) for path in peer.files()
         }
@@ -117,9 +117,9 @@ def test_storescp_gets_the_stored_bytes_over_one_association(reports):
 
 
 def test_orthanc_keeps_the_stored_bytes_and_takes_them_twice(reports):
-    with Orthanc() as peer, lane_to(peer.dicom_port, peer.ae_title) as lane:
+    with Orthanc() as peer, client_to(peer.dicom_port, peer.ae_title) as client:
         for report in (*reports, reports[0]):
-            lane.deliver(report)
+            client.deliver(report)
         assert len(peer.instances()) == len(reports)
         for report in reports:
             (identifier,) = peer.find(report.sop_instance_uid)
@@ -128,71 +128,73 @@ def test_orthanc_keeps_the_stored_bytes_and_takes_them_twice(reports):
 
 def test_a_pacs_without_the_sr_class_is_a_refusal_that_says_what_to_do(reports):
     with StoreScp(refuse_sr=True) as peer:
-        lane = open_lane("pacs", destination(peer.port, peer.ae_title, calling_ae_title="HILUM_A"))
+        client = open_client(
+            "pacs", destination(peer.port, peer.ae_title, calling_ae_title="HILUM_A")
+        )
         with pytest.raises(
             Refused,
             match=r"Comprehensive 3D SR Storage.*enable this SOP Class for our AE Title HILUM_A",
         ) as caught:
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
         assert caught.value.reason == "sop_class_refused"
         assert peer.files() == []
 
 
 def test_a_pacs_that_is_down_is_an_outage_and_gets_the_report_when_it_is_up(reports):
     port = free_port()
-    with lane_to(port, "STORESCP") as lane:
+    with client_to(port, "STORESCP") as client:
         with pytest.raises(Retry, match=f"no DICOM answer from 127.0.0.1:{port}") as caught:
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
         assert caught.value.is_outage
         with StoreScp(port=port) as peer:
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
             assert len(peer.files()) == 1
 
 
 def test_a_pacs_that_restarts_gets_a_new_association(reports):
-    with StoreScp() as peer, lane_to(peer.port, peer.ae_title) as lane:
-        lane.deliver(reports[0])
+    with StoreScp() as peer, client_to(peer.port, peer.ae_title) as client:
+        client.deliver(reports[0])
         peer.stop()
         peer.start()
         with contextlib.suppress(Retry):  # the first try may meet the old association while it dies
-            lane.deliver(reports[1])
-        lane.deliver(reports[1])
+            client.deliver(reports[1])
+        client.deliver(reports[1])
         assert len(peer.files()) == 2
 
 
 def test_a_rejected_association_says_why(reports):
-    with StoreScp(extra=("--refuse",)) as peer, lane_to(peer.port, peer.ae_title) as lane:
+    with StoreScp(extra=("--refuse",)) as peer, client_to(peer.port, peer.ae_title) as client:
         with pytest.raises(Retry, match="rejected the association") as caught:
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
         assert caught.value.is_outage
 
 
 def test_an_ae_title_that_the_pacs_does_not_answer_to_names_the_remedy(reports):
     with (
         Orthanc(DicomCheckCalledAet=True) as peer,
-        lane_to(peer.dicom_port, "WRONG") as lane,
+        client_to(peer.dicom_port, "WRONG") as client,
         pytest.raises(Retry, match=r"\(1,1,7\).*WRONG"),
     ):
-        lane.deliver(reports[0])
+        client.deliver(reports[0])
 
 
 @pytest.mark.parametrize("option", ["--abort-after", "--abort-during"])
 def test_a_broken_association_leaves_the_outcome_unknown(option, reports):
     with (
         StoreScp(extra=(option,)) as peer,
-        lane_to(peer.port, peer.ae_title) as lane,
+        client_to(peer.port, peer.ae_title) as client,
         pytest.raises(UnknownOutcome, match="the same bytes are sent again"),
     ):
-        lane.deliver(reports[0])
+        client.deliver(reports[0])
 
 
 def test_no_answer_in_time_leaves_the_outcome_unknown(reports):
     with (
         StoreScp(extra=("--sleep-during", "5")) as peer,
-        lane_to(peer.port, peer.ae_title, timeout_seconds=1.0) as lane,
+        client_to(peer.port, peer.ae_title, timeout_seconds=1.0) as client,
         pytest.raises(UnknownOutcome, match="within 1 s"),
     ):
-        lane.deliver(reports[0])
+        client.deliver(reports[0])
 
 
 def test_a_port_that_never_answers_is_an_outage(reports):
@@ -200,37 +202,37 @@ def test_a_port_that_never_answers_is_an_outage(reports):
         silent.bind(("127.0.0.1", 0))
         silent.listen(1)
         with (
-            lane_to(silent.getsockname()[1], timeout_seconds=0.5) as lane,
+            client_to(silent.getsockname()[1], timeout_seconds=0.5) as client,
             pytest.raises(Retry, match="no DICOM answer"),
         ):
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
 
 
 def test_an_unknown_outcome_is_resolved_by_the_same_bytes_on_a_new_association(reports):
-    with receiver(None) as seen, lane_to(seen.port) as lane:
+    with receiver(None) as seen, client_to(seen.port) as client:
         with pytest.raises(UnknownOutcome):
-            lane.deliver(reports[0])
-        lane.deliver(reports[0])
+            client.deliver(reports[0])
+        client.deliver(reports[0])
         assert seen.stored == [data_set(reports[0].content)] * 2
         assert seen.opened == 2
 
 
 def test_a_refused_document_leaves_the_association_for_the_next(reports):
-    with receiver(0xA900, 0xA700) as seen, lane_to(seen.port) as lane:
+    with receiver(0xA900, 0xA700) as seen, client_to(seen.port) as client:
         with pytest.raises(Refused, match="0xA900"):
-            lane.deliver(reports[0])
+            client.deliver(reports[0])
         with pytest.raises(Retry, match="0xA700"):
-            lane.deliver(reports[1])
-        lane.deliver(reports[2])
+            client.deliver(reports[1])
+        client.deliver(reports[2])
         assert seen.opened == 1
 
 
 def test_an_idle_association_is_released_and_the_next_document_opens_another(reports):
     with receiver() as seen:
-        with lane_to(seen.port, idle_release_seconds=0.2) as lane:
-            lane.deliver(reports[0])
+        with client_to(seen.port, idle_release_seconds=0.2) as client:
+            client.deliver(reports[0])
             wait_for(lambda: seen.released == 1)
-            lane.deliver(reports[1])
+            client.deliver(reports[1])
         wait_for(lambda: (seen.opened, seen.released) == (2, 2))
 
 
@@ -238,20 +240,20 @@ def test_a_machine_without_a_thread_to_spare_keeps_no_association_for_ever(repor
     def no_thread(_timer: threading.Timer) -> None:
         raise RuntimeError("can't start new thread")
 
-    with receiver() as seen, lane_to(seen.port, idle_release_seconds=0.2) as lane:
+    with receiver() as seen, client_to(seen.port, idle_release_seconds=0.2) as client:
         with monkeypatch.context() as full:
             full.setattr(threading.Timer, "start", no_thread)
             with pytest.raises(RuntimeError):
-                lane.deliver(reports[0])
-        lane.deliver(reports[1])
+                client.deliver(reports[0])
+        client.deliver(reports[1])
         wait_for(lambda: (seen.opened, seen.released) == (1, 1))
 
 
 def test_documents_in_a_row_share_one_timer(reports):
-    with receiver() as seen, lane_to(seen.port) as lane:
+    with receiver() as seen, client_to(seen.port) as client:
         timers = set()
         for report in reports:
-            lane.deliver(report)
+            client.deliver(report)
             timers |= {item for item in threading.enumerate() if item.name == "idle-pacs"}
         assert len(timers) == 1
 
@@ -259,10 +261,10 @@ def test_documents_in_a_row_share_one_timer(reports):
 def test_closing_leaves_no_thread_behind(reports):
     with receiver() as seen:
         before = {thread.name for thread in threading.enumerate()}
-        lane = open_lane("pacs", destination(seen.port, "PACS"))
-        lane.deliver(reports[0])
-        lane.close()
-        lane.close()
+        client = open_client("pacs", destination(seen.port, "PACS"))
+        client.deliver(reports[0])
+        client.close()
+        client.close()
         wait_for(
             lambda: (
                 not [
@@ -280,16 +282,16 @@ def test_small_packets_are_not_held_back(reports):
 
     Both are switched off on our side.
     """
-    with receiver() as seen, lane_to(seen.port) as lane:
-        lane.deliver(reports[0])
-        connection = lane._association._wire._socket  # the option can be seen nowhere else
+    with receiver() as seen, client_to(seen.port) as client:
+        client.deliver(reports[0])
+        connection = client._association._wire._socket  # the option can be seen nowhere else
         assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_json_does_not_go_to_a_pacs():
-    lane = open_lane("pacs", destination(free_port(), "PACS"))
+    client = open_client("pacs", destination(free_port(), "PACS"))
     with pytest.raises(Refused, match="no DICOM object"):
-        lane.deliver(Document("json", "application/json", b"{}"))
+        client.deliver(Document("json", "application/json", b"{}"))
 
 
 @pytest.fixture

@@ -476,7 +476,7 @@ def test_dcmtk_can_show_it(tmp_path):
 
 @pytest.mark.slow
 def test_a_pacs_takes_picture_and_report_over_one_association(tmp_path):
-    from hilum.deliver import open_lane
+    from hilum.deliver import open_client
     from hilum.settings import Destination
     from tests.support.peers import Orthanc
 
@@ -488,10 +488,10 @@ def test_a_pacs_takes_picture_and_report_over_one_association(tmp_path):
             ae_title=orthanc.ae_title,
             documents=("sr", "heatmap"),
         )
-        lane = open_lane("pacs", there)
+        client = open_client("pacs", there)
         for kind in ("sr", "heatmap", "heatmap"):
-            lane.deliver(of_kind(report, kind))
-        lane.close()
+            client.deliver(of_kind(report, kind))
+        client.close()
         for kind in ("sr", "heatmap"):
             (stored,) = orthanc.find(of_kind(report, kind).sop_instance_uid)
             assert parse(orthanc.file(stored)) == parse(of_kind(report, kind).content)

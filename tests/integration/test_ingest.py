@@ -95,8 +95,8 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(
         " only" in done.stderr
     )
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
-    assert {row["lane"] for row in rows(installation, "SELECT lane FROM reading")} == {2}, (
-        "the lane reanalysis"
+    assert {row["priority"] for row in rows(installation, "SELECT priority FROM reading")} == {2}, (
+        "the priority reanalysis"
     )
     for name in ("ct.dcm", "DICOMDIR"):
         (tmp_path / "files" / name).unlink()
@@ -205,32 +205,34 @@ def test_on_a_terminal_a_line_counts_along(installation: Hilum, tmp_path: Path) 
     os.close(ours)
 
 
-def test_a_route_and_a_lane_are_those_that_were_asked_for(tmp_path: Path) -> None:
+def test_a_route_and_a_priority_are_those_that_were_asked_for(tmp_path: Path) -> None:
     made = Hilum(
         tmp_path / "hilum",
         {},
         receive={"reserve_bytes": 0, "ae_titles": ["HILUM", "NIGHT"]},
-        **{"routes.NIGHT": {"lane": "urgent"}},
+        **{"routes.NIGHT": {"priority": "urgent"}},
     )
     made.write_settings()
     migrate_ledger(made)
     files = list(draw(tmp_path / "files", 2).values())
     assert (
-        ingest(made, files[0], "--to", "NIGHT", "--lane", "route", "--from", "RESEARCH").returncode
+        ingest(
+            made, files[0], "--to", "NIGHT", "--priority", "route", "--from", "RESEARCH"
+        ).returncode
         == 0
     )
-    assert ingest(made, files[1], "--to", "NIGHT", "--lane", "live").returncode == 0
-    columns = "lane, calling_ae_title, called_ae_title"
-    lanes = rows(
+    assert ingest(made, files[1], "--to", "NIGHT", "--priority", "live").returncode == 0
+    columns = "priority, calling_ae_title, called_ae_title"
+    priorities = rows(
         made,
         f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY"
         " reading.id",
     )
-    assert lanes == [
-        {"lane": 0, "calling_ae_title": "RESEARCH", "called_ae_title": "NIGHT"},
-        {"lane": 1, "calling_ae_title": "HILUM_INGEST", "called_ae_title": "NIGHT"},
+    assert priorities == [
+        {"priority": 0, "calling_ae_title": "RESEARCH", "called_ae_title": "NIGHT"},
+        {"priority": 1, "calling_ae_title": "HILUM_INGEST", "called_ae_title": "NIGHT"},
     ]
-    assert ingest(made, files[0], "--lane", "soon").returncode == 2
+    assert ingest(made, files[0], "--priority", "soon").returncode == 2
 
 
 def test_killed_in_the_middle_and_repeated_everything_is_there_once(

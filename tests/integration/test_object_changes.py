@@ -47,9 +47,13 @@ def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hi
     }
     routes = {
         "routes.HILUM": {"destinations": ["clinical"]},
-        "routes.STUDY": {"destinations": ["research"], "lane": "reanalysis", "quiet_seconds": 0.2},
+        "routes.STUDY": {
+            "destinations": ["research"],
+            "priority": "reanalysis",
+            "quiet_seconds": 0.2,
+        },
     }
-    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "lane": "live"}}
+    watch = {"watch.scanner": {"path": str(inbox), "settle_seconds": 0.5, "priority": "live"}}
     receive = {"ae_titles": ["HILUM", "STUDY"]}
     with hilum_with(
         folder,
@@ -232,7 +236,7 @@ def test_the_called_ae_title_decides_where_documents_go(server: Hilum, tmp_path:
         one["destination"] for document in result["documents"] for one in document["deliveries"]
     } == {"research"}
     report_of(server, result, "research")
-    assert detail(server, images[0].StudyInstanceUID)["lane"] == "reanalysis"
+    assert detail(server, images[0].StudyInstanceUID)["priority"] == "reanalysis"
     assert not (server.folder / "never").exists()
 
 

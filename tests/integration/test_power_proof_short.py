@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.durable_rename import NameSync, Naming, mount_of, naming_of
+from hilum.store.archive.durable_rename import Durability, Naming, mount_of, naming_of
 from hilum.triton import runtime
 from load_tests.proof.part import Plan
 from load_tests.proof.power import cut_power
@@ -51,9 +51,9 @@ def in_order(folder: Path) -> Naming:
 
 
 def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:
-    ways: tuple[NameSync, ...] = ("auto", "twice")
+    ways: tuple[Durability, ...] = ("auto", "strict")
     for way in ways:
-        archive = Archive(tmp_path / "disk", way, name_sync=way)
+        archive = Archive(tmp_path / "disk", way, durability=way)
         with archive.begin() as incoming:
             incoming.write(CONTENT[:1000])
             incoming.write(CONTENT[1000:])
@@ -177,6 +177,6 @@ def test_a_street_goes_on_after_a_cut(tmp_path: Path) -> None:
     assert found.holds, (found.goals, found.problems)
     assert found.figures["cuts"] == {"ext4": 1}
     assert found.figures["images_acknowledged"] == 2 * found.figures["studies"] > 0
-    # The dispatcher of the former life owned the PACS's lane: it was not waited for until that
+    # The dispatcher of the former life owned the PACS: it was not waited for until that
     # lapsed.
-    assert "leases_ended" in (tmp_path / "ext4/hilum.log").read_text(encoding="utf-8")
+    assert "leases_released" in (tmp_path / "ext4/hilum.log").read_text(encoding="utf-8")

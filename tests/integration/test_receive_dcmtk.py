@@ -356,7 +356,7 @@ def test_eight_associations_at_once(
 ) -> None:
     files = images(48)
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda lane: storescu(listener, "-R", *files[lane::8]), range(8)))
+        answers = list(pool.map(lambda share: storescu(listener, "-R", *files[share::8]), range(8)))
     assert [answer.returncode for answer in answers] == [0] * 8
     wait_for(lambda: count(listener) == 48)
     assert sorted(listener.data_sets().values()) == sorted(data_set_of(file) for file in files)
@@ -448,7 +448,7 @@ def test_kill_9_under_load_loses_nothing_that_was_acknowledged(
 ) -> None:
     files = images(160)
     with ThreadPoolExecutor(4) as pool:
-        senders = [pool.submit(storescu, listener, "-R", *files[lane::4]) for lane in range(4)]
+        senders = [pool.submit(storescu, listener, "-R", *files[share::4]) for share in range(4)]
         wait_for(
             lambda: sum(1 for file in listener.archive.root.rglob("*.dcm") if file.is_file()) >= 30
         )

@@ -149,7 +149,7 @@ def store_result(listener: ListenerProcess, uid: str) -> None:
 
     with sqlite3.connect(listener.settings.site.state_dir / "ledger.sqlite") as connection:
         connection.execute(
-            "INSERT INTO result (study_instance_uid, release, source_digest, revision, state, lane,"
+            "INSERT INTO result (study_instance_uid, release, source_digest, revision, state, priority,"
             " due_at, outcome, content, identifiers, created_at, is_current) VALUES ('9.9', 'r@1',"
             " ?, 1, 'reported', 1, 0, 'analysed', '{}', '{}', 0, 1)",
             (uid[-20:],),

@@ -22,7 +22,7 @@ from pydicom.uid import (
 )
 from pynetdicom import AE
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from testing.phantoms.phantom import make_instance, save, uid_for
 from tests.support.encoders import encoded
 from tests.support.listening import ListenerProcess, make_settings
@@ -37,10 +37,10 @@ SENDERS = {
         "maximum_associations": 1,
         "called_ae_titles": ["HILUM"],
         "quiet_seconds": 77.0,
-        "lane": "reanalysis",
+        "priority": "reanalysis",
         "releases": ["other@1"],
     },
-    "CASSETTES": {"sop_classes": ["ComputedRadiographyImageStorage"], "lane": "urgent"},
+    "CASSETTES": {"sop_classes": ["ComputedRadiographyImageStorage"], "priority": "urgent"},
     "ELSEWHERE": {"peers": ["192.0.2.0/24"]},
     "STORESCU": {},
 }
@@ -166,7 +166,7 @@ def test_its_study_waits_hurries_and_is_read_as_its_section_says(
     assert archive["quiet_until"] - archive["collecting_since"] == pytest.approx(77.0)
     assert urgent["quiet_until"] - urgent["collecting_since"] == pytest.approx(10.0)
     assert urgent["release"] == "densenet121_untrained@1"
-    assert archive["lane"] > urgent["lane"]
+    assert archive["priority"] > urgent["priority"]
 
 
 def test_who_sends_a_later_image_of_a_study_changes_nothing(
@@ -177,7 +177,7 @@ def test_who_sends_a_later_image_of_a_study_changes_nothing(
         plain(7, ComputedRadiographyImageStorage),
     )
     later.StudyInstanceUID = first.StudyInstanceUID
-    both = "SELECT r.release, s.lane FROM reading r JOIN study s USING (study_instance_uid)"
+    both = "SELECT r.release, s.priority FROM reading r JOIN study s USING (study_instance_uid)"
     query = f"{both} WHERE study_instance_uid = '{first.StudyInstanceUID}'"
     for number, (calling, image) in enumerate((("ARCHIVE", first), ("CASSETTES", later)), 1):
         file = save(image, tmp_path / f"{number}.dcm")
@@ -185,8 +185,8 @@ def test_who_sends_a_later_image_of_a_study_changes_nothing(
             lambda file=file, calling=calling: storescu(listener, calling, file).returncode == 0
         )
         wait_for(lambda number=number: len(listener.rows(query)) == number)
-    assert [(row["release"], Lane(row["lane"])) for row in listener.rows(query)] == [
-        ("other@1", Lane.REANALYSIS)
+    assert [(row["release"], Priority(row["priority"])) for row in listener.rows(query)] == [
+        ("other@1", Priority.REANALYSIS)
     ] * 2
 
 

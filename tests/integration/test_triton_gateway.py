@@ -1,4 +1,4 @@
-"""The gateway against the real tritonserver: what is retried, what is healed, what is no answer."""
+"""The gateway against the real tritonserver: what is retried, what is reloaded, what is no answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hilum.domain import Release
 from hilum.errors import Retry
 from hilum.models.known_answers import canary
 from hilum.models.manifest import catalogue
-from hilum.observability.telemetry import MODEL_HEALS
+from hilum.observability.telemetry import MODEL_RELOADS
 from hilum.triton.server import EmbeddedTriton
 from testing.serving import free_ports
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
@@ -69,8 +69,8 @@ def rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield Rig(server.start(), server, tiny, releases)
 
 
-def _heals(release: Release) -> float:
-    value: float = MODEL_HEALS.labels(release=release.id)._value.get()
+def _reloads(release: Release) -> float:
+    value: float = MODEL_RELOADS.labels(release=release.id)._value.get()
     return value
 
 
@@ -120,15 +120,15 @@ def test_the_canary_finds_what_numpy_2_would_do(rig: Rig) -> None:
     assert "off (tolerance" in verdict
 
 
-def test_a_dead_stub_is_healed_once_for_all_its_requests(rig: Rig) -> None:
-    release, before = rig.tiny.release, _heals(rig.tiny.release)
+def test_a_dead_stub_is_reloaded_once_for_all_its_requests(rig: Rig) -> None:
+    release, before = rig.tiny.release, _reloads(rig.tiny.release)
     assert rig.server.pid is not None
     (stub,) = stubs(rig.server.pid, release.triton_name)
     os.kill(stub, signal.SIGKILL)
 
     async def use(gateway: TritonGateway) -> list[object]:
         assert await gateway.is_loaded(release), (
-            "Triton noticed the death: healing may no longer be needed"
+            "Triton noticed the death: a reload may no longer be needed"
         )
         lost = await asyncio.gather(
             *(gateway.infer(release, pictures(1)) for _ in range(6)), return_exceptions=True
@@ -140,7 +140,7 @@ def test_a_dead_stub_is_healed_once_for_all_its_requests(rig: Rig) -> None:
     lost = rig.run(use)
     assert all(isinstance(outcome, Retry) for outcome in lost), lost
     assert any("had died; it was loaded again" in str(outcome) for outcome in lost)
-    assert _heals(release) == before + 1
+    assert _reloads(release) == before + 1
     assert stubs(rig.server.pid, release.triton_name) != [stub]
 
 
@@ -217,4 +217,4 @@ def test_a_remote_triton_that_loads_nothing_on_request_says_what_to_change(
     with killed_afterwards(remote):
         stranger = dataclasses.replace(rig, url=remote.start())
         with pytest.raises(Retry, match="start it with --model-control-mode=explicit"):
-            stranger.run(lambda gateway: gateway.heal(rig.tiny.release))
+            stranger.run(lambda gateway: gateway.reload(rig.tiny.release))

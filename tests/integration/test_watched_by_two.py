@@ -113,7 +113,7 @@ def test_one_takes_the_files_and_the_other_when_that_is_killed(
         wait_for((inbox / "taken/0.dcm").exists, what="the first watcher")
         with watcher(installation, second_log):
             wait_for(
-                lambda: b"watch_stands_by" in second_log.read_bytes(),
+                lambda: b"watch_standby" in second_log.read_bytes(),
                 what="the second one to stand by",
             )
             put(inbox, *range(1, 20))
@@ -140,5 +140,5 @@ def test_a_link_to_itself_holds_nobody_up_and_is_said_once_without_its_name(
         for number in (1, 2):
             put(inbox, number)
             wait_for((inbox / f"taken/{number}.dcm").exists, what="a file beside it")
-    assert log.read_bytes().count(b"entries_passed_over") == 1
+    assert log.read_bytes().count(b"entries_skipped") == 1
     assert b"DOE" not in log.read_bytes()

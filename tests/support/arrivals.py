@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import uuid
 
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance, Priority
 from hilum.store.intake.received import Arrival
 
 QUIET_SECONDS = 10.0
@@ -17,7 +17,7 @@ def arrival_of(
     study: str,
     releases: tuple[str, ...],
     *,
-    lane: Lane = Lane.LIVE,
+    priority: Priority = Priority.LIVE,
     maximum_wait_seconds: float = 60.0,
     **changes: object,
 ) -> Arrival:
@@ -42,7 +42,7 @@ def arrival_of(
     )
     return Arrival(
         dataclasses.replace(instance, **changes),
-        lane,
+        priority,
         releases,
         QUIET_SECONDS,
         maximum_wait_seconds,

@@ -24,8 +24,8 @@ from hilum.domain import (
     DeliveryState,
     Document,
     Job,
-    Lane,
     NewDocument,
+    Priority,
     ReadingState,
     Release,
     ReportJob,
@@ -85,7 +85,7 @@ class Site:
             file = incoming.commit()
         self.archive.place(file)
         arrival = Arrival(
-            describe(file), Lane.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct
+            describe(file), Priority.LIVE, (self.release.id,), 10.0, 60.0, may_correct=may_correct
         )
         (outcome,) = self.ledger.record([arrival])
         if outcome.is_conflict:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from hilum.analyse.inference.answers import InferenceResult, KnownAnswer, canary_problem
-from hilum.domain import Instance, Lane, Lease, ReadingJob, Release, Rollout
+from hilum.domain import Instance, Lease, Priority, ReadingJob, Release, Rollout
 from hilum.errors import Retry
 from hilum.models.manifest import manifest
 from hilum.services.releases.release_loader import ReleaseLoader
@@ -102,7 +102,9 @@ class Rig:
         )
         try:
             return asyncio.run(
-                self.fleet.explain(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance))
+                self.fleet.explain(
+                    ReadingJob(Lease(1, "t", 1, 0), release, Priority.LIVE, instance)
+                )
             )
         except Retry as error:
             return error

@@ -20,9 +20,9 @@ from hilum.domain import (
     Instance,
     Job,
     Label,
-    Lane,
     NewDocument,
     Outcome,
+    Priority,
     ReadingJob,
     ReadingState,
     Release,
@@ -67,18 +67,18 @@ class Street:
         self,
         study: str,
         *numbers: int,
-        lane: Lane = Lane.LIVE,
+        priority: Priority = Priority.LIVE,
         calling_ae_title: str = "CR1",
         release: str = RELEASE,
     ) -> None:
         """Images arrive."""
         arrivals = [
-            self._arrival(study, number, lane, calling_ae_title, release) for number in numbers
+            self._arrival(study, number, priority, calling_ae_title, release) for number in numbers
         ]
         self.ledger.record(arrivals)
 
     def _arrival(
-        self, study: str, number: int, lane: Lane, calling_ae_title: str, release: str
+        self, study: str, number: int, priority: Priority, calling_ae_title: str, release: str
     ) -> Arrival:
         uid = f"{study}.{number}"
         said = {
@@ -91,7 +91,7 @@ class Street:
             uid,
             study,
             (release,),
-            lane=lane,
+            priority=priority,
             maximum_wait_seconds=120.0,
             calling_ae_title=calling_ae_title,
             **said,

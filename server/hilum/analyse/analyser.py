@@ -109,7 +109,7 @@ class Analyser:
             _write_spans(place, ready, time.time())
         if release.id not in self._batchers:  # it was removed meanwhile
             raise await self._explain(job)
-        inferred = await self._batchers[release.id].infer(ready.tensor, job.lane)
+        inferred = await self._batchers[release.id].infer(ready.tensor, job.priority)
         return Advance(ReadingState.ANALYSED, _values(release, ready, inferred, started))
 
     async def _prepare(self, instance: Instance, release: Release, *, is_suspect: bool) -> Ready:
@@ -163,7 +163,7 @@ class Analyser:
             refused_together=self._guard.refuses_together,
             site_words=self._guard.site_words,
             is_decoded_only=self._settings.placement == "device",
-            is_read_once=self._settings.reads_once,
+            drops_page_cache=self._settings.drop_page_cache,
         )
 
 

@@ -113,7 +113,7 @@ class LoopErrors:
         elif time.monotonic() - self._said_at >= _REPEAT_SECONDS:
             self._said_at = time.monotonic()
             log.error(
-                "no_descriptors",
+                "out_of_file_descriptors",
                 error=_words(context),
                 advice="connections wait; see ulimit -n of this process",
             )

@@ -131,7 +131,7 @@ def _of_queues(queues: Sequence[Mapping[str, Any]], known: set[str]) -> Iterator
     depth: Counter[tuple[str, ...]] = Counter()
     oldest: dict[tuple[str, ...], float] = {}
     for item in queues:
-        place = (item["stage"], item["lane"], _label(item["destination"], known))
+        place = (item["stage"], item["priority"], _label(item["destination"], known))
         for state in ("due", "waiting", "leased"):
             depth[(*place, state)] += item[state]
         oldest[place] = max(oldest.get(place, 0.0), item["oldest_age_seconds"])

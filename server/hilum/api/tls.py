@@ -49,7 +49,7 @@ class WebTls:
                     stamps  # a pair that does not fit is tried again when its other half has come
                 )
                 self._current = self._load()
-                log.info("certificate_read_again")
+                log.info("certificate_reloaded")
         except OSError as error:
             log.error(
                 "certificate_not_usable",

@@ -169,15 +169,16 @@ def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
 @commitments_app.command("forget")
 @performs(Verb.FORGET_COMMITMENTS)
 def forget_commitments(
-    asker: Annotated[str, typer.Argument(help="AE Title of who asked.")], config: Config = None
+    requester: Annotated[str, typer.Argument(help="AE Title of the requester.")],
+    config: Config = None,
 ) -> None:
-    """Give up the dead reports of an asker who is gone, or whom nobody can reach.
+    """Give up the dead reports of a requester that is gone, or that cannot be reached.
 
     It cannot be undone; what is due is tried on.
     """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
-    with explained(), acting(settings, None, Thing.SENDER, asker) as deed:
-        count = Ledger(settings.ledger_url).forget_commitments(asker, deed)
-    print(f"{asker}: {count} dead report{'' if count == 1 else 's'} given up")
+    with explained(), acting(settings, None, Thing.SENDER, requester) as deed:
+        count = Ledger(settings.ledger_url).forget_commitments(requester, deed)
+    print(f"{requester}: {count} dead report{'' if count == 1 else 's'} given up")

@@ -18,7 +18,7 @@ from hilum.verbs import Thing, Verb
 if TYPE_CHECKING:
     from hilum.receive.files.folder import FileOutcome, TakenFile
 
-_LANES = ("reanalysis", "live", "urgent", "route")
+_PRIORITIES = ("reanalysis", "live", "urgent", "route")
 
 
 @app.command()
@@ -26,7 +26,7 @@ _LANES = ("reanalysis", "live", "urgent", "route")
 def ingest(
     paths: Annotated[list[Path], typer.Argument(help="DICOM files, or folders of them.")],
     config: Config = None,
-    lane: Annotated[
+    priority: Annotated[
         str,
         typer.Option(
             help=(
@@ -60,7 +60,7 @@ def ingest(
     passed over, with a line.
     """
     settings = migrated_settings(config)
-    _require_known("lane", lane, _LANES)
+    _require_known("priority", priority, _PRIORITIES)
     if not is_ae_title(calling):
         print(
             "hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash"
@@ -71,7 +71,7 @@ def ingest(
     _require_known(
         "Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles
     )
-    from hilum.domain import Lane  # noqa: PLC0415 - the same
+    from hilum.domain import Priority  # noqa: PLC0415 - the same
     from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
     from hilum.receive.files.folder import IN_CONFLICT, FileOutcome  # noqa: PLC0415 - the same
     from hilum.services import ingest as ingesting  # noqa: PLC0415 - the same
@@ -80,7 +80,9 @@ def ingest(
     with explained():
         require_same_user(settings)
     telemetry.configure_logging("error", settings.log.format, "ingest")
-    origin = ingesting.FileOrigin(calling, to, None if lane == "route" else Lane[lane.upper()])
+    origin = ingesting.FileOrigin(
+        calling, to, None if priority == "route" else Priority[priority.upper()]
+    )
     began = time.monotonic()
     with (
         explained(),

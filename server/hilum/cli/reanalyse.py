@@ -54,7 +54,7 @@ def reanalyse(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> None:
-    """Have a release read all closed studies that it has not read, whatever their routes name, in the lane reanalysis.
+    """Have a release read all closed studies that it has not read, whatever their routes name, with the priority reanalysis.
 
     Reports go to the destinations of each study, beside those of other releases, which are not sent
     again. With --shadow nothing leaves;

@@ -1,4 +1,4 @@
-"""Delivery: documents leave through one lane for each destination.
+"""Delivery: documents leave through one client for each destination.
 
 The stored bytes are sent unchanged, and a repeated delivery sends the same bytes.
 """
@@ -8,33 +8,33 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from hilum.deliver.client import Lane, ReceiverBusy, SopClassRefused, UnknownOutcome
-from hilum.deliver.cstore import DicomLane
-from hilum.deliver.folder import FolderLane
+from hilum.deliver.client import DestinationClient, ReceiverBusy, SopClassRefused, UnknownOutcome
+from hilum.deliver.cstore import DicomClient
+from hilum.deliver.folder import FolderClient
 from hilum.deliver.send import FileState, SendReport, SentFile, send
 from hilum.settings import Destination
 
 __all__ = [
     "DESTINATIONS",
+    "DestinationClient",
     "FileState",
-    "Lane",
     "ReceiverBusy",
     "SendReport",
     "SentFile",
     "SopClassRefused",
     "UnknownOutcome",
-    "open_lane",
+    "open_client",
     "send",
 ]
 
-DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], Lane]]] = {
-    "dicom": DicomLane,
-    "folder": FolderLane,
+DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], DestinationClient]]] = {
+    "dicom": DicomClient,
+    "folder": FolderClient,
 }
 
 
-def open_lane(name: str, destination: Destination) -> Lane:
-    """Return the lane to one destination.
+def open_client(name: str, destination: Destination) -> DestinationClient:
+    """Return the client to one destination.
 
     Nothing is connected or created before the first document.
     """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from hilum.deliver import Lane, ReceiverBusy
+from hilum.deliver import DestinationClient, ReceiverBusy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry
@@ -25,49 +25,49 @@ _BUSY_DOCUMENTS: Final = 8
 
 
 class CircuitBreaker:
-    """A lane that sends nothing between the probes of an outage.
+    """A client that sends nothing between the probes of an outage.
 
-    See docs/decisions/one-document-knocks.md. It runs in the lane's thread, except `is_resting`.
+    See docs/decisions/one-document-probes.md. It runs in the client's thread, except `is_open`.
     """
 
-    def __init__(self, name: str, lane: Lane, settings: Pipeline) -> None:
+    def __init__(self, name: str, client: DestinationClient, settings: Pipeline) -> None:
         self._name = name
-        self._lane = lane
+        self._client = client
         self._settings = settings
-        self._knocks = 0
+        self._probes = 0
         self._began = 0.0
-        self._rests_until = 0.0
+        self._open_until = 0.0
         self._detail = ""
         # ids of documents that got the busy response, one after the other
         self._busy: set[int] = set()
 
     @property
-    def is_resting(self) -> bool:
+    def is_open(self) -> bool:
         """Whether a document would only be given back; in any thread."""
         return self._seconds_left() > 0
 
     @property
     def is_away(self) -> bool:
         """Whether the last probe failed."""
-        return self._knocks > 0
+        return self._probes > 0
 
     def deliver(self, document: Document) -> None:
-        """Deliver as `Lane.deliver`.
+        """Deliver as `DestinationClient.deliver`.
 
         The Retry of an outage contains the time of the next probe, also for documents between two
         probes.
         """
-        if self.is_resting:
+        if self.is_open:
             raise Retry(self._detail, after_seconds=self._seconds_left(), is_outage=True)
         try:
-            self._lane.deliver(document)
+            self._client.deliver(document)
         except ReceiverBusy as error:
             if not self._is_busy_for_all(document):
                 raise
-            raise self._rest(error) from error
+            raise self._open(error) from error
         except Retry as error:
             if error.is_outage:
-                raise self._rest(error) from error
+                raise self._open(error) from error
             self._has_answered()
             raise
         except Refused:
@@ -76,8 +76,8 @@ class CircuitBreaker:
         self._has_answered()
 
     def close(self) -> None:
-        """Close as `Lane.close`."""
-        self._lane.close()
+        """Close as `DestinationClient.close`."""
+        self._client.close()
 
     def _is_busy_for_all(self, document: Document) -> bool:
         """Return whether enough different documents got the busy response.
@@ -88,31 +88,31 @@ class CircuitBreaker:
         return len(self._busy) >= _BUSY_DOCUMENTS
 
     def _seconds_left(self) -> float:
-        return self._rests_until - time.monotonic()
+        return self._open_until - time.monotonic()
 
-    def _rest(self, error: Retry) -> Retry:
-        if self._knocks == 0:
+    def _open(self, error: Retry) -> Retry:
+        if self._probes == 0:
             self._began = time.monotonic()
             log.warning(
-                "destination_away",
+                "destination_unavailable",
                 destination=self._name,
                 detail=error.detail,
                 advice="what is for it waits; nothing is lost",
             )
-        self._knocks += 1
+        self._probes += 1
         self._busy.clear()
-        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._knocks, self._settings))
+        pause = min(_LONGEST_PAUSE_SECONDS, back_off(self._probes, self._settings))
         self._detail = error.detail
-        self._rests_until = time.monotonic() + pause
+        self._open_until = time.monotonic() + pause
         return Retry(error.detail, after_seconds=pause, is_outage=True)
 
     def _has_answered(self) -> None:
-        if self._knocks:
+        if self._probes:
             log.info(
-                "destination_back",
+                "destination_available",
                 destination=self._name,
                 seconds=round(time.monotonic() - self._began, 1),
-                knocks=self._knocks,
+                probes=self._probes,
             )
-        self._knocks = 0
+        self._probes = 0
         self._busy.clear()

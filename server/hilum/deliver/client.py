@@ -1,4 +1,4 @@
-"""The interface of a lane, and the ways in which a delivery can end."""
+"""The interface of a client, and the ways in which a delivery can end."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SopClassRefused(Refused):
         self.accepted = accepted
 
 
-class Lane(Protocol):
+class DestinationClient(Protocol):
     """The way to one destination, with one owner and one thread at a time."""
 
     def deliver(self, document: Document) -> None:

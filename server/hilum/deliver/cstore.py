@@ -40,8 +40,8 @@ def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
     return tuple(item for item in SR_CLASS_PREFERENCE if item.name in destination.sr_classes)
 
 
-class DicomLane:
-    """The lane to a PACS: one association at a time, released when idle.
+class DicomClient:
+    """The client to a PACS: one association at a time, released when idle.
 
     It serves the SR classes of the destination and the other classes sent there.
     """
@@ -60,7 +60,7 @@ class DicomLane:
         self._used_at = 0.0
 
     def deliver(self, document: Document) -> None:
-        """Return when the receiver has responded with success or a warning (see `Lane.deliver`)."""
+        """Return when the receiver has responded with success or a warning (see `DestinationClient.deliver`)."""
         if document.sop_class_uid is None:
             raise Refused(
                 "not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder"
@@ -171,7 +171,7 @@ class DicomLane:
         """
         with self._lock:
             if self._timer is not threading.current_thread():
-                return  # the lane was closed while this thread waited for the lock
+                return  # the client was closed while this thread waited for the lock
             self._timer = None
             left = self._used_at + self._idle_seconds - time.monotonic()
             if left > 0:

@@ -1,58 +1,58 @@
-"""The lane of a document: its destination's, or that of the study's sender."""
+"""The client of a document: its destination's, or that of the study's sender."""
 
 from __future__ import annotations
 
 import contextlib
 from typing import Protocol
 
-from hilum.deliver import Lane, open_lane
+from hilum.deliver import DestinationClient, open_client
 from hilum.deliver.circuit_breaker import CircuitBreaker
 from hilum.domain import DeliveryJob
 from hilum.errors import Refused
 from hilum.settings import Destination, Pipeline
 from hilum.withholding import knows_sender
 
-_MAXIMUM_OPEN = 8  # senders whose lanes are kept; a released association is soon opened again
+_MAXIMUM_OPEN = 8  # senders whose clients are kept; a released association is soon opened again
 
 
-class Lanes(Protocol):
-    """The lanes of one destination."""
+class DestinationClients(Protocol):
+    """The clients of one destination."""
 
-    def of(self, job: DeliveryJob) -> Lane:
-        """Return the lane of this document. Raises Refused."""
+    def of(self, job: DeliveryJob) -> DestinationClient:
+        """Return the client of this document. Raises Refused."""
 
     def has_room(self) -> bool:
         """Return False while any document would only be given back; in any thread."""
 
     def close(self) -> None:
-        """Close all lanes."""
+        """Close all clients."""
 
 
-def lanes_of(name: str, destination: Destination, settings: Pipeline) -> Lanes:
-    """Return the lanes of a destination; nothing is connected before the first document."""
+def clients_of(name: str, destination: Destination, settings: Pipeline) -> DestinationClients:
+    """Return the clients of a destination; nothing is connected before the first document."""
     if destination.kind == "sender":
-        return SenderLanes(name, destination, settings)
-    return _OneLane(CircuitBreaker(name, open_lane(name, destination), settings))
+        return SenderClients(name, destination, settings)
+    return _SingleClient(CircuitBreaker(name, open_client(name, destination), settings))
 
 
-class _OneLane:
-    """A single lane for all documents."""
+class _SingleClient:
+    """A single client for all documents."""
 
-    def __init__(self, lane: CircuitBreaker) -> None:
-        self._lane = lane
+    def __init__(self, client: CircuitBreaker) -> None:
+        self._client = client
 
-    def of(self, _job: DeliveryJob) -> Lane:
-        return self._lane
+    def of(self, _job: DeliveryJob) -> DestinationClient:
+        return self._client
 
     def has_room(self) -> bool:
-        return not self._lane.is_resting
+        return not self._client.is_open
 
     def close(self) -> None:
-        self._lane.close()
+        self._client.close()
 
 
-class SenderLanes:
-    """Lanes to the senders of studies.
+class SenderClients:
+    """Clients of the senders of studies.
 
     An address is the host of the association, and the port that the settings name for its AE Title.
     """
@@ -63,21 +63,21 @@ class SenderLanes:
         self._settings = settings
         self._open: dict[tuple[str, str], CircuitBreaker] = {}
 
-    def of(self, job: DeliveryJob) -> Lane:
-        """Return the lane to the study's sender.
+    def of(self, job: DeliveryJob) -> DestinationClient:
+        """Return the client to the study's sender.
 
-        The least recently used lane is closed. Lanes of unreachable senders are kept, with the time
+        The least recently used client is closed. Clients of unreachable senders are kept, with the time
         of their next probe.
         """
         key = job.peer_address, job.calling_ae_title
-        lane = self._open.pop(key, None) or CircuitBreaker(
-            self._name, open_lane(self._name, self._sender(*key)), self._settings
+        client = self._open.pop(key, None) or CircuitBreaker(
+            self._name, open_client(self._name, self._sender(*key)), self._settings
         )
-        self._open[key] = lane
-        there = [known for known, lane in self._open.items() if not lane.is_away]
+        self._open[key] = client
+        there = [known for known, client in self._open.items() if not client.is_away]
         for known in there[:-_MAXIMUM_OPEN]:
             self._open.pop(known).close()
-        return lane
+        return client
 
     def has_room(self) -> bool:
         """Return True: one sender that is away must not delay the others."""
@@ -95,8 +95,8 @@ class SenderLanes:
         )
 
     def close(self) -> None:
-        """Close all lanes."""
+        """Close all clients."""
         with contextlib.ExitStack() as stack:
-            for lane in self._open.values():
-                stack.callback(lane.close)
+            for client in self._open.values():
+                stack.callback(client.close)
         self._open.clear()

@@ -17,8 +17,8 @@ from hilum.settings import Destination
 _UNSAFE: Final = re.compile(r"[^0-9A-Za-z._@-]")
 
 
-class FolderLane:
-    """The lane to a folder: it writes beside the target, syncs, renames.
+class FolderClient:
+    """The client to a folder: it writes beside the target, syncs, renames.
 
     The last part of the path is created when it is missing, its parents are not.
     """
@@ -29,7 +29,7 @@ class FolderLane:
         self._folder = destination.path
 
     def deliver(self, document: Document) -> None:
-        """Return when the file is durable under its final name (see `Lane.deliver`)."""
+        """Return when the file is durable under its final name (see `DestinationClient.deliver`)."""
         name = file_name(document)
         try:
             self._folder.mkdir(exist_ok=True)

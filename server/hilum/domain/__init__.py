@@ -40,7 +40,7 @@ from hilum.domain.jobs import (
     ReportJob,
     StudyJob,
 )
-from hilum.domain.priority import Lane
+from hilum.domain.priority import Priority
 from hilum.domain.reasons import Reason, RemovalReason
 from hilum.domain.releases import Label, Release, alias_of
 from hilum.domain.results import Decision, Finding, Outcome, Result, SourceImage, source_digest
@@ -91,10 +91,10 @@ __all__ = [
     "Instance",
     "Job",
     "Label",
-    "Lane",
     "Lease",
     "NewDocument",
     "Outcome",
+    "Priority",
     "Reading",
     "ReadingJob",
     "ReadingState",

@@ -10,7 +10,7 @@ from typing import Any
 from hilum.domain.commitment import CommitmentRequest
 from hilum.domain.documents import Document, NewDocument
 from hilum.domain.images import Instance, Reading
-from hilum.domain.priority import Lane
+from hilum.domain.priority import Priority
 from hilum.domain.results import Result
 from hilum.domain.studies import Study
 
@@ -34,7 +34,7 @@ class ReadingJob:
 
     lease: Lease
     release: str
-    lane: Lane
+    priority: Priority
     instance: Instance
 
 

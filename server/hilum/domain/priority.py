@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 
-class Lane(IntEnum):
+class Priority(IntEnum):
     """Priority from the door to the engine; a smaller number goes first."""
 
     URGENT = 0

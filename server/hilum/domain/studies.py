@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hilum.domain.priority import Lane
+from hilum.domain.priority import Priority
 from hilum.domain.states import StudyState
 
 
@@ -15,7 +15,7 @@ class Study:
     study_instance_uid: str
     revision: int
     state: StudyState
-    lane: Lane
+    priority: Priority
     first_received_at: float
     last_received_at: float
     quiet_until: float

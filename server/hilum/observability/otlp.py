@@ -123,13 +123,13 @@ class _Watched(SpanExporter):
         telemetry.TRACE_SPANS.labels("lost" if is_lost else "sent").inc(len(spans))
         if is_lost and not self._is_away:
             _log.warning(
-                "spans_not_taken",
+                "span_export_failed",
                 advice=(
                     "is the collector of tracing.endpoint there, and does it speak OTLP over HTTP?"
                 ),
             )
         if self._is_away and not is_lost:
-            _log.info("spans_taken_again")
+            _log.info("span_export_recovered")
         self._is_away = is_lost
         return result
 

@@ -174,12 +174,12 @@ TRITON_FOREIGN_MODELS = Gauge(
 )
 TRITON_REQUESTS = Counter(
     "hilum_triton_requests_total",
-    "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, healed"
+    "Requests to an endpoint of Triton, canaries included: answered, outage, not_loaded, reloaded"
     " (its process had died) or wrong_answer.",
     ["endpoint", "outcome"],
 )
-MODEL_HEALS = Counter(
-    "hilum_model_heals_total",
+MODEL_RELOADS = Counter(
+    "hilum_model_reloads_total",
     "Models that were unloaded and loaded again because they stopped answering.",
     ["release"],
 )
@@ -275,14 +275,14 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             "Open items of a stage. due: may be claimed now; waiting: the quiet period or a pause"
             " between tries runs; leased: in work."
         ),
-        ("stage", "lane", "destination", "state"),
+        ("stage", "priority", "destination", "state"),
     ),
     "hilum_queue_oldest_age_seconds": (
         (
             "How long the oldest item of a stage has been due; of `deliver`, how long its document"
             " has been there."
         ),
-        ("stage", "lane", "destination"),
+        ("stage", "priority", "destination"),
     ),
     "hilum_stuck_items": (
         "Items that failed or are dead and need a person.",

@@ -37,8 +37,8 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
     """
     request = job.request
     titles = peer.ae_title or request.calling_ae_title, request.called_ae_title
-    asker = Peer(peer.host, peer.port, *titles, peer.timeout_seconds, tls_of(peer))
-    association = _associated(asker)
+    requester = Peer(peer.host, peer.port, *titles, peer.timeout_seconds, tls_of(peer))
+    association = _associated(requester)
     try:
         context = association.accepted[0]
         information = encoded_information(
@@ -50,16 +50,16 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
         association.release()
 
 
-def _associated(asker: Peer) -> ScuAssociation:
+def _associated(requester: Peer) -> ScuAssociation:
     try:
         return associate(
-            asker,
+            requester,
             [(STORAGE_COMMITMENT, syntax) for syntax in _SYNTAXES],
             scp_of=[STORAGE_COMMITMENT],
         )
     except Refused as error:
         advice = "does not take Storage Commitment with us as SCP; enable it there, then requeue"
-        raise Refused(error.reason, f"{asker} {advice}") from error
+        raise Refused(error.reason, f"{requester} {advice}") from error
 
 
 class CommitHandler:

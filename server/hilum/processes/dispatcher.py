@@ -12,7 +12,7 @@ from functools import partial
 from hilum import __version__
 from hilum.assemble import WaitingStudy, assemble
 from hilum.deliver import SopClassRefused
-from hilum.deliver.destinations import lanes_of
+from hilum.deliver.destinations import clients_of
 from hilum.domain import (
     SR_KINDS,
     Advance,
@@ -51,7 +51,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.withholding import Cause, Subject, cause_of
 
-_LANE_SECONDS = 10.0  # until a lane that does not close is abandoned
+_CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0
 log = telemetry.logger("processes")
 
@@ -70,7 +70,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     ) -> StageLoop:
         return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, heirs=heirs)
 
-    def lane(name: str, delivering: DeliverHandler) -> StageLoop:
+    def delivery_loop(name: str, delivering: DeliverHandler) -> StageLoop:
         return StageLoop(
             STAGES["deliver"],
             ledger,
@@ -85,14 +85,14 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     with (
         Heartbeat(ledger, "dispatcher", lambda: readiness_of(loops)),
         ReportPool(settings.pipeline.report_processes, settings.analyse.maximum_pixels) as reports,
-        contextlib.ExitStack() as lanes,
+        contextlib.ExitStack() as handlers,
     ):
         reporting = ReportHandler(settings, releases, ledger, reports)
         reporting.prepare(settings.active_releases)
         delivering = [
-            lane(
+            delivery_loop(
                 name,
-                lanes.enter_context(
+                handlers.enter_context(
                     contextlib.closing(
                         DeliverHandler(name, destination, reports, settings.pipeline)
                     )
@@ -109,7 +109,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             report,
             loop(
                 "commit",
-                lanes.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle,
+                handlers.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle,
             ),
             *delivering,
         ]
@@ -177,7 +177,7 @@ def _write_root(job: StudyJob) -> None:
     said: tracing.Attributes = {
         "images": len(job.instances),
         "calling_ae_title": study.calling_ae_title,
-        "lane": study.lane.name.lower(),
+        "priority": study.priority.name.lower(),
     }
     tracing.study(
         study.study_instance_uid, study.first_received_at, time.time(), said, is_first=is_first
@@ -334,15 +334,15 @@ def _has_findings(job: ReportJob) -> bool:
 
 
 class DeliverHandler:
-    """deliver: one destination's lane, one document at a time in the lane's own thread."""
+    """deliver: one destination, one document at a time in a thread of its own."""
 
     def __init__(
         self, name: str, destination: Destination, pool: ReportPool, settings: Pipeline
     ) -> None:
         self._name = name
         self._pool = pool
-        self._lanes = lanes_of(name, destination, settings)
-        self._thread = OneThread(f"lane-{name}")
+        self._clients = clients_of(name, destination, settings)
+        self._thread = OneThread(f"deliver-{name}")
 
     async def handle(self, job: Job) -> Advance:
         """Deliver one document."""
@@ -366,11 +366,11 @@ class DeliverHandler:
 
     def has_room(self) -> bool:
         """Return False while the destination is away and no probe is due."""
-        return self._lanes.has_room()
+        return self._clients.has_room()
 
     def _send(self, job: DeliveryJob) -> None:
         with telemetry.cpu("deliver"):
-            self._lanes.of(job).deliver(job.document)
+            self._clients.of(job).deliver(job.document)
 
     async def _step_down(self, job: DeliveryJob, error: SopClassRefused) -> Advance:
         """Store the same report in the class that the receiver takes, as a new document."""
@@ -387,7 +387,11 @@ class DeliverHandler:
 
         A thread that hangs must not keep its process from ending.
         """
-        if self._thread.close(_LANE_SECONDS):
-            self._lanes.close()
+        if self._thread.close(_CLOSE_SECONDS):
+            self._clients.close()
         else:
-            log.warning("lane_hangs", destination=self._name, advice="what it was at is sent again")
+            log.warning(
+                "delivery_interrupted",
+                destination=self._name,
+                advice="what it was at is sent again",
+            )

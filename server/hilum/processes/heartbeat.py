@@ -32,7 +32,10 @@ def begin_life(ledger: Ledger, role: str) -> str:
         ledger.end_leases(name, is_clean=False)
     except AWAY as error:
         log.warning(
-            "leases_not_ended", name=name, error=words_of(error), advice="they lapse by themselves"
+            "leases_not_released",
+            name=name,
+            error=words_of(error),
+            advice="they lapse by themselves",
         )
     return name
 
@@ -82,7 +85,7 @@ class Heartbeat:
                     detail=detail,
                 )
                 if has_beaten and not is_ours:
-                    log.error("name_taken", name=self._name, advice=_NAMESAKE_ADVICE)
+                    log.error("process_name_in_use", name=self._name, advice=_NAMESAKE_ADVICE)
                 has_beaten = True
             except AWAY as error:
                 log.warning("heartbeat_failed", error=words_of(error))

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.observability import telemetry
 from hilum.processes.heartbeat import Heartbeat
 from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
@@ -72,7 +72,7 @@ def _watch(
                 return
         if not is_said:
             log.info(
-                "watch_stands_by",
+                "watch_standby",
                 watch=name,
                 advice="another process takes its files; this one does when that has ended",
             )
@@ -100,7 +100,7 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
     origin = FileOrigin(
         watch.calling_ae_title,
         watch.called_ae_title or settings.receive.ae_titles[0],
-        Lane[watch.lane.upper()],
+        Priority[watch.priority.upper()],
     )
     left = SkippedFiles(
         settings.site.state_dir / LISTS_FOLDER / f"{quote(name, safe='')}.txt", watch.path
@@ -118,7 +118,7 @@ def _take(name: str, watch: Watch, settings: Settings, stop: threading.Event) ->
                 problem = ""
                 for new in sorted(folder.problems - passed_over):
                     log.warning(
-                        "entries_passed_over",
+                        "entries_skipped",
                         watch=name,
                         problem=new,
                         advice="the others are taken; look at links and rights",

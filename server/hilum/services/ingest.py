@@ -17,12 +17,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.errors import ConfigurationError, Retry
 from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
 from hilum.receive.files.traversal import Traversal
 from hilum.receive.indexing.missing_files import KeptObjects
-from hilum.receive.indexing.priority_folder import folder_in_lane
+from hilum.receive.indexing.priority_folder import folder_with_priority
 from hilum.receive.policy.watermarks import Watermarks
 from hilum.receive.storage.session import indexing, open_inbox
 from hilum.settings import Settings
@@ -82,14 +82,14 @@ class ThrottledNotice:
 
 @dataclass(frozen=True, slots=True)
 class FileOrigin:
-    """The origin of files: their sender, the AE Title of their route, and their lane.
+    """The origin of files: their sender, the AE Title of their route, and their priority.
 
-    `lane` None: as the route says.
+    `priority` None: as the route says.
     """
 
     calling_ae_title: str
     called_ae_title: str
-    lane: Lane | None
+    priority: Priority | None
 
 
 def ingest(
@@ -176,7 +176,7 @@ def taking(
     with (
         contextlib.closing(Ledger(url)) as ledger,
         contextlib.closing(LedgerViews(url)) as views,
-        _own_archive(settings, origin.lane) as archive,
+        _own_archive(settings, origin.priority) as archive,
         indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, outcomes) as reception,
     ):
         watermarks = Watermarks(settings.receive, archive, views)
@@ -210,14 +210,14 @@ def _each(
 
 
 @contextlib.contextmanager
-def _own_archive(settings: Settings, lane: Lane | None) -> Iterator[Archive]:
-    """Yield an archive under the first free name of this lane.
+def _own_archive(settings: Settings, priority: Priority | None) -> Iterator[Archive]:
+    """Yield an archive under the first free name of this priority.
 
     There is one for each watched folder, in addition to those of commands.
     """
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))
     for number in range(_AT_ONCE + len(settings.watch)):
-        folder = folder_in_lane(f"{socket.gethostname()}-ingest-{number}", lane)
+        folder = folder_with_priority(f"{socket.gethostname()}-ingest-{number}", priority)
         archive = open_inbox(settings, folder)
         with archive.held(archive.process) as is_ours:
             if is_ours:

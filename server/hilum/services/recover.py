@@ -29,7 +29,7 @@ def orphans_of(settings: Settings) -> list[Path]:
 
 
 def recover_orphans(settings: Settings, files: list[Path]) -> Counter[RecordOutcome]:
-    """Give the files rows, each in the lane of its route, and return their outcomes.
+    """Give the files rows, each with the priority of its route, and return their outcomes.
 
     It runs beside a running server. If it is killed, the next start of a server or the next call
     continues. Raises ConfigurationError, SQLAlchemyError, OSError.

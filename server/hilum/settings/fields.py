@@ -137,7 +137,7 @@ SopClass = Annotated[str, AfterValidator(_sop_class)]
 TransferSyntax = Annotated[str, AfterValidator(_transfer_syntax)]
 
 
-LaneName = Literal["urgent", "live", "reanalysis"]
+PriorityName = Literal["urgent", "live", "reanalysis"]
 
 
 _LARGEST = 2_000_000

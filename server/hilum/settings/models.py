@@ -162,7 +162,7 @@ class Analyse(Section):
             " touched. Larger images take a pipe."
         ),
     )
-    reads_once: bool = Field(
+    drop_page_cache: bool = Field(
         default=True,
         description=(
             "Read a file that is not in memory past the page cache, and give the memory that holds"

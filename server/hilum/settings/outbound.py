@@ -163,7 +163,7 @@ class CommitmentPeer(Section):
     Without one they go back over the association of the request, if it is still open.
     """
 
-    host: Host = Field(description="Host on which the asker takes N-EVENT-REPORT.")
+    host: Host = Field(description="Host on which the requester takes N-EVENT-REPORT.")
     port: Port = Field(description="Its TCP port.")
     ae_title: OptionalAeTitle = Field("", description="Its AE Title; empty: that of the section.")
     timeout_seconds: float = Field(

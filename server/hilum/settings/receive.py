@@ -111,12 +111,12 @@ class Receive(Section):
             " than twice what comes in. Only where receiving is compiled, and not with TLS."
         ),
     )
-    name_sync: Literal["auto", "twice"] = Field(
+    durability: Literal["auto", "strict"] = Field(
         "auto",
         description=(
             "How a received file is made durable under its name. auto: on XFS, and ext4 with a"
             " journal, with one commit of the journal, which several files share; elsewhere, or"
-            " with twice, by a sync of the file and then one of its folder, which is two."
+            " with strict, by a sync of the file and then one of its folder, which is two."
         ),
     )
     maximum_pdu_bytes: int = Field(
@@ -182,7 +182,7 @@ class Receive(Section):
         0,
         ge=0,
         description=(
-            "With so many readings of the lanes urgent and live waiting, new associations are"
+            "With so many readings of the priorities urgent and live waiting, new associations are"
             " rejected (2,3,2); 0: never."
         ),
     )
@@ -211,7 +211,7 @@ class Receive(Section):
             " it is requeued."
         ),
     )
-    plain: bool = Field(
+    allow_unencrypted: bool = Field(
         default=True, description="Whether `port`, without TLS, is open; false: only tls_port is."
     )
     tls_port: int = Field(
@@ -251,8 +251,8 @@ class Receive(Section):
             raise ValueError(
                 "tls_crl_file needs tls_client_ca_file: senders show no certificate without it"
             )
-        if not self.tls_port and not self.plain:
-            raise ValueError("plain = false needs tls_port: no port would be open")
+        if not self.tls_port and not self.allow_unencrypted:
+            raise ValueError("allow_unencrypted = false needs tls_port: no port would be open")
         return self
 
     @property

@@ -174,7 +174,7 @@ class Settings(Section):
         sender = self.sender(calling_ae_title)
         route = self.routes.get(called_ae_title, _NO_ROUTE)
         return Handling(
-            lane=sender.lane or route.lane,
+            priority=sender.priority or route.priority,
             releases=tuple(
                 dict.fromkeys(sender.releases or route.releases or self.models.releases)
             ),  # each reads an image once

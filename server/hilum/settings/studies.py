@@ -11,10 +11,10 @@ from pydantic import Field
 from hilum.settings.fields import (
     AeTitle,
     CertificateName,
-    LaneName,
     Network,
     OptionalAeTitle,
     OtherObjects,
+    PriorityName,
     Section,
     SopClass,
     TransferSyntax,
@@ -49,7 +49,7 @@ class Retention(Section):
         description="Days after the last delivery of a study until its pixels leave; 0: they stay.",
     )
     reanalysis_days: float = Field(
-        0.0, ge=0, description="The same for studies of the lane reanalysis."
+        0.0, ge=0, description="The same for studies of the priority reanalysis."
     )
     pressure_free_bytes: int = Field(
         0,
@@ -109,7 +109,7 @@ class Route(Section):
     quiet_seconds: float | None = Field(
         None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds."
     )
-    lane: LaneName = Field("live", description="Priority from the door to the engine.")
+    priority: PriorityName = Field("live", description="Priority from the door to the engine.")
 
 
 class Sender(Section):
@@ -186,7 +186,7 @@ class Sender(Section):
         ge=0,
         description="How long its studies may grow, instead of studies.maximum_wait_seconds.",
     )
-    lane: LaneName | None = Field(
+    priority: PriorityName | None = Field(
         None, description="Priority of its studies from the door to the engine."
     )
     releases: tuple[str, ...] = Field((), description="Releases that read its studies.")
@@ -199,7 +199,7 @@ class Sender(Section):
 class Handling:
     """What shall happen with a study: nothing is left to be looked up. Times in seconds."""
 
-    lane: LaneName
+    priority: PriorityName
     releases: tuple[str, ...]
     destinations: tuple[str, ...]
     quiet_seconds: float
@@ -242,7 +242,7 @@ class Watch(Section):
             "AE Title that the files are said to come from; its section of `senders` applies."
         ),
     )
-    lane: LaneName = Field(
+    priority: PriorityName = Field(
         "reanalysis",
         description="Priority from the door to the engine, whatever route and sender say.",
     )

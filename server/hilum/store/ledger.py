@@ -324,7 +324,7 @@ class Ledger:
         is_idle: bool = True,
         destination_name: str | None = None,
     ) -> list[Job]:
-        """Up to `limit` jobs of a stage, oldest first within the most urgent lane, leased to `owner`.
+        """Up to `limit` jobs of a stage, oldest first within the first priority, leased to `owner`.
 
         `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone: if it is the one that kills workers, it
         shall take no neighbour along. Items that lapsed too often fail here.
@@ -628,8 +628,8 @@ class Ledger:
         self._doorbell.ring(("deliver",))
         return done
 
-    def hold_lane(self, name: str, owner: str, seconds: float) -> bool:
-        """Own a destination's lane for half of `seconds` at least.
+    def acquire_destination(self, name: str, owner: str, seconds: float) -> bool:
+        """Own a destination for half of `seconds` at least.
 
         False: another dispatcher owns it, or a person paused it.
         """

@@ -96,7 +96,7 @@ class AuditReader:
         if self._failures == 1:
             problem = str(error) if isinstance(error, NotDelivered) else type(error).__name__
             _log.warning(
-                "audit_not_handed_on",
+                "audit_not_forwarded",
                 to=self.name,
                 problem=problem,
                 advice="the rows wait in the ledger; it is tried again",
@@ -153,7 +153,7 @@ class AuditReaders:
                 reader.close()
             except SQLAlchemyError as error:
                 _log.warning(
-                    "audit_not_handed_on",
+                    "audit_not_forwarded",
                     to=reader.name,
                     problem=type(error).__name__,
                     advice="at the next start",

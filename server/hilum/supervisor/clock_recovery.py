@@ -82,7 +82,7 @@ class ClockStepMonitor:
             }
         except AWAY as error:
             _log.warning(
-                "clock_not_looked_at", error=words_of(error), advice="tried again at the next beat"
+                "clock_check_failed", error=words_of(error), advice="tried again at the next beat"
             )
             return
         self._is_owed = self._is_behind = False

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.observability import telemetry
 from hilum.receive.indexing.recovery import abandoned, recover
 from hilum.services.launch_spec import process_name
@@ -37,7 +37,7 @@ _DAY_SECONDS = 86400.0
 _OWNED_SECONDS = 120.0
 _ABANDONED_SECONDS = 60.0  # a process that is started again takes its own files by itself
 _PAUSE_SECONDS = 0.05  # between batches: the listener writes into the same ledger
-_EVERY_LANE = frozenset(Lane)
+_EVERY_PRIORITY = frozenset(Priority)
 _PEAK = 4  # times the hourly average of deletions: images come by day
 _IMAGES_AN_HOUR = 1000
 _NOTHING_MORE = (
@@ -53,14 +53,17 @@ def rules(settings: RetentionSettings, now: float) -> Iterator[Rule]:
     promised_before = promises_end(settings, now)
     if settings.days:
         yield Rule(
-            _EVERY_LANE - {Lane.REANALYSIS},
+            _EVERY_PRIORITY - {Priority.REANALYSIS},
             now - settings.days * _DAY_SECONDS,
             "age",
             promised_before,
         )
     if settings.reanalysis_days:
         yield Rule(
-            {Lane.REANALYSIS}, now - settings.reanalysis_days * _DAY_SECONDS, "age", promised_before
+            {Priority.REANALYSIS},
+            now - settings.reanalysis_days * _DAY_SECONDS,
+            "age",
+            promised_before,
         )
 
 
@@ -123,8 +126,8 @@ class Housekeeper:
         )
         self._said: frozenset[str] = frozenset()  # why fewer images leave than the settings allow
         self._owner = process_name("supervisor", os.getpid())
-        # By lanes. The next turn continues where a turn has ended.
-        self._walks: dict[frozenset[Lane], RetentionScan] = {}
+        # By priority. The next turn continues where a turn has ended.
+        self._walks: dict[frozenset[Priority], RetentionScan] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -158,7 +161,7 @@ class Housekeeper:
         """Delete all that may be deleted now, batch after batch."""
         if not self._archive.is_there:
             _log.warning(
-                "archive_not_there",
+                "archive_missing",
                 folder=str(self._archive.root),
                 advice="mount it; nothing is removed meanwhile",
             )
@@ -169,7 +172,7 @@ class Housekeeper:
             return
         problems = dict(_problems_of_clock(self._time.look()))
         for rule in rules(self._settings, self._time.now()):
-            walk = self._walks.setdefault(frozenset(rule.lanes), RetentionScan())
+            walk = self._walks.setdefault(frozenset(rule.priorities), RetentionScan())
             while self._retention.release(rule, walk=walk) and self._may_go_on():
                 self._remove_files()
         if self._retention.hour.is_spent:
@@ -193,7 +196,7 @@ class Housekeeper:
         missing = self._settings.pressure_free_bytes - self._archive.free().bytes
         promised_before = promises_end(self._settings, self._time.now())
         while missing > 0 and self._may_go_on():
-            rule = Rule(_EVERY_LANE, math.inf, "pressure", promised_before)
+            rule = Rule(_EVERY_PRIORITY, math.inf, "pressure", promised_before)
             freed = self._retention.release(rule, bytes_wanted=missing)
             if not freed:
                 return {

@@ -404,11 +404,11 @@ class Supervisor:
         telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings, self.role)))
         try:
             if freed := ledger.end_leases(name, is_clean=False):
-                log.info("leases_ended", name=child.name, count=freed)
+                log.info("leases_released", name=child.name, count=freed)
             ledger.forget_processes([name])
         except AWAY as error:
             log.warning(
-                "leases_not_ended",
+                "leases_not_released",
                 name=child.name,
                 error=words_of(error),
                 advice="they lapse by themselves",
@@ -441,7 +441,7 @@ class Supervisor:
                     )
         except AWAY as error:
             log.warning(
-                "leases_not_ended", error=words_of(error), advice="they lapse by themselves"
+                "leases_not_released", error=words_of(error), advice="they lapse by themselves"
             )
 
     def _drain(self) -> None:
@@ -490,7 +490,7 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
     """End the leases of processes of this host that died with their supervisor.
 
     This happens when the machine loses its power. Otherwise a destination waits three minutes for
-    its lane. A container can have our host's name: we see its heartbeats, but not its processes. If
+    its lease. A container can have our host's name: we see its heartbeats, but not its processes. If
     it also sends no heartbeats, its leases are taken from it, as from a slow process.
     """
     try:
@@ -498,10 +498,10 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
             if not is_ours(pid):
                 freed = ledger.end_leases(name, is_clean=False)
                 ledger.forget_processes([name])
-                log.info("leases_ended", name=name, count=freed)
+                log.info("leases_released", name=name, count=freed)
     except AWAY as error:
         log.warning(
-            "silent_processes_not_looked_for",
+            "silent_process_check_failed",
             error=words_of(error),
             advice="their leases lapse by themselves",
         )

@@ -15,7 +15,7 @@ import pytest
 
 from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode.pool import DecodePool
-from hilum.domain import Instance, Job, Lane, Lease, ReadingJob, Release
+from hilum.domain import Instance, Job, Lease, Priority, ReadingJob, Release
 from hilum.errors import NotAnalysed, Retry
 from hilum.settings import Analyse
 from tests.support.codecs import load_breaking
@@ -85,7 +85,7 @@ def with_analyser(
 
 
 async def ended(analyser: Analyser, name: str) -> NotAnalysed:
-    job: Job = ReadingJob(Lease(1, "t", 1, 0), f"{name}@1", Lane.LIVE, IMAGE)
+    job: Job = ReadingJob(Lease(1, "t", 1, 0), f"{name}@1", Priority.LIVE, IMAGE)
     try:
         await analyser.handle(job)
     except NotAnalysed as error:

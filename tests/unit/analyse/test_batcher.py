@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from hilum.analyse.inference.batcher import Batcher
-from hilum.domain import Lane, Release
+from hilum.domain import Priority, Release
 from hilum.errors import Retry
 
 RELEASE = Release(
@@ -67,12 +67,12 @@ def image(value: float) -> np.ndarray[Any, Any]:
 
 
 async def started(
-    batcher: Batcher, values: list[float], lanes: list[Lane] | None = None
+    batcher: Batcher, values: list[float], priorities: list[Priority] | None = None
 ) -> list[asyncio.Task[Any]]:
-    lanes = lanes or [Lane.LIVE] * len(values)
+    priorities = priorities or [Priority.LIVE] * len(values)
     tasks = [
-        asyncio.create_task(batcher.infer(image(value), lane))
-        for value, lane in zip(values, lanes, strict=True)
+        asyncio.create_task(batcher.infer(image(value), priority))
+        for value, priority in zip(values, priorities, strict=True)
     ]
     for _ in range(5):
         await asyncio.sleep(0)
@@ -124,7 +124,9 @@ def test_urgent_images_overtake() -> None:
         pump = asyncio.create_task(batcher.run())
         tasks = await started(batcher, [1.0])
         tasks += await started(
-            batcher, [2.0, 3.0, 4.0, 5.0], [Lane.LIVE, Lane.REANALYSIS, Lane.LIVE, Lane.URGENT]
+            batcher,
+            [2.0, 3.0, 4.0, 5.0],
+            [Priority.LIVE, Priority.REANALYSIS, Priority.LIVE, Priority.URGENT],
         )
         engine.open.set()
         await asyncio.gather(*tasks)

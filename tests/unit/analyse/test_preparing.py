@@ -62,7 +62,7 @@ def test_a_lateral_view_that_is_on_the_disk_alone(tmp_path: Path, views: tuple[s
     mapped = prepare_for_releases(request)
     dropped(path)
     before = bytes_read()
-    read = prepare_for_releases(replace(request, is_read_once=True))
+    read = prepare_for_releases(replace(request, drops_page_cache=True))
     assert (bytes_read() - before > path.stat().st_size / 2) == ("any" in views)
     assert isinstance(refused := mapped["frontal_only"], NotReady)
     assert refused.reason == "lateral_not_supported"
@@ -105,7 +105,7 @@ def test_an_error_of_ours_is_not_taken_for_the_files(tmp_path: Path) -> None:
     """Also where the file's reader asks: a specification that is none is no corrupt header."""
     path = phantom.save(phantom.make_instance(0, rows=1024, columns=1024), tmp_path / "x.dcm")
     request = DecodeRequest(path, {"a@1": {"recipe": "no such recipe"}}, 1 << 26, "cpu")
-    for asked in (request, replace(request, is_read_once=True)):
+    for asked in (request, replace(request, drops_page_cache=True)):
         dropped(path)
         with pytest.raises(SpecError, match="unknown recipe"):
             prepare_for_releases(asked)

@@ -209,7 +209,7 @@ def test_a_lack_of_descriptors_is_one_line(capfd: pytest.CaptureFixture[str]) ->
     loop.close()
     text = "".join(capfd.readouterr())
     assert (
-        text.count("no_descriptors"),
+        text.count("out_of_file_descriptors"),
         text.count("Too many open files"),
         text.count("loop_error"),
     ) == (1, 1, 1)

@@ -126,7 +126,7 @@ def judged(free: Free) -> ReadinessCheck:
 
 def test_a_paused_destination_is_not_ready(rig: Rig) -> None:
     beat_all(rig)
-    rig.street.ledger.hold_lane("pacs", "dispatcher-1", 30)
+    rig.street.ledger.acquire_destination("pacs", "dispatcher-1", 30)
     rig.street.ledger.pause("pacs", is_paused=True)
     assert set(ready(rig)) == {"destination pacs"}
 

@@ -85,7 +85,7 @@ def test_a_destination_is_paused_before_it_was_ever_used_and_readiness_shows_it(
     assert (destination(rig)["is_configured"], destination(rig)["is_paused"]) == (True, False)
     response = rig.client.post("/api/v1/destinations/pacs/pause")
     assert (response.status_code, response.json()["is_paused"]) == (200, True)
-    assert not rig.street.ledger.hold_lane("pacs", "dispatcher-1", 60)
+    assert not rig.street.ledger.acquire_destination("pacs", "dispatcher-1", 60)
     failed = [
         check
         for check in rig.get("/health/ready", 503, role="deliver")["roles"][0]["checks"]
@@ -94,7 +94,7 @@ def test_a_destination_is_paused_before_it_was_ever_used_and_readiness_shows_it(
     assert "destination pacs" in {check["name"] for check in failed}
     assert 'hilum_destination_paused{destination="pacs"} 1.0' in rig.client.get("/metrics").text
     assert rig.client.post("/api/v1/destinations/pacs/resume").json()["is_paused"] is False
-    assert rig.street.ledger.hold_lane("pacs", "dispatcher-1", 60)
+    assert rig.street.ledger.acquire_destination("pacs", "dispatcher-1", 60)
     for verb in ("pause", "resume"):
         assert rig.client.post(f"/api/v1/destinations/pcas/{verb}").status_code == 404
 

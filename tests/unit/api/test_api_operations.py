@@ -91,13 +91,13 @@ def test_the_street_at_this_moment(rig: Rig) -> None:
     rig.street.receive("1.2.3", 1)
     rig.street.read(ReadingState.FAILED, "worker_crashed")
     rig.street.walk("1.2.4", 1)
-    rig.street.ledger.hold_lane("pacs", "dispatcher-1", 30)
+    rig.street.ledger.acquire_destination("pacs", "dispatcher-1", 30)
     rig.street.beat("listener-1", "listener")
     rig.street.receive("1.2.5", 1)
     rig.clock.now += 2
     found = rig.get("/api/v1/queues")
     depth = {
-        (item["stage"], item["lane"]): (item["due"], item["oldest_age_seconds"])
+        (item["stage"], item["priority"]): (item["due"], item["oldest_age_seconds"])
         for item in found["queues"]
     }
     assert depth["analyse", "live"] == (1, 2.0)

@@ -17,7 +17,7 @@ from pydicom.filebase import DicomBytesIO
 from pydicom.filewriter import write_dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum.domain import Lane, Scope
+from hilum.domain import Priority, Scope
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.store.audit.log import AuditFilter
 from hilum.store.queries.views import LedgerViews
@@ -43,7 +43,7 @@ def header_of(**said: str) -> bytes:
 
 
 def receive(rig: Rig, study: str, number: int = 1, **said: str) -> None:
-    arrival = rig.street._arrival(study, number, Lane.LIVE, "CR1", RELEASE)
+    arrival = rig.street._arrival(study, number, Priority.LIVE, "CR1", RELEASE)
     image = dataclasses.replace(
         arrival.instance, header=header_of(**said), transfer_syntax_uid=ExplicitVRLittleEndian
     )

@@ -19,7 +19,7 @@ import pytest
 import typer
 
 from hilum.cli.frame import explained
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.report import build_documents
 from hilum.settings import Settings, Site
 from hilum.store.archive.archive import Archive
@@ -225,7 +225,7 @@ def test_a_backup_to_what_is_no_folder_names_it(state: Path) -> None:
     ],
 )
 def test_a_backup_to_a_full_disk_says_so(free: int, said: str, state: Path, street: Street) -> None:
-    arrival = street._arrival(STUDY, 1, Lane.LIVE, "CR1", "densenet121_untrained@1")
+    arrival = street._arrival(STUDY, 1, Priority.LIVE, "CR1", "densenet121_untrained@1")
     file = state / "archive" / arrival.instance.path
     file.parent.mkdir()
     file.write_bytes(bytes(2 * 1024 * 1024))

@@ -1,6 +1,6 @@
 """What happens between two knocks at a destination that is away.
 
-The lane is a real one, to a folder that is not mounted yet.
+The client is a real one, to a folder that is not mounted yet.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from hilum.deliver import destinations, open_lane
+from hilum.deliver import destinations, open_client
 from hilum.deliver.circuit_breaker import CircuitBreaker
-from hilum.deliver.destinations import SenderLanes
+from hilum.deliver.destinations import SenderClients
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import Destination, Pipeline
@@ -28,26 +28,26 @@ SR = Document(
 LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
 
 
-def lane_to(folder: Path, settings: Pipeline) -> CircuitBreaker:
+def client_to(folder: Path, settings: Pipeline) -> CircuitBreaker:
     return CircuitBreaker(
-        "share", open_lane("share", Destination(kind="folder", path=folder)), settings
+        "share", open_client("share", Destination(kind="folder", path=folder)), settings
     )
 
 
-def refused(lane: CircuitBreaker) -> Retry:
+def refused(client: CircuitBreaker) -> Retry:
     with pytest.raises(Retry, match="mounted") as caught:
-        lane.deliver(SR)
+        client.deliver(SR)
     assert caught.value.is_outage
     return caught.value
 
 
 def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
-    lane = lane_to(tmp_path / "mount" / "share", LONG)
-    assert not lane.is_resting
-    first = refused(lane)
-    assert lane.is_resting
+    client = client_to(tmp_path / "mount" / "share", LONG)
+    assert not client.is_open
+    first = refused(client)
+    assert client.is_open
     (tmp_path / "mount").mkdir()
-    second = refused(lane)
+    second = refused(client)
     assert second.detail == first.detail
     assert first.after_seconds is not None
     assert second.after_seconds is not None
@@ -60,39 +60,39 @@ def test_between_two_knocks_nothing_goes_there(tmp_path: Path) -> None:
 def test_each_knock_in_vain_lengthens_the_pause_and_an_answer_ends_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lane, pauses = lane_to(tmp_path / "mount" / "share", SHORT), []
+    client, pauses = client_to(tmp_path / "mount" / "share", SHORT), []
     for _ in range(6):
-        pauses.append(refused(lane).after_seconds or 0.0)
-        while lane.is_resting:
+        pauses.append(refused(client).after_seconds or 0.0)
+        while client.is_open:
             time.sleep(0.001)
     assert all(
         0.75 * 1e-4 * 2**n <= pause <= 1.25 * 1e-4 * 2**n for n, pause in enumerate(pauses)
     ), pauses
     (tmp_path / "mount").mkdir()
-    lane.deliver(SR)
-    assert not lane.is_resting
+    client.deliver(SR)
+    assert not client.is_open
     said = capsys.readouterr().out
-    assert (said.count("destination_away"), said.count("destination_back")) == (1, 1)
+    assert (said.count("destination_unavailable"), said.count("destination_available")) == (1, 1)
     (tmp_path / "mount" / "share" / "2.25.1.dcm").unlink()
     (tmp_path / "mount" / "share").rmdir()
     (tmp_path / "mount").rmdir()
-    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4, (
+    assert (refused(client).after_seconds or 1.0) <= 1.25e-4, (
         "the next outage begins with short pauses"
     )
 
 
 def test_a_refusal_is_an_answer(tmp_path: Path) -> None:
-    lane = lane_to(tmp_path / "mount" / "share", SHORT)
+    client = client_to(tmp_path / "mount" / "share", SHORT)
     for _ in range(4):
-        refused(lane)
-        while lane.is_resting:
+        refused(client)
+        while client.is_open:
             time.sleep(0.001)
     (tmp_path / "mount" / "share").mkdir(parents=True)
     (tmp_path / "mount" / "share" / "2.25.1.dcm").write_bytes(b"somebody's work")
     with pytest.raises(Refused, match="requeue"):
-        lane.deliver(SR)
+        client.deliver(SR)
     (tmp_path / "mount").rename(tmp_path / "away")
-    assert (refused(lane).after_seconds or 1.0) <= 1.25e-4
+    assert (refused(client).after_seconds or 1.0) <= 1.25e-4
 
 
 def report(number: int) -> Document:
@@ -111,29 +111,29 @@ def test_documents_that_alone_are_not_taken_keep_no_other_away(tmp_path: Path) -
 
     Here, names that cannot be written.
     """
-    lane, own = lane_to(tmp_path, LONG), [report(1), report(2)]
+    client, own = client_to(tmp_path, LONG), [report(1), report(2)]
     for document in own:
         (tmp_path / f"{document.sop_instance_uid}.dcm").mkdir()
     for number in range(10, 14):
         for document in own * 5:
-            not_taken(lane, document)
-        assert not lane.is_resting
-        lane.deliver(report(number))
+            not_taken(client, document)
+        assert not client.is_open
+        client.deliver(report(number))
         assert (tmp_path / f"2.25.{number}.dcm").exists()
 
 
 def test_who_takes_none_of_many_is_left_alone(tmp_path: Path) -> None:
-    lane = lane_to(tmp_path, LONG)
+    client = client_to(tmp_path, LONG)
     for number in range(8):
-        assert not lane.is_resting
+        assert not client.is_open
         (tmp_path / f"2.25.{number}.dcm").mkdir()
-        last = not_taken(lane, report(number))
-    assert lane.is_resting
+        last = not_taken(client, report(number))
+    assert client.is_open
     assert last.after_seconds == 30.0
 
 
 def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """More than there are lanes kept open."""
+    """More than there are clients kept open."""
 
     class Away:
         def deliver(self, document: Document) -> None:
@@ -142,25 +142,25 @@ def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.Mon
         def close(self) -> None:
             """Nothing is open."""
 
-    monkeypatch.setattr(destinations, "open_lane", lambda *_: Away())
-    monkeypatch.setattr(SenderLanes, "_sender", lambda *_: None)
-    senders = SenderLanes("back", Destination(kind="sender", ports={"CR": 104}), LONG)
+    monkeypatch.setattr(destinations, "open_client", lambda *_: Away())
+    monkeypatch.setattr(SenderClients, "_sender", lambda *_: None)
+    senders = SenderClients("back", Destination(kind="sender", ports={"CR": 104}), LONG)
     for _ in range(2):
         for number in range(12):
-            lane = senders.of(
+            client = senders.of(
                 SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR")
             )  # type: ignore[arg-type]
             with pytest.raises(Retry):
-                lane.deliver(SR)
+                client.deliver(SR)
     kept = [
         senders.of(SimpleNamespace(peer_address=f"10.0.0.{number}", calling_ae_title="CR"))
         for number in range(12)
     ]  # type: ignore[arg-type]
-    assert [lane._knocks for lane in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
+    assert [client._probes for client in kept] == [1] * 12, "the second time nobody was knocked at"  # type: ignore[attr-defined]
 
 
-def not_taken(lane: CircuitBreaker, document: Document) -> Retry:
+def not_taken(client: CircuitBreaker, document: Document) -> Retry:
     with pytest.raises(Retry, match="directory") as caught:
-        lane.deliver(document)
+        client.deliver(document)
     assert caught.value.is_outage
     return caught.value

@@ -34,7 +34,7 @@ SERIES = {
     f'hilum_shadow_score_difference_bucket{{{PAIR}, le="+Inf"}}': "0+60x2000",
     # Two hosts, each of which says the same of the one ledger.
     **{
-        f'hilum_queue_items{{stage="compare", lane="reanalysis", destination="", state="due", instance="{host}"}}': (
+        f'hilum_queue_items{{stage="compare", priority="reanalysis", destination="", state="due", instance="{host}"}}': (
             "300+0x2000"
         )
         for host in "ab"

@@ -199,8 +199,8 @@ def test_the_result_and_its_picture_say_what_was_measured(tmp_path):
 
 METRICS = """
 # TYPE hilum_queue_items gauge
-hilum_queue_items{{stage="analyse",lane="live",destination="",state="due"}} {due}
-hilum_queue_items{{stage="analyse",lane="urgent",destination="",state="due"}} 1
+hilum_queue_items{{stage="analyse",priority="live",destination="",state="due"}} {due}
+hilum_queue_items{{stage="analyse",priority="urgent",destination="",state="due"}} 1
 # TYPE hilum_stage_wait_seconds histogram
 hilum_stage_wait_seconds_bucket{{stage="analyse",le="0.1"}} {few}
 hilum_stage_wait_seconds_bucket{{stage="analyse",le="1.0"}} {all}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hilum.analyse.inference.batcher import Batcher
-from hilum.domain import Advance, Job, Lane, ReadingState, Reason
+from hilum.domain import Advance, Job, Priority, ReadingState, Reason
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
 from hilum.observability.otlp import SpanWriter
@@ -171,7 +171,7 @@ def test_a_batch_is_in_the_trace_of_each_image_and_one_of_them_is_the_requests(k
     async def read(batcher: Batcher, number: int) -> tracing.SpanParent:
         with tracing.work("analyse", f"1.2.{number}", {}):
             place = tracing.here()
-            await batcher.infer(image(number), Lane.LIVE)
+            await batcher.infer(image(number), Priority.LIVE)
             assert place is not None
             return place
 

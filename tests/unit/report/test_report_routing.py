@@ -238,17 +238,17 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
     )
 
 
-def test_a_lane_that_hangs_does_not_keep_its_process_from_ending(
+def test_a_delivery_that_hangs_does_not_keep_its_process_from_ending(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As a folder on a server that is away. What its thread is at is not closed under it."""
-    monkeypatch.setattr(dispatcher, "_LANE_SECONDS", 0.05)
+    monkeypatch.setattr(dispatcher, "_CLOSE_SECONDS", 0.05)
     handler, goes_on, closed = (
         DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline()),
         threading.Event(),
         list[bool](),
     )
-    monkeypatch.setattr(handler, "_lanes", SimpleNamespace(close=lambda: closed.append(True)))
+    monkeypatch.setattr(handler, "_clients", SimpleNamespace(close=lambda: closed.append(True)))
 
     async def hang() -> None:
         handler._thread.call(lambda: goes_on.wait(30))

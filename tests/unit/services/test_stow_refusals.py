@@ -18,7 +18,7 @@ import pytest
 from pydicom.dataset import Dataset
 from structlog.testing import capture_logs
 
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance, Priority
 from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_instance
@@ -251,7 +251,7 @@ def test_a_note_without_effect_is_a_row_although_all_was_taken(tmp_path: Path) -
         closing(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")) as ledger,
     ):
         of_modality = dataclasses.replace(instance_of(image), calling_ae_title="MODALITY")
-        ledger.record([Arrival(of_modality, Lane.LIVE, (), 10.0, 60.0)])
+        ledger.record([Arrival(of_modality, Priority.LIVE, (), 10.0, 60.0)])
         assert post(port, body(encoded(key_objects([image], "113001")))) == 200
         row = only_row(tmp_path)
     assert (row["outcome"], row["reason"], row["stored"]) == (

@@ -287,7 +287,7 @@ def test_a_file_that_is_not_utf_8_is_named_and_one_with_a_byte_order_mark_is_rea
     assert load(file).site.name == "Hôpital"
 
 
-FILE = '[destinations.pacs]\nport = 104\n[senders.ARCHIVE]\nlane = "reanalysis"\n'
+FILE = '[destinations.pacs]\nport = 104\n[senders.ARCHIVE]\npriority = "reanalysis"\n'
 
 
 def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(
@@ -300,7 +300,7 @@ def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(
         "DESTINATIONS__Back__PORTS__ER_2": "105",
         "SENDERS__ARCHIVE__MAXIMUM_ASSOCIATIONS": "0",
         "SENDERS__ER_1__PEERS": '["10.0.0.1"]',
-        "ROUTES__HILUM__LANE": "urgent",
+        "ROUTES__HILUM__PRIORITY": "urgent",
     }
     for name, value in given.items():
         monkeypatch.setenv(f"HILUM_{name}", value)
@@ -312,12 +312,12 @@ def test_variables_keep_the_case_of_names_and_mean_those_of_the_file(
     } == {"pacs": ("10.0.0.5", 104)}
     assert settings.destinations["Back"].ports == {"ER_1": 104, "ER_2": 105}
     archive = settings.senders["ARCHIVE"]
-    assert (archive.maximum_associations, archive.lane, settings.senders["ER_1"].peers) == (
+    assert (archive.maximum_associations, archive.priority, settings.senders["ER_1"].peers) == (
         0,
         "reanalysis",
         ("10.0.0.1",),
     )
-    assert settings.routes["HILUM"].lane == "urgent"
+    assert settings.routes["HILUM"].priority == "urgent"
 
 
 @pytest.mark.parametrize(

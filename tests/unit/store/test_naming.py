@@ -87,7 +87,7 @@ def test_a_link_leads_to_the_file_system_behind_it(tmp_path: Path) -> None:
 
 
 def test_the_setting_has_the_last_word(tmp_path: Path) -> None:
-    assert naming_of(tmp_path, "twice").syncs == 2
+    assert naming_of(tmp_path, "strict").syncs == 2
     assert naming_of(tmp_path).syncs == (1 if is_in_order(mount_of(tmp_path)) else 2)
 
 

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from hilum.domain import Advance, Instance, Job, Lane, ReadingJob, ReadingState, Reason
+from hilum.domain import Advance, Instance, Job, Priority, ReadingJob, ReadingState, Reason
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.pipeline import STAGES, StageLoop, back_off
 from hilum.processes.run_stages import readiness_of
@@ -44,7 +44,7 @@ def fill(ledger: Ledger, count: int) -> None:
         dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}")
         for n in range(count)
     ]
-    ledger.record([Arrival(item, Lane.LIVE, ("r@1",), 0, 0) for item in items])
+    ledger.record([Arrival(item, Priority.LIVE, ("r@1",), 0, 0) for item in items])
 
 
 def states(ledger: Ledger) -> list[tuple[str, str | None]]:
@@ -221,7 +221,7 @@ def test_what_is_known_to_kill_workers_holds_up_nobody(ledger: Ledger) -> None:
             [
                 Arrival(
                     dataclasses.replace(template, sop_instance_uid=uid, path=uid),
-                    Lane.LIVE,
+                    Priority.LIVE,
                     ("r@1",),
                     0,
                     0,

@@ -17,8 +17,8 @@ from hilum.domain import (
     Advance,
     AssociationRecord,
     DeliveryState,
-    Lane,
     Outcome,
+    Priority,
     ReadingState,
     StudyState,
 )
@@ -70,7 +70,7 @@ def test_an_empty_ledger_answers_everything(views: LedgerViews) -> None:
     } == {(0, 0, 0, 0.0)}
     assert (
         len(views.queues()) == 11
-    )  # three stages of three lanes, compare and commit of one; deliver has a row a destination in use
+    )  # three stages of three priorities, compare and commit of one; deliver has a row a destination in use
 
 
 def test_a_study_is_listed_with_its_images_results_and_deliveries(
@@ -81,7 +81,7 @@ def test_a_study_is_listed_with_its_images_results_and_deliveries(
     assert following is None
     assert item["images"] == 2
     assert item["state"] == "closed"
-    assert item["lane"] == "live"
+    assert item["priority"] == "live"
     assert item["deliveries"] == {"delivered": 1}
     assert [
         (found["release"], found["revision"], found["outcome"]) for found in item["results"]
@@ -379,17 +379,18 @@ def test_documents_are_found_by_row_and_by_uid(street: Street, views: LedgerView
 
 def test_queue_depth_and_age(street: Street, views: LedgerViews, clock: Clock) -> None:
     def queue(
-        stage: str, lane: str = "live", destination: str | None = None
+        stage: str, priority: str = "live", destination: str | None = None
     ) -> tuple[int, int, int, float]:
         found = [
             item
             for item in views.queues()
-            if (item["stage"], item["lane"], item["destination"]) == (stage, lane, destination)
+            if (item["stage"], item["priority"], item["destination"])
+            == (stage, priority, destination)
         ]
         return tuple(found[0][name] for name in ("due", "waiting", "leased", "oldest_age_seconds"))  # type: ignore[return-value]
 
     street.receive("1.2.3", 1, 2)
-    street.receive("1.2.4", 1, lane=Lane.REANALYSIS)
+    street.receive("1.2.4", 1, priority=Priority.REANALYSIS)
     clock.now += 4
     assert queue("analyse") == (2, 0, 0, 4.0)
     assert queue("analyse", "reanalysis") == (1, 0, 0, 4.0)
@@ -525,7 +526,7 @@ def test_conflicts_destinations_and_heartbeats(
     }
     street.receive("1.2", 3)
     assert views.conflicts()[0][0]["study_instance_uid"] == "1.2"
-    street.ledger.hold_lane("pacs", "dispatcher-1", 30)
+    street.ledger.acquire_destination("pacs", "dispatcher-1", 30)
     street.ledger.pause("pacs", is_paused=True)
     assert [(item["name"], item["is_paused"], item["owner"]) for item in views.destinations()] == [
         ("pacs", True, "dispatcher-1")

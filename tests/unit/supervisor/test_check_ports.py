@@ -199,7 +199,7 @@ def test_another_dicom_server_with_tls_is_a_problem(tmp_path):
     context.load_cert_chain(own.certificate, own.key)
     (port,) = free_ports(1)
     tls = {
-        "plain": False,
+        "allow_unencrypted": False,
         "tls_port": port,
         "tls_certificate_file": own.certificate,
         "tls_key_file": own.key,

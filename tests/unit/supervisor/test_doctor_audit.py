@@ -47,7 +47,7 @@ def test_rows_that_have_waited_for_long_are_a_problem(tmp_path: Path) -> None:
         found.ok,
         found.detail.startswith("1 rows wait for the collector, the oldest for 36"),
     ) == (False, True)
-    assert "audit_not_handed_on" in found.advice
+    assert "audit_not_forwarded" in found.advice
 
 
 def test_a_collector_without_tls_is_said(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def test_the_port_with_tls_is_looked_at_and_the_one_that_is_closed_is_not(tmp_pa
         free_ports(1),
     )
     tls = {
-        "plain": False,
+        "allow_unencrypted": False,
         "tls_port": port,
         "tls_certificate_file": own.certificate,
         "tls_key_file": own.key,
@@ -168,7 +168,7 @@ def test_an_encrypted_key_is_a_problem_and_no_question(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "certificates")
     own, (port,) = authority.identity("hilum", "IP:127.0.0.1"), free_ports(1)
     tls = {
-        "plain": False,
+        "allow_unencrypted": False,
         "tls_port": port,
         "tls_certificate_file": own.certificate,
         "tls_key_file": authority.encrypted(own),
@@ -202,9 +202,9 @@ def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_i
     tmp_path: Path,
 ) -> None:
     (receive,) = free_ports(1)
-    senders = {"ARCHIVE": {"lane": "reanalysis", "quiet_seconds": 0.0}, "CR1": {}}
+    senders = {"ARCHIVE": {"priority": "reanalysis", "quiet_seconds": 0.0}, "CR1": {}}
     checks = found(tmp_path, senders=senders, receive={"port": receive})
-    assert checks["sender ARCHIVE"].detail == "its own: quiet_seconds, lane"
+    assert checks["sender ARCHIVE"].detail == "its own: quiet_seconds, priority"
     assert checks["sender CR1"].detail == "as all others"
     wrong = found(
         tmp_path, senders={"CR1": {"releases": ["densenet@9"]}}, receive={"port": receive}
@@ -256,7 +256,7 @@ def test_a_list_of_revoked_certificates_that_has_expired_is_a_problem(tmp_path: 
     authority, (port,) = Authority(tmp_path / "certificates"), free_ports(1)
     own = authority.identity("hilum", "IP:127.0.0.1")
     tls = {
-        "plain": False,
+        "allow_unencrypted": False,
         "tls_port": port,
         "tls_certificate_file": own.certificate,
         "tls_key_file": own.key,

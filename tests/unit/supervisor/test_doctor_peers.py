@@ -49,13 +49,13 @@ def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> Non
             "silent": {"port": silent.getsockname()[1], "timeout_seconds": 0.5},
             "down": {"port": dead, **secured},
         }
-        askers = {
+        requesters = {
             "CR1": {"host": "127.0.0.1", "port": dead},
             "CR2": {"host": "127.0.0.1", "port": ports[0]},
         }
         checks = {
             check.name: check
-            for check in peers(Settings(destinations=destinations, commitment=askers))
+            for check in peers(Settings(destinations=destinations, commitment=requesters))
         }  # type: ignore[arg-type]
     for server in servers:
         server.shutdown()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
-from hilum.domain import AssociationRecord, Lane
+from hilum.domain import AssociationRecord, Priority
 from hilum.errors import ConfigurationError
 from hilum.settings import Retention, Settings, load
 from hilum.store.archive.archive import Archive
@@ -62,10 +62,13 @@ def test_the_default_keeps_everything() -> None:
     assert list(rules(Retention(), 1e9)) == []
 
 
-def test_each_lane_has_its_rule() -> None:
+def test_each_priority_has_its_rule() -> None:
     live, again = rules(Retention(days=2, reanalysis_days=1), 10 * 86400.0)
-    assert (set(live.lanes), live.finished_before) == ({Lane.URGENT, Lane.LIVE}, 8 * 86400.0)
-    assert (set(again.lanes), again.finished_before) == ({Lane.REANALYSIS}, 9 * 86400.0)
+    assert (set(live.priorities), live.finished_before) == (
+        {Priority.URGENT, Priority.LIVE},
+        8 * 86400.0,
+    )
+    assert (set(again.priorities), again.finished_before) == ({Priority.REANALYSIS}, 9 * 86400.0)
 
 
 def test_a_turn_removes_what_is_old_enough(tmp_path: Path) -> None:
@@ -134,7 +137,7 @@ def test_pixels_that_are_kept_are_not_gone_through_at_each_turn(
     monkeypatch.setattr(policy, "_PASSED_BY", 4)
     settings, street = installation(tmp_path, days=1 / 86400)
     for number in range(5):
-        street.receive(f"1.2.{number}", 1, lane=Lane.REANALYSIS)
+        street.receive(f"1.2.{number}", 1, priority=Priority.REANALYSIS)
     file = store(settings, "1.3.1")
     street.walk("1.3.1", 1)
     keeper, asked = Housekeeper(settings), list[str]()

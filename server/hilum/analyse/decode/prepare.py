@@ -121,7 +121,9 @@ def _decode(request: DecodeRequest) -> Answer | DecodedImage:
 def _decode_charged(request: DecodeRequest) -> Answer | DecodedImage:
     try:
         dataset = read_file(
-            request.path, is_read_once=request.is_read_once, wants=partial(_is_wanted, request)
+            request.path,
+            drops_page_cache=request.drops_page_cache,
+            wants=partial(_is_wanted, request),
         )
     except NotAnalysable as error:
         return dict.fromkeys(request.input_specs, _not_ready(error))

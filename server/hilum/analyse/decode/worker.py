@@ -34,7 +34,7 @@ class DecodeRequest:
     PixelLimits that differ from its defaults. A picture with a flag of `refused_flags` is not
     analysed, nor is one with all flags of a row of `refused_together`. `site_words`: of Body Part
     Examined, for the chest and for other parts. `is_decoded_only`: the stored values go back, for a
-    device to prepare. `is_read_once`: the file's pages are dropped afterwards.
+    device to prepare. `drops_page_cache`: the file's pages are dropped afterwards.
     """
 
     path: Path
@@ -46,7 +46,7 @@ class DecodeRequest:
     refused_together: tuple[tuple[str, ...], ...] = ()
     site_words: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     is_decoded_only: bool = False
-    is_read_once: bool = False
+    drops_page_cache: bool = False
 
     @property
     def terms(self) -> Terms:
@@ -60,7 +60,7 @@ class DecodeRequest:
             self.refused_together,
             self.site_words,
             self.is_decoded_only,
-            self.is_read_once,
+            self.drops_page_cache,
         )
 
 
@@ -271,7 +271,7 @@ def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotM
         if place == len(asked) or time.monotonic() - began > _TOGETHER_SECONDS:
             _send(connection, done)
             began = time.monotonic()
-        if isinstance(request, DecodeRequest) and request.is_read_once:
+        if isinstance(request, DecodeRequest) and request.drops_page_cache:
             drop_pages(request.path)
 
 

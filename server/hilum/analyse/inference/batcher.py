@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hilum.analyse.futures import settle
-from hilum.domain import Lane, Release
+from hilum.domain import Priority, Release
 from hilum.errors import Retry
 from hilum.observability import telemetry, tracing
 
@@ -67,7 +67,7 @@ class _Waiting(NamedTuple):
     No two have the same `order`, so the fields after it are never compared.
     """
 
-    lane: Lane
+    priority: Priority
     order: int
     tensor: Array
     answer: asyncio.Future[Inferred]
@@ -85,10 +85,12 @@ class Batcher:
         self._order = itertools.count()
         self._sending: set[asyncio.Task[None]] = set()
 
-    async def infer(self, tensor: Array, lane: Lane) -> Inferred:
+    async def infer(self, tensor: Array, priority: Priority) -> Inferred:
         """Return the share of a batch for a (C, H, W) tensor. Raises the gateway's errors."""
         answer: asyncio.Future[Inferred] = asyncio.get_running_loop().create_future()
-        self._queue.put_nowait(_Waiting(lane, next(self._order), tensor, answer, tracing.here()))
+        self._queue.put_nowait(
+            _Waiting(priority, next(self._order), tensor, answer, tracing.here())
+        )
         return await answer
 
     def close(self) -> None:

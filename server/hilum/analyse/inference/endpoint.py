@@ -165,7 +165,7 @@ class Endpoint:
         telemetry.TRITON_HEALTHY.labels(self.name).set(self.is_fit and not self._problems)
         if had_problems != bool(self._problems):
             log.warning(
-                "triton_is_out" if self._problems else "triton_is_back",
+                "triton_unavailable" if self._problems else "triton_available",
                 endpoint=self.name,
                 problem=problem,
             )
@@ -181,4 +181,4 @@ def _outcome(error: Exception) -> str:
         return "not_loaded"
     if isinstance(error, TritonUnavailable):
         return "outage"
-    return "wrong_answer" if isinstance(error, WrongAnswer) else "healed"
+    return "wrong_answer" if isinstance(error, WrongAnswer) else "reloaded"

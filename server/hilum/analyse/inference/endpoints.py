@@ -135,12 +135,12 @@ class Endpoints:
             endpoint.forget(release)
         await self._everywhere(lambda endpoint: endpoint.gateway.unload(release))
 
-    async def heal(self, release: Release) -> None:
+    async def reload(self, release: Release) -> None:
         """Unload and load at every responding endpoint.
 
         Raises Retry when it worked at no endpoint.
         """
-        await self._everywhere(lambda endpoint: endpoint.gateway.heal(release))
+        await self._everywhere(lambda endpoint: endpoint.gateway.reload(release))
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
         """Return the problem, for people; None: at least one endpoint gives the known result.

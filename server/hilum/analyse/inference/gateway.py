@@ -46,7 +46,7 @@ _CHANNEL: Final = (
 )
 # it is in the repository and was never loaded, or is unloaded
 _NOT_SERVED: Final = ("", "UNAVAILABLE")
-_HEAL_SECONDS: Final = 60.0  # a model of 350 MB loads in a few seconds
+_RELOAD_SECONDS: Final = 60.0  # a model of 350 MB loads in a few seconds
 _ASK_SECONDS: Final = 5.0  # requests about the server never wait behind a model's batches
 log = telemetry.logger("analyse")
 
@@ -73,14 +73,14 @@ class TritonGateway:
         self._url = url
         self._deadline = deadline_seconds
         self._regions = Regions(self._register) if shares_memory else None
-        self._healing: dict[str, asyncio.Task[None]] = {}
-        self._healed_at: dict[str, float] = {}
+        self._reloading: dict[str, asyncio.Task[None]] = {}
+        self._reloaded_at: dict[str, float] = {}
 
     async def infer(self, release: Release, batch: Batch) -> InferenceResult:
         """Return (B, L) logits and the release's other outputs.
 
         Input: (B, C, H, W), or (C, H, W) of each image, in the wire dtype. Raises Retry when it may
-        work later (a dead stub is healed first), WrongAnswer for an invalid response.
+        work later (a dead stub is reloaded first), WrongAnswer for an invalid response.
         """
         wanted = [triton.InferRequestedOutput(name) for name in _outputs(release)]
         sent_at = asyncio.get_running_loop().time()
@@ -88,7 +88,7 @@ class TritonGateway:
             answer = await self._answer(release, batch, wanted)
         except InferenceServerException as error:
             if _DEAD_STUB in str(error.message()):
-                await self._heal_unless_done_since(release, sent_at)
+                await self._reload_unless_done_since(release, sent_at)
                 raise Retry(
                     f"{release.id}: its process in Triton had died; it was loaded again",
                     after_seconds=0.0,
@@ -192,7 +192,7 @@ class TritonGateway:
     async def load(self, release: Release) -> None:
         """Load a built release into a Triton in explicit mode. Raises Retry when that fails."""
         with self._explaining(release):
-            await self._client.load_model(release.triton_name, client_timeout=_HEAL_SECONDS)
+            await self._client.load_model(release.triton_name, client_timeout=_RELOAD_SECONDS)
 
     async def unload(self, release: Release) -> None:
         """Unload a release from a Triton in explicit mode. Raises Retry when that fails.
@@ -200,17 +200,17 @@ class TritonGateway:
         Requests in progress are finished.
         """
         with self._explaining(release):
-            await self._client.unload_model(release.triton_name, client_timeout=_HEAL_SECONDS)
+            await self._client.unload_model(release.triton_name, client_timeout=_RELOAD_SECONDS)
 
-    async def heal(self, release: Release) -> None:
-        """Unload and load the release; only one healing a release runs at a time.
+    async def reload(self, release: Release) -> None:
+        """Unload and load the release; only one reload of a release runs at a time.
 
         Triton keeps a dead stub's model as READY, and loading it again changes nothing.
         """
-        if release.id not in self._healing:
-            self._healing[release.id] = asyncio.create_task(self._heal(release))
+        if release.id not in self._reloading:
+            self._reloading[release.id] = asyncio.create_task(self._reload(release))
         # Shielded: one caller's cancellation must not leave the model unloaded.
-        await asyncio.shield(self._healing[release.id])
+        await asyncio.shield(self._reloading[release.id])
 
     async def check_canary(self, release: Release, canary: KnownAnswer) -> str | None:
         """Return the problem, for people; None: the release gives its known result."""
@@ -223,8 +223,8 @@ class TritonGateway:
         return canary_problem(release, inference, canary)
 
     async def close(self) -> None:
-        """Wait for a healing in progress, unregister our memory, and close the channel."""
-        await asyncio.gather(*self._healing.values(), return_exceptions=True)
+        """Wait for a reload in progress, unregister our memory, and close the channel."""
+        await asyncio.gather(*self._reloading.values(), return_exceptions=True)
         with suppress(InferenceServerException):
             for name in self._regions.names if self._regions else ():
                 await self._client.unregister_system_shared_memory(
@@ -232,21 +232,21 @@ class TritonGateway:
                 )
         await self._client.close()
 
-    async def _heal_unless_done_since(self, release: Release, sent_at: float) -> None:
-        """Heal the release, once for all requests that the dead process took with it."""
-        if self._healed_at.get(release.id, float("-inf")) < sent_at:
-            await self.heal(release)
+    async def _reload_unless_done_since(self, release: Release, sent_at: float) -> None:
+        """Reload the release, once for all requests that the dead process took with it."""
+        if self._reloaded_at.get(release.id, float("-inf")) < sent_at:
+            await self.reload(release)
 
-    async def _heal(self, release: Release) -> None:
+    async def _reload(self, release: Release) -> None:
         try:
-            log.warning("model_healing", release=release.id)
+            log.warning("model_reloading", release=release.id)
             with self._explaining(release):
-                await self._client.unload_model(release.triton_name, client_timeout=_HEAL_SECONDS)
-                await self._client.load_model(release.triton_name, client_timeout=_HEAL_SECONDS)
-            telemetry.MODEL_HEALS.labels(release=release.id).inc()
-            self._healed_at[release.id] = asyncio.get_running_loop().time()
+                await self._client.unload_model(release.triton_name, client_timeout=_RELOAD_SECONDS)
+                await self._client.load_model(release.triton_name, client_timeout=_RELOAD_SECONDS)
+            telemetry.MODEL_RELOADS.labels(release=release.id).inc()
+            self._reloaded_at[release.id] = asyncio.get_running_loop().time()
         finally:
-            del self._healing[release.id]
+            del self._reloading[release.id]
 
     @contextmanager
     def _explaining(self, release: Release) -> Iterator[None]:

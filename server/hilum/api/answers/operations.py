@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import ConfigDict, Field, model_validator
 
-from hilum.api.answers.studies import CodeAnswer, LaneName
+from hilum.api.answers.studies import CodeAnswer, PriorityName
 from hilum.api.fields import UID_PATTERN, Moment, ResponseModel
 from hilum.domain import CommitmentState, ConflictKind, ConflictState, Outcome, RemovalReason
 from hilum.store.queue.requeue import reasons
@@ -124,10 +124,10 @@ class RejectedAnswer(ResponseModel):
 
 
 class QueueAnswer(ResponseModel):
-    """Open items of one stage and lane; `deliver` has one a destination."""
+    """Open items of one stage and priority; `deliver` has one a destination."""
 
     stage: Stage
-    lane: LaneName
+    priority: PriorityName
     destination: str | None
     due: int = Field(description="May be claimed now.")
     waiting: int = Field(description="Due later: the quiet period or the pause between tries runs.")

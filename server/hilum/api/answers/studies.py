@@ -23,7 +23,7 @@ from hilum.timestamps import is_moment, iso
 from hilum.verbs import Outcome as DeedOutcome
 from hilum.verbs import Verb
 
-LaneName = Literal["urgent", "live", "reanalysis"]
+PriorityName = Literal["urgent", "live", "reanalysis"]
 
 
 def _said(timings: dict[str, float]) -> dict[str, float | str]:
@@ -60,7 +60,7 @@ class StudySummary(ResponseModel):
     state: StudyState
     reason: str | None = Field(description="Why the study failed.")
     revision: int = Field(description="Grows with each image that arrives.")
-    lane: LaneName
+    priority: PriorityName
     calling_ae_title: str = Field(description="Who sent the first image.", examples=["CR_ROOM1"])
     called_ae_title: str
     received_first: Moment
@@ -313,7 +313,7 @@ class StudyAnswer(ResponseModel):
     reason: str | None
     detail: str | None
     revision: int
-    lane: LaneName
+    priority: PriorityName
     calling_ae_title: str
     called_ae_title: str
     received_first: Moment

@@ -123,7 +123,7 @@ class KnownTokens:
             self._ledger.note_use(token)
         except SQLAlchemyError as error:
             log.warning(
-                "token_use_not_noted",
+                "token_use_not_recorded",
                 token=token.name,
                 problem=type(error).__name__,
                 advice="tried again in an hour",

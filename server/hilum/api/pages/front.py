@@ -42,7 +42,7 @@ class StudyLine:
     images: str
     chip: Chip
     reason: str
-    lane: str
+    priority: str
     results: Sequence[ResultLine]
     deliveries: Sequence[Chip]
     identifiers: Sequence[tuple[str, str]]
@@ -62,7 +62,7 @@ class QueueLine:
     """Open items of one queue."""
 
     stage: str
-    lane: str
+    priority: str
     destination: str
     due: int
     waiting: int
@@ -94,7 +94,7 @@ def study_line(study: Item, now: float, identifiers: Identifiers | None = None) 
         images=count(study["images"], "image"),
         chip=study_chip(study, now),
         reason=meaning(study["reason"]),
-        lane="" if study["lane"] == "live" else study["lane"],
+        priority="" if study["priority"] == "live" else study["priority"],
         results=[result_line(item) for item in study["results"]],
         deliveries=delivery_words(study["deliveries"]),
         identifiers=identifier_words(identifiers),
@@ -121,7 +121,7 @@ def _queue_line(item: Item) -> QueueLine:
     oldest = duration(item["oldest_age_seconds"]) if item["oldest_age_seconds"] >= 1 else ""
     return QueueLine(
         item["stage"],
-        item["lane"],
+        item["priority"],
         item["destination"] or "",
         item["due"],
         item["waiting"],

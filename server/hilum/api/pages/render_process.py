@@ -70,7 +70,7 @@ class Painter:
             answer = self._ask(order)
         except WorkerDied:
             log.warning(
-                "painting_process_died",
+                "render_process_died",
                 advice=(
                     "the object crashed or hung its decoder, or memory is short; the page says so"
                 ),

@@ -157,7 +157,7 @@ def _reading_states(study: Item) -> list[str]:
 def _facts(study: Item) -> Iterator[tuple[str, str]]:
     yield "Sender", f"{study['calling_ae_title']} → {study['called_ae_title']}"
     yield "Images", str(len(study["images"]))
-    yield "Lane", study["lane"]
+    yield "Priority", study["priority"]
     yield "Revision", str(study["revision"])
     for item in study.get("shadow_results", ()):
         yield "Shadow, not reported", f"{item['release']}: {plain(item['outcome'])}"

@@ -255,7 +255,7 @@ def forget_destination(
 def forget_commitments(
     parts: PartsHere, deed: DeedHere, order: ForgetCommitmentsOrder
 ) -> Mapping[str, int]:
-    """For an asker who is gone, or whom nobody can reach.
+    """For a requester who is gone, or whom nobody can reach.
 
     What is due is tried on. It cannot be undone.
     """

@@ -131,7 +131,7 @@ class ServerTls:
             try:
                 if self._stamps() != self._loaded.stamps:
                     self._loaded = self._load()
-                    _log.info("certificates_read_again")
+                    _log.info("certificates_reloaded")
                     self.warn_if_expired()
             except OSError as error:
                 _log.error(

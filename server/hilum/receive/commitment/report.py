@@ -92,7 +92,7 @@ def answered(status: int | None, verdict: CommitmentVerdict) -> Advance:
     if status != 0:
         raise Refused(
             "report_refused",
-            f"answered 0x{status:04X}: the asker does not take its report; see its log, then"
+            f"answered 0x{status:04X}: the requester does not take its report; see its log, then"
             " requeue",
         )
     _count(verdict)

@@ -64,7 +64,7 @@ class CommitmentReporter:
         )
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
 
-    def take(self, request: CommitmentRequest, asker: Requester) -> None:
+    def take(self, request: CommitmentRequest, requester: Requester) -> None:
         """Return when the report is recorded. Raises CommitmentRefused, SQLAlchemyError."""
         if request.calling_ae_title in self._addresses:
             self._ledger.request_commitment(request)
@@ -76,7 +76,7 @@ class CommitmentReporter:
         owed: queue.SimpleQueue[CommitmentJob | None] = queue.SimpleQueue()
         try:
             # before the row: without a thread to report, the row would stay leased
-            start_thread("commitment", self._report_owed, owed, asker)
+            start_thread("commitment", self._report_owed, owed, requester)
         except RuntimeError:  # raised by threading
             self._places.release()
             raise CommitmentRefused(
@@ -88,17 +88,19 @@ class CommitmentReporter:
         finally:
             owed.put(job)
 
-    def _report_owed(self, owed: queue.SimpleQueue[CommitmentJob | None], asker: Requester) -> None:
+    def _report_owed(
+        self, owed: queue.SimpleQueue[CommitmentJob | None], requester: Requester
+    ) -> None:
         """Report a job; None: its row could not be written, so there is no report."""
         try:
             if (job := owed.get()) is not None:
-                self._report(job, asker)
+                self._report(job, requester)
         finally:
             self._places.release()
 
-    def _report(self, job: CommitmentJob, asker: Requester) -> None:
+    def _report(self, job: CommitmentJob, requester: Requester) -> None:
         try:
-            self._ledger.advance("commit", [(job.lease, self._decide(job, asker))])
+            self._ledger.advance("commit", [(job.lease, self._decide(job, requester))])
         except SQLAlchemyError as error:
             _log.error(
                 "commitment_not_written",
@@ -106,21 +108,21 @@ class CommitmentReporter:
                 advice="reported again when the lease has lapsed",
             )
 
-    def _decide(self, job: CommitmentJob, asker: Requester) -> Advance:
+    def _decide(self, job: CommitmentJob, requester: Requester) -> Advance:
         try:
-            return asker.report(
-                job.request.transaction_uid, self._verdict(job, asker), self._answer_seconds
+            return requester.report(
+                job.request.transaction_uid, self._verdict(job, requester), self._answer_seconds
             )
         except Refused as error:
             return dead(error)
         except Retry as error:
             return dead(no_address(job, f"{error.detail}; "))
 
-    def _verdict(self, job: CommitmentJob, asker: Requester) -> CommitmentVerdict:
+    def _verdict(self, job: CommitmentJob, requester: Requester) -> CommitmentVerdict:
         while True:
             try:
                 return self._custody.verdict(job)
             except Retry as later:
-                if not asker.is_open:
+                if not requester.is_open:
                     raise
                 time.sleep(later.after_seconds or 1.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance, Priority
 from hilum.settings import Handling, Settings
 from hilum.store.intake.received import Arrival
 
@@ -41,7 +41,7 @@ def arrival_of(instance: Instance, settings: Settings) -> Arrival:
 def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arrival:
     return Arrival(
         instance=instance,
-        lane=Lane[handling.lane.upper()],
+        priority=Priority[handling.priority.upper()],
         releases=handling.releases,
         quiet_seconds=handling.quiet_seconds,
         maximum_wait_seconds=handling.maximum_wait_seconds,

@@ -28,7 +28,7 @@ from hilum.receive.indexing import same_object
 from hilum.receive.indexing.arrivals import arrivals_of
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.missing_files import keep_only_copies
-from hilum.receive.indexing.priority_folder import in_lane_of
+from hilum.receive.indexing.priority_folder import with_priority_of_folder
 from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.threads import start_thread
 from hilum.settings import Settings
@@ -104,7 +104,7 @@ def index(
     try:
         with telemetry.cpu("index_ledger"):
             arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
-            pairs = zip(described, in_lane_of(described, arrivals), strict=True)
+            pairs = zip(described, with_priority_of_folder(described, arrivals), strict=True)
             marked = [
                 replace(item, is_left_behind=True) if file in left_behind else item
                 for file, item in pairs

@@ -100,7 +100,9 @@ def keep_only_copies(
     if lost:
         ledger.take_place_in_quarantine(lost)
     if uids := {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}:
-        _log.warning("file_was_gone", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE)
+        _log.warning(
+            "missing_files_restored", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE
+        )
         again = [
             position
             for position in positions

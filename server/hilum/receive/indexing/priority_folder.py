@@ -1,6 +1,6 @@
-"""The lane of files taken by a process: the name of its folder in the archive contains it.
+"""The priority of files taken by a process: the name of its folder in the archive contains it.
 
-So files left by a killed process keep their lane. They are found by another process that takes
+So files left by a killed process keep their priority. They are found by another process that takes
 files, or by the scan at start.
 """
 
@@ -14,19 +14,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.store.intake.received import Arrival
 
-_LANES: Final = {f".{lane.name.lower()}": lane for lane in Lane}
+_PRIORITIES: Final = {f".{priority.name.lower()}": priority for priority in Priority}
 _TAKER: Final = re.compile(r".+-ingest-\d+(\.[a-z]+)?")
 
 
-def folder_in_lane(process: str, lane: Lane | None) -> str:
+def folder_with_priority(process: str, priority: Priority | None) -> str:
     """Return the name of the folder of a process that takes files.
 
-    None: the lane is that of their route.
+    None: the priority is that of their route.
     """
-    return process if lane is None else f"{process}.{lane.name.lower()}"
+    return process if priority is None else f"{process}.{priority.name.lower()}"
 
 
 def takers(processes: Iterable[str]) -> list[str]:
@@ -34,18 +34,20 @@ def takers(processes: Iterable[str]) -> list[str]:
     return [name for name in processes if _TAKER.fullmatch(name)]
 
 
-def in_lane_of(files: Iterable[Path | str], arrivals: Iterable[Arrival]) -> list[Arrival]:
-    """Return the arrivals in the lane of their file's folder; the others are unchanged."""
-    lane_of = functools.cache(_lane_of)  # a batch comes from few folders
+def with_priority_of_folder(
+    files: Iterable[Path | str], arrivals: Iterable[Arrival]
+) -> list[Arrival]:
+    """Return the arrivals with the priority of their file's folder; the others are unchanged."""
+    priority_of = functools.cache(_priority_of)  # a batch comes from few folders
     return [
-        _in_lane(lane_of(os.path.dirname(file)), arrival)  # noqa: PTH120
+        _with_priority(priority_of(os.path.dirname(file)), arrival)  # noqa: PTH120
         for file, arrival in zip(files, arrivals, strict=True)
     ]
 
 
-def _lane_of(folder: str) -> Lane | None:
-    return _LANES.get(Path(folder).suffix)
+def _priority_of(folder: str) -> Priority | None:
+    return _PRIORITIES.get(Path(folder).suffix)
 
 
-def _in_lane(lane: Lane | None, arrival: Arrival) -> Arrival:
-    return arrival if lane is None else replace(arrival, lane=lane)
+def _with_priority(priority: Priority | None, arrival: Arrival) -> Arrival:
+    return arrival if priority is None else replace(arrival, priority=priority)

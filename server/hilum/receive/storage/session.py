@@ -26,7 +26,7 @@ def open_inbox(settings: Settings, process: str) -> Archive:
         settings.archive_dir,
         process,
         receive.write_out_bytes,
-        name_sync=receive.name_sync,
+        durability=receive.durability,
         direct_io=receive.direct_io,
     )
 

@@ -30,7 +30,7 @@ def forget(connection: Connection, name: str, now: float) -> Forgotten:
     """End its deliveries that are due, dead or withheld, or whose lease nobody holds any more.
 
     Tries stay known, also of who died with one: the receiver may have the document, and a successor
-    may have to name it. The lane goes, too, so that nothing lists it; but not while a dispatcher
+    may have to name it. The lease goes, too, so that nothing lists it; but not while a dispatcher
     owns it. Idempotent.
     """
     has_lapsed = and_(delivery.c.state == DeliveryState.LEASED, delivery.c.leased_until < now)

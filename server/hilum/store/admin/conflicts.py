@@ -210,18 +210,20 @@ def _open_study(connection: Connection, new: Instance, now: float) -> None:
     ):
         return
     of_image = (
-        select(reading.c.lane)
+        select(reading.c.priority)
         .where(reading.c.study_instance_uid == new.study_instance_uid)
         .limit(1)
     )
-    lane = connection.execute(of_image).scalar_one_or_none()
-    connection.execute(insert(study).values(study_values(new, 1 if lane is None else lane, now)))
+    priority = connection.execute(of_image).scalar_one_or_none()
+    connection.execute(
+        insert(study).values(study_values(new, 1 if priority is None else priority, now))
+    )
 
 
-def study_values(first: Instance, lane: int, now: float) -> dict[str, Any]:
+def study_values(first: Instance, priority: int, now: float) -> dict[str, Any]:
     """Columns of a study that begins with this image, its quiet period over."""
     moments = {"quiet_until": now, "due_at": now, "collecting_since": now}
     received = {"first_received_at": first.received_at, "last_received_at": first.received_at}
     names = ("study_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
     values = {**{name: getattr(first, name) for name in names}, **moments, **received}
-    return {**values, "revision": 0, "open_readings": 0, "lane": lane, "state": "due"}
+    return {**values, "revision": 0, "open_readings": 0, "priority": priority, "state": "due"}

@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from hilum.domain import ComparisonState, Lane, ReadingState, StudyState, alias_of
+from hilum.domain import ComparisonState, Priority, ReadingState, StudyState, alias_of
 from hilum.store.database.engines import begin_part, open_engine, open_reader, sync_of
 from hilum.store.notify.notifier import doorbell_for
 from hilum.store.queue import comparisons
@@ -264,14 +264,14 @@ def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
 def _reading(
     order: ReanalysisRequest, instance_id: int, study_uid: str, now: float
 ) -> dict[str, object]:
-    """The last lane: an archive must not hold up what somebody waits for."""
+    """The last priority: an archive must not hold up what somebody waits for."""
     return {
         "instance_id": instance_id,
         "study_instance_uid": study_uid,
         "release": order.release,
         "is_shadow": order.is_shadow,
         "state": ReadingState.DUE,
-        "lane": Lane.REANALYSIS,
+        "priority": Priority.REANALYSIS,
         "due_at": now,
     }
 

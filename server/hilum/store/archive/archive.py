@@ -23,7 +23,7 @@ from typing import IO, BinaryIO, NamedTuple, Self
 
 from hilum.store.archive.borrowed_file import Outlet, Writing
 from hilum.store.archive.directory_sync import make_durable_folder, sync_file_system, sync_folder
-from hilum.store.archive.durable_rename import NameSync, Naming, naming_of
+from hilum.store.archive.durable_rename import Durability, Naming, naming_of
 from hilum.store.archive.pieces import Pieces, behind, without_end
 from hilum.store.archive.write_out import start_write_out
 
@@ -86,7 +86,7 @@ class Archive:
     `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `name_sync`: see naming.py.
+    of an object but the first and the last end at multiples of it. `durability`: see naming.py.
     `direct_io`: what is lent (`Incoming.lend`)
     may be written past the page cache.
     """
@@ -97,7 +97,7 @@ class Archive:
         process: str = "main",
         write_out_bytes: int = 0,
         aligned_bytes: int = ALIGNED_BYTES,
-        name_sync: NameSync = "auto",
+        durability: Durability = "auto",
         *,
         direct_io: bool = False,
     ) -> None:
@@ -108,7 +108,7 @@ class Archive:
         self.process = process
         self._inbox = root / _UNINDEXED / process
         self._writing = Writing(write_out_bytes, aligned_bytes, direct_io)
-        self._name_sync = name_sync
+        self._name_sync = durability
         self._naming: Naming | None = None  # of the inbox, once it is there
         self._creation = threading.Lock()
 

@@ -18,8 +18,8 @@ from typing import Final, Literal
 from hilum.store.archive.directory_sync import SharedSync
 from hilum.store.archive.write_out import CAN_WAIT, await_write_out
 
-NameSync = Literal["auto", "twice"]
-"""The setting `receive.name_sync`."""
+Durability = Literal["auto", "strict"]
+"""The setting `receive.durability`."""
 
 _MOUNTS: Final = Path("/proc/self/mountinfo")
 _SYSTEM: Final = Path("/sys")
@@ -55,7 +55,7 @@ class Naming:
         self._folder_sync.wait()
 
 
-def naming_of(folder: Path, wanted: NameSync = "auto") -> Naming:
+def naming_of(folder: Path, wanted: Durability = "auto") -> Naming:
     """For files of this folder."""
     return Naming(
         folder, is_in_order=wanted == "auto" and CAN_WAIT and is_in_order(mount_of(folder))

@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
-from hilum.domain import Instance, Lane, ReadingState, Reason, RemovalReason
+from hilum.domain import Instance, Priority, ReadingState, Reason, RemovalReason
 from hilum.store.database.prepared import PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.queue import rejections
@@ -162,7 +162,7 @@ def _readings(
         "finished_at": now if is_removed else None,
     }
     for release in readers.reported:
-        yield {**common, "release": release, "lane": arrival.lane, "is_shadow": False}
-    # The last lane: what nobody waits for must not hold up what somebody does.
+        yield {**common, "release": release, "priority": arrival.priority, "is_shadow": False}
+    # The last priority: what nobody waits for must not hold up what somebody does.
     for release in readers.shadows if readers.reported else ():
-        yield {**common, "release": release, "lane": Lane.REANALYSIS, "is_shadow": True}
+        yield {**common, "release": release, "priority": Priority.REANALYSIS, "is_shadow": True}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance, Priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Arrival:
     """
 
     instance: Instance
-    lane: Lane
+    priority: Priority
     releases: tuple[str, ...]
     quiet_seconds: float
     maximum_wait_seconds: float

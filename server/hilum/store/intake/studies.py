@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, insert, select, update
 
-from hilum.domain import Lane, ReadingState, StudyState
+from hilum.domain import Priority, ReadingState, StudyState
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.schema.tables import reading, study
@@ -39,11 +39,11 @@ _LOWER_READINGS = (
         reading.c.study_instance_uid == bindparam("uid"),
         reading.c.state == ReadingState.DUE,
         reading.c.is_shadow.is_(False),
-        reading.c.lane > bindparam("wanted"),
+        reading.c.priority > bindparam("wanted"),
     )
     .with_for_update(skip_locked=True)
 )
-_LIFT = update(reading).where(reading.c.id == bindparam("row")).values(lane=bindparam("wanted"))
+_LIFT = update(reading).where(reading.c.id == bindparam("row")).values(priority=bindparam("wanted"))
 
 
 @dataclass(slots=True)
@@ -67,20 +67,20 @@ def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> Non
     ]:
         _MORE.write_each(connection, more)
     for uid, growth in grown.items():
-        if uid in known and _may_wait_for_lower(known[uid], _lane_of(growth), now):
-            _lift_readings(connection, uid, _lane_of(growth))
+        if uid in known and _may_wait_for_lower(known[uid], _priority_of(growth), now):
+            _lift_readings(connection, uid, _priority_of(growth))
     if new := [
         _new_values(uid, growth, now) for uid, growth in sorted(grown.items()) if uid not in known
     ]:
         _NEW.write_each(connection, new)
 
 
-def _lane_of(growth: Growth) -> int:
-    return min(arrival.lane for arrival in growth.arrivals)
+def _priority_of(growth: Growth) -> int:
+    return min(arrival.priority for arrival in growth.arrivals)
 
 
 def _may_wait_for_lower(row: PreparedRow, wanted: int, now: float) -> bool:
-    """Whether the study, as it was, may wait for readings of a lower lane.
+    """Whether the study, as it was, may wait for readings of a lower priority.
 
     It began in one, or an archive is read again (`reanalysing`).
 
@@ -88,9 +88,9 @@ def _may_wait_for_lower(row: PreparedRow, wanted: int, now: float) -> bool:
     costs nothing.
     """
     return (
-        wanted < Lane.REANALYSIS
+        wanted < Priority.REANALYSIS
         and row.open_readings > 0
-        and (wanted < row.lane or row.quiet_until <= now)
+        and (wanted < row.priority or row.quiet_until <= now)
     )
 
 
@@ -119,7 +119,7 @@ def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]
         "row": row.id,
         "images": len(growth.arrivals),
         "more": growth.new_readings,
-        "lane": min(row.lane, _lane_of(growth)),
+        "priority": min(row.priority, _priority_of(growth)),
         "last_received_at": max(
             row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)
         ),
@@ -133,7 +133,7 @@ def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:
         "study_instance_uid": study_uid,
         "revision": len(growth.arrivals),
         "open_readings": growth.new_readings,
-        "lane": _lane_of(growth),
+        "priority": _priority_of(growth),
         "first_received_at": first.received_at,
         "last_received_at": max(arrival.instance.received_at for arrival in growth.arrivals),
         "calling_ae_title": first.calling_ae_title,

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, case, func, null, select, text
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.store.queue.queues import QUEUES, Queue
 from hilum.store.schema.tables import delivery, document, reading, result
 
@@ -24,19 +24,19 @@ _DUE_AND_READ = text("state = 'due' AND open_readings = 0")
 
 
 def queues(connection: Connection, now: float) -> list[Item]:
-    """One item for each stage and lane.
+    """One item for each stage and priority.
 
-    For `deliver` one for each destination and lane that has open rows.
+    For `deliver` one for each destination and priority that has open rows.
 
     due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study
     counts once its images are read.
     A delivery is as old as its document: each try that fails makes it due later.
     """
     found: dict[_Key, Item] = {
-        (stage, lane.value, None): _empty(stage, lane, None)
+        (stage, priority.value, None): _empty(stage, priority, None)
         for stage in QUEUES
         if stage != "deliver"
-        for lane in _lanes(stage)
+        for priority in _priorities(stage)
     }
     for stage, queue in QUEUES.items():
         for row in connection.execute(_due_rows(queue, now)):
@@ -59,10 +59,12 @@ def _first_written(connection: Connection) -> dict[_Key, float]:
     first: dict[_Key, int] = {}
     for open_state in (_DUE, _LEASED):
         query = select(
-            delivery.c.lane, delivery.c.destination, func.min(delivery.c.id).label("row")
+            delivery.c.priority, delivery.c.destination, func.min(delivery.c.id).label("row")
         ).where(open_state)
-        for found in connection.execute(query.group_by(delivery.c.lane, delivery.c.destination)):
-            place = ("deliver", found.lane, found.destination)
+        for found in connection.execute(
+            query.group_by(delivery.c.priority, delivery.c.destination)
+        ):
+            place = ("deliver", found.priority, found.destination)
             first[place] = min(found.row, first.get(place, found.row))
     query = (
         select(delivery.c.id, document.c.created_at)
@@ -73,23 +75,29 @@ def _first_written(connection: Connection) -> dict[_Key, float]:
     return {place: written[row] for place, row in first.items()}
 
 
-def _lanes(stage: str) -> Iterable[Lane]:
+def _priorities(stage: str) -> Iterable[Priority]:
     """Shadows read, and are compared, when nobody waits.
 
     Commitment is asked for by whoever stores.
     """
-    return {"compare": (Lane.REANALYSIS,), "commit": (Lane.LIVE,)}.get(stage, Lane)
+    return {"compare": (Priority.REANALYSIS,), "commit": (Priority.LIVE,)}.get(stage, Priority)
 
 
 def _item(found: dict[_Key, Item], stage: str, row: Row[Any]) -> Item:
     return found.setdefault(
-        (stage, row.lane, row.destination), _empty(stage, Lane(row.lane), row.destination)
+        (stage, row.priority, row.destination),
+        _empty(stage, Priority(row.priority), row.destination),
     )
 
 
-def _empty(stage: str, lane: Lane, destination_name: str | None) -> Item:
+def _empty(stage: str, priority: Priority, destination_name: str | None) -> Item:
     counts = {"due": 0, "waiting": 0, "leased": 0, "oldest_age_seconds": 0.0}
-    return {"stage": stage, "lane": lane.name.lower(), "destination": destination_name, **counts}
+    return {
+        "stage": stage,
+        "priority": priority.name.lower(),
+        "destination": destination_name,
+        **counts,
+    }
 
 
 def _destination_of(queue: Queue) -> ColumnElement[Any]:
@@ -97,14 +105,14 @@ def _destination_of(queue: Queue) -> ColumnElement[Any]:
 
 
 def _grouping(queue: Queue) -> list[ColumnElement[Any]]:
-    return [queue.table.c.lane, *([delivery.c.destination] if queue.table is delivery else [])]
+    return [queue.table.c.priority, *([delivery.c.destination] if queue.table is delivery else [])]
 
 
 def _due_rows(queue: Queue, now: float) -> Select[Any]:
     table = queue.table
     due = func.sum(case((table.c.due_at <= now, 1), else_=0)).label("due")
     columns = (
-        table.c.lane,
+        table.c.priority,
         _destination_of(queue),
         func.count().label("items"),
         due,
@@ -115,13 +123,13 @@ def _due_rows(queue: Queue, now: float) -> Select[Any]:
 
 
 def _leased_rows(queue: Queue) -> Select[Any]:
-    columns = (queue.table.c.lane, _destination_of(queue), func.count().label("items"))
+    columns = (queue.table.c.priority, _destination_of(queue), func.count().label("items"))
     return select(*columns).select_from(queue.table).where(_LEASED).group_by(*_grouping(queue))
 
 
 def due_readings(connection: Connection, at_most: int) -> int:
-    """Readings of the lanes urgent and live that wait, counted up to `at_most`, so that a long queue costs no more than a full one."""
-    live = select(reading.c.id).where(_DUE, reading.c.lane < Lane.REANALYSIS).limit(at_most)
+    """Readings of the priorities urgent and live that wait, counted up to `at_most`, so that a long queue costs no more than a full one."""
+    live = select(reading.c.id).where(_DUE, reading.c.priority < Priority.REANALYSIS).limit(at_most)
     return int(connection.execute(select(func.count()).select_from(live.subquery())).scalar_one())
 
 

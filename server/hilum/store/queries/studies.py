@@ -19,7 +19,7 @@ from sqlalchemy import (
     union,
 )
 
-from hilum.domain import DeliveryState, Lane, StudyState
+from hilum.domain import DeliveryState, Priority, StudyState
 from hilum.store.queries.report_states import report_state
 from hilum.store.queue.queues import in_state, is_stuck
 from hilum.store.schema import cursor as cursors
@@ -181,7 +181,7 @@ def study_item(row: Row[Any]) -> Item:
         "state": row.state,
         "reason": row.reason,
         "revision": row.revision,
-        "lane": _lane(row.lane),
+        "priority": _priority(row.priority),
         "calling_ae_title": row.calling_ae_title,
         "called_ae_title": row.called_ae_title,
         "received_first": row.first_received_at,
@@ -191,8 +191,8 @@ def study_item(row: Row[Any]) -> Item:
     }
 
 
-def _lane(value: int) -> str:
-    return Lane(value).name.lower()
+def _priority(value: int) -> str:
+    return Priority(value).name.lower()
 
 
 def _add_summaries(connection: Connection, items: list[Item]) -> None:

@@ -243,7 +243,7 @@ def _met_by_another(connection: Connection, destination: str) -> str | None:
     query = (
         select(delivery.c.detail)
         .where(tried)
-        .order_by(delivery.c.lane.desc(), delivery.c.due_at.desc())
+        .order_by(delivery.c.priority.desc(), delivery.c.due_at.desc())
         .limit(1)
     )
     met = connection.execute(query).scalar()

@@ -211,7 +211,7 @@ class LedgerViews:
             return [commitments.described(item) for item in found], following
 
     def queues(self) -> list[Item]:
-        """Depth and age of every queue: one item a stage, lane and (deliver only) destination."""
+        """Depth and age of every queue: one item a stage, priority and (deliver only) destination."""
         with self._snapshot() as connection:
             return queue_views.queues(connection, self._clock())
 
@@ -251,7 +251,7 @@ class LedgerViews:
             return known_images.known_data_sets(connection, sop_instance_uid)
 
     def due_readings(self, at_most: int) -> int:
-        """Readings of the lanes urgent and live that wait, counted up to `at_most`."""
+        """Readings of the priorities urgent and live that wait, counted up to `at_most`."""
         with self._snapshot() as connection:
             return queue_views.due_readings(connection, at_most)
 

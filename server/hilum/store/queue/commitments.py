@@ -17,8 +17,8 @@ from hilum.domain import (
     CommitmentState,
     CommitmentVerdict,
     ConflictState,
-    Lane,
     Lease,
+    Priority,
     SopReference,
 )
 from hilum.store.database.prepared import PreparedRow
@@ -44,7 +44,7 @@ _FRESH: Mapping[str, Any] = {
     "failures": [],
     "attempts": 0,
     "lapses": 0,
-    "lane": Lane.LIVE,
+    "priority": Priority.LIVE,
     "state": CommitmentState.DUE,
 }
 _OF_TRANSACTION = and_(

@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, bindparam, insert, null, select, update
 
-from hilum.domain import ComparisonJob, ComparisonState, Lane, Lease, ResultState, StudyJob
+from hilum.domain import ComparisonJob, ComparisonState, Lease, Priority, ResultState, StudyJob
 from hilum.store.database.prepared import PreparedRow
 from hilum.store.schema import codec
 from hilum.store.schema.tables import comparison, instance, reading, result, study
@@ -85,7 +85,7 @@ def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], n
                 {
                     **key,
                     "state": ComparisonState.DUE,
-                    "lane": Lane.REANALYSIS,
+                    "priority": Priority.REANALYSIS,
                     "due_at": now + _PATIENCE_SECONDS,
                 },
             )

@@ -82,12 +82,12 @@ _EARLIER_RESULTS = PreparedStatement(
     "uids",
 )
 # For each study its own, and the most urgent one in which a release has read it.
-_LANES = PreparedStatement(
+_PRIORITIES = PreparedStatement(
     select(
         study.c.study_instance_uid,
-        study.c.lane,
+        study.c.priority,
         reading.c.release,
-        func.min(reading.c.lane).label("read_in"),
+        func.min(reading.c.priority).label("read_in"),
     )
     .outerjoin(
         reading,
@@ -97,7 +97,7 @@ _LANES = PreparedStatement(
         ),
     )
     .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
-    .group_by(study.c.study_instance_uid, study.c.lane, reading.c.release),
+    .group_by(study.c.study_instance_uid, study.c.priority, reading.c.release),
     "uids",
 )
 _RESULT_OF_DELIVERY = (
@@ -105,7 +105,7 @@ _RESULT_OF_DELIVERY = (
     .join(delivery, delivery.c.document_id == document.c.id)
     .where(delivery.c.id == bindparam("row"))
 )
-_RESULT = select(result.c.id, result.c.lane, result.c.is_current)
+_RESULT = select(result.c.id, result.c.priority, result.c.is_current)
 _RESULTS = PreparedStatement(
     _RESULT.where(result.c.id.in_(bindparam("rows", expanding=True))), "rows"
 )
@@ -222,7 +222,7 @@ def _insert_results(
     known = defaultdict[tuple[str, str], list[PreparedRow]](list)
     for row in _EARLIER_RESULTS.all(connection, uids):
         known[row.study_instance_uid, row.release].append(row)
-    lanes: list[PreparedRow] | None = None
+    priorities: list[PreparedRow] | None = None
     for new, job in decided:
         earlier = known[new.study_instance_uid, new.release]
         if any(old.source_digest == new.source_digest for old in earlier):
@@ -232,10 +232,10 @@ def _insert_results(
                 _supersede(connection, old.id, following.now)
         following.follow(job)
         begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
-        lanes = _LANES.all(connection, uids) if lanes is None else lanes
+        priorities = _PRIORITIES.all(connection, uids) if priorities is None else priorities
         common = {
             "is_current": not new.is_shadow,
-            "lane": _lane_of(new, lanes),
+            "priority": _priority_of(new, priorities),
             "due_at": following.now,
         }
         following.add_result(
@@ -245,14 +245,14 @@ def _insert_results(
         )
 
 
-def _lane_of(new: Result, lanes: Sequence[PreparedRow]) -> int:
+def _priority_of(new: Result, priorities: Sequence[PreparedRow]) -> int:
     """The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live."""
-    of_study = [row for row in lanes if row.study_instance_uid == new.study_instance_uid]
+    of_study = [row for row in priorities if row.study_instance_uid == new.study_instance_uid]
     read_in = [row.read_in for row in of_study if row.read_in is not None]
     later = [
         row.read_in for row in of_study if row.release == new.release and row.read_in > min(read_in)
     ]
-    return int(later[0] if later else of_study[0].lane)
+    return int(later[0] if later else of_study[0].priority)
 
 
 def _as_shadow(now: float) -> Columns:
@@ -405,7 +405,7 @@ def _insert_documents(
         if not (beginnings := _beginnings(new, following, is_current=of.is_current)):
             continue
         stored = replace(new.document, id=document_id, result_id=of.id)
-        common = {"document_id": document_id, "lane": of.lane, "due_at": following.now}
+        common = {"document_id": document_id, "priority": of.priority, "due_at": following.now}
         for name, begun in beginnings.items():
             if new.document.kind in known and _is_there(connection, document_id, name):
                 continue  # a document goes to a destination once

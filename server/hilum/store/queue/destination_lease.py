@@ -1,4 +1,4 @@
-"""Lanes: each destination has one dispatcher that delivers to it, so that documents go out in order over one association."""
+"""Leases of destinations: each destination has one dispatcher that delivers to it, so that documents go out in order over one association."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _OWN = PreparedStatement(
 
 
 def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:
-    """Whether this dispatcher owns the lane until then, and nobody paused it."""
+    """Whether this dispatcher owns the destination until then, and nobody paused it."""
     row = _ROW.first(connection, {"wanted": name})
     return (
         row is not None
@@ -37,7 +37,7 @@ def is_held(connection: Connection, name: str, owner: str, until: float) -> bool
 def held_by(
     connection: Connection, heirs: Mapping[str | None, Heir], now: float
 ) -> dict[str | None, Heir]:
-    """Of these, who may go on: those without a lane, and those that own theirs for half of a lease at least."""
+    """Of these, who may go on: those without a destination, and those that own theirs for half of a lease at least."""
     return {
         name: heir
         for name, heir in heirs.items()

@@ -17,8 +17,8 @@ from hilum.domain import (
     Document,
     Instance,
     Job,
-    Lane,
     Lease,
+    Priority,
     ReadingJob,
     ReportJob,
     StudyJob,
@@ -103,7 +103,7 @@ def _reading_jobs(
     )
     images = {row.id: codec.instance_of(row) for row in found}
     for row, lease in claimed:
-        yield ReadingJob(lease, row.release, Lane(row.lane), images[row.instance_id])
+        yield ReadingJob(lease, row.release, Priority(row.priority), images[row.instance_id])
 
 
 def _study_jobs(

@@ -29,7 +29,7 @@ from hilum.domain import (
     CommitmentState,
     ComparisonState,
     DeliveryState,
-    Lane,
+    Priority,
     ReadingState,
     ResultState,
     StudyState,
@@ -73,7 +73,7 @@ class Statements:
     Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set
     of them a row.
 
-    `look` yields when the first due row of each lane is due, and last when the first lease ends.
+    `look` yields when the first due row of each priority is due, and last when the first lease ends.
     """
 
     look: PreparedStatement
@@ -118,16 +118,16 @@ def is_stuck(table: NamedFromClause[Any]) -> ColumnElement[bool]:
 def _look(
     table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]
 ) -> Select[Any]:
-    """One statement that looks into the indexes: each lane is a range of its own there."""
+    """One statement that looks into the indexes: each priority is a range of its own there."""
     earliest = select(table.c.due_at).where(*is_due).order_by(table.c.due_at).limit(1)
-    lanes = [
-        earliest.where(table.c.lane == literal_column(str(lane.value))).scalar_subquery()
-        for lane in Lane
+    priorities = [
+        earliest.where(table.c.priority == literal_column(str(priority.value))).scalar_subquery()
+        for priority in Priority
     ]
     first_end = (
         select(table.c.leased_until).where(*is_leased).order_by(table.c.leased_until).limit(1)
     )
-    return select(*lanes, first_end.scalar_subquery())
+    return select(*priorities, first_end.scalar_subquery())
 
 
 def _lapsed(table: Table, is_leased: list[ColumnElement[bool]]) -> Select[Any]:
@@ -144,7 +144,7 @@ def _due(table: Table, is_due: list[ColumnElement[bool]]) -> Select[Any]:
     query = (
         select(table)
         .where(*is_due, table.c.due_at <= bindparam("now"))
-        .order_by(table.c.lane, table.c.due_at, table.c.id)
+        .order_by(table.c.priority, table.c.due_at, table.c.id)
     )
     return query.limit(bindparam("limit")).with_for_update(skip_locked=True)
 

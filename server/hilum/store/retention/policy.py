@@ -35,7 +35,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from hilum.domain import DeliveryState, Lane, ReadingState, ResultState, StudyState
+from hilum.domain import DeliveryState, Priority, ReadingState, ResultState, StudyState
 from hilum.store.archive.archive import Archive
 from hilum.store.database.engines import begin_part, open_engine, open_reader, sync_of
 from hilum.store.queue import reopen
@@ -63,14 +63,14 @@ _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhil
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which pixels may go: of these lanes, whose study was finished before this moment.
+    """Which pixels may go: of these priorities, whose study was finished before this moment.
 
     `cause` says why, for the metrics.
 
     `promised_before`: what storage commitment promised before it may go, too; None: nothing that it promised.
     """
 
-    lanes: Collection[Lane]
+    priorities: Collection[Priority]
     finished_before: float
     cause: str
     promised_before: float | None = None
@@ -357,8 +357,8 @@ def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
         study.c.state == StudyState.CLOSED,
         study.c.open_readings == 0,
         (
-            study.c.lane.in_([lane.value for lane in rule.lanes])
-            if len(rule.lanes) < len(Lane)
+            study.c.priority.in_([priority.value for priority in rule.priorities])
+            if len(rule.priorities) < len(Priority)
             else true()
         ),
         select(result.c.id).where(current).exists(),

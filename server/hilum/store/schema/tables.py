@@ -45,7 +45,7 @@ def _lease_columns() -> tuple[Column[object], ...]:
     """
     return (
         Column("state", String(16), nullable=False),
-        Column("lane", Integer, nullable=False),
+        Column("priority", Integer, nullable=False),
         Column("due_at", Float, nullable=False),
         Column("attempts", Integer, nullable=False, server_default="0"),
         Column("lapses", Integer, nullable=False, server_default="0"),
@@ -68,7 +68,13 @@ def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, 
     stuck = text("state IN ('failed', 'dead')")
     return (
         Index(
-            f"ix_{name}_due", *extra, "lane", "due_at", "id", sqlite_where=due, postgresql_where=due
+            f"ix_{name}_due",
+            *extra,
+            "priority",
+            "due_at",
+            "id",
+            sqlite_where=due,
+            postgresql_where=due,
         ),
         Index(f"ix_{name}_leased", "leased_until", sqlite_where=leased, postgresql_where=leased),
         Index(f"ix_{name}_stuck", "finished_at", sqlite_where=stuck, postgresql_where=stuck),

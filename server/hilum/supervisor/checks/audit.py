@@ -47,7 +47,7 @@ def collector_waits(settings: Settings) -> Iterator[Check]:
         f" collector{f', the oldest for {seconds:.0f} s' if waiting.count else ''}"
     )
     advice = (
-        "See `audit_not_handed_on` in the server's log: is the collector there, and [audit.syslog]"
+        "See `audit_not_forwarded` in the server's log: is the collector there, and [audit.syslog]"
         " right?"
     )
     yield Check("audit", seconds < _LONG_SECONDS, detail, advice)

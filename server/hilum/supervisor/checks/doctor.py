@@ -105,7 +105,7 @@ def _disk(settings: Settings, left: Free) -> Check:
     reject = settings.receive.reject_below_bytes
     free = left.bytes
     files = settings.receive.reject_below_files
-    syncs = naming_of(settings.archive_dir, settings.receive.name_sync).syncs
+    syncs = naming_of(settings.archive_dir, settings.receive.durability).syncs
     detail = (
         f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]}"
         " a received object"
@@ -197,7 +197,7 @@ def _who_may_send(receive: Receive) -> Check:
     bounds = {
         "receive.peers": receive.peers,
         "receive.calling_ae_titles": receive.calling_ae_titles,
-        "receive.tls_client_ca_file": receive.tls_client_ca_file and not receive.plain,
+        "receive.tls_client_ca_file": receive.tls_client_ca_file and not receive.allow_unencrypted,
     }
     found = [name for name, value in bounds.items() if value]
     if found or receive.host in LOOPBACK:
@@ -210,7 +210,7 @@ def _who_may_send(receive: Receive) -> Check:
         "senders",
         ok=True,
         detail=(
-            f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with plain ="
+            f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with allow_unencrypted ="
             " false"
         ),
     )

@@ -36,7 +36,7 @@ def peers(settings: Settings) -> Iterator[Check]:
             for name, item in settings.destinations.items()
         ),
         *(
-            (f"commitment {title}", partial(_asker, title, item))
+            (f"commitment {title}", partial(_requester, title, item))
             for title, item in settings.commitment.items()
         ),
     ]
@@ -88,7 +88,7 @@ def _receiver(title: str, name: str, destination: Destination) -> Check:
     )
 
 
-def _asker(title: str, peer: CommitmentPeer) -> Iterator[Check]:
+def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     """Check that a requester accepts connections.
 
     Whether it takes reports is known only when one is due.

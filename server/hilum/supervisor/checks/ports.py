@@ -74,7 +74,7 @@ def dicom_ports(settings: Settings) -> list[ConfiguredPort]:
     receive = settings.receive
     found = (
         [ConfiguredPort("receive", "port", receive.host, receive.port, "dicom")]
-        if receive.plain
+        if receive.allow_unencrypted
         else []
     )
     if receive.tls_port:

@@ -130,7 +130,7 @@ def test_what_nobody_wants_is_read_no_further(tmp_path, uid):
     dataset = encoded(pixels, uid, 12) if uid == RLELossless else radiograph(pixels, bits_stored=12)
     path, mapped = both(saved(tmp_path / "image.dcm", dataset, None if uid == RLELossless else uid))
     asked = []
-    found = read_file(path, is_read_once=True, wants=lambda seen: bool(asked.append(seen)))
+    found = read_file(path, drops_page_cache=True, wants=lambda seen: bool(asked.append(seen)))
     assert found is asked[0]
     assert 0 < len(found.PixelData) < 256 << 10
     assert mapped.PixelData[: len(found.PixelData)] == found.PixelData
@@ -146,7 +146,7 @@ def test_what_nobody_wants_is_read_no_further(tmp_path, uid):
 def bytes_for(path: Path, *, is_wanted: bool) -> int:
     """What comes from the disk."""
     before = bytes_read()
-    read_file(path, is_read_once=True, wants=lambda _: is_wanted)
+    read_file(path, drops_page_cache=True, wants=lambda _: is_wanted)
     return bytes_read() - before
 
 
@@ -155,7 +155,7 @@ def test_of_a_header_that_is_for_pydicom_nobody_is_asked(tmp_path, uid):
     pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
     path, _ = both(saved(tmp_path / "image.dcm", radiograph(pixels, bits_stored=12), uid))
     assert np.array_equal(
-        decode(read_file(path, is_read_once=True, wants=lambda _: pytest.fail("asked"))).array,
+        decode(read_file(path, drops_page_cache=True, wants=lambda _: pytest.fail("asked"))).array,
         pixels,
     )
 
@@ -171,7 +171,9 @@ def test_pixels_that_begin_behind_the_beginning_are_wanted(tmp_path):
         path = saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian))
         asked = []
         found = read_file(
-            dropped(path), is_read_once=True, wants=lambda seen, asked=asked: not asked.append(seen)
+            dropped(path),
+            drops_page_cache=True,
+            wants=lambda seen, asked=asked: not asked.append(seen),
         )
         assert np.array_equal(decode(found).array, decode(dataset).array)
         assert bool(asked) == (over < -12)
@@ -185,7 +187,7 @@ def test_a_data_set_is_the_same(tmp_path, uid):
     pixels = np.random.default_rng(1).integers(0, 4096, (900, 800), np.uint16)
     dataset = encoded(pixels, uid, 12) if uid == RLELossless else radiograph(pixels, bits_stored=12)
     path, mapped = both(saved(tmp_path / "image.dcm", dataset, None if uid == RLELossless else uid))
-    found = read_file(path, is_read_once=True)
+    found = read_file(path, drops_page_cache=True)
     assert not is_in_memory(path) or uid in READ_BY_PYDICOM
     assert found == mapped
     assert np.array_equal(decode(found).array, pixels)
@@ -196,4 +198,4 @@ def test_a_header_longer_than_what_is_looked_at_is_read(tmp_path):
     dataset = radiograph(np.zeros((800, 800), np.uint16))
     dataset.add_new(0x00091010, "UN", os.urandom(MIB))
     path, mapped = both(saved(tmp_path / "image.dcm", under(dataset, ExplicitVRLittleEndian)))
-    assert read_file(path, is_read_once=True) == mapped
+    assert read_file(path, drops_page_cache=True) == mapped

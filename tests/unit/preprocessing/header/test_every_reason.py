@@ -21,7 +21,7 @@ from hilum.analyse.analyser import Analyser
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.prepare import prepare_for_releases
 from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
-from hilum.domain import Instance, Lane, Lease, ReadingJob, Release
+from hilum.domain import Instance, Lease, Priority, ReadingJob, Release
 from hilum.errors import NotAnalysed
 from hilum.settings import Analyse
 from hilum_preprocessing import Reason
@@ -163,7 +163,9 @@ def handle(release: str, tmp_path: Path) -> domain.Advance:
     async def run() -> domain.Advance:
         pool = DecodePool(1, 1.0, load_breaking)
         analyser = Analyser(Analyse(), {"tiny@1": known}, None, pool, find)  # type: ignore[arg-type]
-        return await analyser.handle(ReadingJob(Lease(1, "t", 1, 0), release, Lane.LIVE, instance))
+        return await analyser.handle(
+            ReadingJob(Lease(1, "t", 1, 0), release, Priority.LIVE, instance)
+        )
 
     return asyncio.run(run())
 

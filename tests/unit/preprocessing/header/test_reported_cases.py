@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.models.manifest import manifest
 from hilum.receive.files.folder import FileOutcome, TakenFile
 from hilum.services.ingest import FileOrigin, ingest
@@ -148,7 +148,9 @@ def ingested(path: Path, folder: Path) -> tuple[Path | None, str]:
     settings.site.state_dir.mkdir()
     migrate(settings.ledger_url)
     seen: list[TakenFile] = []
-    ingest(settings, [path], FileOrigin("SENDER", "HILUM", Lane.LIVE), 1, seen.append, pytest.fail)
+    ingest(
+        settings, [path], FileOrigin("SENDER", "HILUM", Priority.LIVE), 1, seen.append, pytest.fail
+    )
     (taken,) = seen
     if taken.fate is not FileOutcome.STORED:
         assert taken.detail, "a file that is not taken says why"

@@ -34,7 +34,7 @@ DX = "1.2.840.10008.5.1.4.1.1.1.1"
 
 
 @dataclass
-class Asker:
+class Requester:
     """An association, as the desk sees it.
 
     `ends`: what its report raises; without it the report is answered.
@@ -65,10 +65,12 @@ class House:
             "listener-1",
         )
 
-    def take(self, asker: Asker, transaction_uid: str = "1.9", calling: str = "NOBODY") -> None:
+    def take(
+        self, requester: Requester, transaction_uid: str = "1.9", calling: str = "NOBODY"
+    ) -> None:
         self.desk.take(
             CommitmentRequest(transaction_uid, (SopReference(DX, "1.2.3"),), calling, "HILUM"),
-            asker,
+            requester,
         )
 
     def rows(self, condition: str) -> list[dict[str, Any]]:
@@ -98,10 +100,10 @@ def patient(tmp_path: Path) -> Iterator[House]:
 
 
 def test_what_is_judged_is_what_the_asker_hears(hurried: House) -> None:
-    asker = Asker()
-    hurried.take(asker)
+    requester = Requester()
+    hurried.take(requester)
     assert hurried.ended()["state"] == "reported"
-    assert asker.heard == [CommitmentVerdict((), ((SopReference(DX, "1.2.3"), 0x0112),))]
+    assert requester.heard == [CommitmentVerdict((), ((SopReference(DX, "1.2.3"), 0x0112),))]
 
 
 @pytest.mark.parametrize(
@@ -114,7 +116,7 @@ def test_what_is_judged_is_what_the_asker_hears(hurried: House) -> None:
 def test_a_report_that_does_not_arrive_is_dead_and_keeps_what_it_was_about(
     hurried: House, ends: Exception, reason: str
 ) -> None:
-    hurried.take(Asker(ends))
+    hurried.take(Requester(ends))
     row = hurried.ended()
     assert (row["state"], row["reason"], json.loads(row["instances"])) == (
         "dead",
@@ -124,10 +126,10 @@ def test_a_report_that_does_not_arrive_is_dead_and_keeps_what_it_was_about(
 
 
 def test_who_has_an_address_is_left_to_the_dispatcher(hurried: House) -> None:
-    asker = Asker()
-    hurried.take(asker, calling="KNOWN")
+    requester = Requester()
+    hurried.take(requester, calling="KNOWN")
     assert [row["state"] for row in hurried.rows("calling_ae_title = 'KNOWN'")] == ["due"]
-    assert asker.heard == []
+    assert requester.heard == []
 
 
 def test_a_ledger_that_was_away_has_cost_no_places(hurried: House) -> None:
@@ -135,39 +137,39 @@ def test_a_ledger_that_was_away_has_cost_no_places(hurried: House) -> None:
         connection.execute("ALTER TABLE commitment RENAME TO away")
     for number in range(65):
         with pytest.raises(SQLAlchemyError):
-            hurried.take(Asker(), f"1.9.{number}")
+            hurried.take(Requester(), f"1.9.{number}")
     with sqlite3.connect(hurried.file) as connection:
         connection.execute("ALTER TABLE away RENAME TO commitment")
-    hurried.take(Asker(), "1.9.100")
+    hurried.take(Requester(), "1.9.100")
     assert hurried.ended()["state"] == "reported"
 
 
 def test_without_a_thread_for_the_report_nothing_is_owed(hurried: House) -> None:
-    asker, usual = (
-        Asker(),
+    requester, usual = (
+        Requester(),
         threading.stack_size(1 << 47),
     )  # more than there are addresses: no thread can start
     try:
         for number in range(65):
             with pytest.raises(CommitmentRefused, match="ask again later"):
-                hurried.take(asker, f"1.9.{number}")
+                hurried.take(requester, f"1.9.{number}")
     finally:
         threading.stack_size(usual)
     assert hurried.rows("true") == []
-    hurried.take(asker, "1.9.100")
+    hurried.take(requester, "1.9.100")
     assert hurried.ended()["state"] == "reported", "they have cost no places"
 
 
 def test_too_many_that_wait_are_refused_before_anything_is_written(patient: House) -> None:
-    asker = Asker()
+    requester = Requester()
     for number in range(64):
-        patient.take(asker, f"1.9.{number}")
+        patient.take(requester, f"1.9.{number}")
     with pytest.raises(CommitmentRefused) as refused:
-        patient.take(asker, "1.9.64")
+        patient.take(requester, "1.9.64")
     assert refused.value.answer.status == 0x0213
     assert len(patient.rows("state = 'leased'")) == 64
-    asker.is_open = False  # they go, and make room
+    requester.is_open = False  # they go, and make room
     wait_for(lambda: len(patient.rows("reason = 'no_address'")) == 64)
     wait_for(lambda: patient.desk._places._value == 64)
-    patient.take(Asker(is_open=False), "1.9.64")
+    patient.take(Requester(is_open=False), "1.9.64")
     wait_for(lambda: len(patient.rows("reason = 'no_address'")) == 65)

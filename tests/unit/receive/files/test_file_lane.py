@@ -1,4 +1,4 @@
-"""What a killed `hilum ingest` leaves in the archive is read in its own lane, whoever finds it."""
+"""What a killed `hilum ingest` leaves in the archive is read with its own priority, whoever finds it."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Lane
-from hilum.receive.indexing.priority_folder import folder_in_lane
+from hilum.domain import Priority
+from hilum.receive.indexing.priority_folder import folder_with_priority
 from hilum.receive.indexing.recovery import recover
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
@@ -19,16 +19,16 @@ from tests.support.street import Clock, Street
 
 
 @pytest.mark.parametrize(
-    ("process", "lane"),
+    ("process", "priority"),
     [
-        (folder_in_lane("host-ingest-0", Lane.REANALYSIS), Lane.REANALYSIS),
-        (folder_in_lane("host-ingest-0", Lane.URGENT), Lane.URGENT),
-        (folder_in_lane("host-ingest-0", None), Lane.LIVE),
-        ("host.live-listener-0", Lane.LIVE),
+        (folder_with_priority("host-ingest-0", Priority.REANALYSIS), Priority.REANALYSIS),
+        (folder_with_priority("host-ingest-0", Priority.URGENT), Priority.URGENT),
+        (folder_with_priority("host-ingest-0", None), Priority.LIVE),
+        ("host.live-listener-0", Priority.LIVE),
     ],
 )
-def test_the_scan_at_start_reads_leftovers_in_their_lane(
-    process: str, lane: Lane, tmp_path: Path
+def test_the_scan_at_start_reads_leftovers_with_their_priority(
+    process: str, priority: Priority, tmp_path: Path
 ) -> None:
     settings = make_settings(tmp_path)
     archive = Archive(settings.archive_dir, process)
@@ -39,5 +39,5 @@ def test_the_scan_at_start_reads_leftovers_in_their_lane(
     with contextlib.closing(Ledger(settings.ledger_url)) as ledger:
         recover(settings, ledger, Archive(settings.archive_dir))
         (reading,) = Street(ledger, Clock()).rows(tables.reading)
-    assert Lane(reading.lane) is lane
+    assert Priority(reading.priority) is priority
     assert list(archive.unindexed()) == []

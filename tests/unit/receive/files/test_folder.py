@@ -18,7 +18,7 @@ import pytest
 from pydicom import dcmread
 from pydicom.uid import XRayRadiationDoseSRStorage
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.errors import Retry
 from hilum.processes import watcher
 from hilum.receive.files.folder import FileOutcome, FolderIntake, TakenFile
@@ -38,7 +38,7 @@ from tests.support.notes import key_objects
 from tests.support.waiting import wait_for
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
-ORIGIN = FileOrigin("SCANNER", "HILUM", Lane.LIVE)
+ORIGIN = FileOrigin("SCANNER", "HILUM", Priority.LIVE)
 
 
 @pytest.fixture

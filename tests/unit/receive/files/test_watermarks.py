@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.receive.indexing.indexer import Indexer
 from hilum.receive.policy.watermarks import Watermarks
 from hilum.receive.statuses import OutOfResources
@@ -135,7 +135,7 @@ def test_without_a_mount_a_watermark_above_the_disk_does_the_same(
 
 
 def test_a_long_queue_rejects_and_reanalysis_does_not_count(tmp_path: Path, street: Street) -> None:
-    street.receive("1.2.3", 1, 2, 3, lane=Lane.REANALYSIS)
+    street.receive("1.2.3", 1, 2, 3, priority=Priority.REANALYSIS)
     street.receive("1.2.4", 1)
     limits = {"reserve_bytes": 0, "maximum_due_readings": 2}
     assert watermarks(tmp_path, street, **limits).rejection() is None

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 from pydicom.uid import DigitalXRayImageStorageForPresentation
 
-from hilum.domain import Instance, Lane
+from hilum.domain import Instance, Priority
 from hilum.receive.association.admission import AdmissionControl
 from hilum.receive.association.counter import CounterSlot, SharedAssociationCounter
 from hilum.receive.association.pending_connections import PendingConnections
@@ -126,10 +126,10 @@ def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
         senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]}
     )
     arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
-    assert (arrival.quiet_seconds, arrival.releases, arrival.lane) == (
+    assert (arrival.quiet_seconds, arrival.releases, arrival.priority) == (
         3.5,
         ("a@1", "b@1"),
-        Lane.LIVE,
+        Priority.LIVE,
     )
 
 

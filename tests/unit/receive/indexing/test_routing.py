@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hilum.domain import Document, Instance, Lane
+from hilum.domain import Document, Instance, Priority
 from hilum.errors import ConfigurationError
 from hilum.processes.dispatcher import ReportHandler
 from hilum.receive.indexing.arrivals import arrival_of, arrivals_of
@@ -28,8 +28,8 @@ DESTINATIONS = {
     "research": {"kind": "folder", "path": "out", "documents": ["sr", "json"]},
 }
 ROUTES = {
-    "ER": {"lane": "urgent", "quiet_seconds": 2.5, "destinations": ["pacs"]},
-    "STUDY": {"releases": ["b@1", "a@1"], "destinations": ["research"], "lane": "reanalysis"},
+    "ER": {"priority": "urgent", "quiet_seconds": 2.5, "destinations": ["pacs"]},
+    "STUDY": {"releases": ["b@1", "a@1"], "destinations": ["research"], "priority": "reanalysis"},
 }
 
 
@@ -67,14 +67,22 @@ def image(
 
 def test_without_a_route_everything_is_as_it_was() -> None:
     arrival = arrival_of(image(), make(studies={"quiet_seconds": 4.0}))
-    assert (arrival.lane, arrival.releases, arrival.quiet_seconds) == (Lane.LIVE, ("a@1",), 4.0)
+    assert (arrival.priority, arrival.releases, arrival.quiet_seconds) == (
+        Priority.LIVE,
+        ("a@1",),
+        4.0,
+    )
 
 
-def test_a_route_decides_lane_releases_and_quiet_period() -> None:
+def test_a_route_decides_priority_releases_and_quiet_period() -> None:
     urgent, study = (arrival_of(image(called=title), make()) for title in ("ER", "STUDY"))
-    assert (urgent.lane, urgent.releases, urgent.quiet_seconds) == (Lane.URGENT, ("a@1",), 2.5)
-    assert (study.lane, study.releases, study.quiet_seconds) == (
-        Lane.REANALYSIS,
+    assert (urgent.priority, urgent.releases, urgent.quiet_seconds) == (
+        Priority.URGENT,
+        ("a@1",),
+        2.5,
+    )
+    assert (study.priority, study.releases, study.quiet_seconds) == (
+        Priority.REANALYSIS,
         ("b@1", "a@1"),
         10.0,
     )
@@ -94,24 +102,24 @@ def test_the_first_image_of_a_study_decides_for_all() -> None:
         image("1.7.1", "1.7"),
     ]
     arrivals = arrivals_of(batch, make(), known)
-    assert [arrival.lane for arrival in arrivals] == [
-        Lane.URGENT,
-        Lane.URGENT,
-        Lane.REANALYSIS,
-        Lane.LIVE,
+    assert [arrival.priority for arrival in arrivals] == [
+        Priority.URGENT,
+        Priority.URGENT,
+        Priority.REANALYSIS,
+        Priority.LIVE,
     ]
     assert [arrival.instance for arrival in arrivals] == batch
     assert asked == [["1.7", "1.8", "1.9"]]
 
 
 SENDERS = {
-    "CR1": {"lane": "urgent", "quiet_seconds": 1.5, "maximum_wait_seconds": 7.0},
-    "ARCHIVE": {"releases": ["c@1"], "destinations": ["research"], "lane": "reanalysis"},
+    "CR1": {"priority": "urgent", "quiet_seconds": 1.5, "maximum_wait_seconds": 7.0},
+    "ARCHIVE": {"releases": ["c@1"], "destinations": ["research"], "priority": "reanalysis"},
 }
 
 
 @pytest.mark.parametrize(
-    ("calling", "called", "lane", "releases", "destinations", "times"),
+    ("calling", "called", "priority", "releases", "destinations", "times"),
     [
         ("OTHER", "HILUM", "live", ("a@1",), ("pacs", "research"), (10.0, 120.0)),
         ("OTHER", "ER", "urgent", ("a@1",), ("pacs",), (2.5, 120.0)),
@@ -123,14 +131,14 @@ SENDERS = {
 def test_the_sender_goes_before_the_route_and_that_before_what_is_for_all(
     calling: str,
     called: str,
-    lane: str,
+    priority: str,
     releases: tuple[str, ...],
     destinations: tuple[str, ...],
     times: tuple[float, float],
 ) -> None:
     handling = make(senders=SENDERS).handling_of(calling, called)
-    assert (handling.lane, handling.releases, handling.destinations) == (
-        lane,
+    assert (handling.priority, handling.releases, handling.destinations) == (
+        priority,
         releases,
         destinations,
     )
@@ -152,7 +160,11 @@ def test_the_sender_of_the_first_image_decides_for_all() -> None:
     arrivals = arrivals_of(
         batch, make(routes={}, senders=SENDERS), lambda _uids: {"1.8": ("CR1", "HILUM")}
     )
-    assert [arrival.lane for arrival in arrivals] == [Lane.REANALYSIS, Lane.REANALYSIS, Lane.URGENT]
+    assert [arrival.priority for arrival in arrivals] == [
+        Priority.REANALYSIS,
+        Priority.REANALYSIS,
+        Priority.URGENT,
+    ]
     assert [arrival.releases for arrival in arrivals] == [("c@1",), ("c@1",), ("a@1",)]
 
 
@@ -188,7 +200,7 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
             "HILUM: no destination 'pcas'; did you mean 'pacs'?",
         ),
         ('[routes.HILUM]\ndestinations = ["pacs"]\n', "HILUM: no destination 'pacs'"),
-        ('[routes.HILUM]\nlane = "quick"\n', "routes.HILUM.lane"),
+        ('[routes.HILUM]\npriority = "quick"\n', "routes.HILUM.priority"),
         ("[routes.HILUM]\nquiet = 1\n", "did you mean 'quiet_seconds'?"),
         ('[destinations.back]\nkind = "sender"\n', "a sender destination needs ports"),
         ('[receive]\npeers = ["10.0.0.1/8"]\n', "has host bits set"),
