@@ -174,6 +174,28 @@ def test_what_was_withheld_before_it_had_a_state_can_be_released(full: str) -> N
     assert {row["state"] for row in contents(full)["delivery"]} == {"cancelled", "delivered"}
 
 
+def test_the_order_of_work_survives_the_new_name_of_its_column(full: str) -> None:
+    """Forwards and back, in every queue, with the index that finds the next row."""
+    engine = create_engine(full)
+    with engine.begin() as connection:
+        connection.execute(text("UPDATE reading SET priority = id % 3"))
+    before = contents(full)
+    _back_to(full, "0012")
+    old = {name: rows for name, rows in contents(full).items() if rows and "lane" in rows[0]}
+    assert {"study", "reading", "result", "delivery"} <= set(old)
+    migrate(full)
+    assert contents(full) == before
+    for name in ("study", "reading", "result", "delivery", "comparison", "commitment"):
+        indexed = {
+            column
+            for index in inspect(engine).get_indexes(name)
+            for column in index["column_names"]
+            if index["name"] == f"ix_{name}_due"
+        }
+        assert "priority" in indexed
+    engine.dispose()
+
+
 def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full: str) -> None:
     """All that a requester had sent by then: of what it asked for nothing is left."""
     _back_to(full, "0006")
@@ -209,7 +231,7 @@ def test_what_was_promised_before_it_was_written_down_is_taken_for_promised(full
 
 _ASKED = text(
     "INSERT INTO commitment (transaction_uid, calling_ae_title, called_ae_title, peer_address,"
-    " requested_at, digest, is_duplicate, instances, committed, failed, state, priority, due_at,"
+    " requested_at, digest, is_duplicate, instances, committed, failed, state, lane, due_at,"
     " finished_at) VALUES (:uid, :who, 'HILUM', '10.0.0.7', :at, 'd', false, '[]', :count, 0,"
     " 'reported', 1, :at, :at)"
 )
