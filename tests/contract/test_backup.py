@@ -235,7 +235,9 @@ def test_what_an_earlier_version_has_left_is_copied_for_that_version(
         connection.execute(
             insert(instance).values({name: values[name] for name in values if name in instance.c})
         )
-        columns = "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
+        columns = (
+            "instance_id, study_instance_uid, release, state, lane, due_at, attempts, lease_token"
+        )
         connection.execute(
             text(
                 f"INSERT INTO reading ({columns}) VALUES (1, '1.2.3', 'r@1', 'leased', 1, 0, 1,"

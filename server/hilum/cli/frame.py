@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec
 
 import typer
+from typer.core import TyperGroup
 
 from hilum import __version__
 from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError, Retry
+from hilum.settings.renamed import advice_for_option
 from hilum.settings import Settings, load
 from hilum.verbs import MEANINGS, Outcome, Thing, Verb
 from hilum.verbs import performs as declare_verb
@@ -26,8 +28,24 @@ from hilum.verbs import performs as declare_verb
 if TYPE_CHECKING:
     from hilum.store.audit.log import Deed
 
+
+class _Commands(TyperGroup):
+    """All commands. An option of an earlier version is answered with its new name."""
+
+    def parse_args(
+        self,
+        ctx: Any,  # noqa: ANN401 - the type is private to typer
+        args: list[str],
+    ) -> list[str]:
+        """Parse as usual. Exit status 2 for a former option."""
+        if problems := [said for word in args if (said := advice_for_option(word))]:
+            raise _ended(2, *problems)
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
     name="hilum",
+    cls=_Commands,
     help=(
         "Chest radiographs in by DICOM, AI results out as Structured Reports and JSON. For research"
         " use only."

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from hilum.errors import ConfigurationError
 from hilum.settings.environment import Overlaid, overlay
 from hilum.settings.fields import nearest
+from hilum.settings.renamed import advice_for_setting
 from hilum.settings.root import Settings
 from hilum.settings.sections import NAMED, known_names, section_model
 
@@ -26,13 +27,6 @@ _SECRET_NAME = re.compile("token$|password|secret|webhook", re.IGNORECASE)
 
 
 _PASSWORD = re.compile("://[^/@]*:[^/@]+@")
-
-
-# What was a table of its own once, and is in the senders' now.
-_MOVED: Mapping[tuple[str, ...], str] = {
-    ("receive", "maximum_associations_by_ae"): "maximum_associations",
-    ("studies", "quiet_seconds_by_ae"): "quiet_seconds",
-}
 
 
 def restore(text: str) -> Settings:
@@ -143,11 +137,7 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _unknown(place: tuple[str, ...], known: list[str]) -> str:
-    if place == ("receive", "listener"):
-        return "unknown setting; leave it out, there is one listener"
-    if place in _MOVED:
-        return f"unknown setting; say it in [senders.<CALLING_AE_TITLE>], as {_MOVED[place]}"
-    return f"unknown setting{nearest(place[-1], known)}"
+    return advice_for_setting(place) or f"unknown setting{nearest(place[-1], known)}"
 
 
 def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:

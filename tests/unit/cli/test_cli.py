@@ -236,3 +236,12 @@ def test_peer_addresses() -> None:
     ):
         with pytest.raises(ConfigurationError, match="AE_TITLE@HOST:PORT"):
             parse_peer(wrong)
+
+
+def test_an_option_of_an_earlier_version_is_answered_with_the_new_one(tmp_path: Path) -> None:
+    for words in (("--lane", "live"), ("--lane=live",)):
+        done = hilum("ingest", str(tmp_path), *words, folder=tmp_path)
+        assert (done.returncode, done.stderr) == (
+            2,
+            "hilum: `--lane` is now called `--priority`: rename it\n",
+        )

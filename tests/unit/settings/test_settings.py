@@ -507,3 +507,46 @@ def test_secrets_are_found_in_a_settings_file_wherever_they_stand(tmp_path: Path
     assert secrets_in(file) == ["api.token", "ledger.url", "people.password"]
     file.write_text('[api]\ntoken = ""\n[ledger]\nurl = "postgresql+psycopg://hilum@db/hilum"')
     assert secrets_in(file) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (
+            '[routes.HILUM]\nlane = "urgent"\n',
+            "routes.HILUM.lane: `lane` is now called `priority`: rename it",
+        ),
+        (
+            '[senders.CR1]\nlane = "urgent"\n',
+            "senders.CR1.lane: `lane` is now called `priority`: rename it",
+        ),
+        (
+            "[analyse]\nreads_once = false\n",
+            "analyse.reads_once: `reads_once` is now called `drop_page_cache`: rename it",
+        ),
+        (
+            "[receive]\nplain = false\n",
+            "receive.plain: `plain` is now called `allow_unencrypted`: rename it",
+        ),
+        (
+            '[receive]\nname_sync = "twice"\n',
+            (
+                "receive.name_sync: `name_sync` is now called `durability`: rename it, and write"
+                ' "strict" for "twice"'
+            ),
+        ),
+    ],
+)
+def test_a_name_of_an_earlier_version_is_answered_with_the_new_one(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    (problem,) = problems(tmp_path, text)
+    assert problem.endswith(f"given.toml: {said}")
+
+
+def test_a_variable_of_an_earlier_version_is_answered_with_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HILUM_WATCH__IN__LANE", "live")
+    said = "HILUM_WATCH__IN__LANE: `lane` is now called `priority`: rename it"
+    assert said in problems(tmp_path, f'[watch.in]\npath = "{tmp_path}"\n')
