@@ -72,7 +72,7 @@ def full(empty_url: str) -> str:
 
 def next_release(folder: Path, script: str = NEXT) -> Path:
     location = folder / "migrations"
-    shutil.copytree(Path(migrating.__file__).parent / "migrations", location)
+    shutil.copytree(Path(migrating.__file__).parent, location)
     (location / "versions" / "9999_next.py").write_text(script.replace("HEAD", expected_revision()))
     return location
 

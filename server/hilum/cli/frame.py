@@ -20,8 +20,8 @@ from typer.core import TyperGroup
 from hilum import __version__
 from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError, Retry
-from hilum.settings.renamed import advice_for_option
 from hilum.settings import Settings, load
+from hilum.settings.renamed import advice_for_option
 from hilum.verbs import MEANINGS, Outcome, Thing, Verb
 from hilum.verbs import performs as declare_verb
 

@@ -60,7 +60,10 @@ class DicomClient:
         self._used_at = 0.0
 
     def deliver(self, document: Document) -> None:
-        """Return when the receiver has responded with success or a warning (see `DestinationClient.deliver`)."""
+        """Return when the receiver has responded with success or a warning.
+
+        See `DestinationClient.deliver`.
+        """
         if document.sop_class_uid is None:
             raise Refused(
                 "not_a_dicom_object", f"{document.kind} is no DICOM object; send it to a folder"

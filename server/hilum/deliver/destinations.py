@@ -66,8 +66,8 @@ class SenderClients:
     def of(self, job: DeliveryJob) -> DestinationClient:
         """Return the client to the study's sender.
 
-        The least recently used client is closed. Clients of unreachable senders are kept, with the time
-        of their next probe.
+        The least recently used client is closed. Clients of unreachable senders are kept, with the
+        time of their next probe.
         """
         key = job.peer_address, job.calling_ae_title
         client = self._open.pop(key, None) or CircuitBreaker(

@@ -29,7 +29,10 @@ class FolderClient:
         self._folder = destination.path
 
     def deliver(self, document: Document) -> None:
-        """Return when the file is durable under its final name (see `DestinationClient.deliver`)."""
+        """Return when the file is durable under its final name.
+
+        See `DestinationClient.deliver`.
+        """
         name = file_name(document)
         try:
             self._folder.mkdir(exist_ok=True)
