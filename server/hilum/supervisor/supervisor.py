@@ -490,8 +490,8 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
     """End the leases of processes of this host that died with their supervisor.
 
     This happens when the machine loses its power. Otherwise a destination waits three minutes for
-    its lease. A container can have our host's name: we see its heartbeats, but not its processes. If
-    it also sends no heartbeats, its leases are taken from it, as from a slow process.
+    its lease. A container can have our host's name: we see its heartbeats, but not its processes.
+    If it also sends no heartbeats, its leases are taken from it, as from a slow process.
     """
     try:
         for name, pid in ledger.silent(silent_seconds):
