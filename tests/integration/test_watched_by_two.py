@@ -24,13 +24,13 @@ from tests.support.waiting import wait_for
 _WATCH = """
 import sys, threading
 from pathlib import Path
-from hilum import telemetry
+from hilum.observability import telemetry
 from hilum.settings import load
 from hilum.store.ledger import Ledger
-from hilum.processes import watching
+from hilum.processes import watcher
 settings = load(Path(sys.argv[1]))
 telemetry.configure_logging("info", "json", "watcher")
-watching.run(None, settings, Ledger(settings.ledger_url), threading.Event())
+watcher.run(None, settings, Ledger(settings.ledger_url), threading.Event())
 """
 
 

@@ -88,7 +88,7 @@ def test_frames_of_another_process_are_kept_without_its_message() -> None:
 
 PROGRAM = """
 import logging, threading, warnings
-from hilum import telemetry
+from hilum.observability import telemetry
 telemetry.configure_logging("info", "console", "test")
 telemetry.configure_logging("debug", "json", "test")
 name = "Doe" + "^" + "Jane"

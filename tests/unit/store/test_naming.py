@@ -105,9 +105,9 @@ def test_an_error_of_the_disk_is_not_taken_for_success() -> None:
 SYSTEM_CALLS = """
 import os, sys
 from pathlib import Path
-from hilum.store import naming
+from hilum.store.archive import durable_rename
 from hilum.store.archive.archive import Archive
-naming.is_in_order = lambda _mount: sys.argv[2] == 'in_order'
+durable_rename.is_in_order = lambda _mount: sys.argv[2] == 'in_order'
 archive = Archive(Path(sys.argv[1]) / sys.argv[2])
 with archive.begin() as incoming:  # its folder is made
     incoming.write(b"first")
@@ -119,7 +119,7 @@ def told(name, real):
         return real(*arguments)
     return function
 os.fdatasync, os.fsync, os.rename = (told(real.__name__, real) for real in (os.fdatasync, os.fsync, os.rename))
-naming.await_write_out = told("await_write_out", naming.await_write_out)
+durable_rename.await_write_out = told("await_write_out", durable_rename.await_write_out)
 with archive.begin() as incoming:
     incoming.write(b"second")
     incoming.commit()

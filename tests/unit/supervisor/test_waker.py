@@ -8,9 +8,9 @@ import time
 
 _STORM = """
 import os, signal, sys, time
-from hilum.supervisor.wakeup_pipe import Waker
+from hilum.supervisor.wakeup_pipe import WakeupPipe
 signal.signal(signal.SIGCHLD, lambda *_: None)
-waker = Waker()
+waker = WakeupPipe()
 print("ready", flush=True)
 end = time.monotonic() + 1
 while time.monotonic() < end:
@@ -35,9 +35,9 @@ def test_a_storm_of_signals_does_not_stop_who_waits() -> None:
 
 _TWO_REASONS = """
 import os, signal, threading
-from hilum.supervisor.wakeup_pipe import Waker
+from hilum.supervisor.wakeup_pipe import WakeupPipe
 signal.signal(signal.SIGUSR1, lambda *_: None)
-waker = Waker()
+waker = WakeupPipe()
 for wake in (waker.wake, lambda: os.kill(os.getpid(), signal.SIGUSR1)):
     thread = threading.Timer(0.05, wake)
     thread.start()

@@ -237,7 +237,7 @@ def test_a_connection_that_ends_in_the_last_fragment_is_lost(file):
 
 SAID = """
 import pathlib, sys
-from hilum.receive import compiled, transfer_library
+from hilum.receive.storage import compiled, transfer_library
 transfer_library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 print(library is None, how)
@@ -250,12 +250,12 @@ def pair():
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
     return ours, peer
 socket.socketpair = pair
-from hilum.receive import compiled
+from hilum.receive.storage import compiled
 print(compiled.loaded()[1])
 """
 NOWHERE = """
 import pathlib
-from hilum.receive import compiled, transfer_library
+from hilum.receive.storage import compiled, transfer_library
 transfer_library.PATH = pathlib.Path("/nowhere/transfer.so")
 from hilum.settings import Settings
 from hilum.supervisor.checks.doctor import examine
