@@ -17,7 +17,7 @@ from hatchling.builders.config import BuilderConfig
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 _LIBRARIES = (
-    "preprocessing/hilum_preprocessing/resize.so",
+    "preprocessing/hilum_preprocessing/resize/resize.so",
     "server/hilum/receive/storage/transfer.so",
 )
 

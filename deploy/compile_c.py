@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 _REPOSITORY = Path(__file__).parents[1]
-RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize.c"
+RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize/resize.c"
 TRANSFER = _REPOSITORY / "server/hilum/receive/storage/transfer.c"
 # Each with what is slower without it.
 SOURCES = {

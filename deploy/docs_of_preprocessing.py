@@ -17,11 +17,11 @@ from typing import Any, Final
 
 from deploy.words_of_types import words_of
 from hilum_preprocessing import RECIPES, InputSpec
-from hilum_preprocessing.doubts import REFUSED_TOGETHER
-from hilum_preprocessing.operations import GEOMETRY, INTENSITY
-from hilum_preprocessing.population import Population
-from hilum_preprocessing.source import FixedWindow, Source
-from hilum_preprocessing.spec import Normalise, Target
+from hilum_preprocessing.guard.doubts import REFUSED_TOGETHER
+from hilum_preprocessing.spec.input_spec import Normalise, Target
+from hilum_preprocessing.spec.operations import GEOMETRY, INTENSITY
+from hilum_preprocessing.spec.population import Population
+from hilum_preprocessing.spec.source import FixedWindow, Source
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 GOLDENS: Final = ROOT / "load_tests/results/goldens.json"

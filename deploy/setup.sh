@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 stamp=.venv/.set-up
-compiled="preprocessing/hilum_preprocessing/resize server/hilum/receive/storage/transfer"
+compiled="preprocessing/hilum_preprocessing/resize/resize server/hilum/receive/storage/transfer"
 has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
 wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py deploy/dcmtk_names.py ${compiled// /.c }.c | sha256sum)
 [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python deploy/compile_c.py 2>/dev/null || true; } && exit 0

@@ -33,10 +33,10 @@ from hilum_preprocessing import (
     prepare_stored,
     self_check,
 )
-from hilum_preprocessing.geometry import apply
-from hilum_preprocessing.grayscale import level_table
-from hilum_preprocessing.operations import Range
-from hilum_preprocessing.sizing import geometry_of
+from hilum_preprocessing.levels.grayscale import level_table
+from hilum_preprocessing.spec.operations import Range
+from hilum_preprocessing.spec.sizing import geometry_of
+from hilum_preprocessing.tensor.geometry import apply
 from load_tests.bench.authors import AUTHORS
 from load_tests.bench.golden_cases import SIGNED, cases
 from load_tests.load.measure import Goal, circumstances

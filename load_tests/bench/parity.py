@@ -34,7 +34,7 @@ from hilum.models.manifest import manifest
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.manifest.tables import OptionsTable
 from hilum.models.networks import architectures, untrained
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 from load_tests.bench.checkpoint_forms import as_chexnet, as_hugging_face
 from load_tests.load.measure import Goal, circumstances
 from testing.serving import REPOSITORY

@@ -28,7 +28,7 @@ from typing import Final
 
 from hilum.analyse.decode.page_cache import drop_pages
 from hilum.store.archive.archive import ALIGNED_BYTES, Archive
-from hilum_preprocessing.uncached import uncached
+from hilum_preprocessing.header.uncached import uncached
 from load_tests.load.measure import Goal, circumstances
 from testing.serving import REPOSITORY
 

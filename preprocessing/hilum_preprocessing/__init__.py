@@ -21,25 +21,25 @@ from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hilum_preprocessing.codecs.frames import decode_frames, reducible
     from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
     from hilum_preprocessing.decoding import Decoding, decoding_for
     from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
-    from hilum_preprocessing.files import read_file
-    from hilum_preprocessing.frames import decode_frames, reducible
-    from hilum_preprocessing.guard import admitted, check_tags, tag_flags
-    from hilum_preprocessing.header import PixelHeader
-    from hilum_preprocessing.level_doubts import level_flags
-    from hilum_preprocessing.pixel_guard import (
+    from hilum_preprocessing.guard.level_doubts import level_flags
+    from hilum_preprocessing.guard.pixels import (
         PixelLimits,
         PixelStatistics,
         check_pixels,
         look,
         pixel_flags,
     )
+    from hilum_preprocessing.guard.tags import admitted, check_tags, tag_flags
+    from hilum_preprocessing.header.files import read_file
+    from hilum_preprocessing.header.pixel_header import PixelHeader
+    from hilum_preprocessing.header.views import View, view_of
     from hilum_preprocessing.prepare import Prepared, prepare, prepare_array, prepare_stored
-    from hilum_preprocessing.recipes import RECIPES
-    from hilum_preprocessing.spec import InputSpec
-    from hilum_preprocessing.views import View, view_of
+    from hilum_preprocessing.spec.input_spec import InputSpec
+    from hilum_preprocessing.spec.recipes import RECIPES
 
 __all__ = [
     "DEFAULT_MAXIMUM_PIXELS",
@@ -80,18 +80,19 @@ _MODULES = MappingProxyType(
         **dict.fromkeys(("DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"), "decode"),
         **dict.fromkeys(("Decoding", "decoding_for"), "decoding"),
         **dict.fromkeys(("Flag", "NotAnalysable", "Reason", "SpecError"), "errors"),
-        "read_file": "files",
-        **dict.fromkeys(("decode_frames", "reducible"), "frames"),
-        **dict.fromkeys(("admitted", "check_tags", "tag_flags"), "guard"),
-        "PixelHeader": "header",
-        "level_flags": "level_doubts",
+        "read_file": "header.files",
+        **dict.fromkeys(("decode_frames", "reducible"), "codecs.frames"),
+        **dict.fromkeys(("admitted", "check_tags", "tag_flags"), "guard.tags"),
+        "PixelHeader": "header.pixel_header",
+        "level_flags": "guard.level_doubts",
         **dict.fromkeys(
-            ("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"), "pixel_guard"
+            ("PixelLimits", "PixelStatistics", "check_pixels", "look", "pixel_flags"),
+            "guard.pixels",
         ),
         **dict.fromkeys(("Prepared", "prepare", "prepare_array", "prepare_stored"), "prepare"),
-        "RECIPES": "recipes",
-        "InputSpec": "spec",
-        **dict.fromkeys(("View", "view_of"), "views"),
+        "RECIPES": "spec.recipes",
+        "InputSpec": "spec.input_spec",
+        **dict.fromkeys(("View", "view_of"), "header.views"),
     }
 )
 """Each name, and the module that has it."""

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.prepare import prepare_visible
-from hilum_preprocessing.spec import InputSpec
-from hilum_preprocessing.upload import on_device
-from hilum_preprocessing.visible import visible
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.tensor.upload import on_device
+from hilum_preprocessing.tensor.visible import visible
 
 
 @torch.no_grad()

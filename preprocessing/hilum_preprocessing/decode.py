@@ -12,19 +12,18 @@ from typing import Any, Literal
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.bits import Decoded
 from hilum_preprocessing.codecs import CODECS
-from hilum_preprocessing.colour import to_grey
-from hilum_preprocessing.elements import says
-from hilum_preprocessing.errors import Flag
-from hilum_preprocessing.frames import (
+from hilum_preprocessing.codecs.bits import Decoded
+from hilum_preprocessing.codecs.colour import to_grey
+from hilum_preprocessing.codecs.frames import (
     DEFAULT_MAXIMUM_PIXELS,
     decode_frame,
     reduce_frame,
     transfer_syntax_of,
 )
-from hilum_preprocessing.header import PixelHeader, require_pixel_data
-from hilum_preprocessing.luts import (
+from hilum_preprocessing.errors import Flag
+from hilum_preprocessing.header.elements import says
+from hilum_preprocessing.header.luts import (
     NO_VOI,
     ModalityLut,
     Voi,
@@ -34,6 +33,7 @@ from hilum_preprocessing.luts import (
     presentation_lut_shape_of,
     voi_of,
 )
+from hilum_preprocessing.header.pixel_header import PixelHeader, require_pixel_data
 
 __all__ = ["DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"]
 

@@ -10,13 +10,13 @@ from typing import Literal
 
 from pydicom.dataset import Dataset
 
+from hilum_preprocessing.codecs.frames import reducible
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
-from hilum_preprocessing.frames import reducible
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.pixel_header import PixelHeader
+from hilum_preprocessing.header.views import view_of
 from hilum_preprocessing.orientation import Turn, turn_of
-from hilum_preprocessing.reduction import choose_reduction
-from hilum_preprocessing.spec import InputSpec
-from hilum_preprocessing.views import view_of
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.spec.reduction import choose_reduction
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.body_parts import NO_WORDS, SiteWords
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
-from hilum_preprocessing.grayscale import LevelTable, level_table
-from hilum_preprocessing.guard import check_tags, tag_flags
-from hilum_preprocessing.level_doubts import level_flags
-from hilum_preprocessing.pixel_guard import PixelLimits, look, pixel_flags
-from hilum_preprocessing.placement import Placement, place
+from hilum_preprocessing.guard.level_doubts import level_flags
+from hilum_preprocessing.guard.pixels import PixelLimits, look, pixel_flags
+from hilum_preprocessing.guard.tags import check_tags, tag_flags
+from hilum_preprocessing.header.body_parts import NO_WORDS, SiteWords
+from hilum_preprocessing.levels.grayscale import LevelTable, level_table
 from hilum_preprocessing.prepare import prepare_stored
-from hilum_preprocessing.sizing import geometry_of
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.spec.placement import Placement, place
+from hilum_preprocessing.spec.sizing import geometry_of
 
 Array = NDArray[Any]
 

@@ -1,49 +1,25 @@
-r"""Which way up a picture is, by Patient Orientation (PS3.3 C.7.6.1.1.1). Torch-free.
+r"""Which way up a picture is, and the turn that makes it upright (PS3.3 C.7.6.1.1.1).
 
-The first value is the direction in which rows run, the second that of columns: letters of the
-patient's left, right, anterior, posterior, head and foot, the principal one first. A frontal view
-is shown as one faces the patient: L\F. Values that are no such letters, or two of one axis, mean
-nothing.
-
-Field of View Rotation and Horizontal Flip (PS3.3 C.8.11.4) tell how the stored picture came about,
-so Patient Orientation holds them already. Image Orientation (Patient) is no part of radiographs;
-converters fill it with that of a transverse slice.
+A frontal view is shown as one faces the patient: L\F. Torch-free.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.elements import says, words
-from hilum_preprocessing.errors import Flag, NotAnalysable
+from hilum_preprocessing.errors import Flag
+from hilum_preprocessing.header.directions import directions_of
 
 if TYPE_CHECKING:
     from hilum_preprocessing.decode import StoredValues
-    from hilum_preprocessing.source import Source
-    from hilum_preprocessing.views import View
+    from hilum_preprocessing.header.views import View
+    from hilum_preprocessing.spec.source import Source
 
-_AXES: Final[Mapping[str, str]] = {"L": "LR", "R": "LR", "A": "AP", "P": "AP", "H": "HF", "F": "HF"}
-# Some writers spell the letters out.
-_WORDS: Final = frozenset({"LEFT", "RIGHT", "ANTERIOR", "POSTERIOR", "HEAD", "FOOT", "FEET"})
 _FRONTAL: Final = frozenset({"LR", "HF"})
-
-
-@dataclass(frozen=True, slots=True)
-class Directions:
-    """The principal letter of the direction of rows, and of columns; "" where nothing is said."""
-
-    rows: str = ""
-    columns: str = ""
-
-    @property
-    def axes(self) -> tuple[str, str]:
-        """LR, AP, HF or "" of both."""
-        return _AXES.get(self.rows, ""), _AXES.get(self.columns, "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +41,6 @@ class Turn:
         if self.is_transposed and aspect is not None:
             aspect = 1.0 / aspect
         return replace(stored, array=np.ascontiguousarray(array), pixel_aspect=aspect)
-
-
-def directions_of(dataset: Dataset) -> Directions:
-    """What Patient Orientation says.
-
-    Nothing where it is malformed, contradicts itself, or is that of a quadruped.
-    """
-    if says(dataset, "AnatomicalOrientationType", "QUADRUPED"):
-        return Directions()
-    try:
-        values = words(dataset, "PatientOrientation")
-    except NotAnalysable:
-        return Directions()
-    if any(values[2:]) or not all(value == "" or _is_direction(value) for value in values[:2]):
-        return Directions()
-    found = Directions(*(value[:1] for value in values[:2]))
-    return Directions() if found.axes[0] == found.axes[1] else found
-
-
-def _is_direction(value: str) -> bool:
-    """One to three letters, no two of them of one axis, or one of them as a word."""
-    if value in _WORDS:
-        return True
-    axes = [_AXES.get(letter, "") for letter in value]
-    return "" not in axes and len(set(axes)) == len(axes)
 
 
 def turn_of(dataset: Dataset, view: View) -> Turn | None:

@@ -17,17 +17,17 @@ from torch import Tensor
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
 from hilum_preprocessing.decoding import decoding_for
-from hilum_preprocessing.files import read_file
-from hilum_preprocessing.geometry import apply_to_pixels
-from hilum_preprocessing.grayscale import finished, level_table
-from hilum_preprocessing.guard import admitted, tag_flags
-from hilum_preprocessing.level_doubts import level_flags
-from hilum_preprocessing.resample import require_full_float32
-from hilum_preprocessing.spec import InputSpec
-from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
-from hilum_preprocessing.views import View
-from hilum_preprocessing.visible import Visible, visible
-from hilum_preprocessing.without_torch import prepared
+from hilum_preprocessing.guard.level_doubts import level_flags
+from hilum_preprocessing.guard.tags import admitted, tag_flags
+from hilum_preprocessing.header.files import read_file
+from hilum_preprocessing.header.views import View
+from hilum_preprocessing.levels.grayscale import finished, level_table
+from hilum_preprocessing.resize.resample import require_full_float32
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.tensor.geometry import apply_to_pixels
+from hilum_preprocessing.tensor.stored_pixels import pixels_of_stored, stored_extremes, words_of
+from hilum_preprocessing.tensor.visible import Visible, visible
+from hilum_preprocessing.tensor.without_torch import prepared
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import NotAnalysable
-from hilum_preprocessing.luts import Rescale, Voi, Window
+from hilum_preprocessing.header.luts import Rescale, Voi, Window
 from hilum_preprocessing.prepare import prepare_stored
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 Record = list[float] | None
 _SAMPLES: Final = 40

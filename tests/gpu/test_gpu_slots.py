@@ -8,7 +8,7 @@ import torch
 
 from hilum.analyse.decode.page_locking import lock_pages
 from hilum.analyse.decode.slots import Area, SlotLease, SlotMemory
-from hilum_preprocessing.upload import on_device
+from hilum_preprocessing.tensor.upload import on_device
 
 pytestmark = [
     pytest.mark.gpu,

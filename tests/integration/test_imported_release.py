@@ -25,7 +25,7 @@ from hilum.models.known_answers import canary
 from hilum.models.manifest import manifest
 from hilum.models.networks.vit import VisionTransformer, VitShape
 from hilum.triton.server import EmbeddedTriton
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 from tests.support.checkpoints import randomised, vit_forward
 from tests.support.triton import killed_afterwards, require_triton, with_gateway
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hilum_preprocessing.kernels import Taps
+from hilum_preprocessing.resize.kernels import Taps
 
 
 def dense(exact: Taps, n_in: int) -> np.ndarray:

@@ -29,7 +29,7 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from hilum_preprocessing.bits import Decoded
+from hilum_preprocessing.codecs.bits import Decoded
 from hilum_preprocessing.codecs.jpeg import decode_baseline, decode_extended, decode_lossless
 from hilum_preprocessing.codecs.jpeg2000 import (
     decode_htj2k,
@@ -41,8 +41,8 @@ from hilum_preprocessing.codecs.jpeg2000 import (
 )
 from hilum_preprocessing.codecs.jpeg_ls import decode_jpeg_ls
 from hilum_preprocessing.codecs.rle import decode_rle
-from hilum_preprocessing.encapsulation import Codestream
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import Codestream
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 
 @dataclass(frozen=True, slots=True)

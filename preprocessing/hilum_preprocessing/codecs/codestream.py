@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from hilum_preprocessing.encapsulation import END_MARKER, Codestream, end_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import END_MARKER, Codestream, end_of
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _START: Final = b"\xff\x4f\xff\x51"  # SOC, and SIZ which must follow it (A.5.1)
 _JP2: Final = b"\x00\x00\x00\x0cjP  "

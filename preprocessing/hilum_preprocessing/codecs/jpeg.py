@@ -15,8 +15,8 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
 from hilum_preprocessing.codecs import tail
+from hilum_preprocessing.codecs.bits import Decoded, Samples, from_samples, without_high_bit
 from hilum_preprocessing.codecs.markers import (
     BASELINE,
     EXTENDED,
@@ -29,9 +29,9 @@ from hilum_preprocessing.codecs.markers import (
     read_header,
     without_zeros,
 )
-from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import Codestream
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 # The three Huffman processes of 8 bits: writers were seen to label either of the others as
 # baseline, and a decoder needs no label.

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
+from hilum_preprocessing.codecs.bits import Decoded, Samples, from_samples, without_high_bit
 from hilum_preprocessing.codecs.codestream import (
     J2kHeader,
     TilePart,
@@ -32,9 +32,9 @@ from hilum_preprocessing.codecs.codestream import (
     without_padding,
 )
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
-from hilum_preprocessing.encapsulation import Codestream
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import Codestream
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _WORD_BITS: Final = (
     16  # of such pixels an undershoot of the low-pass band cannot be told from white

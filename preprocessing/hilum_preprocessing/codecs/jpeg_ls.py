@@ -13,7 +13,7 @@ import imagecodecs
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.bits import Decoded, Samples, from_samples, without_high_bit
+from hilum_preprocessing.codecs.bits import Decoded, Samples, from_samples, without_high_bit
 from hilum_preprocessing.codecs.markers import (
     JPEG_LS,
     JpegHeader,
@@ -22,9 +22,9 @@ from hilum_preprocessing.codecs.markers import (
     require_one_image,
     without_zeros,
 )
-from hilum_preprocessing.encapsulation import END_MARKER, Codestream
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import END_MARKER, Codestream
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _JPEGLS: Final[Callable[..., Any]] = (
     imagecodecs.jpegls_decode

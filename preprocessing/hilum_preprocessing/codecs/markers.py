@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.codecs.huffman import Table, tables_of
-from hilum_preprocessing.encapsulation import END_MARKER, Codestream, end_of
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import END_MARKER, Codestream, end_of
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 BASELINE: Final = 0xC0
 EXTENDED: Final = 0xC1

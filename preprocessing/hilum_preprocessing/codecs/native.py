@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 
-from hilum_preprocessing.bits import Decoded, stored_bits
-from hilum_preprocessing.elements import element, tag_of
+from hilum_preprocessing.codecs.bits import Decoded, stored_bits
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.elements import element, tag_of
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _SECTOR_BYTES: Final = 2048  # of an optical disc
 

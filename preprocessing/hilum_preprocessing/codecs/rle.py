@@ -9,10 +9,10 @@ from typing import Any, Final
 import imagecodecs
 import numpy as np
 
-from hilum_preprocessing.bits import Decoded, stored_bits
-from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.codecs.bits import Decoded, stored_bits
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.encapsulation import Codestream
+from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _RLE: Final[Callable[..., Any]] = (
     imagecodecs.dicomrle_decode

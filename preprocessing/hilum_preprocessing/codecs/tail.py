@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from hilum_preprocessing.codecs.huffman import Bits, Table, changes, codes_of, differences
 from hilum_preprocessing.codecs.markers import BASELINE, EXTENDED, LOSSLESS, JpegHeader
-from hilum_preprocessing.encapsulation import Codestream
+from hilum_preprocessing.header.encapsulation import Codestream
 
 _COMPARED: Final = 16  # additional samples or blocks
 _NOISE: Final = "".join(

@@ -26,7 +26,7 @@ from hilum.settings import Analyse, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
-from hilum_preprocessing.compiled import loaded
+from hilum_preprocessing.resize.compiled import loaded
 
 log = telemetry.logger("processes")
 

@@ -17,8 +17,8 @@ from hilum.errors import ConfigurationError
 from hilum.models.manifest.catalogue import load_catalogue
 from hilum.settings import Settings
 from hilum_preprocessing import InputSpec, read_file
-from hilum_preprocessing.body_parts import SiteWords
 from hilum_preprocessing.explain import explain
+from hilum_preprocessing.header.body_parts import SiteWords
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

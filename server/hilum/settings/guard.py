@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from hilum.dicom.text import Named
 from hilum.settings.fields import Section
-from hilum_preprocessing.doubts import REFUSED_TOGETHER
+from hilum_preprocessing.guard.doubts import REFUSED_TOGETHER
 
 _FLAGS_OF_PIXELS = Literal[
     "low_contrast", "few_levels", "saturated", "asymmetric", "looks_inverted", "unusual_aspect"

@@ -9,7 +9,7 @@ import pytest
 
 from deploy import generate_docs
 from hilum_preprocessing import decode, read_file
-from hilum_preprocessing.reduction import choose_reduction
+from hilum_preprocessing.spec.reduction import choose_reduction
 from load_tests.preprocess import run
 from load_tests.preprocess.cases import _reducing_spec, cases
 from load_tests.preprocess.syntaxes import SYNTAXES, plugins_for

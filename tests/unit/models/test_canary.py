@@ -12,8 +12,8 @@ import pytest
 from hilum.errors import ConfigurationError
 from hilum.models.known_answers import canary
 from hilum.models.manifest import catalogue
-from hilum_preprocessing.recipes import RECIPES
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.spec.recipes import RECIPES
 from tests.support.models import MANIFESTS
 
 TXV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})

@@ -21,7 +21,7 @@ from hilum.models.manifest import catalogue, label_names, manifest
 from hilum.models.scaffold import draft as drafting
 from hilum.scores import activate
 from hilum_preprocessing import RECIPES
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 
 def network(

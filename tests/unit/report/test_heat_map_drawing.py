@@ -22,9 +22,9 @@ from hilum.report.heat_map.display import displayed, grey_levels
 from hilum.report.heat_map.panel import Panel, beside_each_other, pictured
 from hilum.report.heat_map.sheet import SheetRow, heading, sheet
 from hilum_preprocessing import InputSpec, decode
-from hilum_preprocessing.luts import Voi, Window
-from hilum_preprocessing.operations import CentreCrop, Resize
-from hilum_preprocessing.placement import place
+from hilum_preprocessing.header.luts import Voi, Window
+from hilum_preprocessing.spec.operations import CentreCrop, Resize
+from hilum_preprocessing.spec.placement import place
 from testing.phantoms.phantom import make_study
 from tests.support.heat_maps import maps_of
 from tests.support.radiograph import radiograph, ramp

@@ -41,8 +41,8 @@ from hilum_preprocessing import (
     read_file,
     tag_flags,
 )
-from hilum_preprocessing.body_parts import SiteWords
-from hilum_preprocessing.doubts import require_no_doubt
+from hilum_preprocessing.guard.doubts import require_no_doubt
+from hilum_preprocessing.header.body_parts import SiteWords
 from hilum_preprocessing.self_check import self_check
 
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from pydicom import Dataset, dcmread
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, decode, read_file
-from hilum_preprocessing.elements import MALFORMED, integer
-from hilum_preprocessing.grayscale import level_table, without_unusable
-from hilum_preprocessing.luts import NO_VOI
-from hilum_preprocessing.operations import IntensityOp, Maxval, MinMax, ToUint8
-from hilum_preprocessing.spec import Source, Target
+from hilum_preprocessing.header.elements import MALFORMED, integer
+from hilum_preprocessing.header.luts import NO_VOI
+from hilum_preprocessing.levels.grayscale import level_table, without_unusable
+from hilum_preprocessing.spec.input_spec import Source, Target
+from hilum_preprocessing.spec.operations import IntensityOp, Maxval, MinMax, ToUint8
 
 LONGEST_SIDE: Final = 1024
 

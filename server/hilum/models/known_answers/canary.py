@@ -17,7 +17,7 @@ from hilum.domain import Release
 from hilum.errors import ConfigurationError
 from hilum.models.known_answers import exact_maps
 from hilum.models.manifest.tables import EngineTable
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

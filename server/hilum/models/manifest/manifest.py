@@ -25,7 +25,7 @@ from hilum.models.manifest.labels import GoldenTable, LabelTable
 from hilum.models.manifest.messages import explain, nearest, unedited
 from hilum.models.manifest.tables import EngineTable, ManifestTable, WeightsTable
 from hilum_preprocessing.errors import SpecError
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 FILE_NAME: Final = "manifest.toml"
 

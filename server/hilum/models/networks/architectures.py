@@ -15,7 +15,7 @@ from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
 from hilum.models.networks.vision_transformer import VisionTransformerB16
 from hilum.models.networks.vit import VisionTransformer
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 Tensors = Mapping[str, Tensor]
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hilum.models.known_answers import canary
 from hilum.models.networks.architectures import Network, Normaliser
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 _IMAGES: Final = 6
 _RESIDUAL: Final = 0.25

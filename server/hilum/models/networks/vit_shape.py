@@ -13,7 +13,7 @@ from torch import Tensor
 from hilum.errors import ConfigurationError
 from hilum.models.manifest.tables import OptionsTable
 from hilum.models.networks.vit import VitShape
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 HEAD_WIDTH: Final = 64
 # Axes of the tensors that sizes are read off.

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 
 from hilum.errors import ConfigurationError
 from hilum.models.onnx.cleanup import pruned, replace_nodes
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _STEPS: Final = frozenset({"Identity", "Cast", "Sub", "Div"})

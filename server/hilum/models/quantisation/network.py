@@ -14,7 +14,7 @@ import onnx
 from hilum.models.known_answers.image_folder import Array
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.onnx.input_normalisation import INPUT, cut, normalised
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 _OUTPUTS: Final = ("logits",)
 _MULTIPLIES: Final = [

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from hilum.models.formats.toml import inline, quoted
 from hilum.models.manifest import label_names, terminology
 from hilum_preprocessing import RECIPES
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 if TYPE_CHECKING:
     from hilum.models.scaffold.draft import GraphFacts

@@ -21,7 +21,7 @@ from hilum.receive.headers.header import is_like_uid, problem_of_uid
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import COMMENT_LENGTH, StatusResponse
 from hilum.receive.upper_layer.command import Command
-from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
+from hilum_preprocessing.header.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 WELL_KNOWN_INSTANCE = "1.2.840.10008.1.20.1.1"  # PS3.4 J.3.5
 REQUEST_STORAGE_COMMITMENT = 1  # the only action type, PS3.4 Table J.3-1

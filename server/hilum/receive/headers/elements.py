@@ -2,7 +2,7 @@
 
 The walk is iterative, so that no depth of nesting exhausts the stack. Every fault in the bytes is
 `CannotUnderstand`. Each walk ends after as many elements and items as
-`hilum_preprocessing.structure` allows: `HeaderTooComplex`.
+`hilum_preprocessing.header.structure` allows: `HeaderTooComplex`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import NamedTuple
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.structure import (
+from hilum_preprocessing.header.structure import (
     MAXIMUM_DEPTH,
     MAXIMUM_ELEMENTS,
     TooComplex,

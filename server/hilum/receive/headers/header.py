@@ -22,7 +22,7 @@ from hilum.receive.headers.elements import (
     require_countable,
 )
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
+from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010

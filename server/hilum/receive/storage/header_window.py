@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hilum.receive.headers.header import MAXIMUM_HEADER_BYTES, Header, read_header
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
+from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS
 
 # The sizes are fixed, so that the result does not depend on how a sender cuts its data set. The
 # first one holds nearly every header. An error in the last one is final.

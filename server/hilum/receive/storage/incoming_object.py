@@ -11,7 +11,7 @@ from hilum.receive.statuses import CannotUnderstand
 from hilum.receive.storage.header_window import Beginning
 from hilum.receive.storage.store_command import StoreCommand
 from hilum.receive.upper_layer.provider import BorrowedBuffer
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED
+from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS, MAXIMUM_LISTED
 
 TakerOf = Callable[[StoreCommand, Header], ObjectSink]
 UnreadTakerOf = Callable[[StoreCommand, CannotUnderstand | None], ObjectSink | None]

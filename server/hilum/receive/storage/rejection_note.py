@@ -19,7 +19,7 @@ from hilum.receive.headers.elements import encoding_of
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import is_like_uid
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, UnsupportedObject
-from hilum_preprocessing.structure import MAXIMUM_LISTED, TooComplex, require_bounded
+from hilum_preprocessing.header.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 # CID 7010 Key Object Selection Document Title (PS3.16), those with a meaning in IHE RAD TF-2 4.66.
 TITLES: Final[Mapping[str, RemovalReason]] = {

@@ -18,7 +18,7 @@ from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
 from hilum.report.headers.cleaning import cleaned
-from hilum_preprocessing.structure import require_bounded_value
+from hilum_preprocessing.header.structure import require_bounded_value
 
 # What pydicom raises where a broken byte leads it.
 UNREADABLE: Final = (

@@ -27,7 +27,7 @@ from hilum.report.headers.elements import UNREADABLE, cleaned_elements
 from hilum.report.headers.inherited import OF_FIRST, OF_OTHERS
 from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
-from hilum_preprocessing.structure import CountedBytes
+from hilum_preprocessing.header.structure import CountedBytes
 
 # Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report,
 # if need be empty.

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from pydicom.valuerep import EXPLICIT_VR_LENGTH_16, EXPLICIT_VR_LENGTH_32
 
-from hilum_preprocessing.structure import MAXIMUM_ELEMENTS
+from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS
 
 _HEAD: Final = struct.Struct("<HH2sH")
 _LONG: Final = struct.Struct("<L")

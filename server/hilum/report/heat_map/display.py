@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hilum.report.heat_map.choice import HeatMapLeftOut
 from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, decoding_for, read_file
-from hilum_preprocessing.grayscale import level_table, without_unusable
-from hilum_preprocessing.placement import Placement, place
-from hilum_preprocessing.sizing import geometry_of
+from hilum_preprocessing.levels.grayscale import level_table, without_unusable
+from hilum_preprocessing.spec.placement import Placement, place
+from hilum_preprocessing.spec.sizing import geometry_of
 
 Grey = NDArray[np.uint8]
 _COMMON: Final[dict[str, Any]] = {

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.placement import Axis, Placement
+from hilum_preprocessing.spec.placement import Axis, Placement
 
 Array = NDArray[np.float32]
 Colours = NDArray[np.uint8]

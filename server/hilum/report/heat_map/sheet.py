@@ -28,7 +28,7 @@ from hilum.report.heat_map.blocks import (
 from hilum.report.heat_map.panel import Panel, beside_each_other
 from hilum.report.numbers import percent, score_in_words
 from hilum.report.wording import DECISIONS
-from hilum_preprocessing.placement import Placement
+from hilum_preprocessing.spec.placement import Placement
 
 WITHDRAWN: Final = "Earlier heat maps of this series no longer hold."
 _LONGEST_SIDE: Final = 1024

@@ -17,7 +17,7 @@ from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 from sqlalchemy import Connection, and_, func, insert, select, update
 
 from hilum.store.schema.tables import installation, instance
-from hilum_preprocessing.structure import TooComplex, top_level
+from hilum_preprocessing.header.structure import TooComplex, top_level
 
 MAXIMUM_BYTES: Final = 64 << 10
 """Of a header in its row."""

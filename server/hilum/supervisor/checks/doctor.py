@@ -34,7 +34,7 @@ from hilum.supervisor.checks.ports import port_checks
 from hilum.supervisor.checks.reports import reports, withheld
 from hilum.supervisor.checks.retention import retention_checks
 from hilum.supervisor.checks.triton import triton_checks
-from hilum_preprocessing import compiled as resizing
+from hilum_preprocessing.resize import compiled as resizing
 
 
 def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[Check]:

@@ -18,7 +18,7 @@ from hilum.models.manifest.rules import STRIDES
 from hilum.models.networks import architectures, state_dict, untrained
 from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.vision_transformer import VisionTransformerB16
-from hilum_preprocessing.spec import InputSpec
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 TXV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
 VIT = InputSpec.from_mapping({"recipe": "vit_imagenet_half_224"})

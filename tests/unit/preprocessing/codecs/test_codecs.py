@@ -30,9 +30,9 @@ from pydicom.uid import (
 
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode
 from hilum_preprocessing.codecs import CODECS
+from hilum_preprocessing.codecs.frames import reduce_frame
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
-from hilum_preprocessing.frames import reduce_frame
-from hilum_preprocessing.header import PixelHeader
+from hilum_preprocessing.header.pixel_header import PixelHeader
 from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
 from tests.support.radiograph import scene
 

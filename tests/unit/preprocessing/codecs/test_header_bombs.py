@@ -26,11 +26,11 @@ from hilum.receive.storage.rejection_note import read_note
 from hilum.report.headers.header import read_header as read_for_report
 from hilum.report.template.extract import extract
 from hilum_preprocessing import NotAnalysable, Reason, check_tags, read_file
-from hilum_preprocessing.elements import element
-from hilum_preprocessing.frames import decode_frame
-from hilum_preprocessing.header import PixelHeader
-from hilum_preprocessing.luts import modality_of, voi_of
-from hilum_preprocessing.structure import (
+from hilum_preprocessing.codecs.frames import decode_frame
+from hilum_preprocessing.header.elements import element
+from hilum_preprocessing.header.luts import modality_of, voi_of
+from hilum_preprocessing.header.pixel_header import PixelHeader
+from hilum_preprocessing.header.structure import (
     MAXIMUM_ELEMENTS,
     MAXIMUM_LISTED,
     CountedBytes,

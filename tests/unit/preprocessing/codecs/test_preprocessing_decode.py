@@ -24,7 +24,7 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, read_file
-from hilum_preprocessing.luts import Rescale, modality_of
+from hilum_preprocessing.header.luts import Rescale, modality_of
 from testing.phantoms.phantom import make_instance, save
 from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, ramp, scene, under
 

@@ -15,9 +15,10 @@ from pydicom.encaps import encapsulate
 from pydicom.uid import JPEG2000Lossless
 
 from hilum_preprocessing import InputSpec, StoredValues, decode, prepare_stored
-from hilum_preprocessing.bands import MATRICES
-from hilum_preprocessing.kernels import taps
-from hilum_preprocessing.reduction import Grid, choose_reduction, on_grid
+from hilum_preprocessing.resize.axes import Grid, on_grid
+from hilum_preprocessing.resize.bands import MATRICES
+from hilum_preprocessing.resize.kernels import taps
+from hilum_preprocessing.spec.reduction import choose_reduction
 from tests.support.radiograph import radiograph, scene, spec, under
 
 REDUCING = spec(source={"allow_reduced_decode": "auto"})

@@ -22,7 +22,7 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import decode, read_file
-from hilum_preprocessing.uncached import uncached
+from hilum_preprocessing.header.uncached import uncached
 from tests.support.encoders import encoded
 from tests.support.page_cache import bytes_read, dropped, is_in_memory
 from tests.support.radiograph import radiograph, under

@@ -14,9 +14,14 @@ from pydicom import Dataset, dcmread
 from pydicom.sequence import Sequence
 
 from hilum_preprocessing import NotAnalysable, Reason, check_tags, read_file, tag_flags
-from hilum_preprocessing.body_part_words import CHEST, OTHER, OTHER_ALONE, OTHER_UNLESS_PLACED
-from hilum_preprocessing.body_parts import SiteWords, body_part, named_in
-from hilum_preprocessing.free_text import LOST, tokens
+from hilum_preprocessing.header.body_part_words import (
+    CHEST,
+    OTHER,
+    OTHER_ALONE,
+    OTHER_UNLESS_PLACED,
+)
+from hilum_preprocessing.header.body_parts import SiteWords, body_part, named_in
+from hilum_preprocessing.header.free_text import LOST, tokens
 from testing.phantoms import phantom
 from tests.support.radiograph import radiograph, scene, spec
 

@@ -16,8 +16,8 @@ from hilum.analyse.decode.prepare import prepare_for_releases
 from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.settings import Guard, RefusedFlag
 from hilum_preprocessing import Flag, NotAnalysable, Reason
-from hilum_preprocessing.doubts import REFUSED_TOGETHER, require_no_doubt
 from hilum_preprocessing.errors import flag_meaning
+from hilum_preprocessing.guard.doubts import REFUSED_TOGETHER, require_no_doubt
 from testing.phantoms import phantom
 
 RELEASE = {"recipe": "torchxrayvision_224"}

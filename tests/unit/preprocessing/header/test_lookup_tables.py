@@ -23,7 +23,7 @@ from hilum_preprocessing import (
     prepare_stored,
     read_file,
 )
-from hilum_preprocessing.lookup_table import LookupTable, lookup_table
+from hilum_preprocessing.header.lookup_table import LookupTable, lookup_table
 from tests.support.radiograph import radiograph, scene, spec, under
 
 STORED = scene(64, 60)

@@ -23,10 +23,10 @@ from hilum_preprocessing import (
     decode,
     look,
     pixel_flags,
-    pixel_guard,
 )
-from hilum_preprocessing.compiled import loaded
 from hilum_preprocessing.errors import Flag
+from hilum_preprocessing.guard import pixels as pixel_guard
+from hilum_preprocessing.resize.compiled import loaded
 from testing.phantoms import phantom
 
 LIMITS = PixelLimits()

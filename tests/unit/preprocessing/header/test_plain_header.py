@@ -28,8 +28,8 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from hilum_preprocessing.plain_header import read_plain_header
-from hilum_preprocessing.plain_values import plain_value
+from hilum_preprocessing.header.plain_header import read_plain_header
+from hilum_preprocessing.header.plain_values import plain_value
 from testing.phantoms import phantom
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pydicom's, of what is damaged on purpose

@@ -14,7 +14,7 @@ from hilum_preprocessing import (
     check_tags,
     tag_flags,
 )
-from hilum_preprocessing.population import age_years
+from hilum_preprocessing.spec.population import age_years
 from tests.support.radiograph import radiograph, scene, spec
 
 PICTURE = scene(8, 8)

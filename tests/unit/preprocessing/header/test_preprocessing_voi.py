@@ -19,7 +19,7 @@ from hilum_preprocessing import (
     decode,
     level_flags,
 )
-from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing.levels.grayscale import level_table
 from tests.support.radiograph import radiograph, ramp, spec
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]

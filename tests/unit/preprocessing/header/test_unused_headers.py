@@ -27,8 +27,8 @@ from hilum_preprocessing import (
     prepare_stored,
     read_file,
 )
-from hilum_preprocessing.luts import Rescale, Unusable, modality_of
-from hilum_preprocessing.plain_header import read_plain_header
+from hilum_preprocessing.header.luts import Rescale, Unusable, modality_of
+from hilum_preprocessing.header.plain_header import read_plain_header
 from hilum_preprocessing.prepare import prepare
 from tests.support.radiograph import radiograph, scene, spec, under
 

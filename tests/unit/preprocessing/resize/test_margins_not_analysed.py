@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from hilum_preprocessing import InputSpec
-from hilum_preprocessing.geometry import apply
-from hilum_preprocessing.placement import place
-from hilum_preprocessing.recipes import RECIPES
+from hilum_preprocessing.spec.placement import place
+from hilum_preprocessing.spec.recipes import RECIPES
+from hilum_preprocessing.tensor.geometry import apply
 
 SIZES = [(700, 500), (500, 701), (601, 601)]
 # timm's way to evaluate, as `hilum models import vit` writes it.

@@ -11,17 +11,17 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilum_preprocessing.bands import MATRICES, bands
-from hilum_preprocessing.bounded import BoundedCache
 from hilum_preprocessing.errors import NotAnalysable, Reason
-from hilum_preprocessing.extent import counts, extent
-from hilum_preprocessing.kernels import HALF, as_pillow_integers, taps
-from hilum_preprocessing.lines import Line, line_of
-from hilum_preprocessing.operations import Resize
-from hilum_preprocessing.reduction import Axis
-from hilum_preprocessing.resample import pixels_of, resize
-from hilum_preprocessing.stored_pixels import pixels_of_stored, stored_extremes, words_of
-from hilum_preprocessing.tables import LevelTable
+from hilum_preprocessing.levels.extent import counts, extent
+from hilum_preprocessing.levels.lines import Line, line_of
+from hilum_preprocessing.levels.tables import LevelTable
+from hilum_preprocessing.resize.axes import Axis
+from hilum_preprocessing.resize.bands import MATRICES, bands
+from hilum_preprocessing.resize.bounded import BoundedCache
+from hilum_preprocessing.resize.kernels import HALF, as_pillow_integers, taps
+from hilum_preprocessing.resize.resample import pixels_of, resize
+from hilum_preprocessing.spec.operations import Resize
+from hilum_preprocessing.tensor.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from tests.support.matrices import dense
 
 CPU = torch.device("cpu")

@@ -57,8 +57,8 @@ def test_alone_in_any_position_with_any_neighbours_it_is_the_same_to_the_bit(nam
 
 WITHOUT_LIBRARY = """
 import pathlib, sys
-from hilum_preprocessing import resize_library
-resize_library.PATH = pathlib.Path("/nowhere/resize.so")
+from hilum_preprocessing.resize import library
+library.PATH = pathlib.Path("/nowhere/resize.so")
 from tests.unit.preprocessing.resize.test_preprocessing_batch import require_clean_memory
 require_clean_memory(sys.argv[1])
 print("clean")
@@ -67,7 +67,7 @@ print("clean")
 
 def require_clean_memory(name: str) -> None:
     """Fails where torch's products see what the thread's working memory held before."""
-    from hilum_preprocessing.scratch import _OWN
+    from hilum_preprocessing.resize.scratch import _OWN
 
     expected = prepare_batch(PICTURES, SPECS[name])
     assert _OWN.kept, "it was used"

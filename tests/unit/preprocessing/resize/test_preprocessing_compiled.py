@@ -19,22 +19,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deploy.compile_c import compiled as compile_library
-from hilum_preprocessing import (
-    RECIPES,
-    InputSpec,
-    StoredValues,
-    compiled,
-    prepare_array,
-    prepare_stored,
-    resize_library,
-)
+from hilum_preprocessing import RECIPES, InputSpec, StoredValues, prepare_array, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
-from hilum_preprocessing.compiled import Samples, extremes, loaded, resized, resized_whole
-from hilum_preprocessing.kernels import taps
-from hilum_preprocessing.operations import Resize
-from hilum_preprocessing.reduction import FULL, Axis, Grid, on_grid
-from hilum_preprocessing.resample import pixels_of, resize
-from hilum_preprocessing.without_torch import prepared
+from hilum_preprocessing.resize import compiled, library
+from hilum_preprocessing.resize.axes import FULL, Axis, Grid, on_grid
+from hilum_preprocessing.resize.compiled import Samples, extremes, loaded, resized, resized_whole
+from hilum_preprocessing.resize.kernels import taps
+from hilum_preprocessing.resize.resample import pixels_of, resize
+from hilum_preprocessing.spec.operations import Resize
+from hilum_preprocessing.tensor.without_torch import prepared
 from tests.support.matrices import dense
 from tests.support.peers import missing, require_program
 
@@ -49,7 +42,7 @@ KERNELS = [
     "nearest",
 ]
 COMPILERS = ("cc", "gcc", "clang")
-SOURCE = resize_library.PATH.with_suffix(".c")
+SOURCE = library.PATH.with_suffix(".c")
 RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
 
 has_library = pytest.mark.skipif(loaded()[0] is None, reason=f"resizes are done {loaded()[1]}")
@@ -317,8 +310,8 @@ def test_without_torch_it_is_the_same_to_the_bit(recipe, dtype):
 
 WITHOUT = """
 import sys, pathlib
-from hilum_preprocessing import compiled, resize_library
-resize_library.PATH = pathlib.Path("/nowhere/resize.so")
+from hilum_preprocessing.resize import compiled, library
+library.PATH = pathlib.Path("/nowhere/resize.so")
 import numpy as np
 from tests.unit.preprocessing.resize.test_preprocessing_compiled import tensors
 np.savez(sys.argv[1], *tensors())
@@ -400,8 +393,8 @@ def quick_library_of(folder: Path, text: str) -> Path:
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C compiler")
 SAID = """
 import pathlib, sys
-from hilum_preprocessing import compiled, resize_library
-resize_library.PATH = pathlib.Path(sys.argv[1])
+from hilum_preprocessing.resize import compiled, library
+library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 print(library is None, how)
 """
@@ -415,8 +408,8 @@ def said_of(library: Path) -> str:
 
 NOWHERE = """
 import pathlib
-from hilum_preprocessing import resize_library
-resize_library.PATH = pathlib.Path("/nowhere/resize.so")
+from hilum_preprocessing.resize import library
+library.PATH = pathlib.Path("/nowhere/resize.so")
 from hilum.settings import Settings
 from hilum.supervisor.checks.doctor import examine
 from hilum.processes.analyser import warn_of_slow_resizes
@@ -506,10 +499,11 @@ def test_what_the_compiler_says_is_passed_on(tmp_path):
 GUARDED = """
 import pathlib, sys
 import numpy as np
-from hilum_preprocessing import compiled
-from hilum_preprocessing import StoredValues, look, resize_library
-from hilum_preprocessing.reduction import Axis, Grid
-resize_library.PATH = pathlib.Path(sys.argv[1])
+from hilum_preprocessing.resize import compiled
+from hilum_preprocessing import StoredValues, look
+from hilum_preprocessing.resize import library
+from hilum_preprocessing.resize.axes import Axis, Grid
+library.PATH = pathlib.Path(sys.argv[1])
 library, how = compiled.loaded()
 assert library is not None, how
 rng = np.random.default_rng(0)

@@ -22,9 +22,9 @@ from hilum_preprocessing import (
     level_flags,
     read_file,
 )
-from hilum_preprocessing.grayscale import level_table, windowed
-from hilum_preprocessing.lines import line_of
-from hilum_preprocessing.luts import Window
+from hilum_preprocessing.header.luts import Window
+from hilum_preprocessing.levels.grayscale import level_table, windowed
+from hilum_preprocessing.levels.lines import line_of
 from tests.support.radiograph import radiograph, ramp, scene, spec, under
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]

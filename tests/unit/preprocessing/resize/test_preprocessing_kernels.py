@@ -11,9 +11,9 @@ import pytest
 import torch
 from PIL import Image
 
-from hilum_preprocessing.geometry import apply
-from hilum_preprocessing.kernels import taps
-from hilum_preprocessing.operations import Blur, Resize
+from hilum_preprocessing.resize.kernels import taps
+from hilum_preprocessing.spec.operations import Blur, Resize
+from hilum_preprocessing.tensor.geometry import apply
 from tests.support.radiograph import scene
 
 SHRINKING = [

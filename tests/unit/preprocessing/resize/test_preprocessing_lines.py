@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, grayscale
-from hilum_preprocessing.grayscale import level_table
-from hilum_preprocessing.lines import Line, Slope, line_of, line_within, slope_of
-from hilum_preprocessing.luts import LookupTable, Rescale, Voi, Window
-from hilum_preprocessing.recipes import RECIPES
+from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues
+from hilum_preprocessing.header.luts import LookupTable, Rescale, Voi, Window
+from hilum_preprocessing.levels import grayscale
+from hilum_preprocessing.levels.grayscale import level_table
+from hilum_preprocessing.levels.lines import Line, Slope, line_of, line_within, slope_of
+from hilum_preprocessing.spec.recipes import RECIPES
 
 DEEP = StoredValues(np.zeros((2, 2), np.uint16), 12, is_signed=False, is_monochrome1=False)
 AS_IT_IS = InputSpec.from_mapping({"recipe": "torchxrayvision_224"}).to_mapping()

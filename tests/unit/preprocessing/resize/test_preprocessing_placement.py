@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hilum_preprocessing import InputSpec
-from hilum_preprocessing.geometry import apply
-from hilum_preprocessing.operations import CentreCrop, GeometryOp, Pad, Resize
-from hilum_preprocessing.placement import place
+from hilum_preprocessing.spec.operations import CentreCrop, GeometryOp, Pad, Resize
+from hilum_preprocessing.spec.placement import place
+from hilum_preprocessing.tensor.geometry import apply
 
 GRID = (7, 7)
 TO_224 = Resize(height=224, width=224, kernel="pil_bilinear_aa")
@@ -115,5 +115,5 @@ def test_there_and_back_is_where_we_were(name, size, share):
 
 
 def test_the_way_back_needs_no_torch():
-    code = "import sys, hilum_preprocessing.placement; sys.exit('torch' in sys.modules)"
+    code = "import sys, hilum_preprocessing.spec.placement; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

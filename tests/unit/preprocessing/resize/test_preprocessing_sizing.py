@@ -22,16 +22,16 @@ from hilum_preprocessing import (
 )
 from hilum_preprocessing.batch import prepare_batch
 from hilum_preprocessing.explain import explain
-from hilum_preprocessing.geometry import apply
-from hilum_preprocessing.operations import CentreCrop, Pad, Resize, ResizeSide
-from hilum_preprocessing.placement import place
-from hilum_preprocessing.sizing import (
+from hilum_preprocessing.spec.operations import CentreCrop, Pad, Resize, ResizeSide
+from hilum_preprocessing.spec.placement import place
+from hilum_preprocessing.spec.sizing import (
     MOST_PIXELS_BETWEEN,
     crop_slices,
     geometry_of,
     pad_margins,
     sized,
 )
+from hilum_preprocessing.tensor.geometry import apply
 from tests.support.radiograph import radiograph, scene, spec
 
 SHORT_SIDE = {

@@ -96,7 +96,7 @@ def test_the_known_pictures_are_of_both_kinds():
 
 def test_torch_is_not_loaded_for_a_specification():
     code = (
-        "import sys, hilum_preprocessing.spec, hilum_preprocessing.sizing,"
-        " hilum_preprocessing.grayscale; sys.exit('torch' in sys.modules)"
+        "import sys, hilum_preprocessing.spec.input_spec, hilum_preprocessing.spec.sizing,"
+        " hilum_preprocessing.levels.grayscale; sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

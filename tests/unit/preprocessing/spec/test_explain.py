@@ -8,8 +8,8 @@ from PIL import Image
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues
 from hilum_preprocessing.explain import _kept, explain
-from hilum_preprocessing.placement import place
-from hilum_preprocessing.sizing import geometry_of
+from hilum_preprocessing.spec.placement import place
+from hilum_preprocessing.spec.sizing import geometry_of
 from testing.phantoms import phantom
 from tests.support.radiograph import radiograph
 

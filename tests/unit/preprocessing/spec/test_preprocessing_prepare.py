@@ -23,8 +23,8 @@ from hilum_preprocessing import (
     prepare_stored,
     read_file,
 )
-from hilum_preprocessing.operations import EqualizeHist
 from hilum_preprocessing.prepare import prepare
+from hilum_preprocessing.spec.operations import EqualizeHist
 from testing.phantoms.phantom import make_instance
 from tests.support.radiograph import radiograph, ramp, scene, spec
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hilum_preprocessing import RECIPES, InputSpec, SpecError
-from hilum_preprocessing.operations import GEOMETRY, INTENSITY
-from hilum_preprocessing.population import Population
-from hilum_preprocessing.source import FixedWindow
-from hilum_preprocessing.spec import Normalise, Source, Target
+from hilum_preprocessing.spec.input_spec import Normalise, Source, Target
+from hilum_preprocessing.spec.operations import GEOMETRY, INTENSITY
+from hilum_preprocessing.spec.population import Population
+from hilum_preprocessing.spec.source import FixedWindow
 from tests.support.radiograph import spec
 
 
@@ -249,8 +249,8 @@ def test_everything_but_the_tensors_works_without_torch():
     """A listener, a catalogue and a decode process import these, and must not pay for torch."""
     program = (
         "import sys, hilum_preprocessing, hilum_preprocessing.decode,"
-        " hilum_preprocessing.grayscale,"
-        " hilum_preprocessing.kernels\nhilum_preprocessing.InputSpec.from_mapping({'recipe':"
+        " hilum_preprocessing.levels.grayscale,"
+        " hilum_preprocessing.resize.kernels\nhilum_preprocessing.InputSpec.from_mapping({'recipe':"
         " 'nih_pil_bicubic_224'})\nassert 'torch' not in"
         " sys.modules\nhilum_preprocessing.prepare_stored\nassert 'torch' in sys.modules\n"
     )

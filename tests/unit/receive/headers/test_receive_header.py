@@ -29,7 +29,7 @@ from hilum.receive.headers.header import (
     read_header,
 )
 from hilum.receive.statuses import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.structure import MAXIMUM_DEPTH
+from hilum_preprocessing.header.structure import MAXIMUM_DEPTH
 from testing.phantoms.phantom import make_instance
 from tests.support.storing import data_set, element, uid_element
 

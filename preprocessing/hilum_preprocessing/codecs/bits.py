@@ -1,0 +1,171 @@
+"""From container words and decoded samples to stored values.
+
+Masks, signs, and samples that do not fit. Torch-free.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.codecs.depth import (
+    OVERSHOOT_OF_RANGE,
+    OVERSHOOT_SHARE,
+    settled,
+    value_range,
+)
+from hilum_preprocessing.codecs.representation import (
+    require_byte_order,
+    require_no_sign,
+    require_sign,
+)
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
+from hilum_preprocessing.header.pixel_header import PixelHeader
+from hilum_preprocessing.resize.compiled import extremes
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """One frame: stored values (rows, columns) or (rows, columns, samples), and what was seen on the way.
+
+    `is_rgb`: the codec has already turned luminance and chrominance into RGB. `ends`: smallest and largest stored value, where they were
+    looked for.
+    """
+
+    array: NDArray[Any]
+    flags: tuple[Flag, ...] = ()
+    is_rgb: bool = False
+    ends: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a codestream says of its samples, which the data set's header may contradict.
+
+    `reach`: how far a sample may be off at most; None: a lossy codestream does not say.
+    """
+
+    precision: int
+    is_signed: bool = False
+    is_lossy: bool = False
+    reach: int | None = None
+
+
+def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
+    """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1).
+
+    Words that fit are not copied.
+
+    Where bits outside of the stored ones are set, `depth` says what becomes of them: flagged, or
+    NotAnalysable (depth_contradicted).
+    """
+    values = (
+        container.view(f"{container.dtype.byteorder}i{container.itemsize}")
+        if header.is_signed
+        else container
+    )
+    if header.bits_stored == 8 * container.itemsize:
+        return _filling(container, values, header)
+    if header.high_bit == header.bits_stored - 1:
+        ends = extremes(values) if values.ndim == 2 else None
+        low, high = value_range(header)
+        least, most = ends or _ends(values, low, high)
+        if low <= least and most <= high:
+            require_no_sign(values, header)
+            return Decoded(values, ends=ends)
+    return Decoded(*settled(container, header))
+
+
+def _filling(container: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> Decoded:
+    """Words without spare bits, which nothing but the picture can contradict."""
+    if header.is_judged:
+        require_byte_order(container)
+    require_sign(container, values, header)
+    require_no_sign(values, header)
+    return Decoded(values)
+
+
+def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> Decoded:
+    """Decoded samples as stored values of the header's type.
+
+    Raises NotAnalysable (codestream_mismatch) when they are no such values.
+
+    Samples as wide as the container are container words. Narrower ones are values; unsigned ones
+    under Pixel Representation 1 are their two's complement, as every DICOM toolkit reads them.
+    """
+    if array.shape != header.shape:
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH, f"decoded to {array.shape}, header {header.shape}"
+        )
+    if (
+        samples.precision == header.bits_allocated
+        and not samples.is_lossy
+        and not samples.is_signed
+    ):
+        return stored_bits(array, header)
+    values = (
+        array
+        if samples.is_signed or not header.is_signed
+        else _two_s_complement(array, samples.precision, header)
+    )
+    ends = extremes(values) if values.ndim == 2 else None
+    fitting, is_clamped = _fitting(values, header, samples, ends)
+    seen = {
+        Flag.VALUES_CLAMPED: is_clamped,
+        Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored,
+    }
+    flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
+    require_no_sign(fitting, header)
+    return Decoded(
+        fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends
+    )
+
+
+def _two_s_complement(array: NDArray[Any], precision: int, header: PixelHeader) -> NDArray[Any]:
+    spare = 8 * array.itemsize - precision
+    values = (array << spare).view(f"i{array.itemsize}") >> spare
+    if int(array.max()) >> precision - 1:
+        require_sign(array, values, replace(header, bits_stored=precision, high_bit=precision - 1))
+    return values
+
+
+def _fitting(
+    values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None
+) -> tuple[NDArray[Any], bool]:
+    """Values within Bits Stored, and whether some had to be clamped to it."""
+    low, high = value_range(header)
+    least, most = ends or _ends(values, low, high)
+    if low <= least and most <= high:
+        return values, False
+    outside = np.count_nonzero((values < low) | (values > high)) / values.size
+    reach = (
+        (1 << header.bits_stored) // OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
+    )
+    is_near = samples.is_lossy and (
+        outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach)
+    )
+    if not is_near:
+        seen = (
+            f"samples from {least} to {most}, {header.bits_stored} bits"
+            f" {'signed' if header.is_signed else 'unsigned'}"
+        )
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
+    return np.clip(values, low, high), True
+
+
+def _ends(values: NDArray[Any], low: int, high: int) -> tuple[int, int]:
+    """Smallest and largest value, as far as the type leaves them a choice.
+
+    An end that it cannot go beyond is not looked for.
+    """
+    limits = np.iinfo(values.dtype)
+    least = low if low <= limits.min else int(values.min())
+    return least, high if limits.max <= high else int(values.max())
+
+
+def without_high_bit(header: PixelHeader) -> PixelHeader:
+    """The same with the stored bits at the bottom, where every codec but the uncompressed ones puts them."""
+    return replace(header, high_bit=header.bits_stored - 1)

@@ -1,0 +1,185 @@
+"""Words with more in them than the stored bits.
+
+Do the bits beside them belong to the picture? Torch-free.
+
+Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or
+the header understates the depth of the pixels: cleared, the picture wraps around, and is another
+one. What tells the two apart is where neighbouring pixels differ in those bits. An overlay has its
+edges anywhere, and the picture goes on beneath them; a picture that is deeper jumps by its whole
+range there, and goes on without a jump where the bits are left in.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.codecs.crossings import crossings
+from hilum_preprocessing.codecs.representation import require_sign
+from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
+from hilum_preprocessing.header.pixel_header import PixelHeader
+
+_DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
+# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little
+# wherever a picture is white; a picture of another depth exceeds far and in many.
+OVERSHOOT_SHARE: Final = 1e-3
+OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
+
+Settled = tuple[NDArray[Any], tuple[Flag, ...]]
+
+
+def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
+    """Stored values of unsigned words that have bits set outside of the stored ones, and what was seen.
+
+    Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where
+    a few pixels exceed by a 64th of the range; moved down where all words are left-justified
+    although High Bit does not say so, and left where they are in the opposite case. Raises
+    NotAnalysable (depth_contradicted) elsewhere.
+    """
+    cleared = _field(container, header)
+    if not header.is_judged:
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    if (moved := _right_justified(container, header)) is not None:
+        return moved, (Flag.BITS_STORED_DOUBTFUL,)
+    words = _without_announced(container, header)
+    whole = _down(words.view(_signed(words)) if header.is_signed else words, header)
+    if _may_lack_extension(whole, header):
+        has_room = header.high_bit + 1 < 8 * words.itemsize
+        require_sign(whole if has_room else _down(words, header), cleared, header)
+        is_touched = _has_bits_below(container, header) or not np.array_equal(words, container)
+        return cleared, (Flag.HIGH_BITS_CLEARED,) if is_touched else ()
+    beside = words >> header.high_bit + 1
+    if beside.min() == beside.max():
+        require_sign(
+            _down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype),
+            cleared,
+            header,
+        )
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    seen = crossings(whole, cleared, header)
+    if seen.are_of_an_overlay and cleared.min() != cleared.max():
+        return cleared, (Flag.HIGH_BITS_CLEARED,)
+    return _moved_or_clamped(container, words, header)
+
+
+def _moved_or_clamped(container: NDArray[Any], words: NDArray[Any], header: PixelHeader) -> Settled:
+    if (clamped := _overshooting(container, header)) is not None:
+        return clamped, (Flag.VALUES_CLAMPED,)
+    if (moved := _left_justified(words, header)) is not None:
+        return moved, (Flag.BITS_STORED_DOUBTFUL,)
+    seen_header = f"Bits Stored {header.bits_stored}, High Bit {header.high_bit}"
+    raise NotAnalysable(
+        Reason.DEPTH_CONTRADICTED, f"pixels use {_used_bits(words, header)} bits; {seen_header}"
+    )
+
+
+def _used_bits(words: NDArray[Any], header: PixelHeader) -> int:
+    """As many as the values need, with their sign where they have one."""
+    if not header.is_signed:
+        return int(words.max()).bit_length()
+    values = words.view(_signed(words))
+    return max(int(values.max()), ~int(values.min())).bit_length() + 1
+
+
+def value_range(header: PixelHeader) -> tuple[int, int]:
+    """Smallest and largest value that Bits Stored can hold."""
+    half = 1 << header.bits_stored - 1
+    return (-half, half - 1) if header.is_signed else (0, 2 * half - 1)
+
+
+def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """The stored bits of each word, sign extended (PS3.5 8.1.1)."""
+    shift = header.high_bit + 1 - header.bits_stored
+    if header.is_signed:
+        spare = 8 * container.itemsize - header.bits_stored
+        # Up to the top, then down again: the arithmetic shift brings the sign along.
+        return np.asarray((container << (spare - shift)).view(_signed(container)) >> spare)
+    return np.asarray(
+        (container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype)
+    )
+
+
+def _down(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """With the stored bits at the bottom, and those above them left in."""
+    shift = header.high_bit + 1 - header.bits_stored
+    return words >> shift if shift else words
+
+
+def _signed(container: NDArray[Any]) -> str:
+    return f"{container.dtype.byteorder}i{container.itemsize}"
+
+
+def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """Announced overlays above the stored bits taken out, as if they had never been there.
+
+    The same array where there are none.
+    """
+    above = (1 << 8 * container.itemsize) - (1 << header.high_bit + 1)
+    mask = np.array(header.overlay_bits & above, container.dtype)
+    if not mask:
+        return container
+    cleared = container & ~mask
+    if not header.is_signed:
+        return cleared
+    is_negative = (container >> header.high_bit & 1).astype(bool)
+    return np.where(is_negative, cleared | mask, cleared)
+
+
+def _may_lack_extension(whole: NDArray[Any], header: PixelHeader) -> bool:
+    """Whether all words fit with or without their sign extended.
+
+    The standard demands neither (PS3.5 8.1.1).
+    """
+    low = value_range(header)[0]
+    return int(whole.min()) >= low and int(whole.max()) < 1 << header.bits_stored
+
+
+def _has_bits_below(container: NDArray[Any], header: PixelHeader) -> bool:
+    below = (1 << header.high_bit + 1 - header.bits_stored) - 1
+    return bool(below and np.any(container & np.array(below, container.dtype)))
+
+
+def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """What interpolation and lossy codecs leave behind: below 0 it is two's complement."""
+    low, high = value_range(header)
+    values = container.view(_signed(container))
+    reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE
+    if (
+        header.high_bit != header.bits_stored - 1
+        or values.min() < low - reach
+        or values.max() > high + reach
+    ):
+        return None
+    if np.count_nonzero((values < low) | (values > high)) > OVERSHOOT_SHARE * values.size:
+        return None
+    return np.clip(values, low, high).astype(header.dtype)
+
+
+def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """Words that use the highest bit of their container, and none of as many as are spare at its bottom: the stored bits are on top."""
+    spare = 8 * words.itemsize - header.bits_stored
+    values = words.view(_signed(words)) if header.is_signed else words
+    top = 1 << 8 * words.itemsize - (2 if header.is_signed else 1)
+    is_used = int(values.max()) >= top or int(values.min()) < -top
+    is_empty_below = not int(np.bitwise_or.reduce(words, axis=None)) & ((1 << spare) - 1)
+    return (
+        values >> spare
+        if header.high_bit == header.bits_stored - 1 and is_used and is_empty_below
+        else None
+    )
+
+
+def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
+    """Words that fit into Bits Stored as they are, and whose lowest bits, which High Bit gives to nobody, hold a picture's detail."""
+    shift = header.high_bit + 1 - header.bits_stored
+    if not shift or header.overlay_bits & ((1 << shift) - 1):
+        return None
+    values = container.view(_signed(container)) if header.is_signed else container
+    low, high = value_range(header)
+    if int(values.min()) < low or int(values.max()) > high:
+        return None
+    detail = np.count_nonzero(container & np.array((1 << shift) - 1, container.dtype))
+    is_dense = detail >= _DENSE_SHARE * (1 - 2.0**-shift) * np.count_nonzero(container)
+    return values if detail and is_dense else None

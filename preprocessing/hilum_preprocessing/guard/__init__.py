@@ -1,0 +1,1 @@
+"""Which images are not analysed, and what is in doubt about the others."""

@@ -1,0 +1,190 @@
+"""The input guard by pixels: does this look like a frontal chest radiograph that was exposed and stored as usual? Torch-free.
+
+A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed,
+and nothing is inverted. What is seen is a doubt for the reader (a flag), or, where the limits say
+so, a refusal. The statistics follow those of a three-level gate that was published with 178 centres
+(Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough contrast?
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.decode import StoredValues
+from hilum_preprocessing.errors import Flag
+from hilum_preprocessing.guard.doubts import require_no_doubt
+from hilum_preprocessing.resize.compiled import Seen, seen_in
+
+_SIDE = 96  # samples along an axis, about
+_BINS = 64  # as in resize.c
+_PERCENTILES = (1, 99)
+Grid = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class PixelStatistics:
+    """Of one picture, MONOCHROME1 turned round, its 1st to 99th percentile seen as [0, 1].
+
+    `span`: that interval as a share of the nominal range. `entropy`: of the levels, bits (at most 6). `saturation`: share of samples
+    that stand at the end of the nominal range. `symmetry`: correlation with the mirror image.
+    `spine_contrast`: how much brighter
+    the middle of the chest is than the lungs beside it. `aspect`: rows over columns.
+    """
+
+    span: float
+    entropy: float
+    saturation: float
+    symmetry: float
+    spine_contrast: float
+    aspect: float
+
+
+@dataclass(frozen=True, slots=True)
+class PixelLimits:
+    """What is usual.
+
+    Of 66 public chest radiographs (NIH ChestX-ray14) none lies outside of the defaults, of their
+    negatives 63 do.
+
+    A site's own devices may differ: look at the flags for a while before anything is refused.
+    """
+
+    span_at_least: float = 0.05
+    entropy_at_least: float = 4.5
+    saturation_at_most: float = 0.3
+    symmetry_at_least: float = 0.0
+    spine_contrast_at_least: float = -0.03
+    aspect_at_least: float = 0.6
+    aspect_at_most: float = 1.6
+
+
+def look(stored: StoredValues) -> PixelStatistics:
+    """Statistics of a grid of samples."""
+    nominal = (1 << stored.bits_stored) - 1
+    lowest = -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
+    grid = _grid(stored)
+    seen = seen_in(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
+    return _look(stored) if seen is None else _from_seen(seen, stored, grid.size)
+
+
+def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
+    rows, columns = stored.array.shape
+    return PixelStatistics(
+        span=(seen.high - seen.low) / float((1 << stored.bits_stored) - 1),
+        entropy=_entropy(np.frombuffer(seen.counts, np.int32), size),
+        saturation=max(seen.dark, seen.bright) / size,
+        symmetry=seen.mirrored / seen.variance if seen.variance else 0.0,
+        spine_contrast=seen.spine - (seen.lungs[0] + seen.lungs[1]) / 2,
+        aspect=rows / columns,
+    )
+
+
+def _look(stored: StoredValues) -> PixelStatistics:
+    """The same in numpy: to the bit, where C has no fused multiplication."""
+    samples = _samples(stored)
+    nominal = float((1 << stored.bits_stored) - 1)
+    low, high = _percentiles(samples)
+    levels = np.clip((samples - low) / max(high - low, 1e-9), 0.0, 1.0)
+    rows, columns = stored.array.shape
+    return PixelStatistics(
+        span=float(high - low) / nominal,
+        entropy=_entropy(
+            np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS),
+            levels.size,
+        ),
+        saturation=float(max((samples <= 0.0).mean(), (samples >= nominal).mean())),
+        symmetry=_symmetry(levels),
+        spine_contrast=_spine_contrast(levels),
+        aspect=rows / columns,
+    )
+
+
+def pixel_flags(seen: PixelStatistics, limits: PixelLimits) -> tuple[str, ...]:
+    """What lies outside of the limits."""
+    outside = {
+        Flag.LOW_CONTRAST: seen.span < limits.span_at_least,
+        Flag.FEW_LEVELS: seen.entropy < limits.entropy_at_least,
+        Flag.SATURATED: seen.saturation > limits.saturation_at_most,
+        Flag.ASYMMETRIC: seen.symmetry < limits.symmetry_at_least,
+        Flag.LOOKS_INVERTED: seen.spine_contrast < limits.spine_contrast_at_least,
+        Flag.UNUSUAL_ASPECT: not limits.aspect_at_least <= seen.aspect <= limits.aspect_at_most,
+    }
+    return tuple(flag.value for flag, is_outside in outside.items() if is_outside)
+
+
+def check_pixels(
+    stored: StoredValues, limits: PixelLimits, refused: Collection[str] = ()
+) -> tuple[str, ...]:
+    """The flags of a picture.
+
+    Raises NotAnalysable (implausible_pixels) when one of them is among `refused`.
+    """
+    flags = pixel_flags(look(stored), limits)
+    require_no_doubt(flags, refused)
+    return flags
+
+
+def _grid(stored: StoredValues) -> NDArray[Any]:
+    """Stored values, about as many along either axis; a view."""
+    rows, columns = (max(1, length // _SIDE) for length in stored.array.shape)
+    return stored.array[rows // 2 :: rows, columns // 2 :: columns]
+
+
+def _samples(stored: StoredValues) -> Grid:
+    """From 0 to the nominal maximum, bright as on a viewer."""
+    samples = _grid(stored).astype(np.float64) + (
+        1 << (stored.bits_stored - 1) if stored.is_signed else 0
+    )
+    return (1 << stored.bits_stored) - 1 - samples if stored.is_monochrome1 else samples
+
+
+def _places(size: int) -> list[tuple[int, int, float]]:
+    """Of each of `_PERCENTILES` among so many samples.
+
+    The places on both sides of it, and how far it lies from the first to the second.
+    """
+    places = [percent / 100 * (size - 1) for percent in _PERCENTILES]
+    return [(int(place), min(int(place) + 1, size - 1), place % 1) for place in places]
+
+
+def _percentiles(samples: Grid) -> list[float]:
+    """What numpy.percentile gives, in a sixth of its time.
+
+    Half of a small picture's look went there.
+    """
+    places = _places(samples.size)
+    ordered = np.partition(
+        samples.ravel(), [index for low, high, _ in places for index in (low, high)]
+    )
+    return [
+        float(ordered[low] + (ordered[high] - ordered[low]) * part) for low, high, part in places
+    ]
+
+
+def _entropy(counts: NDArray[Any], size: int) -> float:
+    shares = counts[counts > 0] / size
+    return float(-(shares * np.log2(shares)).sum())
+
+
+def _symmetry(levels: Grid) -> float:
+    """Correlation with the mirror image, which has the same mean and variance."""
+    centred = levels - levels.mean()
+    variance = float((centred * centred).mean())
+    return float((centred * centred[:, ::-1]).mean()) / variance if variance else 0.0
+
+
+def _spine_contrast(levels: Grid) -> float:
+    """In the middle third of the rows.
+
+    The middle fifth of the columns against a sixth on either side of it.
+    """
+    rows, columns = levels.shape
+    middle = levels[rows // 3 : max(rows // 3 + 1, 2 * rows // 3)]
+    spine = middle[:, 2 * columns // 5 : max(2 * columns // 5 + 1, 3 * columns // 5)]
+    lung = slice(columns // 6, max(columns // 6 + 1, columns // 3))
+    return float(spine.mean() - (middle[:, lung].mean() + middle[:, ::-1][:, lung].mean()) / 2)

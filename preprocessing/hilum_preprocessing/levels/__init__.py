@@ -1,0 +1,1 @@
+"""From stored values to the levels that a model was trained on."""

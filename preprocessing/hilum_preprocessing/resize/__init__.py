@@ -1,0 +1,1 @@
+"""The resize of one picture, along both axes: compiled, and in torch."""

@@ -1,0 +1,234 @@
+"""The matrices of a resize as resize.c reads them.
+
+Which samples each step or each output needs, and their weights. Torch-free.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.resize.axes import Axis, on_grid
+from hilum_preprocessing.resize.bounded import BoundedCache
+from hilum_preprocessing.resize.kernels import HALF, PILLOW_ONE, Taps, as_pillow_integers, taps
+
+Floats = NDArray[np.float32]
+
+# As in resize.c: STEP, LANES, and the 16 numbers of 16 bits that AVX2 multiplies at once.
+_STEP: Final = 4
+_LANES: Final = 8
+_SHORTS: Final = 16
+_LARGEST: Final = 2 * PILLOW_ONE
+# As the matrices in resize/bands.py: shapes come from outside.
+_CACHE_BYTES: Final = 32 << 20
+
+
+class _Down(ctypes.Structure):
+    _fields_ = (
+        ("steps", ctypes.c_int32),
+        ("slots", ctypes.c_int32),
+        ("outputs", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("count", ctypes.c_void_p),
+        ("done", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    )
+
+
+class _Across(ctypes.Structure):
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("taps", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    )
+
+
+class _WholeDown(ctypes.Structure):
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("taps", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("weights", ctypes.c_void_p),
+    )
+
+
+class _WholeAcross(ctypes.Structure):
+    _fields_ = (
+        ("outputs", ctypes.c_int32),
+        ("taps", ctypes.c_int32),
+        ("first", ctypes.c_void_p),
+        ("high", ctypes.c_void_p),
+        ("low", ctypes.c_void_p),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """One axis. `arrays` keeps alive what `said` points to.
+
+    `sums` (n_out,): of each row of the matrix, below 1 where a resizer sees 0 beyond the border. `room`: down, the rows of sums that are
+    held at once; across, the samples that a row must have room for. `fits`: no sum of grey levels
+    and whole weights leaves 32 bits.
+    """
+
+    said: ctypes.Structure
+    arrays: tuple[NDArray[Any], ...]
+    sums: Floats
+    room: int
+    fits: bool = True
+
+    @property
+    def held_bytes(self) -> int:
+        """What it takes in memory."""
+        return sum(array.nbytes for array in self.arrays) + self.sums.nbytes
+
+
+def down(axis: Axis) -> Matrix:
+    """Rows, in floats."""
+    return _MATRICES.get((axis, "down"), lambda: _down(axis))
+
+
+def across(axis: Axis) -> Matrix:
+    """Columns, in floats."""
+    return _MATRICES.get((axis, "across"), lambda: _across(axis))
+
+
+def whole_down(axis: Axis) -> Matrix:
+    """Rows, in Pillow's whole numbers."""
+    return _MATRICES.get((axis, "whole down"), lambda: _whole_down(axis))
+
+
+def whole_across(axis: Axis) -> Matrix:
+    """Columns, in Pillow's whole numbers."""
+    return _MATRICES.get((axis, "whole across"), lambda: _whole_across(axis))
+
+
+def exact_taps(axis: Axis) -> Taps:
+    """The matrix in float64."""
+    return on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid)
+
+
+def _matrix(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
+    """The taps, and the samples that each row needs, from `low` to before `high`, neither of which ever falls from row to row."""
+    exact = exact_taps(axis)
+    is_used = exact.weights != 0
+    is_empty = ~is_used.any(axis=1)
+    low = np.where(is_empty, 0, exact.first + is_used.argmax(axis=1))
+    high = np.where(is_empty, 0, exact.first + is_used.shape[1] - is_used[:, ::-1].argmax(axis=1))
+    # From the last row backwards, so that a row that begins later than the next one begins with it;
+    # it has zeros there.
+    return (
+        exact,
+        np.minimum.accumulate(np.where(is_empty, axis.length, low)[::-1])[::-1],
+        np.maximum.accumulate(high),
+    )
+
+
+def _down(axis: Axis) -> Matrix:
+    exact, low, high = _matrix(axis)
+    starts = np.arange(0, axis.length, _STEP)
+    first = np.searchsorted(high, starts, side="right")
+    count = np.maximum(np.searchsorted(low, starts + _STEP, side="left") - first, 0)
+    done = np.searchsorted(high, starts + _STEP, side="right")
+    done[-1] = axis.n_out
+    slots = int((np.maximum(first + count, done) - np.concatenate([[0], done[:-1]])).max())
+    step = np.repeat(np.arange(len(starts)), count)
+    row = np.arange(len(step)) - np.repeat(np.cumsum(count) - count, count) + first[step]
+    weights = _weights(exact, row, starts[step], _STEP, axis.length)
+    first, count, done = (np.ascontiguousarray(array, np.int32) for array in (first, count, done))
+    arrays = (first, count, done, weights)
+    said = _Down(len(starts), slots, axis.n_out, *(array.ctypes.data for array in arrays))
+    return Matrix(said, arrays, _sums(exact), slots)
+
+
+def _across(axis: Axis) -> Matrix:
+    exact, low, high = _matrix(axis)
+    low = np.minimum(low, axis.length - 1)
+    length = max(_LANES, -(-int((high - low).max()) // _LANES) * _LANES)
+    arrays = (
+        np.ascontiguousarray(low, np.int32),
+        _weights(exact, np.arange(axis.n_out), low, length, axis.length),
+    )
+    said = _Across(axis.n_out, length, *(array.ctypes.data for array in arrays))
+    return Matrix(said, arrays, _sums(exact), max(axis.length, int(low.max()) + length))
+
+
+def _whole_down(axis: Axis) -> Matrix:
+    whole, low, high = _whole(axis)
+    length = max(1, int((high - low).max()))
+    arrays = (
+        np.ascontiguousarray(low, np.int32),
+        np.ascontiguousarray(
+            stretch(whole, np.arange(axis.n_out), low, length, axis.length), np.int32
+        ),
+    )
+    return Matrix(
+        _WholeDown(axis.n_out, length, *(array.ctypes.data for array in arrays)),
+        arrays,
+        _sums(whole),
+        length,
+        _fits(whole),
+    )
+
+
+def _whole_across(axis: Axis) -> Matrix:
+    whole, low, high = _whole(axis)
+    length = max(_SHORTS, -(-int((high - low).max()) // _SHORTS) * _SHORTS)
+    dense = stretch(whole, np.arange(axis.n_out), low, length, axis.length)
+    halves = np.rint(dense / HALF)
+    highs, lows = (np.ascontiguousarray(part, np.int16) for part in (halves, dense - halves * HALF))
+    first = np.ascontiguousarray(low, np.int32)
+    said = _WholeAcross(axis.n_out, length, first.ctypes.data, highs.ctypes.data, lows.ctypes.data)
+    return Matrix(
+        said,
+        (first, highs, lows),
+        _sums(whole),
+        max(axis.length, int(low.max()) + length),
+        _fits(whole),
+    )
+
+
+def _whole(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
+    exact, low, high = _matrix(axis)
+    return as_pillow_integers(exact), np.minimum(low, axis.length - 1), high
+
+
+def _weights(
+    exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int
+) -> Floats:
+    return np.ascontiguousarray(stretch(exact, row, start, length, limit), np.float32)
+
+
+def stretch(
+    exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int
+) -> NDArray[np.float64]:
+    """(len(row), length) of the matrix.
+
+    Of each row the samples from its start on, 0 where the matrix or the input (`limit`) ends.
+    """
+    sample = start[:, None] + np.arange(length)
+    tap = sample - exact.first[row][:, None]
+    is_there = (tap >= 0) & (tap < exact.weights.shape[1]) & (sample < limit)
+    found = exact.weights[row[:, None], np.clip(tap, 0, exact.weights.shape[1] - 1)]
+    return np.where(is_there, found, 0.0)
+
+
+def _fits(whole: Taps) -> bool:
+    """255 times the weights of a row, and a half, must stay within 32 bits, whatever their signs."""
+    return float(np.abs(whole.weights).sum(axis=1).max()) < _LARGEST
+
+
+def _sums(exact: Taps) -> Floats:
+    sums: Floats = exact.weights.sum(axis=1).astype(np.float32)
+    return sums
+
+
+_MATRICES: BoundedCache[tuple[Axis, str], Matrix] = BoundedCache(
+    _CACHE_BYTES, lambda made: made.held_bytes
+)
+"""Of all threads."""

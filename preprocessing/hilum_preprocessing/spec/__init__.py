@@ -1,0 +1,1 @@
+"""What a release demands of pixels: InputSpec, its operations and its recipes."""

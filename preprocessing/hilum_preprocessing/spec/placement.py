@@ -1,0 +1,137 @@
+"""Where the wire tensor lies in the image: the way back through crop, pad and resize. Torch-free.
+
+Coordinates are continuous, and sample i covers [i, i + 1): then a crop is a shift, a resize a
+factor, and no half pixel is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from hilum_preprocessing.spec.operations import CentreCrop, GeometryOp, Pad, Resize
+from hilum_preprocessing.spec.sizing import crop_slices, pad_margins, sized
+
+__all__ = ["Axis", "Box", "Placement", "crop_slices", "pad_margins", "place"]
+
+Box = tuple[float, float, float, float]
+"""(top, left, bottom, right) in pixels of the source image."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Rows or columns: the place `t` of the `target` samples of the tensor is `offset + scale * t` in the source.
+
+    The model saw the source between `start` and `stop`: a crop takes margins away, and what a pad
+    adds has no place in the source.
+    """
+
+    source: int
+    target: int
+    start: float
+    stop: float
+    offset: float = 0.0
+    scale: float = 1.0
+
+    def to_source(self, place: float) -> float:
+        """From the tensor to the source; places within a padding lie outside of start..stop."""
+        return self.offset + self.scale * place
+
+    def to_target(self, place: float) -> float:
+        """From the source to the tensor.
+
+        Places outside of start..stop are on no tensor, or in its padding.
+        """
+        return (place - self.offset) / self.scale
+
+    def cell(self, index: int, count: int) -> tuple[float, float] | None:
+        """The part of the source under cell `index` of `count` equal cells of the tensor.
+
+        None: the cell is all padding.
+        """
+        width = self.target / count
+        low = max(self.start, self.to_source(index * width))
+        high = min(self.stop, self.to_source((index + 1) * width))
+        return (low, high) if low < high else None
+
+    def cropped(self, first: int, length: int) -> Axis:
+        """After keeping `length` samples from `first` on."""
+        moved = replace(self, target=length, offset=self.to_source(first))
+        return replace(
+            moved,
+            start=max(self.start, moved.to_source(0)),
+            stop=min(self.stop, moved.to_source(length)),
+        )
+
+    def padded(self, before: int, after: int) -> Axis:
+        """After adding samples on both sides."""
+        return replace(self, target=before + self.target + after, offset=self.to_source(-before))
+
+    def resized(self, length: int) -> Axis:
+        """After resampling to `length` samples.
+
+        All our kernels keep the borders of the picture in place (align_corners=False).
+        """
+        return replace(self, target=length, scale=self.scale * self.target / length)
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Both axes. A class activation map of (h, w) cells divides the tensor evenly."""
+
+    rows: Axis
+    columns: Axis
+
+    @property
+    def analysed(self) -> Box:
+        """The part of the source that reached the model."""
+        return (self.rows.start, self.columns.start, self.rows.stop, self.columns.stop)
+
+    def box_of(self, cell: tuple[int, int], grid: tuple[int, int]) -> Box | None:
+        """The part of the source under one cell of a grid over the tensor.
+
+        None: the cell shows padding only.
+        """
+        rows = self.rows.cell(cell[0], grid[0])
+        columns = self.columns.cell(cell[1], grid[1])
+        return (
+            None if rows is None or columns is None else (rows[0], columns[0], rows[1], columns[1])
+        )
+
+    def cell_size(self, grid: tuple[int, int]) -> tuple[float, float]:
+        """(height, width) of a whole cell in pixels of the source: how coarse the map is."""
+        return (
+            self.rows.scale * self.rows.target / grid[0],
+            self.columns.scale * self.columns.target / grid[1],
+        )
+
+
+def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
+    """Where the tensor that these operations make of an image of `size` (rows, columns) lies in that image.
+
+    Of an image whose pixels a specification makes square, give the operations that
+    `sizing.geometry_of` answers.
+    """
+    rows, columns = (
+        Axis(source=length, target=length, start=0.0, stop=float(length)) for length in size
+    )
+    for op in sized(operations, size):
+        now = (rows.target, columns.target)
+        match op:
+            case CentreCrop():
+                kept = crop_slices(op, now)
+                rows, columns = (
+                    _cropped(axis, part) for axis, part in zip((rows, columns), kept, strict=True)
+                )
+            case Pad():
+                margins = pad_margins(op, now)
+                rows = rows.padded(*margins[0])
+                columns = columns.padded(*margins[1])
+            case Resize():
+                rows = rows.resized(op.height)
+                columns = columns.resized(op.width)
+    return Placement(rows, columns)
+
+
+def _cropped(axis: Axis, part: slice) -> Axis:
+    return axis.cropped(part.start, min(part.stop, axis.target) - part.start)

@@ -1,0 +1,59 @@
+"""Stored values as the compiled code takes them, and what their levels are.
+
+What both ways of preparing have in common. Torch-free.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.levels.extent import counts
+from hilum_preprocessing.levels.lines import Line
+from hilum_preprocessing.levels.tables import LevelTable
+from hilum_preprocessing.resize.compiled import Samples
+
+
+def line_for(table: LevelTable, ends: tuple[int, int], *, is_uint8: bool) -> Line | None:
+    """The line on which the levels of stored values between these ends lie.
+
+    None: they are looked up.
+    """
+    # Whole grey levels of a part may lie on a line where those of the table do not; they are looked
+    # up all the same, and are the same.
+    return (
+        None if is_uint8 and table.slope is None and table.lookups is not None else table.line(ends)
+    )
+
+
+def samples_of(
+    array: NDArray[Any], table: LevelTable, line: Line | None, *, is_uint8: bool
+) -> Samples:
+    """Stored values (rows, columns).
+
+    Clamped where levels lie on a line, which is left for after the resize, else looked up.
+    """
+    if line is not None and not is_uint8:
+        return Samples(array, line.low, line.high)
+    levels = table.lookup(array.dtype, np.uint8) if is_uint8 else None
+    return Samples(array, lookup=table.lookup(array.dtype, np.float32), levels=levels)
+
+
+def level_extremes(
+    array: NDArray[Any], table: LevelTable, ends: tuple[int, int]
+) -> tuple[float, float]:
+    """Smallest and largest level of the stored values between these.
+
+    Where the table rises and falls, of those that are there.
+    """
+    used = table.values[table.entries(ends)]
+    if table.slope is not None:
+        first = float(used[0])
+        last = float(used[-1])
+        return (first, last) if first <= last else (last, first)
+    steps = np.diff(used)
+    if not ((steps >= 0).all() or (steps <= 0).all()):
+        used = table.values[counts(array, table.first, len(table.values)) > 0]
+    return float(used.min()), float(used.max())

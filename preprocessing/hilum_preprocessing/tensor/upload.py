@@ -1,0 +1,91 @@
+"""Stored values to a GPU: copies on a stream of their own, so that one picture travels while another is computed."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hilum_preprocessing.tensor.stored_pixels import words_of
+
+_HOST = torch.device("cpu")
+_BUFFERS = 2
+
+
+def on_device(arrays: Iterable[NDArray[Any]], device: torch.device) -> Iterator[Tensor]:
+    """(rows, columns) each, in order; a GPU is sent the next one before this one is given out.
+
+    Arrays may have any shapes.
+    """
+    if device.type != "cuda":
+        yield from (words_of(array, device) for array in arrays)
+        return
+    upload = Upload(device)
+    sent: deque[Sent] = deque()
+    for array in arrays:
+        sent.append(upload.send(array))
+        if len(sent) == _BUFFERS:
+            yield upload.received(sent.popleft())
+    yield from (upload.received(item) for item in sent)
+
+
+class Sent(NamedTuple):
+    """A picture on its way."""
+
+    words: Tensor
+    arrival: torch.cuda.Event
+
+
+class Upload:
+    """Two page-locked buffers and a stream.
+
+    Arrays that lie in page-locked memory already (a shared slot) are sent from where they are.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch's own types
+        self._buffers: deque[tuple[Tensor, torch.cuda.Event]] = deque(
+            (torch.empty(0, dtype=torch.uint8, pin_memory=True), _event()) for _ in range(_BUFFERS)
+        )
+
+    def send(self, array: NDArray[Any]) -> Sent:
+        """Returns at once, but for the copy into a page-locked buffer where one is needed."""
+        words = words_of(array, _HOST)
+        if words.is_pinned() and words.is_contiguous():
+            return self._sent(words)
+        buffer, left = self._buffers.popleft()
+        left.synchronize()  # the picture that was sent from it
+        if buffer.numel() < words.nbytes:
+            buffer = torch.empty(words.nbytes, dtype=torch.uint8, pin_memory=True)
+        staged = buffer[: words.nbytes].view(words.dtype).view(words.shape)
+        sent = self._sent(staged.copy_(words))
+        self._buffers.append((buffer, sent.arrival))
+        return sent
+
+    def received(self, sent: Sent) -> Tensor:
+        """The picture, for the current stream.
+
+        What is computed from it waits for it, the caller does not.
+        """
+        current = torch.cuda.current_stream(self._device)
+        current.wait_event(sent.arrival)
+        sent.words.record_stream(
+            current
+        )  # or its memory would be given to the next upload too early
+        return sent.words
+
+    def _sent(self, locked: Tensor) -> Sent:
+        with torch.cuda.stream(self._stream):
+            words = locked.to(self._device, non_blocking=True)
+            arrival = _event()
+            arrival.record(self._stream)
+        return Sent(words, arrival)
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event()  # type: ignore[no-untyped-call]  # in torch's own types

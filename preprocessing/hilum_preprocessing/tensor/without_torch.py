@@ -1,0 +1,67 @@
+"""From stored values to the wire tensor on a CPU, by compiled code alone.
+
+The same to the bit as prepare.py through torch. Torch-free.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hilum_preprocessing.decode import StoredValues
+from hilum_preprocessing.levels.grayscale import level_table
+from hilum_preprocessing.resize.axes import axes_of
+from hilum_preprocessing.resize.compiled import (
+    extremes,
+    has_halves,
+    into_halves,
+    resized,
+    resized_whole,
+)
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.spec.operations import Resize
+from hilum_preprocessing.tensor.stored_samples import level_extremes, line_for, samples_of
+from hilum_preprocessing.tensor.visible import Visible, visible
+
+
+def prepared(
+    stored: StoredValues, spec: InputSpec
+) -> NDArray[np.float16] | NDArray[np.uint8] | None:
+    """(1, height, width) fp16 or uint8 as the specification says. Raises NotAnalysable.
+
+    None where it takes more than a resize after the first crops, or what is not compiled here.
+    """
+    if spec.order != "intensity_first" or not has_halves():
+        return None
+    part = visible(stored, spec)
+    op = part.operations[0] if len(part.operations) == 1 else None
+    if not isinstance(op, Resize) or (op.compute, spec.wire_dtype) not in (
+        ("float", "fp16"),
+        ("uint8_rounded", "uint8"),
+    ):
+        return None
+    ends = stored.ends or extremes(stored.array)
+    image = None if ends is None else _resized(stored, spec, part, op, ends)
+    return None if image is None else image[None]
+
+
+def _resized(
+    stored: StoredValues, spec: InputSpec, part: Visible, op: Resize, ends: tuple[int, int]
+) -> NDArray[Any] | None:
+    array = part.within(stored.array)
+    table = level_table(stored, spec, ends)
+    line = line_for(table, ends, is_uint8=spec.is_uint8)
+    samples = samples_of(array, table, line, is_uint8=spec.is_uint8)
+    rows, columns = axes_of(op, part.size, part.grids)
+    if op.compute == "uint8_rounded":
+        return resized_whole(samples, rows, columns)
+    made = resized(samples, rows, columns)
+    if made is None or made.ends is None:
+        return None
+    limits = level_extremes(array, table, made.ends) if op.clip_to_input else (-math.inf, math.inf)
+    return into_halves(
+        made, (1.0, 0.0) if line is None or spec.is_uint8 else (line.slope, line.offset), limits
+    )
