@@ -183,7 +183,7 @@ def test_every_reason_of_the_server_is_provoked_somewhere() -> None:
     texts = "\n".join(
         path.read_text(encoding="utf-8")
         for folder in ("unit", "contract", "integration")
-        for path in (TESTS / folder).glob("*.py")
+        for path in (TESTS / folder).rglob("*.py")
     )
     here = {reason.value for reason in Reason}
     elsewhere = [reason for reason in domain.Reason if reason.value not in here]
