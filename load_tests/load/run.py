@@ -20,7 +20,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from load_tests.load import drawing, outcome, phases, picture, scenario, terminal
+from load_tests.load import outcome, phases, picture, scenario, studies, terminal
 from load_tests.load.bundled import models_of
 from load_tests.load.ground import Ground, NotMeasured
 from load_tests.load.measure import circumstances
@@ -132,7 +132,7 @@ def run(plan: Scenario, options: argparse.Namespace) -> int:
             )
         )
         say("drawing and encoding the studies")
-        mix = drawing.make(plan.mix)
+        mix = studies.make(plan.mix)
         mix.save(folder)
         found = measured(stack, plan, options, folder)
     path = options.result or RESULTS / f"load-{plan.name}.json"

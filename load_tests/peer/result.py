@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.load.measure import Goal
-from load_tests.peer import comparing
-from load_tests.peer.comparing import Measured, Round
+from load_tests.peer import comparison
+from load_tests.peer.comparison import Measured, Round
 
 
 def line(measured: Measured) -> str:
@@ -65,7 +65,7 @@ def write(
         "rounds": [
             {name: measured.as_json() for name, measured in found.items()} for found in rounds
         ],
-        "ratios_by_round": comparing.ratios(rounds),
+        "ratios_by_round": comparison.ratios(rounds),
         "largest_score_differences": dict(apart),
         "goals": [goal.as_json() for goal in kept],
     }

@@ -25,8 +25,8 @@ from hilum.errors import ConfigurationError
 from hilum.models.build import precision_speed
 from load_tests.load.measure import circumstances
 from load_tests.load.mix import Mix, Part
-from load_tests.peer import comparing, material, phases, result
-from load_tests.peer.comparing import Measured, Round
+from load_tests.peer import comparison, material, phases, result
+from load_tests.peer.comparison import Measured, Round
 from load_tests.peer.material import Material
 from load_tests.peer.orthanc import Orthanc
 from load_tests.peer.peer_system import PeerEnded
@@ -141,7 +141,7 @@ def measure(options: argparse.Namespace) -> int:
             one_round(number, made, Path(folder), options)
             for number in range(1, options.rounds + 1)
         ]
-    kept = comparing.goals(rounds)
+    kept = comparison.goals(rounds)
     result.show(rounds, apart, kept)
     result.write(options.result, rounds, apart, kept, around)
     say(f"written: {options.result}")
@@ -163,16 +163,16 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
     return {"cpu_flags": material.cpu_flags(), "peer_versions": peer, "settings": settings}
 
 
-def same_reading(found: Mapping[str, comparing.Scores]) -> Mapping[str, float]:
+def same_reading(found: Mapping[str, comparison.Scores]) -> Mapping[str, float]:
     """How far each peer's scores are from Hilum's.
 
     Raises RunBroken: too far, so that it computes something else.
     """
-    apart = comparing.differences(found)
+    apart = comparison.differences(found)
     if strange := [
         f"{name} by {value:.3f}"
         for name, value in apart.items()
-        if value > comparing.TOLERANCES[name]
+        if value > comparison.TOLERANCES[name]
     ]:
         raise phases.RunBroken(f"scores differ from Hilum's: {', '.join(strange)}")
     return apart
@@ -180,7 +180,7 @@ def same_reading(found: Mapping[str, comparing.Scores]) -> Mapping[str, float]:
 
 def scores(
     name: str, made: Material, study: Sequence[pydicom.Dataset], options: argparse.Namespace
-) -> comparing.Scores:
+) -> comparison.Scores:
     """What a system says about a study, read from the report that it sends."""
     say(f"{name}: reading one study")
     with ExitStack() as stack:

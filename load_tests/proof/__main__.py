@@ -13,21 +13,22 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from load_tests.proof import disk, results
-from load_tests.proof.disk import disk_full, ledger_full, ledger_settings, state_settings
-from load_tests.proof.fuzz import fuzz
-from load_tests.proof.kills import kills
-from load_tests.proof.listener_disk import listener_disk
-from load_tests.proof.listener_kills import listener_kills
-from load_tests.proof.locked import ledger_locked
-from load_tests.proof.pacs_faults import TIMEOUT_SECONDS, pacs_down, pacs_times_out
+from load_tests.proof import results
+from load_tests.proof.fuzz.run import fuzz
+from load_tests.proof.listeners.disk import listener_disk
+from load_tests.proof.listeners.kills import listener_kills
+from load_tests.proof.listeners.power import power
 from load_tests.proof.part import Outcome, Part, Plan, outcome_of
-from load_tests.proof.power import power
-from load_tests.proof.power_street import power_street
-from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.settings import MANY_LAPSES
-from load_tests.proof.soak import LOAD, soak
-from load_tests.proof.triton_deaths import DEADLINE_SECONDS, triton_deaths
+from load_tests.proof.street import disk
+from load_tests.proof.street.disk import disk_full, ledger_full, ledger_settings, state_settings
+from load_tests.proof.street.kills import kills
+from load_tests.proof.street.locked import ledger_locked
+from load_tests.proof.street.pacs_faults import TIMEOUT_SECONDS, pacs_down, pacs_times_out
+from load_tests.proof.street.power import power_street
+from load_tests.proof.street.rolling_restart import rolling_restart
+from load_tests.proof.street.soak import LOAD, soak
+from load_tests.proof.street.triton_deaths import DEADLINE_SECONDS, triton_deaths
 from testing.tiny_release import Tiny, make_tiny
 
 PARTS: Mapping[str, Part] = {

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.load.measure import Goal
+from load_tests.proof.resources import growth
 from load_tests.proof.router import Load
 from load_tests.proof.small_disk import may_mount, small_disk
-from load_tests.proof.street import NotQuiet, Street
-from load_tests.proof.watching import growth
+from load_tests.proof.street.street import NotQuiet, Street
 from testing.serving import HilumEnded
 from testing.tiny_release import Tiny
 

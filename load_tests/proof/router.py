@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from load_tests.proof.books import Books
+from load_tests.proof.acknowledged import Books
 from load_tests.proof.images import Image, Supply
 from load_tests.proof.line import Line
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hilum.analyse.decode.page_locking import lock_pages
+from hilum.analyse.decode.locked_pages import lock_pages
 from hilum.analyse.decode.slots import Area, SlotLease, SlotMemory
 from hilum_preprocessing.tensor.upload import on_device
 

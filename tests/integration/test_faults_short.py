@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.proof.kills import ROLES, kills
-from load_tests.proof.locked import ledger_locked
-from load_tests.proof.pacs_faults import TIMEOUT_SECONDS, pacs_times_out
 from load_tests.proof.part import Plan, conclude
-from load_tests.proof.rolling import rolling_restart
 from load_tests.proof.router import Load
 from load_tests.proof.settings import MANY_LAPSES
-from load_tests.proof.street import Street
+from load_tests.proof.street.kills import ROLES, kills
+from load_tests.proof.street.locked import ledger_locked
+from load_tests.proof.street.pacs_faults import TIMEOUT_SECONDS, pacs_times_out
+from load_tests.proof.street.rolling_restart import rolling_restart
+from load_tests.proof.street.street import Street
 from testing.tiny_release import make_tiny
 
 pytestmark = pytest.mark.slow

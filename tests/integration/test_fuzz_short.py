@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.proof.fuzz import attack, compare
-from load_tests.proof.fuzz_archive import disagreements, objects
-from load_tests.proof.fuzz_reading import messages
-from load_tests.proof.fuzz_scripts import KINDS, Script, asked, script, valid
+from load_tests.proof.fuzz.archive import disagreements, objects
+from load_tests.proof.fuzz.reader import messages
+from load_tests.proof.fuzz.run import attack, compare
+from load_tests.proof.fuzz.scripts import KINDS, Script, asked, script, valid
 from tests.support.storing import data_set, element
 from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.proof.door import Listeners
-from load_tests.proof.door_audit import Auditor
-from load_tests.proof.door_senders import Outbox, Senders, drawn
-from load_tests.proof.listener_disk import fill_disks
-from load_tests.proof.listener_kills import kill_listeners
+from load_tests.proof.listeners.audit import Auditor
+from load_tests.proof.listeners.disk import fill_disks
+from load_tests.proof.listeners.kills import kill_listeners
+from load_tests.proof.listeners.processes import Listeners
+from load_tests.proof.listeners.senders import Outbox, Senders, drawn
 from load_tests.proof.small_disk import may_mount
 from tests.support.peers import missing, require_program
 

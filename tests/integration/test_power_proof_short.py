@@ -11,11 +11,11 @@ import pytest
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.durable_rename import Durability, Naming, mount_of, naming_of
 from hilum.triton import runtime
+from load_tests.proof.listeners.power import cut_power
 from load_tests.proof.part import Plan
-from load_tests.proof.power import cut_power
 from load_tests.proof.power_disk import PowerDisk, kinds
-from load_tests.proof.power_street import power_street
 from load_tests.proof.small_disk import may_mount
+from load_tests.proof.street.power import power_street
 from testing.tiny_release import make_tiny
 from tests.support.peers import missing, require_program
 

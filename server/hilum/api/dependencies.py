@@ -22,7 +22,7 @@ from hilum.store.audit.log import AuditLog, Deed
 from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.resend import Resent
 from hilum.store.rollouts.rules import RolloutRequest
-from hilum.withholding import WithholdingCause, in_place, refusals
+from hilum.withheld_reports import WithholdingCause, in_place, refusals
 
 if TYPE_CHECKING:
     from hilum.api.identifiers import IdentifierViews

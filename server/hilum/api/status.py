@@ -15,7 +15,7 @@ from hilum.observability.telemetry import Sample
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.queries.views import LedgerViews
-from hilum.withholding import BY_REASON
+from hilum.withheld_reports import BY_REASON
 
 Item = Mapping[str, Any]
 # a destination that is no longer configured: names are labels only while they are bounded

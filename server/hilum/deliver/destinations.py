@@ -10,7 +10,7 @@ from hilum.deliver.circuit_breaker import CircuitBreaker
 from hilum.domain import DeliveryJob
 from hilum.errors import Refused
 from hilum.settings import Destination, Pipeline
-from hilum.withholding import knows_sender
+from hilum.withheld_reports import knows_sender
 
 _MAXIMUM_OPEN = 8  # senders whose clients are kept; a released association is soon opened again
 

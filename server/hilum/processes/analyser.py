@@ -139,7 +139,7 @@ def _decode_pool(settings: Analyse) -> DecodePool:
         prepare=_device(settings),
     )
     if settings.placement == "device" and settings.device.startswith("cuda"):
-        from hilum.analyse.decode.page_locking import lock_pages  # noqa: PLC0415 - loads torch
+        from hilum.analyse.decode.locked_pages import lock_pages  # noqa: PLC0415 - loads torch
 
         lock_pages(pool.slot_pages, settings.device)
     return pool

@@ -49,7 +49,7 @@ from hilum.settings import Destination, Pipeline, Settings
 from hilum.store.database.engines import AWAY, words_of
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
-from hilum.withholding import Cause, Subject, cause_of
+from hilum.withheld_reports import Cause, Subject, cause_of
 
 _CLOSE_SECONDS = 10.0  # until a client that does not close is abandoned
 _EPOCH_SECONDS = 1.0

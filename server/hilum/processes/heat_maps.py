@@ -15,7 +15,7 @@ from hilum.report import HeatMapSources, Picture, Report, ReportContext, SrTempl
 from hilum.settings import Destination, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from hilum.withholding import Subject, cause_of
+from hilum.withheld_reports import Subject, cause_of
 
 _DEADLINE_SECONDS = 60  # drawing takes less than one; the lease of a report is longer
 _PROCESS_DIED = "Drawing it ended the process that tried."

@@ -37,7 +37,8 @@ def drop() -> None:
     words = (_Words * 2)()
     _require(library.capget(ctypes.byref(header), words))
     kept = words[0].permitted & _KEPT
-    words[0], words[1] = _Words(kept, kept, kept), _Words(0, 0, 0)
+    words[0] = _Words(kept, kept, kept)
+    words[1] = _Words(0, 0, 0)
     _require(library.capset(ctypes.byref(header), words))
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from hilum.models.manifest.catalogue import load_catalogue
 from hilum.settings import Destination, Settings, describe, load
-from hilum.withholding import in_place, refusals
+from hilum.withheld_reports import in_place, refusals
 
 ROOT = Path(__file__).resolve().parents[3]
 DEPLOY = ROOT / "deploy"

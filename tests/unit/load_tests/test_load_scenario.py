@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from load_tests.load import drawing, run, scenario
+from load_tests.load import run, scenario, studies
 from load_tests.load.arrivals import starts
 from load_tests.load.scenario import Kind, ScenarioError
 from testing.phantoms.phantom import make_study, save
@@ -87,11 +87,11 @@ def test_the_users_files_are_studies_and_other_files_are_left_out(tmp_path: Path
         for image in make_study(seed, rows=16, columns=16):
             save(image, tmp_path / f"{image.SOPInstanceUID}.dcm")
     (tmp_path / "notes.txt").write_text("no DICOM")
-    mix = drawing.make([Kind(files=(tmp_path,))])
+    mix = studies.make([Kind(files=(tmp_path,))])
     assert [len(study) for study in mix.parts[0].studies] == [2, 2]
 
 
 def test_a_folder_without_dicom_files_is_refused_without_its_name(tmp_path: Path):
     with pytest.raises(ScenarioError) as error:
-        drawing.make([Kind(files=(tmp_path,))])
+        studies.make([Kind(files=(tmp_path,))])
     assert str(tmp_path) not in str(error.value)

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from skimage.transform import resize
 
-from load_tests.peer import comparing, preparation, run
-from load_tests.peer.comparing import Measured
+from load_tests.peer import comparison, preparation, run
+from load_tests.peer.comparison import Measured
 from load_tests.peer.orthanc import configuration
 from load_tests.peer.peer_system import peer_role
 from load_tests.peer.phases import RunBroken, Saturation
@@ -124,21 +124,21 @@ def a_round(hilum_cpu: float = 0.1) -> dict[str, Measured]:
 
 def test_goals_are_medians_of_the_ratios_of_rounds():
     rounds = [a_round(), a_round(0.2), a_round(0.05)]
-    found = {goal.name: goal for goal in comparing.goals(rounds)}
+    found = {goal.name: goal for goal in comparison.goals(rounds)}
     assert found["CPU of the plain peer / Hilum's"].value == pytest.approx(8)
     assert found["CPU of the informed peer / Hilum's"].value == pytest.approx(4)
     assert found["studies/s of Hilum / the plain peer"].value == pytest.approx(6)
     assert found["idle p95 of Hilum / the plain peer"].value == pytest.approx(0.25)
     assert len(found) == 4
-    assert comparing.ratios(rounds)["CPU of the plain peer / Hilum's"] == pytest.approx([8, 4, 16])
+    assert comparison.ratios(rounds)["CPU of the plain peer / Hilum's"] == pytest.approx([8, 4, 16])
 
 
 def test_scores_of_other_labels_are_no_comparison():
-    assert comparing.differences(
+    assert comparison.differences(
         {"plain": {"a": 0.5, "b": 0.1}, "hilum": {"a": 0.4, "b": 0.3}}
     ) == {"plain": pytest.approx(0.2)}
     with pytest.raises(RunBroken, match=r"plain and Hilum differ in the labels \['b'\]"):
-        comparing.differences({"plain": {"a": 0.5, "b": 0.1}, "hilum": {"a": 0.4}})
+        comparison.differences({"plain": {"a": 0.5, "b": 0.1}, "hilum": {"a": 0.4}})
 
 
 def test_a_peer_that_computes_something_else_is_no_comparison():

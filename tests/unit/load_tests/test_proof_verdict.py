@@ -14,7 +14,7 @@ import pytest
 from load_tests.proof.evidence import Evidence, Report, stray_files
 from load_tests.proof.part import Outcome
 from load_tests.proof.results import merge, section
-from load_tests.proof.soak import slope
+from load_tests.proof.street.soak import slope
 from load_tests.proof.verdict import Verdict, judge
 
 ACKNOWLEDGED = {"1.1": "a", "1.2": "b", "2.1": "c"}

@@ -15,7 +15,7 @@ from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats.identity import file_sha256
 from hilum.models.inspection.check import check
 from hilum.models.manifest import terminology
-from hilum.models.manifest.label_spelling import concept_near, distance
+from hilum.models.manifest.similar_labels import concept_near, distance
 from hilum.models.scaffold import draft as drafting
 from tests.support.models import MANIFESTS, tiny_manifest, tiny_network, write_release
 

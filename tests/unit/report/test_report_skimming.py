@@ -15,7 +15,7 @@ from pydicom.tag import BaseTag
 
 from hilum.errors import NotAnalysed
 from hilum.report.headers import elements
-from hilum.report.headers.cleaning import cleaned
+from hilum.report.headers.clean_text import cleaned
 from hilum.report.headers.inherited import OF_FIRST
 from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly

@@ -11,7 +11,14 @@ import pytest
 
 from hilum.domain import Release
 from hilum.settings import Settings
-from hilum.withholding import BY_REASON, Subject, WithholdingCause, cause_of, in_place, refusals
+from hilum.withheld_reports import (
+    BY_REASON,
+    Subject,
+    WithholdingCause,
+    cause_of,
+    in_place,
+    refusals,
+)
 from tests.support.results import make_release
 
 TRAINED = make_release(name="trained", version="1", has_cam=True)

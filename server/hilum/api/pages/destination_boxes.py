@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hilum.api.pages.formatting import Chip, Moment, chip, count, meaning, moment
-from hilum.withholding import WithholdingCause, advice_of
+from hilum.withheld_reports import WithholdingCause, advice_of
 
 Item = Mapping[str, Any]
 _QUEUED: Final = (

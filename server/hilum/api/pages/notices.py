@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from hilum.withholding import WithholdingCause
+from hilum.withheld_reports import WithholdingCause
 
 
 def notices(

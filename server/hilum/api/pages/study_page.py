@@ -30,7 +30,7 @@ from hilum.domain import (
     ResultState,
     StudyState,
 )
-from hilum.withholding import advice_of
+from hilum.withheld_reports import advice_of
 
 Item = Mapping[str, Any]
 _SAME: Final = "The stored bytes, under the same UID."

@@ -19,7 +19,7 @@ from hilum.api.pages.formatting import (
     reading_words,
 )
 from hilum.domain import DeliveryState
-from hilum.withholding import advice_of
+from hilum.withheld_reports import advice_of
 
 Item = Mapping[str, Any]
 _STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from hilum.models.facts import Fact, FactVerdict, Places
 from hilum.models.manifest import terminology
-from hilum.models.manifest.label_spelling import are_alike, concept_near
 from hilum.models.manifest.labels import LabelTable
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.manifest.messages import EDIT
+from hilum.models.manifest.similar_labels import are_alike, concept_near
 
 _WORDED: Final = frozenset(
     {

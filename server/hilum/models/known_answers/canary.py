@@ -165,7 +165,8 @@ def _levels(height: int, width: int, number: int) -> Array:
     top = draws.up_to(900)
     left = draws.up_to(900)
     levels[(y >= top) & (y < top + 60) & (x >= left) & (x < left + 40)] = _LEVELS - 1
-    levels[:1, :1], levels[-1:, -1:] = 0, _LEVELS - 1
+    levels[:1, :1] = 0
+    levels[-1:, -1:] = _LEVELS - 1
     return levels
 
 

@@ -20,8 +20,8 @@ from hilum.models.formats.triton_model import onnxruntime_errors, onnxruntime_se
 from hilum.models.known_answers.canary import known_image, tolerance
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.onnx import contract, file, nondeterminism, pool_before_conv
-from hilum.models.onnx.ending import ending
 from hilum.models.onnx.input_normalisation import Array, normalised
+from hilum.models.onnx.output_activation import ending
 
 _PREFIX: Final = "hilum_"
 _OURS: Final = ("image", "logits", "cam")

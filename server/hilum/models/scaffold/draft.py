@@ -20,8 +20,8 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import identity
 from hilum.models.manifest import label_names, manifest, messages
 from hilum.models.manifest.labels import ReleaseName, ReleaseVersion
-from hilum.models.onnx import ending as onnx_ending
 from hilum.models.onnx import file as onnx_file
+from hilum.models.onnx import output_activation
 from hilum.models.onnx.contract import Tensor
 from hilum.models.scaffold import text as draft_text
 
@@ -47,7 +47,7 @@ class GraphFacts:
     outputs: int
     choices: Mapping[str, int]
     is_guessed: bool
-    ending: onnx_ending.Ending | None
+    ending: output_activation.Ending | None
     cam: str | None
     is_quantised: bool
     labels: label_names.Named | None
@@ -140,7 +140,7 @@ def read_facts(file: Path, labels: str | None) -> GraphFacts:
         outputs=count,
         choices=choices,
         is_guessed=len(fitting) > 1,
-        ending=onnx_ending.ending(model, output),
+        ending=output_activation.ending(model, output),
         cam=next(
             (name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count),
             None,

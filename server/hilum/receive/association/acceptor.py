@@ -39,9 +39,9 @@ from hilum.receive.storage.scp import StreamedStorage
 from hilum.receive.upper_layer.connection import say_last
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
 from hilum.receive.upper_layer.loop import End, Loop
-from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import ProtocolError, Reason
 from hilum.receive.upper_layer.provider import StorageProvider
+from hilum.receive.upper_layer.requests import RequestSender
 
 _log = telemetry.logger("receive")
 

@@ -26,8 +26,8 @@ from hilum.receive.policy.association_record import AssociationRecorder
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import StatusResponse
 from hilum.receive.upper_layer.command import Command, p_data
-from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.provider import AcceptedContext, BorrowedBuffer, StoreStatus
+from hilum.receive.upper_layer.requests import RequestSender
 
 _SUCCESS = StoreStatus(0x0000)
 

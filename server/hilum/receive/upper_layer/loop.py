@@ -14,9 +14,9 @@ from enum import StrEnum
 from hilum.dicom import pdu
 from hilum.receive.upper_layer.connection import PduReader
 from hilum.receive.upper_layer.messages import Messages
-from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, ProtocolError, Reason
 from hilum.receive.upper_layer.provider import AcceptedContext, Fragment, StorageProvider
+from hilum.receive.upper_layer.requests import RequestSender
 
 # A peer that exceeds the negotiated length is served: no PDU is held in memory as a whole. A length
 # above this one is nonsense.

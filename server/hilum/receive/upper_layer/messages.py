@@ -8,7 +8,6 @@ from hilum.dicom import command_set
 from hilum.receive.upper_layer import command
 from hilum.receive.upper_layer.command import Command
 from hilum.receive.upper_layer.connection import PduReader
-from hilum.receive.upper_layer.outgoing import RequestSender
 from hilum.receive.upper_layer.protocol import ProtocolError, Reason
 from hilum.receive.upper_layer.provider import (
     AcceptedContext,
@@ -16,6 +15,7 @@ from hilum.receive.upper_layer.provider import (
     Fragment,
     StorageProvider,
 )
+from hilum.receive.upper_layer.requests import RequestSender
 
 _MAXIMUM_COMMAND_BYTES = 64 << 10
 _PROCESSING_FAILURE = 0x0110  # PS3.7 annex C.5.14: takes the place of a missing Status

@@ -17,7 +17,7 @@ from pydicom.errors import BytesLengthException
 from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
-from hilum.report.headers.cleaning import cleaned
+from hilum.report.headers.clean_text import cleaned
 from hilum_preprocessing.header.structure import require_bounded_value
 
 # What pydicom raises where a broken byte leads it.

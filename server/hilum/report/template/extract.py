@@ -20,7 +20,7 @@ from pydicom.dataset import Dataset
 from pydicom.tag import BaseTag
 
 from hilum.domain import Instance
-from hilum.report.headers.cleaning import DATE_TIME, ENUMERATED, LONGEST, TIME
+from hilum.report.headers.clean_text import DATE_TIME, ENUMERATED, LONGEST, TIME
 from hilum.report.headers.header import (
     CHARACTER_SET,
     SEX,

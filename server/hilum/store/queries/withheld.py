@@ -16,7 +16,7 @@ from hilum.settings import Destination
 from hilum.store.queue.queues import in_state
 from hilum.store.queue.requeue import SUBJECT, WITH_STUDY, subject_of
 from hilum.store.schema.tables import delivery, result
-from hilum.withholding import BY_REASON, advice_of, cause_of
+from hilum.withheld_reports import BY_REASON, advice_of, cause_of
 
 Item = dict[str, Any]
 

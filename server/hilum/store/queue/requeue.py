@@ -22,7 +22,7 @@ from hilum.store.queue.queues import QUEUES, in_state, is_stuck
 from hilum.store.queue.reopen import lock, moments
 from hilum.store.schema.tables import comparison, delivery, document, reading, result, study
 from hilum.verbs import Thing
-from hilum.withholding import BY_REASON, Subject, cause_of
+from hilum.withheld_reports import BY_REASON, Subject, cause_of
 
 # rows, or studies, of one transaction: others wait for the ledger meanwhile, 0.1 ms for each
 _TOGETHER = 250

@@ -15,7 +15,7 @@ from hilum.domain import DeliveryState
 from hilum.settings import Destination
 from hilum.store.queue.requeue import DUE_AGAIN, SUBJECT, WITH_STUDY, subject_of
 from hilum.store.schema.tables import delivery, document, result, study
-from hilum.withholding import advice_of, cause_of
+from hilum.withheld_reports import advice_of, cause_of
 
 Item = dict[str, Any]
 _LADDER: Final = (

@@ -10,7 +10,7 @@ from hilum.services.releases.releases import load_releases
 from hilum.settings import Settings
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check
-from hilum.withholding import in_place, refusals
+from hilum.withheld_reports import in_place, refusals
 
 
 def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:

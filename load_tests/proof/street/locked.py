@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from load_tests.proof.part import Found, Plan, pause
-from load_tests.proof.street import Street
+from load_tests.proof.street.street import Street
 
 # Longer than the busy timeout of store.database, 30 s, twice; the short form sees the waiting only.
 _LONG_SECONDS = 75.0

@@ -20,9 +20,9 @@ from sqlalchemy.exc import OperationalError
 from hilum.triton import leftovers
 from load_tests.proof.evidence import gather, open_rows
 from load_tests.proof.images import Supply
+from load_tests.proof.resources import Sizes, sizes
 from load_tests.proof.router import Load, Router
 from load_tests.proof.verdict import Verdict, judge
-from load_tests.proof.watching import Sizes, sizes
 from testing import accounting
 from testing.network.receiver import AE_TITLE, Receiver
 from testing.serving import Hilum, free_ports

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 
 from load_tests.proof.part import Found, Plan, pause
-from load_tests.proof.street import Street, wait_for
+from load_tests.proof.street.street import Street, wait_for
 
 DEADLINE_SECONDS = 2.0
 _STUB = "triton-stub"

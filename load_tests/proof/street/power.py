@@ -15,13 +15,13 @@ from contextlib import ExitStack
 from typing import Final
 
 from load_tests.load.measure import Goal
-from load_tests.proof.door import has_ended, stand_still
+from load_tests.proof.listeners.processes import has_ended, stand_still
 from load_tests.proof.part import Found, Outcome, Plan, conclude, pause
 from load_tests.proof.power_disk import PowerDisk, kinds
 from load_tests.proof.router import Load
 from load_tests.proof.settings import MANY_LAPSES
 from load_tests.proof.small_disk import may_mount
-from load_tests.proof.street import START_SECONDS, NotQuiet, Street, wait_for
+from load_tests.proof.street.street import START_SECONDS, NotQuiet, Street, wait_for
 from testing.serving import HilumEnded
 
 _CUTS = 15

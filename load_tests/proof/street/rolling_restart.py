@@ -10,7 +10,7 @@ import time
 
 from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
-from load_tests.proof.street import START_SECONDS, Street, wait_for
+from load_tests.proof.street.street import START_SECONDS, Street, wait_for
 
 _CHILDREN = ("listener", "dispatcher", "analyser", "api", "tritonserver")
 _EXIT_SECONDS = 30.0  # design: SIGTERM, finish the instance in progress, exit within 30 s

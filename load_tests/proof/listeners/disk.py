@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.load.measure import Goal
-from load_tests.proof.door import Listeners, wait_until
-from load_tests.proof.door_audit import Auditor
-from load_tests.proof.door_senders import Objects, digest, drawn
+from load_tests.proof.listeners.audit import Auditor
+from load_tests.proof.listeners.processes import Listeners, wait_until
+from load_tests.proof.listeners.senders import Objects, digest, drawn
 from load_tests.proof.part import Outcome, Plan
 from load_tests.proof.small_disk import enlarge, may_mount, small_disk
-from load_tests.proof.street import NotQuiet
+from load_tests.proof.street.street import NotQuiet
 from testing.network.peer_address import Peer
 from testing.network.storage_scu import SUCCESS, NotStored, StorageScu
 from testing.phantoms.encoded import Outgoing, Template, fresh_objects

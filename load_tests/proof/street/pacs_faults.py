@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
-from load_tests.proof.street import Street, wait_for
+from load_tests.proof.street.street import Street, wait_for
 
 TIMEOUT_SECONDS = 2.0
 _BACK_SECONDS = 60.0

@@ -11,8 +11,8 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from load_tests.proof.fuzz_mutations import spoil, spoil_stream
-from load_tests.proof.fuzz_objects import EXPLICIT, IMPLICIT, JPEG, data_set
+from load_tests.proof.fuzz.mutations import spoil, spoil_stream
+from load_tests.proof.fuzz.objects import EXPLICIT, IMPLICIT, JPEG, data_set
 from testing.network import negotiation, wire
 
 _CR = "1.2.840.10008.5.1.4.1.1.1"

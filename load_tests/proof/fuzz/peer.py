@@ -9,8 +9,8 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from load_tests.proof.fuzz_reading import Message, messages
-from load_tests.proof.fuzz_scripts import ABORT, RELEASE, Script, asked
+from load_tests.proof.fuzz.reader import Message, messages
+from load_tests.proof.fuzz.scripts import ABORT, RELEASE, Script, asked
 from testing.network import wire
 
 _PATIENCE_SECONDS = 30.0

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.load.measure import Goal
-from load_tests.proof.fuzz_archive import disagreements, objects
-from load_tests.proof.fuzz_listener import FuzzedListener, Size, growth
-from load_tests.proof.fuzz_peer import Played, SilentError, play
-from load_tests.proof.fuzz_scripts import asked, script, valid
+from load_tests.proof.fuzz.archive import disagreements, objects
+from load_tests.proof.fuzz.listener import FuzzedListener, Size, growth
+from load_tests.proof.fuzz.peer import Played, SilentError, play
+from load_tests.proof.fuzz.scripts import asked, script, valid
 from load_tests.proof.part import Outcome, Plan
 
 _CASES = 100_000

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from load_tests.proof.part import Found, Plan, pause
-from load_tests.proof.street import START_SECONDS, Street, wait_for
+from load_tests.proof.street.street import START_SECONDS, Street, wait_for
 
 _SUPERVISOR = "supervisor"
 # Children before their parents, so that none has to be waited for.

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan
 from load_tests.proof.router import Load
-from load_tests.proof.street import NotQuiet, Street
+from load_tests.proof.street.street import NotQuiet, Street
 
 # As fast as the street takes them: what bounds the load is what is under way, not the rate.
 LOAD = Load(rate=500.0, views=("PA",), associations=4, studies_per_association=50, outstanding=200)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from load_tests.load.measure import Goal
-from load_tests.proof.door import Listeners
-from load_tests.proof.door_audit import Auditor, add_goals
-from load_tests.proof.door_senders import Outbox, Senders, drawn
+from load_tests.proof.listeners.audit import Auditor, add_goals
+from load_tests.proof.listeners.processes import Listeners
+from load_tests.proof.listeners.senders import Outbox, Senders, drawn
 from load_tests.proof.part import Outcome, Plan, pause
-from load_tests.proof.street import NotQuiet
+from load_tests.proof.street.street import NotQuiet
 from testing.phantoms.encoded import Template
 
 _KILLS = 200

@@ -10,7 +10,7 @@ from load_tests.load.measure import Goal
 from load_tests.proof.part import Found, Plan, pause
 from load_tests.proof.router import Load
 from load_tests.proof.small_disk import fill, free, keep_full
-from load_tests.proof.street import Street
+from load_tests.proof.street.street import Street
 
 _MIB = 1 << 20
 _RESERVE_BYTES = 4 * _MIB

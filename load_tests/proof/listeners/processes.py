@@ -20,7 +20,7 @@ from hilum.services.launch_spec import LaunchSpec
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.migrations.migrate import migrate
-from load_tests.proof.street import NotQuiet
+from load_tests.proof.street.street import NotQuiet
 from testing.serving import REPOSITORY
 
 _FAILURE = re.compile(

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, select
 
 from hilum.store.schema.tables import instance
 from load_tests.load.measure import Goal
-from load_tests.proof.door_senders import Objects
 from load_tests.proof.evidence import digest_of_file, stray_files
+from load_tests.proof.listeners.senders import Objects
 
 _PART = ".part"
 

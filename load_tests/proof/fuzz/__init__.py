@@ -1,0 +1,1 @@
+"""Broken and odd associations by the hundred thousand at a real listener."""

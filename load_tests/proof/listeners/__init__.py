@@ -1,0 +1,1 @@
+"""Listener processes alone: kill -9, a full disk, a power cut."""
