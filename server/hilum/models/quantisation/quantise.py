@@ -98,7 +98,8 @@ def _divided(read: Manifest, order: QuantisationRequest) -> tuple[Images, Cases]
     images = read_folder(read, order.calibration)
     if order.cases is None:
         judged = np.arange(len(images.files)) % _HELD_OUT == _HELD_OUT - 1
-        images, cases = _chosen(images, ~judged), Cases(_chosen(images, judged), {})
+        cases = Cases(_chosen(images, judged), {})
+        images = _chosen(images, ~judged)
     else:
         cases = read_cases(read, order.cases)
     if len(images.files) < FEWEST_IMAGES:

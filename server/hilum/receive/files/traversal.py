@@ -54,10 +54,8 @@ class Traversal:
                 here = Path(folder)
                 real = top / Path(folder).relative_to(path)
                 if real in around:
-                    below[:], names[:] = (
-                        self._of_others(here, real, below),
-                        self._of_others(here, real, names),
-                    )
+                    below[:] = self._of_others(here, real, below)
+                    names[:] = self._of_others(here, real, names)
                 below.sort()
                 yield from (here / name for name in sorted(names))
                 for name in below:
