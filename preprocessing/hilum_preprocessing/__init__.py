@@ -7,10 +7,10 @@ Knows nothing of servers.
     tensor = prepare("pa.dcm", InputSpec.from_mapping({"recipe": "torchxrayvision_224"})).tensor
 
 Importing this package loads nothing of it; each name loads its module when it is first asked for.
-So a listener, which uses
-`structure` alone, loads no codec, and torch is loaded by `prepare`, `prepare_stored`, `prepare_array` and `Prepared` only.
-`decode` and `prepare` are functions here. Their modules bear the same names: `from hilum_preprocessing.prepare import prepare_stored`
-finds those, and `import hilum_preprocessing.prepare as name` binds the function.
+So a listener, which uses `header.structure` alone, loads no codec, and torch is loaded by
+`prepare`, `prepare_stored`, `prepare_array` and `Prepared` only. `decode` and `prepare` are
+functions here. Their modules bear the same names: `from hilum_preprocessing.prepare import
+prepare_stored` finds those, and `import hilum_preprocessing.prepare as name` binds the function.
 """
 
 from __future__ import annotations

@@ -42,13 +42,14 @@ __all__ = ["DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"]
 class StoredValues:
     """One frame as it is stored: no LUT, no inversion. May cross process boundaries.
 
-    `array` (rows, columns) uint8, int8, uint16 or int16, within `bits_stored` bits, possibly read-only.
-    `padding` are the stored values, both ends included, that are no part of the picture;
-    `is_padding_unusable`: what the object says of them makes no sense. `flags` hold for every
-    specification; `level_doubts` has those that depend on one.
-    `presentation_lut_shape` IDENTITY, INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
-    `reduced` r: the array is the low-pass band after r levels, and its sample k lies at pixel 2^r * k of the picture, whose size is
-    `size`; not in the middle of 2^r pixels. `ends`: smallest and largest stored value, where the decoder looked for them.
+    `array` (rows, columns) uint8, int8, uint16 or int16, within `bits_stored` bits, possibly
+    read-only. `padding` are the stored values, both ends included, that are no part of the picture;
+    `is_padding_unusable`: the object's padding makes no sense. `flags` hold for every
+    specification; `level_doubts` has those that depend on one. `presentation_lut_shape` IDENTITY,
+    INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
+    `reduced` r: the array is the low-pass band after r levels, and its sample k is at pixel 2^r * k
+    of the picture, whose size is `size`; not in the middle of 2^r pixels. `ends`: smallest and
+    largest stored value, where the decoder looked for them.
     """
 
     array: NDArray[Any]
@@ -68,7 +69,7 @@ class StoredValues:
 
     @property
     def size(self) -> tuple[int, int]:
-        """(rows, columns) of the picture, whatever was left out of it."""
+        """(rows, columns) of the whole picture, also after a reduced decode."""
         return self.full_size or (self.array.shape[0], self.array.shape[1])
 
 
@@ -84,10 +85,9 @@ def decode(
     """One frame of a data set.
 
     Raises NotAnalysable; nothing of the frame's size is allocated before its size is checked.
-
-    `frames`, `rgb`: what a specification's `source` says of several frames, and of colour and palettes. `reduce`: halve a wavelet picture
-    so many times, at most `frames.reducible(dataset)`; more is a ValueError. `header`: the data
-    set's, where `guard.admitted` has read it.
+    `frames`, `rgb`: as in a specification's `source`, for several frames, and for colour and
+    palettes. `reduce`: halve a wavelet picture so many times, at most `frames.reducible(dataset)`;
+    more is a ValueError. `header`: the data set's, where `guard.admitted` has read it.
     """
     if header is None:
         require_pixel_data(dataset)

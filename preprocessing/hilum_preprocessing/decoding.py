@@ -21,10 +21,10 @@ from hilum_preprocessing.spec.reduction import choose_reduction
 
 @dataclass(frozen=True, slots=True)
 class Decoding:
-    """Specifications with an equal one share the decoded picture.
+    """The choices for decoding; specifications with equal ones share the decoded picture.
 
-    `reduce`: how often a wavelet picture is halved. `turn`: what makes the picture upright,
-    where that is asked for.
+    `reduce`: how often a wavelet picture is halved. `turn`: the turn to an upright picture, where
+    that is asked for.
     """
 
     frames: Literal["reject", "first"]

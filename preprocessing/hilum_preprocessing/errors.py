@@ -1,4 +1,4 @@
-"""What can be wrong: with an image (`NotAnalysable`), or with a specification (`SpecError`).
+"""Errors: of an image (`NotAnalysable`), or of a specification (`SpecError`).
 
 Torch-free.
 """
@@ -38,7 +38,7 @@ class Reason(StrEnum):
 
 
 class Flag(StrEnum):
-    """What a reader of the result should know about an image that was analysed all the same.
+    """Doubts about an image that was analysed all the same, for a reader of the result.
 
     Each has its sentence in `_FLAG_MEANING`, which reports show.
     """
@@ -166,7 +166,7 @@ def flag_meaning(flag: str) -> str:
 class NotAnalysable(Exception):
     """The image gives no input tensor.
 
-    `reason` is one of `Reason`; `detail` says what was seen, never a patient's data.
+    `reason` is one of `Reason`; `detail` describes the finding, never a patient's data.
     """
 
     def __init__(self, reason: Reason, detail: str = "") -> None:

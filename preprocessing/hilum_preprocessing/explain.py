@@ -1,8 +1,7 @@
-"""What each step did to one image, as one picture.
+"""The effect of each step on one image, as one picture.
 
-Stored values, levels, the part that is kept, the wire tensor, and the histograms.
-
-For a person who brings a model and wonders whether it sees what it was trained on.
+Stored values, levels, the part that is kept, the wire tensor, and the histograms. It answers
+whether a new model sees the same as in its training.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _ACCENT = (200, 60, 20)
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One step: a picture (H, W) uint8 RGB-able, the values behind it, and what to say about them."""
+    """One step: a picture (H, W) uint8 RGB-able, the values behind it, and its caption."""
 
     title: str
     picture: Image.Image
@@ -163,13 +162,13 @@ def _shown(values: Array) -> Image.Image:
 
 
 def _kept(levels: Array, placement: Placement, step: int) -> Array:
-    """What a crop leaves. After a reduced decode only every `step`-th pixel is there."""
+    """The part that a crop leaves. After a reduced decode only every `step`-th pixel is there."""
     top, left, bottom, right = (-(-round(edge) // step) for edge in placement.analysed)
     return levels[top:bottom, left:right]
 
 
 def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
-    """What a crop leaves out is darkened."""
+    """Darken the part that a crop leaves out."""
     top, left, bottom, right = placement.analysed
     across = picture.width / placement.columns.source
     down = picture.height / placement.rows.source

@@ -44,11 +44,10 @@ class Turn:
 
 
 def turn_of(dataset: Dataset, view: View) -> Turn | None:
-    r"""What makes a frontal view L\F. None.
+    r"""Return the turn that makes a frontal view L\F, or None.
 
-    It is so already, or nothing says for certain what it is.
-
-    Of a picture from the side only head and foot would be certain: its rows run to A or to P.
+    None: it is so already, or its orientation is not certain. Of a picture from the side only head
+    and foot would be certain: its rows run to A or to P.
     """
     found = directions_of(dataset)
     if view == "LATERAL" or set(found.axes) != _FRONTAL:
@@ -60,7 +59,10 @@ def turn_of(dataset: Dataset, view: View) -> Turn | None:
 
 
 def orientation_flags(dataset: Dataset, source: Source, view: View) -> tuple[Flag, ...]:
-    """That the picture was turned, or how it lies otherwise than usual. Never raises."""
+    """Return the flag that the picture was turned, or the flags of an unusual orientation.
+
+    Never raises.
+    """
     if source.orientation == "patient" and turn_of(dataset, view) is not None:
         return (Flag.ORIENTATION_CORRECTED,)
     found = directions_of(dataset)

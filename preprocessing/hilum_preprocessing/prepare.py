@@ -48,15 +48,14 @@ def prepare(
     device: str | torch.device = "cpu",
     maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
 ) -> Prepared:
-    """What the model sees of one image.
+    """The model's input of one image.
 
     For `torchxrayvision_224` (1, 224, 224) fp16 within -1024 and 1024.
 
     `image` is a data set, or the path of a DICOM file, which is then read by `read_file`.
 
-    Raises NotAnalysable with the reason why the model would see nothing: a file that is not DICOM
-    is such a reason. Raises OSError when the file cannot be opened, TypeError for any other
-    `image`.
+    Raises NotAnalysable with the reason why there is none: a file that is not DICOM is such a
+    reason. Raises OSError when the file cannot be opened, TypeError for any other `image`.
     """
     dataset = image if isinstance(image, Dataset) else _read(image)
     view, header = admitted(dataset, spec)
@@ -80,11 +79,11 @@ def prepare_stored(
     device: str | torch.device = "cpu",
     arithmetic: Literal["float", "fp16"] = "float",
 ) -> Tensor:
-    """(1, height, width) fp16, or uint8 within 0..255, on `device`, for one of the releases that read this image. Raises NotAnalysable.
+    """(1, height, width) fp16, or uint8 within 0..255, on `device`, for one release.
 
-    `arithmetic` fp16 is for GPUs, and within a third of a grey level of float; whole grey levels are exact in both. The same stored
-    values give the same tensor whatever was prepared before or beside them. `stored` is not
-    changed.
+    `arithmetic` fp16 is for GPUs, and within a third of a grey level of float; whole grey levels
+    are exact in both. The same stored values give the same tensor with any pictures before or
+    beside them. `stored` is not changed. Raises NotAnalysable.
     """
     require_full_float32(torch.device(device))
     if arithmetic == "float" and _is_here(device) and (made := prepared(stored, spec)) is not None:

@@ -1,9 +1,8 @@
-"""Two known pictures through a specification, on the device that will serve it, beside the tensors that were recorded for them.
+"""Two known pictures through a specification on the serving device, against recorded tensors.
 
 For a server that loads a release: wrong library versions, a driver that computes in another
-precision or a changed algorithm show before the first patient's image. What the recipes give beside
-their authors' code is another
-question: tests/golden.
+precision or a changed algorithm show before the first patient's image. The difference between the
+recipes and their authors' code is another question: tests/golden.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ def self_check(
     device: str | torch.device = "cpu",
     known: Mapping[str, list[Record]] | None = None,
 ) -> str | None:
-    """None: the tensors on `device` are the recorded ones. Otherwise what is wrong, as a sentence.
+    """None: the tensors on `device` are the recorded ones. Otherwise the difference, as a sentence.
 
     A specification that is no named recipe has no record: then the device is compared with the CPU
     of this machine.
@@ -49,7 +48,7 @@ def self_check(
 
 
 def recorded(spec: InputSpec, device: str | torch.device) -> list[Record]:
-    """What is kept of the tensor of each known picture.
+    """The record of the tensor of each known picture.
 
     None: the specification refuses that picture.
     """

@@ -55,9 +55,9 @@ class Reduction:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """`decode` one frame's codestream.
+    """A codec: `decode` takes one frame's codestream.
 
-    `reduction`: the same at a lower resolution. `is_lossy`: whatever the header says of it.
+    `reduction`: the same at a lower resolution. `is_lossy`: of the codec itself, not of the header.
     """
 
     decode: Callable[[Codestream, PixelHeader], Decoded]

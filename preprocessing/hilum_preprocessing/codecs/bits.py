@@ -29,10 +29,10 @@ from hilum_preprocessing.resize.compiled import extremes
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """One frame: stored values (rows, columns) or (rows, columns, samples), and what was seen on the way.
+    """One frame: stored values (rows, columns) or (rows, columns, samples), and its flags.
 
-    `is_rgb`: the codec has already turned luminance and chrominance into RGB. `ends`: smallest and largest stored value, where they were
-    looked for.
+    `is_rgb`: the codec has already turned luminance and chrominance into RGB. `ends`: smallest and
+    largest stored value, where the codec looked for them.
     """
 
     array: NDArray[Any]
@@ -43,7 +43,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a codestream says of its samples, which the data set's header may contradict.
+    """The codestream's own description of its samples; the header may contradict it.
 
     `reach`: how far a sample may be off at most; None: a lossy codestream does not say.
     """
@@ -57,10 +57,8 @@ class Samples:
 def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
     """The stored bits of each unsigned container word, sign extended (PS3.5 8.1.1).
 
-    Words that fit are not copied.
-
-    Where bits outside of the stored ones are set, `depth` says what becomes of them: flagged, or
-    NotAnalysable (depth_contradicted).
+    Words that fit are not copied. Where bits outside of the stored ones are set, `depth` decides:
+    flagged, or NotAnalysable (depth_contradicted).
     """
     values = (
         container.view(f"{container.dtype.byteorder}i{container.itemsize}")
@@ -167,5 +165,8 @@ def _ends(values: NDArray[Any], low: int, high: int) -> tuple[int, int]:
 
 
 def without_high_bit(header: PixelHeader) -> PixelHeader:
-    """The same with the stored bits at the bottom, where every codec but the uncompressed ones puts them."""
+    """The same with the stored bits at the bottom.
+
+    Every codec but the uncompressed ones puts them there.
+    """
     return replace(header, high_bit=header.bits_stored - 1)

@@ -1,4 +1,7 @@
-"""The main header and the tile-parts of JPEG 2000 codestreams, read before a decoder sees them (ISO/IEC 15444-1 annex A). Torch-free."""
+"""The main header and the tile-parts of JPEG 2000 codestreams, read before a decoder.
+
+ISO/IEC 15444-1 annex A. Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ class J2kHeader:
     """SIZ (A.5.1) and COD (A.6.1).
 
     `levels` of decomposition; `has_mct`: components were turned into luminance and chrominance.
-
-    `is_even`: the picture begins at the grid's origin, so that every band's first sample lies on the first pixel.
+    `is_even`: the picture begins at the grid's origin, so that every band's first sample is on the
+    first pixel.
     """
 
     rows: int
@@ -73,9 +76,9 @@ def raw(codestream: Codestream) -> Codestream:
 
 
 def compare(found: J2kHeader, header: PixelHeader) -> None:
-    """Raises NotAnalysable (codestream_mismatch).
+    """Raises NotAnalysable (codestream_mismatch) where header and codestream differ.
 
-    Asked before the decoder allocates what the codestream claims.
+    Asked before the decoder allocates memory for the codestream's own sizes.
     """
     seen = (found.rows, found.columns, found.components)
     if (
@@ -93,7 +96,7 @@ def compare(found: J2kHeader, header: PixelHeader) -> None:
 
 
 class TilePart(NamedTuple):
-    """Of which tile, and where it lies.
+    """The tile of a tile-part, and its place in the codestream.
 
     `is_open`: its length is 0, so that it reaches to the end marker.
     """
@@ -105,11 +108,11 @@ class TilePart(NamedTuple):
 
 
 def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
-    """Raises NotAnalysable (truncated_pixel_data) unless tile-parts follow each other by their lengths (A.4.2) up to the end marker.
+    """Raises NotAnalysable (truncated_pixel_data) where tile-parts are missing.
 
-    And unless each tile has one, and as many as it says (TNsot): a decoder makes one grey of a tile
-    that is missing, and reports success.
-    Raises excess_pixel_data for another codestream behind the first one.
+    They must follow each other by their lengths (A.4.2) up to the end marker. Each tile must have
+    one, and as many as it says (TNsot): a decoder makes one grey of a tile that is missing, and
+    reports success. Raises excess_pixel_data for another codestream behind the first one.
     """
     position = _first_tile_part(codestream)
     parts: list[TilePart] = []

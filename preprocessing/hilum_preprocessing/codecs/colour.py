@@ -1,4 +1,7 @@
-"""Colour to RGB, and RGB or a palette to one grey channel, for specifications that take such objects. Torch-free."""
+"""Colour to RGB, and RGB or a palette to one grey channel. Torch-free.
+
+For specifications that take such objects.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _LUMA: Final = np.array(
 
 
 def to_rgb(decoded: Decoded, header: PixelHeader) -> NDArray[Any]:
-    """(rows, columns, 3) from luminance and chrominance where the codec left them so (PS3.3 C.7.6.3.1.2)."""
+    """(rows, columns, 3) RGB from luminance and chrominance, or the same where it is RGB.
+
+    PS3.3 C.7.6.3.1.2.
+    """
     if decoded.is_rgb or not header.photometric.startswith("YBR_FULL"):
         return decoded.array
     if header.bits_allocated != 8:

@@ -1,6 +1,6 @@
-"""Where the bits beside the stored ones change from pixel to pixel, and whether the picture goes on there without them or with them.
+"""Neighbouring pixels that differ in the bits beside the stored ones. Torch-free.
 
-Torch-free.
+Does the picture go on there without these bits, or with them?
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is 
 class Crossings:
     """Pairs of neighbours whose bits beside the stored ones differ.
 
-    `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the range. `judged` have a pair beside them
-    that is none of these, and says how smooth the picture is there. Of those, `smooth` ones are in
-    the cleared picture; `continued` ones are smooth with the bits left in, and a jump with the bits
-    cleared.
+    `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the
+    range. `judged` have a pair beside them that is none of these, and says how smooth the picture
+    is there. Of those, `smooth` ones are in the cleared picture; `continued` ones are smooth with
+    the bits left in, and a jump with the bits cleared.
     """
 
     count: int = 0
@@ -56,7 +56,10 @@ class Crossings:
 def crossings(
     whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader, enough: int | None = None
 ) -> Crossings:
-    """`whole` with the bits left in, `cleared` without, both (rows, columns) or (rows, columns, samples). `enough` judged ones will do."""
+    """Count the crossings of a picture, `whole` with the bits left in, `cleared` without.
+
+    Both are (rows, columns) or (rows, columns, samples). It stops after `enough` judged ones.
+    """
     seen = Crossings()
     exact: Any = np.int64 if whole.itemsize > 2 else np.int32
     for rows in _blocks(len(whole)):

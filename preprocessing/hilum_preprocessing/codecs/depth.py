@@ -1,12 +1,10 @@
-"""Words with more in them than the stored bits.
+"""Words with more in them than the stored bits: an overlay, garbage, or a deeper picture.
 
-Do the bits beside them belong to the picture? Torch-free.
-
-Older objects keep overlays there, and some writers garbage: cleared, the picture is what it was. Or
-the header understates the depth of the pixels: cleared, the picture wraps around, and is another
-one. What tells the two apart is where neighbouring pixels differ in those bits. An overlay has its
+Older objects keep overlays there, and some writers garbage: cleared, the picture is right. Or the
+header understates the depth of the pixels: cleared, the picture wraps around, and is another one.
+The places where neighbouring pixels differ in those bits tell the two apart. An overlay has its
 edges anywhere, and the picture goes on beneath them; a picture that is deeper jumps by its whole
-range there, and goes on without a jump where the bits are left in.
+range there, and goes on without a jump where the bits are left in. Torch-free.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ Settled = tuple[NDArray[Any], tuple[Flag, ...]]
 
 
 def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
-    """Stored values of unsigned words that have bits set outside of the stored ones, and what was seen.
+    """Stored values of unsigned words that have bits set outside of the stored ones, and flags.
 
     Cleared where those bits are an overlay, announced or not, or the same everywhere; clamped where
     a few pixels exceed by a 64th of the range; moved down where all words are left-justified
@@ -142,7 +140,7 @@ def _has_bits_below(container: NDArray[Any], header: PixelHeader) -> bool:
 
 
 def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
-    """What interpolation and lossy codecs leave behind: below 0 it is two's complement."""
+    """The overshoot of interpolation and lossy codecs: below 0 it is two's complement."""
     low, high = value_range(header)
     values = container.view(_signed(container))
     reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE
@@ -158,7 +156,11 @@ def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] 
 
 
 def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
-    """Words that use the highest bit of their container, and none of as many as are spare at its bottom: the stored bits are on top."""
+    """Words whose stored bits are on top.
+
+    They use the highest bit of their container, and none of the bits at its bottom, as many as are
+    spare.
+    """
     spare = 8 * words.itemsize - header.bits_stored
     values = words.view(_signed(words)) if header.is_signed else words
     top = 1 << 8 * words.itemsize - (2 if header.is_signed else 1)
@@ -172,7 +174,10 @@ def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | 
 
 
 def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
-    """Words that fit into Bits Stored as they are, and whose lowest bits, which High Bit gives to nobody, hold a picture's detail."""
+    """Words whose stored bits are at the bottom, although High Bit says otherwise.
+
+    They fit into Bits Stored as they are, and their lowest bits hold a picture's detail.
+    """
     shift = header.high_bit + 1 - header.bits_stored
     if not shift or header.overlay_bits & ((1 << shift) - 1):
         return None

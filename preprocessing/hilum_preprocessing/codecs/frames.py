@@ -85,7 +85,7 @@ def transfer_syntax_of(dataset: Dataset) -> str:
 
 
 def codec_of(uid: str, header: PixelHeader) -> Codec:
-    """Raises NotAnalysable (transfer_syntax_not_supported), or when no codec could hold such pixels."""
+    """Raises NotAnalysable (transfer_syntax_not_supported), or when no codec holds such pixels."""
     if uid not in CODECS:
         raise NotAnalysable(Reason.TRANSFER_SYNTAX_NOT_SUPPORTED, f"Transfer Syntax {uid}")
     if header.bits_allocated not in (8, 16):

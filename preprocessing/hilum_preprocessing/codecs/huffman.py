@@ -1,6 +1,6 @@
-"""Huffman tables of JPEG, and what a decoder makes of some hundred bits by them. Torch-free.
+"""Huffman tables of JPEG, and the symbols that they read from some hundred bits. Torch-free.
 
-A simulation of what stands behind a picture, see `tail`; pictures are decoded elsewhere.
+A simulation of the data behind a picture, see `tail`; pictures are decoded elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ class Table(NamedTuple):
 
 
 def tables_of(segment: bytes) -> Iterator[tuple[int, Table]]:
-    """(class and destination, table) of each table in a DHT segment without its length (ISO/IEC 10918-1 B.2.4.2 and annex C)."""
+    """(class and destination, table) of each table in a DHT segment without its length.
+
+    ISO/IEC 10918-1 B.2.4.2 and annex C.
+    """
     while len(segment) >= 17:
         counts = segment[1:17]
         rest = segment[17:]
@@ -100,7 +103,10 @@ def _difference(bits: Bits, category: int) -> int:
 
 
 def changes(bits: Bits, dc: Codes, ac: Codes) -> Iterator[bool]:
-    """Of each block, whether it has a DC difference or a coefficient (F.2.2), as far as the bits reach."""
+    """For each block, whether it has a DC difference or a coefficient (F.2.2).
+
+    As many blocks as the bits reach.
+    """
     while True:
         is_change = _is_change(bits, dc, ac)
         if bits.are_used_up and not is_change:

@@ -1,8 +1,8 @@
 """JPEG Baseline, Extended and Lossless. Torch-free; the decoder holds no lock.
 
-libjpeg fills what is missing with grey and reports success: a file cut to 60 % decodes without an
-error. So the end marker, the markers on the way, the frame header and where the data end are looked
-at here.
+libjpeg fills missing data with grey and reports success: a file cut to 60 % decodes without an
+error. So this module checks the end marker, the markers on the way, the frame header and the end of
+the data.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def decode_extended(codestream: Codestream, header: PixelHeader) -> Decoded:
 def decode_lossless(codestream: Codestream, header: PixelHeader) -> Decoded:
     """Process 14, 2 to 16 bits, any predictor.
 
-    A point transform drops bits: flagged as lossy, whatever the Transfer Syntax is called.
+    A point transform drops bits: flagged as lossy, under any Transfer Syntax.
     """
     found = read_header(codestream)
     compare(found, header, range(2, header.bits_allocated + 1))
@@ -90,7 +90,7 @@ def _dct(codestream: Codestream, header: PixelHeader, precisions: range) -> Deco
 
 
 def _decoded(codestream: Codestream, found: JpegHeader, header: PixelHeader) -> NDArray[Any]:
-    """(rows, columns) or (rows, columns, 3) as the decoder gives them, checked to end where the picture ends."""
+    """(rows, columns) or (rows, columns, 3) as decoded, checked to end where the picture ends."""
     check_entropy_coded_data(codestream, found)
     if found.marker == PROGRESSIVE or found.scan_components < found.components:
         check_scans(codestream, found)

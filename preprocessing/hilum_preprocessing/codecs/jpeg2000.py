@@ -53,8 +53,8 @@ def decode_j2k(codestream: Codestream, header: PixelHeader) -> Decoded:
 def decode_htj2k(codestream: Codestream, header: PixelHeader) -> Decoded:
     """At full resolution. Raises NotAnalysable.
 
-    By OpenJPH where the wavelet is reversible. Else by OpenJPEG, slower: what overshoots comes out
-    of OpenJPH wrapped around.
+    By OpenJPH where the wavelet is reversible. Else by OpenJPEG, slower: an overshoot comes out of
+    OpenJPH wrapped around.
     """
     codestream = raw(codestream)
     return _whole(
@@ -63,7 +63,7 @@ def decode_htj2k(codestream: Codestream, header: PixelHeader) -> Decoded:
 
 
 def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
-    """(ceil(rows / 2^r), ceil(columns / 2^r)) of the low-pass band; sample k lies at pixel 2^r * k.
+    """(ceil(rows / 2^r), ceil(columns / 2^r)) of the low-pass band; sample k is at pixel 2^r * k.
 
     Raises NotAnalysable.
     """
@@ -79,7 +79,10 @@ def reduce_j2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDAr
 
 
 def reduce_htj2k(codestream: Codestream, header: PixelHeader, reduce: int) -> NDArray[Any]:
-    """The same for High-Throughput JPEG 2000, by OpenJPH, which lets an undershoot wrap around to 65,2xx."""
+    """The same for High-Throughput JPEG 2000, by OpenJPH.
+
+    OpenJPH lets an undershoot wrap around to 65,2xx.
+    """
     codestream, found, parts = _checked(raw(codestream), header, reduce, levels_of_htj2k)
     _require_packets(found, codestream, extended(codestream, parts))
     array = _unwrapped(_openjph(codestream, skipres=(reduce, reduce)), header)
@@ -100,7 +103,7 @@ def levels_of_j2k(codestream: Codestream, header: PixelHeader) -> int:
 def levels_of_htj2k(codestream: Codestream, header: PixelHeader) -> int:
     """The same, and 0 where pixels fill their bytes.
 
-    What wrapped around could not be told from white.
+    A wrapped value could not be told from white there.
     """
     is_wide = read_header(raw(codestream)).precision > 8 and header.dtype.itemsize == 2
     return levels_of_j2k(codestream, header) if is_wide else 0
@@ -155,7 +158,10 @@ def _fits(
 
 
 def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
-    """Raises NotAnalysable (truncated_pixel_data) where OpenJPEG, which then decodes little, misses a packet."""
+    """Raises NotAnalysable (truncated_pixel_data) where a packet is missing.
+
+    OpenJPEG decodes little then, to find it.
+    """
     is_for_pillow = found.is_even and found.components in (1, 3) and found.precision <= _WORD_BITS
     for codestream in codestreams:
         try:
@@ -171,7 +177,7 @@ def _require_packets(found: J2kHeader, *codestreams: Codestream) -> None:
 
 
 def _unwrapped(words: NDArray[np.uint16], header: PixelHeader) -> NDArray[np.int32]:
-    """What lies less than half the range below 2^16 is an undershoot.
+    """Values less than half the range below 2^16 are undershoots.
 
     An overshoot of 15 bits reaches beyond the sign of int16.
     """
@@ -182,12 +188,10 @@ def _unwrapped(words: NDArray[np.uint16], header: PixelHeader) -> NDArray[np.int
 
 
 def _clamped(array: NDArray[Any], header: PixelHeader, fits: Callable[[], bool]) -> NDArray[Any]:
-    """The low-pass band overshoots at sharp edges, but not by half its range.
+    """Clamp the overshoots of the low-pass band; they are less than half its range.
 
-    Then the header states too few bits.
-
-    Whether what is less is an overshoot is asked of the whole picture (`fits`), where the
-    codestream is deeper than the header.
+    A larger one means that the header states too few bits. For a smaller one the whole picture
+    decides (`fits`), where the codestream is deeper than the header.
     """
     span = 1 << header.bits_stored
     least = int(array.min())
@@ -212,7 +216,7 @@ def _openjpeg(codestream: Codestream) -> NDArray[Any]:
 def _openjpeg_reduced(codestream: Codestream, found: J2kHeader, reduce: int) -> NDArray[Any]:
     """By Pillow, since imagecodecs cannot.
 
-    It rounds the reduced size to the nearest, OpenJPEG up, and it refuses what differs.
+    It rounds the reduced size to the nearest, OpenJPEG up, and it refuses a size that differs.
     """
     side = 1 << reduce
     try:
@@ -233,7 +237,11 @@ def _openjpeg_reduced(codestream: Codestream, found: J2kHeader, reduce: int) -> 
 
 
 def _openjph(codestream: Codestream, **options: Any) -> NDArray[Any]:  # noqa: ANN401 - the decoder's own
-    """By imagecodecs, which in 2026.1.14 drops what OpenJPH raises while lines are pulled, and returns the rest of the picture as zeros."""
+    """By imagecodecs, with the errors that it drops.
+
+    imagecodecs 2026.1.14 drops errors that OpenJPH raises while lines are pulled, and returns the
+    rest of the picture as zeros.
+    """
     with dropped_exceptions() as dropped:
         try:
             array = _HTJ2K(codestream, **options)

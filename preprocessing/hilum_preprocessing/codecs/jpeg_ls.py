@@ -1,6 +1,6 @@
 """JPEG-LS, lossless and near-lossless (ISO/IEC 14495-1).
 
-Torch-free; the decoder holds no lock, and refuses what does not end in time.
+Torch-free; the decoder holds no lock, and refuses data that do not end in time.
 """
 
 from __future__ import annotations

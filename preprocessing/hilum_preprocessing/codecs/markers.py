@@ -1,4 +1,7 @@
-"""The marker segments of JPEG and JPEG-LS codestreams, read before a decoder sees them (ISO/IEC 10918-1 annex B). Torch-free."""
+"""The marker segments of JPEG and JPEG-LS codestreams, read before a decoder. Torch-free.
+
+ISO/IEC 10918-1 annex B.
+"""
 
 from __future__ import annotations
 
@@ -43,13 +46,12 @@ _MOST_SEGMENTS: Final = 256  # real headers hold a dozen; each may state tables 
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """Frame header (B.2.2), and where the entropy-coded data of the first scan lie.
+    """Frame header (B.2.2), and the place of the entropy-coded data of the first scan.
 
-    `scan`, up to the end marker.
-
-    `rows_at`: position of the two bytes that hold the number of rows. `scan_parameter`: of lossless JPEG the predictor, and
-    `point_transform` the bits that its samples were shifted down by (H.1.2.1).
-    `tables`: Huffman tables by class and destination; `scan_tables`: which of them the scan's first component uses.
+    `scan`, up to the end marker. `rows_at`: position of the two bytes that hold the number of rows.
+    `scan_parameter`: of lossless JPEG the predictor, and `point_transform` the bits that its
+    samples were shifted down by (H.1.2.1). `tables`: Huffman tables by class and destination;
+    `scan_tables`: which of them the scan's first component uses.
     """
 
     marker: int
@@ -123,7 +125,10 @@ def _end(codestream: Codestream) -> int:
 
 
 def without_zeros(codestream: Codestream, scan: slice) -> Iterator[slice]:
-    """The scan without one, two … zero bytes that some writers put before the end marker, so that this ends at an even place."""
+    """The scan without one, two … zero bytes before the end marker.
+
+    Some writers put them there, so that the scan ends at an even place.
+    """
     for stop in range(scan.stop - 1, max(scan.start, scan.stop - _MOST_ZEROS) - 1, -1):
         if (
             codestream[stop] != 0 or codestream[stop - 1] == 0xFF
@@ -150,10 +155,10 @@ def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
 
 
 def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
-    """Raises NotAnalysable (codestream_mismatch).
+    """Raises NotAnalysable (codestream_mismatch) where header and codestream differ.
 
-    PS3.5 8.2.1: the codestream decides and the attributes shall agree. Which of them lies cannot be
-    known, so neither is believed.
+    PS3.5 8.2.1: the codestream decides and the attributes shall agree. Which of them is wrong
+    cannot be known, so neither is believed.
     """
     seen = (found.rows, found.columns, found.components)
     if seen != (header.rows, header.columns, header.samples) or found.precision not in precisions:
@@ -168,7 +173,10 @@ def compare(found: JpegHeader, header: PixelHeader, precisions: range) -> None:
 
 
 def require_one_image(codestream: Codestream, scan: slice) -> None:
-    """Raises NotAnalysable (excess_pixel_data) for another codestream behind the first one, which a decoder leaves alone."""
+    """Raises NotAnalysable (excess_pixel_data) for another codestream behind the first one.
+
+    A decoder ignores it.
+    """
     data = bytes(codestream[scan])
     if (end := data.find(END_MARKER)) >= 0 and _START_OF_IMAGE + b"\xff" in data[end:]:
         raise NotAnalysable(
@@ -177,10 +185,10 @@ def require_one_image(codestream: Codestream, scan: slice) -> None:
 
 
 def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
-    """Raises NotAnalysable (undecodable, excess_pixel_data) for a marker that has no place inside a scan: damage, or another picture.
+    """Raises NotAnalysable (undecodable, excess_pixel_data) for a marker inside a scan.
 
-    libjpeg takes any of them for the end of the scan, fills the rest with grey, and reports
-    success.
+    It is damage, or another picture. libjpeg takes any of them for the end of the scan, fills the
+    rest with grey, and reports success.
     """
     markers = _markers_within(codestream, found.scan)
     is_one_scan = found.scan_components == found.components and found.marker != PROGRESSIVE
@@ -200,10 +208,11 @@ def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
 
 
 def check_scans(codestream: Codestream, found: JpegHeader) -> None:
-    """Raises NotAnalysable (truncated_pixel_data) unless the scans hold each coefficient of each component to its last bit (G.1.1.1).
+    """Raises NotAnalysable (truncated_pixel_data) for an incomplete set of scans.
 
-    libjpeg takes what is missing for zeros: a progressive picture of which half the scans are left
-    is blurred, and nobody is told.
+    They must hold each coefficient of each component to its last bit (G.1.1.1). libjpeg takes
+    missing ones for zeros: a progressive picture without half of its scans is blurred, and no error
+    is reported.
     """
     left: dict[int, list[int]] = {}
     for number, scan in enumerate(_scans(codestream, found)):

@@ -47,7 +47,7 @@ def native_frame(
 
 
 def _is_padding(data: bytes, needed: int, header: PixelHeader) -> bool:
-    """Whether what follows the pixels is less than a row and a column, or zeros.
+    """Whether the bytes behind the pixels are less than a row and a column, or zeros.
 
     Not padding, even if zero, is as much as a whole frame: several frames, deeper pixels, more
     samples, rows or columns. Nor are zeros of whole columns beyond a sector: the header may have a
@@ -86,7 +86,7 @@ def _words(
 
 
 def _arranged(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
-    """(rows, columns) or (rows, columns, samples), whatever the planes' order."""
+    """(rows, columns) or (rows, columns, samples), for either order of planes."""
     if header.photometric == "YBR_FULL_422":
         return _upsampled(words.reshape(-1, 4)).reshape(header.shape)
     if header.samples > 1 and header.is_planar:

@@ -26,9 +26,10 @@ _LEAST_DEVIATION: Final = 1 / 64  # of half the range: 12 bits in words of 16 ha
 
 
 def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader) -> None:
-    """Raises NotAnalysable (depth_contradicted) where `values`, the two's complement of `words`, wrap around and the words do not.
+    """Raises NotAnalysable (depth_contradicted) where only the signed values wrap around.
 
-    Then Pixel Representation 1 is said of a picture without a sign, or the sign is another bit.
+    `values` are the two's complement of `words`. Then the header gives a picture without a sign
+    Pixel Representation 1, or the sign is another bit.
     """
     if (
         header.is_signed
@@ -42,10 +43,10 @@ def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader)
 
 
 def require_no_sign(values: NDArray[Any], header: PixelHeader) -> None:
-    """Raises NotAnalysable (depth_contradicted) where unsigned `values` wrap around, and their two's complement does not.
+    """Raises NotAnalysable (depth_contradicted) where only the unsigned values wrap around.
 
-    Then Pixel Representation 0 is said of a picture that has a sign. A few rows tell most pictures
-    that cannot be one.
+    Then the header gives a picture with a sign Pixel Representation 0. A few rows exclude that for
+    most pictures.
     """
     if header.is_signed or not header.is_judged or values.ndim > 2 or not _may_wrap(values, header):
         return
@@ -58,7 +59,10 @@ def require_no_sign(values: NDArray[Any], header: PixelHeader) -> None:
 
 
 def require_byte_order(words: NDArray[Any]) -> None:
-    """Raises NotAnalysable (depth_contradicted) where the high bytes of words of 16 bits are noise, and the low ones a picture."""
+    """Raises NotAnalysable (depth_contradicted) for words of 16 bits with swapped bytes.
+
+    Their high bytes are noise, and the low ones a picture.
+    """
     if words.itemsize != 2 or words.ndim > 2:
         return
     rows = _sampled(words)
@@ -71,9 +75,10 @@ def require_byte_order(words: NDArray[Any]) -> None:
 
 
 def _may_wrap(values: NDArray[Any], header: PixelHeader) -> bool:
-    """Whether many pixels lie in the upper half, and neighbours leap across more than half the range oftener than at edges.
+    """Whether many pixels are in the upper half, and neighbours leap oftener than at edges.
 
-    Black and white with little between them is no picture with a sign.
+    A leap is across more than half the range. Black and white with little between them is no
+    picture with a sign.
     """
     rows = _sampled(values)
     half = 1 << header.bits_stored - 1

@@ -69,9 +69,10 @@ def _planes_of_cut_segments(
 
 
 def _cut(segment: bytes, length: int, allowed: int) -> bytes:
-    """The segment up to the run that makes it `length` bytes, and that run shortened to it (PS3.5 G.3.1).
+    """The segment up to the run that makes it `length` bytes, and that run shortened to it.
 
-    Raises NotAnalysable where there are not so many bytes, or more than `allowed` behind them.
+    PS3.5 G.3.1. Raises NotAnalysable where there are not so many bytes, or more than `allowed`
+    behind them.
     """
     kept = segment
     made = 0

@@ -1,13 +1,16 @@
 """Does the entropy-coded data of a JPEG codestream end where its last row ends? Torch-free.
 
-JPEG has no checksum, and libjpeg reports success whatever it met: it fills what is missing, and
-skips what is left over. A cut, or a damaged bit that makes a code longer or shorter, moves
-everything after it, so that the data end too early or too late. That can be
-seen: the decoder is asked for a few more rows than there are, and behind the data stand known bits.
-If the picture took all of its data and nothing else, the additional rows are what those bits stand
-for: of lossless JPEG to the bit, else to the block; a block that is darker than black looks as
-before, so then other bits are tried. What cannot be seen, by any
-decoder: damage that leaves the number of bits alone; and by this one: a cut within the last block.
+JPEG has no checksum, and libjpeg always reports success: it fills missing data, and skips surplus
+data. A cut, or a damaged bit that makes a code longer or shorter, moves everything after it, so
+that the data end too early or too late.
+
+To see that, the decoder is asked for a few more rows than there are, and known bits are appended to
+the data. If the picture took all of its data and nothing else, the additional rows are the meaning
+of those bits: of lossless JPEG to the bit, else to the block. A block that is darker than black
+looks the same as before, so then other bits are tried.
+
+No decoder can see damage that leaves the number of bits alone. This one cannot see a cut within the
+last block.
 """
 
 from __future__ import annotations
@@ -78,7 +81,10 @@ def extended(codestream: Codestream, found: JpegHeader, rows: int, noise: str) -
 def ends_in_time(
     codestream: Codestream, found: JpegHeader, array: NDArray[Any], noise: str
 ) -> bool:
-    """Whether the data ended with the picture's last row, going by the additional rows of the decoded array."""
+    """Whether the data ended with the picture's last row.
+
+    The additional rows of the decoded array decide.
+    """
     ends = _samples_end if found.marker == LOSSLESS else _blocks_end
     return ends(_last_byte(codestream, found), found, array, noise)
 
@@ -125,7 +131,7 @@ def _last_byte(codestream: Codestream, found: JpegHeader) -> str:
 
 
 def _paddings(last_byte: str, bits: str) -> Iterator[str]:
-    """What the last byte may be padded with.
+    """The possible padding of the last byte.
 
     F.1.2.3 demands ones; lossless JPEG was seen with zeros.
     """
@@ -184,7 +190,10 @@ def _blocks_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: s
 
 
 def _expected_blocks(last_byte: str, found: JpegHeader, noise: str) -> Iterator[list[bool]]:
-    """For each padding that the last byte may have, whether each additional block has another value than the one before."""
+    """For each possible padding of the last byte, the additional blocks that change.
+
+    A block changes where it has another value than the one before.
+    """
     tables = _tables(found)
     return (
         list(_blocks_behind(padding + _behind(found, noise), *tables))
@@ -213,7 +222,10 @@ def _additional_blocks(found: JpegHeader, array: NDArray[Any]) -> list[bool]:
 
 
 def _differing_blocks(rows: NDArray[Any]) -> list[bool]:
-    """Of each block of 8 x 8, or what is there of the last in a row, whether it has another value than the first pixel."""
+    """For each block of 8 x 8, whether it has another value than the first pixel.
+
+    The last block in a row may be narrower.
+    """
     rows = rows[: len(rows) // 8 * 8]
     by_column = np.logical_or.reduceat(rows != rows[0, 0], np.arange(0, rows.shape[1], 8), axis=1)
     return list(

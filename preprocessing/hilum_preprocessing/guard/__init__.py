@@ -1,1 +1,1 @@
-"""Which images are not analysed, and what is in doubt about the others."""
+"""The input guard: images that are not analysed, and doubts about the others."""

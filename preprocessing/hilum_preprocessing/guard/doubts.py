@@ -37,7 +37,11 @@ radiographs lack both often (docs/decisions/doubtful-images.md).
 def require_no_doubt(
     flags: Collection[str], refused: Collection[str] = (), together: Iterable[Collection[str]] = ()
 ) -> None:
-    """Raises NotAnalysable (implausible_pixels) for one of `refused`, or for all flags of a row of `together`."""
+    """Raises NotAnalysable (implausible_pixels) for a refused flag or combination of flags.
+
+    `refused`: single flags. `together`: rows of flags that refuse an image only when all are
+    present.
+    """
     seen = set(flags)
     against = seen & set(refused)
     for row in together:

@@ -1,4 +1,4 @@
-"""What the header leaves in doubt about the grey levels of one specification. Torch-free."""
+"""Doubts about the grey levels of one specification, from the header. Torch-free."""
 
 from __future__ import annotations
 
@@ -58,10 +58,11 @@ def _is_voi_unusable(voi: Voi, source: Source) -> bool:
 
 
 def _leaves_little(stored: StoredValues, source: Source) -> bool:
-    """The object's window leaves hardly a range between the smallest and the largest pixel, or hardly a pixel between black and white.
+    """Return whether the object's window leaves hardly any range or hardly any grey.
 
-    So it is one for other pixels. Both ends decide, because windows rise throughout. A modality LUT
-    that is a table may not, and is not looked at.
+    Grey: pixels between black and white. Such a window belongs to other pixels. Both ends decide,
+    because windows rise throughout. A modality LUT that is a table may not rise, and is not
+    examined.
     """
     window = None if source.voi == "fixed" else chosen(stored.voi, source)
     modality = stored.modality if source.modality_lut == "apply" else None
@@ -104,7 +105,7 @@ def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
 
 
 def _possible(stored: StoredValues) -> Ends:
-    """What Bits Stored can hold."""
+    """Return the smallest and largest value that Bits Stored can hold."""
     half = 1 << stored.bits_stored - 1
     return (-half, half - 1) if stored.is_signed else (0, 2 * half - 1)
 

@@ -1,9 +1,9 @@
-"""The input guard by pixels: does this look like a frontal chest radiograph that was exposed and stored as usual? Torch-free.
+"""The input guard by pixels: is this plausibly a frontal chest radiograph? Torch-free.
 
-A grid of some 10^4 samples is looked at, in C where it is compiled (resize.c); nothing is changed,
-and nothing is inverted. What is seen is a doubt for the reader (a flag), or, where the limits say
-so, a refusal. The statistics follow those of a three-level gate that was published with 178 centres
-(Sci Rep 2023, s41598-023-27397-7): inverted? frontal? enough contrast?
+It examines a grid of some 10^4 samples, in C where resize.c is compiled. Nothing is changed or
+inverted. A finding is a flag for the reader, or a refusal where the limits ask for one. The
+statistics follow those of a three-level gate that was published with 178 centres (Sci Rep 2023,
+s41598-023-27397-7): inverted? frontal? enough contrast?
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Grid = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class PixelStatistics:
-    """Of one picture, MONOCHROME1 turned round, its 1st to 99th percentile seen as [0, 1].
+    """Statistics of one picture, MONOCHROME1 inverted, its 1st to 99th percentile scaled to [0, 1].
 
-    `span`: that interval as a share of the nominal range. `entropy`: of the levels, bits (at most 6). `saturation`: share of samples
-    that stand at the end of the nominal range. `symmetry`: correlation with the mirror image.
-    `spine_contrast`: how much brighter
-    the middle of the chest is than the lungs beside it. `aspect`: rows over columns.
+    `span`: that interval as a share of the nominal range. `entropy`: of the levels, bits (at most
+    6). `saturation`: share of samples at the end of the nominal range. `symmetry`: correlation with
+    the mirror image. `spine_contrast`: how much brighter the middle of the chest is than the lungs
+    beside it. `aspect`: rows over columns.
     """
 
     span: float
@@ -46,12 +46,11 @@ class PixelStatistics:
 
 @dataclass(frozen=True, slots=True)
 class PixelLimits:
-    """What is usual.
+    """The usual range of each statistic.
 
-    Of 66 public chest radiographs (NIH ChestX-ray14) none lies outside of the defaults, of their
-    negatives 63 do.
-
-    A site's own devices may differ: look at the flags for a while before anything is refused.
+    Of 66 public chest radiographs (NIH ChestX-ray14) none is outside of the defaults; of their
+    negatives 63 are. A site's own devices may differ: watch the flags for a while before refusing
+    images.
     """
 
     span_at_least: float = 0.05
@@ -105,7 +104,7 @@ def _look(stored: StoredValues) -> PixelStatistics:
 
 
 def pixel_flags(seen: PixelStatistics, limits: PixelLimits) -> tuple[str, ...]:
-    """What lies outside of the limits."""
+    """Return the flags of statistics outside of the limits."""
     outside = {
         Flag.LOW_CONTRAST: seen.span < limits.span_at_least,
         Flag.FEW_LEVELS: seen.entropy < limits.entropy_at_least,
@@ -144,18 +143,15 @@ def _samples(stored: StoredValues) -> Grid:
 
 
 def _places(size: int) -> list[tuple[int, int, float]]:
-    """Of each of `_PERCENTILES` among so many samples.
-
-    The places on both sides of it, and how far it lies from the first to the second.
-    """
+    """Return for each of `_PERCENTILES` the two ranks around it and the fraction between them."""
     places = [percent / 100 * (size - 1) for percent in _PERCENTILES]
     return [(int(place), min(int(place) + 1, size - 1), place % 1) for place in places]
 
 
 def _percentiles(samples: Grid) -> list[float]:
-    """What numpy.percentile gives, in a sixth of its time.
+    """Return the same as numpy.percentile, in a sixth of its time.
 
-    Half of a small picture's look went there.
+    numpy took half of the time for a small picture.
     """
     places = _places(samples.size)
     ordered = np.partition(

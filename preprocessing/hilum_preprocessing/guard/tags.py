@@ -1,4 +1,7 @@
-"""The input guard by tags: is this a chest radiograph that the specification takes? Nothing is decoded. Torch-free."""
+"""The input guard by tags: does the specification take this object? Torch-free.
+
+Nothing is decoded.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +67,7 @@ _OTHER_MODALITIES: Final = frozenset(
 
 
 class Admitted(NamedTuple):
-    """What was read of an image that may be analysed."""
+    """The view and the header of an image that may be analysed."""
 
     view: View
     header: PixelHeader
@@ -96,7 +99,7 @@ def admitted(dataset: Dataset, spec: InputSpec, site: SiteWords = NO_WORDS) -> A
 def tag_flags(
     dataset: Dataset, spec: InputSpec, view: View, site: SiteWords = NO_WORDS
 ) -> tuple[str, ...]:
-    """What the tags of an image that may be analysed leave in doubt.
+    """Return the doubts that the tags of an analysable image leave.
 
     Never raises: a doubt is no refusal.
     """
@@ -133,9 +136,9 @@ def _check_modality(dataset: Dataset) -> None:
 
 
 def _check_presentation_intent(dataset: Dataset, spec: InputSpec) -> None:
-    """For Processing pixels are raw detector signal.
+    """Raises NotAnalysable for pixels that are FOR PROCESSING: raw detector signal.
 
-    No window or polarity makes them what a model was trained on (PS3.3 C.8.11.1.1.1).
+    No window or polarity makes them like the training images (PS3.3 C.8.11.1.1.1).
     """
     is_raw = word(dataset, "SOPClassUID") == DigitalXRayImageStorageForProcessing
     if spec.presentation_intent == "for_presentation" and (

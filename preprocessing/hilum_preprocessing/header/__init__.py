@@ -1,1 +1,1 @@
-"""What a data set says: files, attributes, lookup tables, views and body parts."""
+"""The contents of a data set: files, attributes, lookup tables, views and body parts."""

@@ -1,12 +1,12 @@
-"""Words for the chest and for other body parts, as senders write them into headers, by language.
+"""Words for the chest and for other body parts, as senders write them, by language.
 
 Torch-free.
 
 Body Part Examined is a code string (PS3.16 Annex L), but free text in practice. `body_parts` reads
 these words: capitals, accents, digits and punctuation make no difference. A word of four letters or
-more also stands for what begins with it (LUNG for LUNGENAUFNAHME); one of five or more for what
-ends with it; a shorter one for itself alone. A Chinese, Japanese, Korean or Thai word stands for
-any text that holds it.
+more also stands for words that begin with it (LUNG for LUNGENAUFNAHME); one of five or more for
+words that end with it; a shorter one for itself alone. A Chinese, Japanese, Korean or Thai word
+stands for any text that holds it.
 
 A word is left out where it means the breast as well as the chest (Dutch BORST, Danish BRYST), and
 where another language uses it for something else (Spanish DOS, French MAIN).

@@ -73,7 +73,7 @@ class SiteWords:
         return cls(frozenset(map(_phrase, chest)), frozenset(map(_phrase, other)))
 
     def named_by(self, text: str) -> Named | None:
-        """What the site says of this text."""
+        """The site's own meaning of this text."""
         if not self.chest and not self.other:
             return None
         padded = f" {_phrase(text)} "
@@ -110,7 +110,7 @@ def body_part(dataset: Dataset, site: SiteWords = NO_WORDS) -> tuple[Named | Non
 
 
 def named_in(said: Collection[str], site: SiteWords = NO_WORDS) -> Named | None:
-    """What the values of an attribute name.
+    """The body part that the values of an attribute name.
 
     Another body part beside the chest counts as another: CHEST ABDOMEN, THORACIC SPINE.
     """
@@ -172,7 +172,7 @@ _ELSEWHERE: Final[Sequence[tuple[str, Callable[[Dataset, SiteWords], Named | Non
 
 @lru_cache(1024)
 def _named(text: str) -> tuple[Named | None, bool]:
-    """What the text names, and whether it names that and nothing else beyond doubt."""
+    """The body part that the text names, and whether it names that one alone, beyond doubt."""
     for reading in readings(text):
         parts = tokens(_DEVICES.sub("", reading))
         each = [_of_token(part) for part in parts]
@@ -219,7 +219,11 @@ def _of_unspaced(token: str) -> set[Named]:
 
 
 def _of_compound(token: str) -> Iterator[Named]:
-    """THORAXAUFNAHME begins with a word, RXTORAX ends with one, CHESTABDOMEN and BRUSTWIRBELSAULE do both."""
+    """The same for compound words, by their beginning and end.
+
+    THORAXAUFNAHME begins with a word, RXTORAX ends with one, CHESTABDOMEN and BRUSTWIRBELSAULE do
+    both.
+    """
     for length in range(len(token), _SHORTEST_BEGINNING - 1, -1):
         if named := _PARTS.get(token[:length]):
             yield named
@@ -233,7 +237,11 @@ def _of_compound(token: str) -> Iterator[Named]:
 
 
 def _of_damaged(token: str) -> set[Named]:
-    """T?RAX: a run of lost characters stands for as many letters or fewer, since one letter may have been several bytes."""
+    """The same for words with lost characters: T?RAX.
+
+    A run of lost characters stands for as many letters or fewer, since one letter may have been
+    several bytes.
+    """
     parts = [part for part in token.split(LOST) if part]
     found = {named for part in parts for named in _of_token(part)}
     runs = re.findall(r"\?+", token)

@@ -39,9 +39,9 @@ class Directions:
 
 
 def directions_of(dataset: Dataset) -> Directions:
-    """What Patient Orientation says.
+    """The directions of Patient Orientation.
 
-    Nothing where it is malformed, contradicts itself, or is that of a quadruped.
+    None where it is malformed, contradicts itself, or is that of a quadruped.
     """
     if says(dataset, "AnatomicalOrientationType", "QUADRUPED"):
         return Directions()

@@ -1,6 +1,6 @@
-"""The one place where attributes of a data set are read, so that a malformed one is an answer and not a crash. Torch-free.
+"""The one reader of attributes: a malformed one is an answer and not a crash. Torch-free.
 
-pydicom converts a value when it is first touched, and raises whatever the conversion raises.
+pydicom converts a value when it is first touched, and raises the error of that conversion.
 """
 
 from __future__ import annotations

@@ -145,9 +145,9 @@ def _of_frame(
     frame: int,
     frames: int,
 ) -> list[memoryview]:
-    """One frame owns all fragments, whatever the offset tables say.
+    """One frame owns all fragments, with any offset tables.
 
-    Many own one each, or what the tables give them.
+    Many own one each, or the ones that the tables give them.
     """
     if len(table) % 4:
         raise NotAnalysable(

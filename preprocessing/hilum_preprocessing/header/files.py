@@ -58,9 +58,10 @@ def read_file(
 
     Raises NotAnalysable when it is none, OSError when it cannot be opened.
 
-    `PixelData` is a view of the file, which is mapped and not read, and lives as long as the view does. What comes after it is not read.
-    `drops_page_cache`: nobody will read it again soon. If it is not in memory, it is then read past the page cache.
-    `wants` is asked there, before more than the beginning is read, with the data set of the beginning; where it says no, it gets no more,
+    `PixelData` is a view of the file, which is mapped and not read; the mapping lives as long as
+    the view. Elements after it are not read. `drops_page_cache`: the file will not be read again
+    soon. If it is not in memory, it is then read past the page cache. `wants` is then called with
+    the data set of the beginning, before more is read. If it returns False, nothing more is read,
     and `PixelData` is cut.
     """
     try:
@@ -203,9 +204,10 @@ def _with_pixels(
     order: str = "<",
     is_beginning: bool = False,
 ) -> Dataset:
-    """The data set with the element at that position, if there is one, as a view of the content, or of the beginning of that.
+    """The data set with the element at that position, if there is one.
 
-    `order` of its bytes, as struct has it.
+    Its value is a view of the content, or of the beginning of that. `order` of its bytes, as struct
+    has it.
     """
     head = (
         _IMPLICIT

@@ -44,18 +44,16 @@ _CODECS: Final = (
 def tokens(text: str) -> tuple[str, ...]:
     """The words of a text in capitals, without accents.
 
-    What is no letter parts them, and a lost character is `LOST`.
+    Characters that are no letters separate them, and a lost character is `LOST`.
     """
     return tuple(_plain(text).split())
 
 
 def readings(text: str) -> Iterator[str]:
-    """The text, then what else it may have been.
+    """The text, then other texts that it may have been.
 
-    Its bytes in another character set, its odd letters as lost ones.
-
-    pydicom decodes a code string as Latin-1, whatever bytes it holds, and some senders decode and
-    encode once too often.
+    Its bytes in another character set, its odd letters as lost ones. pydicom decodes a code string
+    as Latin-1, with bytes of any character set, and some senders decode and encode once too often.
     """
     yield text
     if not text.isascii() or "\x1b" in text:
@@ -81,7 +79,7 @@ def _letter(letter: str) -> str:
 
 
 def _bytes_of(text: str) -> Iterator[bytes]:
-    """What the text may have been decoded from."""
+    """The bytes that the text may have been decoded from."""
     for codec in ("latin_1", "cp1252"):
         try:
             yield text.encode(codec)

@@ -24,11 +24,8 @@ _SHIFTED_BY: Final = 1 / 8  # of the table; some begin a little above the smalle
 class LookupTable:
     """`entries[0]` is for every input up to `first`, `entries[-1]` for all beyond the last.
 
-    Output range 0..2^bits - 1.
-
-    Where the descriptor contradicts the entries: `depth_flag` says what became of its number of
-    bits,
-    `count_flag` of its number of entries, or of the order of their bytes.
+    Output range 0..2^bits - 1. Where the descriptor contradicts the entries: `depth_flag` for its
+    number of bits, `count_flag` for its number of entries, or for the order of their bytes.
     """
 
     first: int
@@ -55,9 +52,9 @@ class LookupTable:
         )
 
     def is_shifted(self, low: float, high: float) -> bool:
-        """Whether it leaves out one end of the possible inputs, and goes on beyond the other by as much.
+        """Whether it omits one end of the possible inputs, and exceeds the other by as much.
 
-        So it is for pixels of the other sign.
+        Such a table is for pixels of the other sign.
         """
         first = self.first_for(low, high)
         beneath = first - low
@@ -141,9 +138,9 @@ def _is_monotonic(entries: NDArray[Any]) -> bool:
 
 
 def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | None]:
-    """What becomes of entries beyond the count.
+    """The entries, without those beyond the count that only fill the data up.
 
-    Zeros and repetitions of the last one fill the data up. Others are part of the table: flagged.
+    Zeros and repetitions of the last one do. Others are part of the table: flagged.
     """
     beyond = entries[count:]
     if not beyond.any() or (beyond == entries[count - 1]).all():
@@ -152,10 +149,10 @@ def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | No
 
 
 def _of_depth(entries: NDArray[Any], said: int) -> tuple[NDArray[Any], int, Flag | None]:
-    """Entries, their number of bits, and what is in doubt about it.
+    """Entries, their number of bits, and the flag of a doubt about it.
 
-    It is the descriptor's where the entries fit it, and theirs where they show it: many writers say
-    the size of the stored words. All entries decide, and never those that a picture uses.
+    It is the descriptor's where the entries fit it, and theirs where they show it: many writers
+    give the size of the stored words. All entries decide, and never those that a picture uses.
     """
     top = int(entries.max())
     if _LEAST_BITS <= said <= _MOST_BITS and top >> said:

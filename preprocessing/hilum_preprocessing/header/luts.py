@@ -1,6 +1,6 @@
 """Modality LUT, VOI LUT and windows as the data set gives them: PS3.3 C.11.1 and C.11.2.
 
-What they do: levels/grayscale.py. Torch-free.
+They are applied in levels/grayscale.py. Torch-free.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Voi:
-    """What the object offers for display.
+    """The windows and the VOI LUT that the object offers for display.
 
-    `is_unusable`: it offered something that breaks the standard's own rules.
-
-    `window` is the first of `windows`; one that cannot be used is None in its place. `explanations` go with them, in capitals.
+    `is_unusable`: it offered something that breaks the standard's own rules. `window` is the first
+    of `windows`; one that cannot be used is None in its place. `explanations` go with them, in
+    capitals.
     """
 
     window: Window | None
@@ -93,8 +93,8 @@ NO_VOI = Voi(None, None, is_unusable=False)
 def modality_of(dataset: Dataset) -> ModalityLut:
     """The modality LUT: a sequence, else slope and intercept, else None (PS3.3 C.11.1).
 
-    What cannot be used is `Unusable`: a recipe that needs none must not fail. A slope without an
-    intercept has the intercept 0, an intercept without a slope the slope 1.
+    One that cannot be used is `Unusable`: a recipe that needs none must not fail. A slope without
+    an intercept has the intercept 0, an intercept without a slope the slope 1.
     """
     try:
         item = first_item(dataset, "ModalityLUTSequence")
@@ -119,7 +119,7 @@ def _rescale(dataset: Dataset) -> Rescale | None:
 
 
 def voi_of(dataset: Dataset) -> Voi:
-    """The windows and the first VOI LUT. What cannot be used is left out and noted.
+    """The windows and the first VOI LUT. Unusable ones are left out and noted.
 
     A recipe that needs none must not fail.
     """
@@ -139,7 +139,7 @@ def _or_unusable(read: Callable[[Dataset], T], dataset: Dataset) -> tuple[T | No
 
 
 def _windows(dataset: Dataset) -> tuple[Window | None, ...]:
-    """Raises NotAnalysable when the attributes are not numbers, or are not as many of one as of the other."""
+    """Raises NotAnalysable for attributes that are not numbers, or not equally many."""
     centres = numbers(dataset, "WindowCenter")
     widths = numbers(dataset, "WindowWidth")
     function = word(dataset, "VOILUTFunction") or "LINEAR"
@@ -172,7 +172,7 @@ def _first_voi_lut(dataset: Dataset) -> LookupTable | None:
 class Padding(NamedTuple):
     """`values`: stored values that are no part of the picture, both ends included.
 
-    `is_unusable`: what is said makes no sense.
+    `is_unusable`: the header's padding makes no sense.
     """
 
     values: tuple[int, int] | None
@@ -180,7 +180,7 @@ class Padding(NamedTuple):
 
 
 def padding_of(dataset: Dataset, *, is_signed: bool) -> Padding:
-    """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2); what is unusable is noted."""
+    """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2); unusable ones are noted."""
     value, is_unreadable = _or_unusable(lambda of: element(of, "PixelPaddingValue"), dataset)
     limit, has_unreadable_limit = _or_unusable(
         lambda of: element(of, "PixelPaddingRangeLimit"), dataset
@@ -211,7 +211,7 @@ def _of_sign(value: int, *, is_signed: bool) -> int:
 def presentation_lut_shape_of(dataset: Dataset) -> str:
     """IDENTITY, INVERSE, SEQUENCE (a table stands there instead), or "" (PS3.3 C.11.6).
 
-    What is malformed says nothing.
+    A malformed one counts as absent.
     """
     sequence, _ = _or_unusable(lambda of: first_item(of, "PresentationLUTSequence"), dataset)
     shape, _ = _or_unusable(lambda of: word(of, "PresentationLUTShape"), dataset)
@@ -219,9 +219,9 @@ def presentation_lut_shape_of(dataset: Dataset) -> str:
 
 
 def pixel_aspect_of(dataset: Dataset) -> float | None:
-    """Height of a pixel over its width, 1 when nothing is said (PS3.3 C.7.6.3.1.7).
+    """Height of a pixel over its width, 1 when the header has none (PS3.3 C.7.6.3.1.7).
 
-    None: what is said makes no sense.
+    None: the header's spacing or ratio makes no sense.
     """
     for keyword in ("PixelSpacing", "ImagerPixelSpacing", "PixelAspectRatio"):
         sides, is_unreadable = _or_unusable(partial(numbers, keyword=keyword), dataset)

@@ -19,11 +19,10 @@ _DATA: Final = 0x3000
 
 
 def overlay_bits(dataset: Dataset, bits_allocated: int) -> int:
-    """A mask of the bits of a pixel that hold overlays by what the header says.
+    """A mask of the bits of a pixel that hold overlays, by the header.
 
-    0 where it says nothing, or nothing readable.
-
-    An overlay with Overlay Data, or of other Bits Allocated than the pixels, is kept elsewhere.
+    0 where the header has none, or none that is readable. An overlay with Overlay Data, or of other
+    Bits Allocated than the pixels, is kept elsewhere.
     """
     held = dataset._dict  # noqa: SLF001 - sixteen questions for each object; `in dataset` takes twenty times as long
     mask = 0

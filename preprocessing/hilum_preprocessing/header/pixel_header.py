@@ -19,12 +19,11 @@ _PALETTE: Final = "PALETTE COLOR"
 
 @dataclass(frozen=True, slots=True)
 class PixelHeader:
-    """What the data set says of its Pixel Data.
+    """The data set's description of its Pixel Data.
 
-    `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel.
-
-    `overlay_bits`: a mask of the bits of a word in which, as it says, overlays are kept. `is_judged`: words that do not fit into Bits
-    Stored are judged by `depth`; else they are masked, whatever they hold.
+    `samples` a pixel; `is_planar`: RRR…GGG…BBB… and not pixel by pixel. `overlay_bits`: a mask of
+    the bits of a word in which, by the header, overlays are kept. `is_judged`: words that do not
+    fit into Bits Stored are judged by `depth`; else they are always masked.
     """
 
     rows: int
@@ -78,7 +77,10 @@ class PixelHeader:
 
     @property
     def is_palette(self) -> bool:
-        """PS3.3 C.7.6.3.1.2: a palette has one sample, too, but its stored values are indices and no intensities."""
+        """Whether stored values are indices of a palette, and no intensities.
+
+        PS3.3 C.7.6.3.1.2: a palette has one sample, too.
+        """
         return self.photometric == _PALETTE
 
     @property
@@ -119,7 +121,10 @@ class PixelHeader:
         rgb: Literal["reject", "luma", "first_channel"] = "reject",
         frames: Literal["reject", "first"] = "reject",
     ) -> None:
-        """Raises NotAnalysable: colour or several frames that the specification refuses, or pixels that are no 8 or 16 bits."""
+        """Raises NotAnalysable for pixels that the specification refuses.
+
+        Colour, several frames, or pixels that are no 8 or 16 bits.
+        """
         if not self.is_monochrome and rgb == "reject":
             raise NotAnalysable(
                 Reason.NOT_MONOCHROME,
@@ -164,7 +169,10 @@ class PixelHeader:
 
 
 def require_pixel_data(dataset: Dataset) -> None:
-    """Raises NotAnalysable when there is no Pixel Data, or floating point pixels instead (PS3.3 C.7.6.24, parametric maps)."""
+    """Raises NotAnalysable when there is no Pixel Data, or floating point pixels instead.
+
+    PS3.3 C.7.6.24, parametric maps.
+    """
     if tag_of("FloatPixelData") in dataset or tag_of("DoubleFloatPixelData") in dataset:
         raise NotAnalysable(Reason.UNSUPPORTED_PIXEL_FORMAT, "floating point pixels")
     pixels = element(dataset, "PixelData")

@@ -1,7 +1,7 @@
-"""Headers that are written as the standard wants them, read in less than half the time of a reader that takes all others, too. Torch-free.
+"""A fast reader of headers that are encoded exactly as the standard says. Torch-free.
 
-What is found is what pydicom finds, element by element; whatever is out of the ordinary is left to
-pydicom.
+It takes less than half the time of a reader that accepts all others, too. It finds the same as
+pydicom, element by element; anything out of the ordinary is left to pydicom.
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ _LITTLE_ENDIAN: Final = re.compile(rb"1\.2\.840\.10008\.1\.2(\.1|\.5|\.4\.\d+)?"
 
 
 def read_plain_header(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Dataset, int] | None:
-    """The data set before its pixels, and where those begin in `content`, which is `file` or its start. None: it is pydicom's to read."""
+    """The data set before its pixels, and where those begin in `content`.
+
+    `content` is `file` or its start. None: pydicom must read it.
+    """
     if content[_PREAMBLE_BYTES : _PREAMBLE_BYTES + 12] != _PREFIX + _META_BEGINS:
         return None
     try:
@@ -86,7 +89,10 @@ def _read(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Dataset, int] | N
 
 
 def _is_implicit(meta: Elements, beginning: bytes) -> bool | None:
-    """What the Transfer Syntax says, if the beginning of the data set agrees, and holds no command (PS3.7 6.3.1); else None."""
+    """Whether the Transfer Syntax is implicit, or None.
+
+    None: the beginning of the data set disagrees, or holds a command (PS3.7 6.3.1).
+    """
     syntax = meta.get(_TRANSFER_SYNTAX)
     uid = (syntax.value or b"").rstrip(b"\0 ") if syntax is not None else b""
     if _LITTLE_ENDIAN.fullmatch(uid) is None or beginning[:2] == b"\0\0":
@@ -99,7 +105,7 @@ def _is_implicit(meta: Elements, beginning: bytes) -> bool | None:
 def _explicit(
     file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_meta: bool = False
 ) -> tuple[Elements, int] | None:
-    """The elements of explicit VR before the pixels, or of the file meta group, and where they end."""
+    """The elements of explicit VR before the pixels, or of the file meta group, and their end."""
     held: Elements = {}
     last = len(content) - _LONGEST_HEAD
     for _ in range(MAXIMUM_ELEMENTS):

@@ -1,10 +1,9 @@
-"""How many elements and items a header may have, and how deep they may lie. Torch-free.
+"""Limits on the elements and items of a header, and on the depth of its sequences.
 
 An empty item takes 8 bytes of a file, and half a kilobyte and 10 µs of each reader: of 16 MiB two
-million, a gigabyte and minutes.
-So each reader counts, here or as it reads: what is beyond these numbers is read by none. Of our
-real objects the largest has some 300, the deepest five levels. A document that lists instances may
-have more: three for each.
+million, a gigabyte and minutes. So each reader counts, here or as it reads: none reads beyond these
+numbers. Of our real objects the largest has some 300, the deepest five levels. A document that
+lists instances may have more: three for each. Torch-free.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ class TooComplex(ValueError):
 
 
 class Budget:
-    """What is left to a walk along elements and items."""
+    """The elements and items that a walk may still read."""
 
     __slots__ = ("left",)
 
@@ -101,7 +100,7 @@ def counted(reads: Budget, piece: bytes) -> bytes:
 class CountedBytes(io.BytesIO):
     """Bytes for a reader that makes an object of each element.
 
-    It is stopped in time, whatever it takes the bytes for.
+    The reader is stopped in time, for any reading of these bytes.
     """
 
     def __init__(self, content: bytes | bytearray | memoryview) -> None:
@@ -125,11 +124,10 @@ def require_bounded(
     order: str = "<",
     most: int = MAXIMUM_ELEMENTS,
 ) -> None:
-    """Count what readers would make of an encoded data set, sequences of defined length included.
+    """Count the objects that readers would make of an encoded data set.
 
-    Raises TooComplex.
-
-    `order` of its bytes, as struct has it. What cannot be walked counts as if it were empty items.
+    Sequences of defined length are included. Raises TooComplex. `order` of its bytes, as struct has
+    it. Bytes that cannot be walked count as if they were empty items.
     """
     if len(data) > most * _LEAST_BYTES:  # less cannot hold as many
         _Walk(memoryview(data), order, Budget(most)).go(
@@ -215,7 +213,7 @@ class _Walk:
                 self._give_up(level)
 
     def _give_up(self, level: _Level) -> None:
-        """What is left of this level, as if it were empty items."""
+        """Count the rest of this level as if it were empty items."""
         self._budget.spend((level.end - self._position) // _LEAST_BYTES)
         self._position = level.end
 
@@ -295,7 +293,7 @@ def _values(name: str, value: bytes | memoryview) -> int:
 
 @lru_cache(4096)
 def _known_vr(tag: int) -> str:
-    """What a reader takes an element for that does not say (PS3.6).
+    """The VR that a reader takes for an element without one (PS3.6).
 
     Of several the first, but words where it may be words.
     """

@@ -1,10 +1,8 @@
-"""Files that are read once and lie in no cache: read past the page cache (O_DIRECT of open(2)).
+"""Reads past the page cache (O_DIRECT of open(2)), for files that are read once. Torch-free.
 
-Torch-free.
-
-The page cache would take memory for them that nobody uses again, and find, fill, map and give back
-each page: for 10 MB that takes five times as much CPU as to have the disk write into memory that is
-there. A file that lies in the cache is better read where it is.
+The page cache would take memory that is not used again, and find, fill, map and free each page: for
+10 MB that takes five times as much CPU as to have the disk write into memory that is there. A file
+that is in the cache already is better read from there.
 """
 
 from __future__ import annotations
@@ -35,7 +33,10 @@ _REFERENCES: Final = 3
 
 
 class Uncached:
-    """An open file of which as much is read as somebody wants, into writable memory that nothing else uses while a view of it lives."""
+    """An open file, read piece by piece into writable memory of its own.
+
+    Nothing else uses that memory while a view of it lives.
+    """
 
     def __init__(self, file: int, size: int) -> None:
         self.size = size
@@ -86,7 +87,7 @@ def _opened(path: Path | str) -> int | None:
 
 
 def _is_cached(mapped: mmap.mmap, position: int) -> bool:
-    """Whether that page of the file is in memory (mincore(2)); True where nobody can say."""
+    """Whether that page of the file is in memory (mincore(2)); True where that is unknown."""
     if _mincore is None:
         return True
     page = (

@@ -1,4 +1,7 @@
-"""Which way the X-rays went: View Position, else the view code, else the orientation, else words of free text. Torch-free."""
+"""The direction of the X-rays: the view of an image. Torch-free.
+
+From View Position, else the view code, else the orientation, else words of free text.
+"""
 
 from __future__ import annotations
 
@@ -123,7 +126,7 @@ def _from_code(dataset: Dataset) -> View | None:
 
 
 def _from_orientation(dataset: Dataset) -> View | None:
-    """A row that runs to the patient's front or back is a picture from the side (PS3.3 C.7.6.1.1.1)."""
+    """LATERAL where a row runs to the patient's front or back (PS3.3 C.7.6.1.1.1)."""
     return "LATERAL" if directions_of(dataset).axes[0] == "AP" else None
 
 

@@ -1,6 +1,4 @@
-"""What the stored values of a picture (rows, columns) are.
-
-Their extent without padding, and how often each is there. Torch-free.
+"""The extent of the stored values of a picture, without padding, and their histogram. Torch-free.
 
 Blocks of rows at a time: temporaries of a whole picture cost more in page faults than the counting.
 """
@@ -47,9 +45,9 @@ def covers(padding: tuple[int, int], ends: tuple[int, int]) -> bool:
 
 
 def _least(array: NDArray[Any], origin: int, sign: int) -> int:
-    """How far the nearest pixel is from `origin` in the direction of `sign`.
+    """Return the distance of the nearest pixel from `origin` in the direction of `sign`.
 
-    What lies on the other side wraps around to the far end.
+    Pixels on the other side wrap around to the far end.
     """
     unsigned = np.dtype(f"u{array.itemsize}")
     words = array.view(unsigned)
@@ -60,7 +58,10 @@ def _least(array: NDArray[Any], origin: int, sign: int) -> int:
 
 
 def counts(array: NDArray[Any], first: int, length: int) -> NDArray[np.int64]:
-    """(length,) how many pixels have the stored value `first`, `first + 1` …; none lies outside."""
+    """Return (length,) the number of pixels of each stored value from `first` on.
+
+    No pixel may have another value.
+    """
     if (by_bits := compiled.counts(array)) is not None:
         return _by_value(by_bits, array.dtype, first, length)
     found = np.zeros(length, np.int64)

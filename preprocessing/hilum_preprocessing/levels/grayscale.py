@@ -43,10 +43,11 @@ _LARGEST_FLOAT32 = float(np.finfo(np.float32).max)
 def level_table(
     stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None = None
 ) -> LevelTable:
-    """The table for one picture: all intensity steps, or with order resize_first those of `source` alone (see `finished`).
+    """Return the table for one picture: all intensity steps.
 
-    `ends`: smallest and largest stored value, padding included, where the caller knows them. Raises NotAnalysable: a constant
-    picture; MONOCHROME1, a missing VOI or values that the specification refuses.
+    With order resize_first it holds those of `source` alone (see `finished`). `ends`: smallest and
+    largest stored value, padding included, where the caller knows them. Raises NotAnalysable: a
+    constant picture; MONOCHROME1, a missing VOI or values that the specification refuses.
     """
     key = _key_of(stored, spec)
     if key is not None:
@@ -59,7 +60,7 @@ def level_table(
 
 
 def without_unusable(stored: StoredValues) -> StoredValues:
-    """The same without a modality LUT that cannot be used: a display shows what there is."""
+    """Return the same without a modality LUT that cannot be used, for display."""
     return replace(stored, modality=None) if isinstance(stored.modality, Unusable) else stored
 
 
@@ -88,7 +89,7 @@ def _key_of(stored: StoredValues, spec: InputSpec) -> Hashable | None:
 def _known(
     key: Hashable, stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None
 ) -> LevelTable:
-    """The table of this key with what this picture uses of it."""
+    """Return the table of this key, with the entries that this picture uses."""
     observed = _observed(stored, spec, ends)
     kept = _TABLES.get(key, lambda: _table_by_header(stored, spec))
     used = kept.values[observed]
@@ -113,7 +114,10 @@ _TABLES: BoundedCache[Hashable, LevelTable] = BoundedCache(
 
 
 def finished(resized: NDArray[Any], stored: StoredValues, spec: InputSpec) -> Values:
-    """With order resize_first: the intensity operations on the picture (H, W) that the geometry made; its statistics are its own."""
+    """Apply the intensity operations to the resized picture (H, W), with order resize_first.
+
+    Their statistics are those of the resized picture.
+    """
     nominal = _source_levels(_nominal(stored, _observed(stored, spec, None)), stored, spec)
     values = resized.astype(np.float64).ravel()
     levels = replace(
@@ -181,7 +185,10 @@ def _observed(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | Non
 
 
 def _extent(stored: StoredValues, spec: InputSpec, ends: tuple[int, int] | None) -> tuple[int, int]:
-    """Smallest and largest stored value of the picture, without padding unless the recipe keeps it in (PS3.3 C.7.5.1.1.2)."""
+    """Return the smallest and largest stored value of the picture.
+
+    Padding is left out unless the recipe keeps it (PS3.3 C.7.5.1.1.2).
+    """
     padding = None if spec.source.padding == "keep" else stored.padding
     if padding is not None and not takes_statistics(spec):
         ends = ends or (int(stored.array.min()), int(stored.array.max()))
@@ -231,7 +238,10 @@ def _modality(levels: Levels, stored: StoredValues) -> Levels:
 
 
 def _require_representable(slope: float, intercept: float, levels: Levels) -> None:
-    """Numbers of the header that make infinite levels would make NaN of their range, and a black picture of that."""
+    """Raises NotAnalysable for numbers of the header that give infinite levels.
+
+    The range of infinite levels would be NaN, and the picture black.
+    """
     if abs(slope) * max(abs(levels.low), abs(levels.high)) + abs(intercept) > _LARGEST_FLOAT32:
         raise NotAnalysable(
             Reason.CORRUPT_HEADER,

@@ -33,7 +33,7 @@ def invert(levels: Levels) -> Levels:
 
 
 def stretch(levels: Levels, low: float, high: float) -> Levels:
-    """`low` to 0, `high` to 1; what lies outside is clamped."""
+    """Map `low` to 0 and `high` to 1, and clamp values outside."""
     if low == high:
         raise NotAnalysable(
             Reason.CONSTANT_IMAGE,
@@ -68,9 +68,9 @@ def _percentile(levels: Levels, op: Percentile) -> Levels:
 
 
 def percentiles(levels: Levels, wanted: tuple[float, ...]) -> list[float]:
-    """What numpy.percentile gives for all pixels, from the count of each level.
+    """Return the same as numpy.percentile of all pixels, from the count of each level.
 
-    Linear between the two nearest of them.
+    Linear between the two nearest levels.
     """
     order = np.argsort(levels.picture, kind="stable")
     values = levels.picture[order]

@@ -1,7 +1,7 @@
-"""Levels that lie on a line, flat ends being clamps. Torch-free.
+"""Levels on a straight line, with flat ends as clamps. Torch-free.
 
 A line with its clamps costs a conversion and at most two passes; looking up costs three times that.
-Which of the two it is, is read from the table, so it cannot differ from it.
+The line is read from the table, so both give the same levels.
 """
 
 from __future__ import annotations
@@ -32,14 +32,21 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """Of levels on a line: each entry from `first` to `last` differs from the one after it, all before are equal, and all after `last`."""
+    """The part of the table where levels change, for levels on a line.
+
+    Each entry from `first` to `last` differs from the one after it. All entries before are equal,
+    and all after `last`.
+    """
 
     first: int
     last: int
 
 
 def line_of(levels: Floats, first: int) -> Line | None:
-    """The line on which the levels of the stored values `first`, `first + 1` … lie, flat ends being clamps. None: there is none."""
+    """Return the line of the levels of the stored values `first`, `first + 1` …, or None.
+
+    Flat ends are clamps.
+    """
     steps = np.flatnonzero(np.diff(levels))
     if len(steps) == 0:
         return Line(0.0, float(levels[0]))
@@ -48,7 +55,7 @@ def line_of(levels: Floats, first: int) -> Line | None:
 
 
 def slope_of(levels: Floats, first: int) -> Slope | None:
-    """Where they change, if they lie on a line and change at every step there."""
+    """Return where the levels change, if they are on a line and change at every step there."""
     steps = np.flatnonzero(np.diff(levels))
     if len(steps) == 0 or steps[-1] - steps[0] + 1 != len(steps) or line_of(levels, first) is None:
         return None
@@ -56,7 +63,10 @@ def slope_of(levels: Floats, first: int) -> Slope | None:
 
 
 def line_within(levels: Floats, first: int, slope: Slope, part: slice) -> Line | None:
-    """What `line_of` says of a part of the levels whose slope is known, without looking at each of them."""
+    """Return the same as `line_of` for a part of the levels whose slope is known.
+
+    Does not read each of them.
+    """
     used = levels[part]
     begin = max(slope.first - part.start, 0)
     end = min(slope.last - part.start, len(used) - 2)
@@ -68,9 +78,9 @@ def line_within(levels: Floats, first: int, slope: Slope, part: slice) -> Line |
 
 
 def _line_through(levels: Floats, first: int, first_step: int, last_step: int) -> Line | None:
-    """Of which these entries are the first and the last that differ from the next one.
+    """Return the line through levels whose first and last changes are at these entries.
 
-    None: too few lie between the clamps.
+    None: too few entries are between the clamps.
     """
     last = len(levels) - 1
     is_low = first_step > 0

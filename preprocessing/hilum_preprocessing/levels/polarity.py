@@ -1,4 +1,7 @@
-"""Whether small values are bright, and the point at which that is turned round (PS3.3 C.7.6.3.1.2, C.8.11.3, C.11.6). Torch-free."""
+"""Polarity: MONOCHROME1, and the point about which levels are inverted. Torch-free.
+
+PS3.3 C.7.6.3.1.2, C.8.11.3 and C.11.6.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,12 @@ if TYPE_CHECKING:
 
 
 def is_inverted(stored: StoredValues, source: Source) -> bool:
-    """MONOCHROME1, or what Presentation LUT Shape says where it stands and is honoured.
+    """Return whether the picture is MONOCHROME1, or INVERSE where the shape is honoured.
 
-    The Presentation LUT is the last step, and its output are P-values (PS3.3 C.11.6), so it says by
-    itself whether the output is turned round. In the DX IOD INVERSE goes with MONOCHROME1 and
-    IDENTITY with MONOCHROME2 (C.8.11.3): one inversion, said twice. Only where an object breaks
-    that rule do the two readings differ.
+    The Presentation LUT is the last step, and its output are P-values (PS3.3 C.11.6), so its shape
+    alone decides whether the output is inverted. In the DX IOD INVERSE goes with MONOCHROME1 and
+    IDENTITY with MONOCHROME2 (C.8.11.3): one inversion, stated twice. The two readings differ only
+    for an object that breaks that rule.
     """
     if source.presentation_lut == "honour" and stored.presentation_lut_shape:
         return stored.presentation_lut_shape == "INVERSE"

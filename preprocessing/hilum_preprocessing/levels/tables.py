@@ -1,7 +1,4 @@
-"""What each possible stored value of a picture becomes, on its way through the grayscale steps.
-
-Torch-free.
-"""
+"""Tables of the level of each possible stored value, through the grayscale steps. Torch-free."""
 
 from __future__ import annotations
 
@@ -19,11 +16,11 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """The level of each possible stored value, the nominal range of levels, and which entries the picture uses.
+    """The level of each possible stored value, the nominal range, and the entries in use.
 
-    `observed` spans the stored values between the picture's smallest and largest one, padding excluded. `counts` are the pixels of each
-    stored value, padding excluded; None where no operation asks for them. `two_to_bits`: see the
-    intensity operation maxval.
+    `observed` spans the stored values between the picture's smallest and largest one, padding
+    excluded. `counts` are the pixels of each stored value, padding excluded; None where no
+    operation asks for them. `two_to_bits`: see the intensity operation maxval.
     """
 
     values: Values
@@ -59,10 +56,10 @@ class Levels:
 
 @dataclass(frozen=True, slots=True)
 class LevelTable:
-    """`values[i]` is the level of the stored value `first + i`; `observed` as in `Levels`.
+    """A finished table: `values[i]` is the level of the stored value `first + i`.
 
-    Of a table that is kept for other pictures: `slope`, where levels change, None where they lie on
-    no line; `lookups` made of it.
+    `observed` as in `Levels`. For a table that is kept for other pictures: `slope`, where levels
+    change, None where they are on no line; `lookups` made of it.
     """
 
     first: int
@@ -76,7 +73,7 @@ class LevelTable:
         return slice(ends[0] - self.first, ends[1] - self.first + 1)
 
     def line(self, ends: tuple[int, int]) -> Line | None:
-        """The line on which their levels lie; None: they do not."""
+        """Return the line of their levels, or None."""
         part = self.entries(ends)
         known = self.slope
         return (
@@ -86,10 +83,10 @@ class LevelTable:
         )
 
     def lookup(self, container: np.dtype[Any], dtype: type[np.float32 | np.uint8]) -> NDArray[Any]:
-        """The level of every word of the container (256 or 65536 entries), seen as an unsigned number.
+        """Return the level of every word of the container (256 or 65536 entries).
 
-        Signed stored values index by their two's complement, and no index lies outside, whatever
-        the pixels hold. Not to be written to.
+        Words are seen as unsigned numbers: signed stored values index by their two's complement,
+        and no index is out of range for any pixel. Do not write to it.
         """
         if self.lookups is None:
             return self._lookup(container, dtype)

@@ -1,4 +1,7 @@
-"""VOI: which window or table of an object a specification takes, and what it does to levels (PS3.3 C.11.2). Torch-free."""
+"""VOI: the window or table that a specification takes, and its effect. Torch-free.
+
+PS3.3 C.11.2.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from hilum_preprocessing.spec.source import Source
 
 
 def apply_voi(levels: Levels, voi: Voi, source: Source, bits_stored: int) -> Levels:
-    """Levels after the modality LUT to levels after the VOI. Raises NotAnalysable where there is none and the specification needs one."""
+    """Return levels after the VOI from levels after the modality LUT.
+
+    Raises NotAnalysable where the object has none and the specification needs one.
+    """
     if source.voi == "none":
         return levels
     match chosen(voi, source):
@@ -26,7 +32,7 @@ def apply_voi(levels: Levels, voi: Voi, source: Source, bits_stored: int) -> Lev
 
 
 def chosen(voi: Voi, source: Source) -> LookupTable | Window | None:
-    """What a specification that takes a VOI applies.
+    """Return the window or table that the specification applies.
 
     None: the object has nothing usable of that kind.
     """
@@ -73,7 +79,10 @@ def look_up(levels: Levels, table: LookupTable) -> Levels:
 
 
 def _through_window(levels: Levels, window: Window, source: Source, bits_stored: int) -> Levels:
-    """To 0..2^BitsStored - 1, the range that a display of that depth would take, or to the range of the modality LUT's output."""
+    """Map levels to 0..2^BitsStored - 1, or to the range of the modality LUT's output.
+
+    The first is the range of a display of that depth.
+    """
     low, high = (
         (levels.low, levels.high)
         if source.window_output == "modality_range"
@@ -96,7 +105,10 @@ def _without_voi(levels: Levels, source: Source, bits_stored: int) -> Levels:
 
 
 def windowed(values: Values, window: Window) -> Values:
-    """Values of any shape to [0, 1] by PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 (SIGMOID) and C.11.2.1.3.2 (LINEAR_EXACT)."""
+    """Return values of any shape in [0, 1], by the window's function.
+
+    PS3.3 C.11.2.1.2.1 (LINEAR), C.11.2.1.3.1 (SIGMOID) and C.11.2.1.3.2 (LINEAR_EXACT).
+    """
     centre = window.centre
     width = window.width
     if window.function == "SIGMOID":

@@ -1,6 +1,6 @@
 """The axes of a resize: which matrix, and which samples of the input there are. Torch-free.
 
-After r levels of a wavelet codestream the sample k of the low-pass band sits at pixel 2^r * k of the
+After r levels of a wavelet codestream the sample k of the low-pass band is at pixel 2^r * k of the
 picture: on the even grid, and not in the middle of 2^r pixels (ISO/IEC 15444-1, annex F). A resize
 that takes it for a smaller picture shifts everything by half a pixel a level.
 """
@@ -27,7 +27,7 @@ class Grid:
         return -(-(length - self.first) // self.step)
 
     def cropped(self, start: int) -> tuple[int, Grid]:
-        """Samples to leave out, and the grid of the rest, where pixels before `start` are cut away."""
+        """Return the samples to leave out and the grid of the rest, for a crop at pixel `start`."""
         skipped = max(0, -((self.first - start) // self.step))
         return skipped, Grid(self.step, self.first + self.step * skipped - start)
 
@@ -51,18 +51,20 @@ class Axis:
 
 
 def axes_of(op: Resize, size: tuple[int, int], grids: tuple[Grid, Grid]) -> tuple[Axis, Axis]:
-    """Rows and columns of the resize of a picture of `size` (rows, columns), of which there are the samples on the grids."""
+    """Return rows and columns of the resize of a picture of `size` (rows, columns).
+
+    `grids`: the samples that there are of it.
+    """
     return Axis(op.kernel, size[0], op.height, grids[0]), Axis(
         op.kernel, size[1], op.width, grids[1]
     )
 
 
 def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
-    """The same matrix for an input of which only the samples of the grid are known.
+    """Return the same matrix for an input of which only the samples of the grid are known.
 
-    Between them the picture is a straight line.
-
-    Sums of rows and their centres of gravity stay what they were.
+    Between them the picture is a straight line. The sums of rows and their centres of gravity stay
+    the same.
     """
     if grid == FULL:
         return exact

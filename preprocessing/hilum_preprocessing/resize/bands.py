@@ -1,7 +1,7 @@
-"""The matrix of a resize along one axis, cut into blocks of one shape, so that a single batched product does the whole axis.
+"""The matrix of a resize along one axis, in blocks of one shape for one batched product.
 
 A row of the matrix needs few samples of the input, and those of neighbouring rows overlap. A block
-makes eight samples of the output from one window of the input; all windows are equally long, and
+makes eight samples of the output from one window of the input. All windows are equally long, and
 each begins `stride` samples after the one before. That costs some multiplications by zero and saves
 hundreds of calls; a dense product would do 15 times the work.
 """
@@ -38,10 +38,10 @@ _CACHE_BYTES = 32 << 20
 class Bands:
     """`weights` (blocks, 8, window); window b begins at sample `start + b * stride`.
 
-    `before` and `after` zeros must stand around the input, because the outer windows reach beyond it. `sums` (n_out,) float32: the sum of
-    each row of the whole matrix, which a resizer that sees 0 beyond the border leaves below 1.
-    `whole_parts` 0, or weights are whole
-    numbers: 1 in one float64; 2 in two float32 halves, then there are 16 rows.
+    `before` and `after` zeros must stand around the input, because the outer windows reach beyond
+    it. `sums` (n_out,) float32: the sum of each row of the whole matrix, below 1 for a resizer that
+    sees 0 beyond the border. `whole_parts` 0, or weights are whole numbers: 1 in one float64; 2 in
+    two float32 halves, then there are 16 rows.
     """
 
     weights: Tensor
@@ -59,13 +59,13 @@ class Bands:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes of memory in use."""
         return self.weights.nbytes + self.sums.nbytes
 
     def windows(self, samples: Tensor) -> Tensor:
         """(blocks, window, lines), a view of `samples` (lines, before + length + after).
 
-        What the blocks are multiplied with.
+        The second factor of the product with the blocks.
         """
         blocks, _, window = self.weights.shape
         offset = samples.storage_offset() + self.before + self.start

@@ -1,4 +1,4 @@
-"""A cache that forgets what was used longest ago once it holds too many bytes. Torch-free."""
+"""A cache bounded in bytes, which drops the least recently used entries. Torch-free."""
 
 from __future__ import annotations
 

@@ -1,14 +1,10 @@
-"""What is compiled for CPUs (resize.c).
+"""The compiled code for CPUs (resize.c): resizes, extremes, histograms, guard statistics.
 
-Resizes, extremes and histograms of stored values, the pixel guard's statistics.
-
-None wherever torch or numpy must do it.
-
-torch's products (resize/resample.py) multiply three times as much, most of it by zero, because a product
-has no bands; and MKL copies both factors into another order before. Reading each sample once, and
-adding it to the few sums that want it, takes a third of the time. Where the library is missing or
-does not say what a product says, torch does it as before; both are within rounding of each other.
-Torch-free.
+Each function returns None where torch or numpy must do the work. torch's products
+(resize/resample.py) multiply three times as much, most of it by zero, because a product has no
+bands; and MKL copies both factors into another order before. Reading each sample once, and adding
+it to the few sums that need it, takes a third of the time. Where the library is missing or fails
+its known pictures, torch does it; both are within rounding of each other. Torch-free.
 """
 
 from __future__ import annotations
@@ -58,7 +54,7 @@ def resized(samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
 
 
 def finish(made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
-    """Slope and offset, and the smallest and the largest level, to what `resized` made, in its place."""
+    """Apply slope, offset and limits in place to the result of `resized`."""
     library, _ = loaded()
     assert library is not None, "it made this"
     library.finish(made, line, limits)
@@ -76,14 +72,20 @@ def has_halves() -> bool:
 def into_halves(
     made: Resized, line: tuple[float, float], limits: tuple[float, float]
 ) -> NDArray[np.float16]:
-    """(height, width) `finish`, and its result in half precision, rounded to the nearest and to even as torch does it."""
+    """Return (height, width) the result of `finish` in half precision.
+
+    Rounded to nearest even, as torch does.
+    """
     library, _ = loaded()
     assert library is not None, "it made this"
     return library.into_halves(made, line, limits)
 
 
 def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
-    """(height, width) whole grey levels, to the bit as Pillow's 8-bit arithmetic makes them, columns first."""
+    """Return (height, width) whole grey levels, to the bit as Pillow's 8-bit arithmetic.
+
+    Columns first.
+    """
     library, _ = loaded()
     return (
         library.resize_whole(samples, rows, columns)
@@ -100,7 +102,7 @@ def extremes(array: NDArray[Any]) -> tuple[int, int] | None:
 
 
 def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
-    """(256,) or (65536,) how often each stored value is there, by its bits, seen as an unsigned number."""
+    """Return (256,) or (65536,) the count of each stored value, by its unsigned bits."""
     library = loaded()[0]
     samples = Samples(array)
     return (
@@ -118,9 +120,9 @@ def seen_in(
     *,
     is_inverted: bool,
 ) -> Seen | None:
-    """What the pixel guard looks at, in stored values (rows, columns).
+    """Return the pixel guard's statistics of stored values (rows, columns).
 
-    The strides of `grid` may be any.
+    `grid` may have any strides.
     """
     library, _ = loaded()
     is_known = (
@@ -158,7 +160,7 @@ def loaded() -> tuple[Library | None, str]:
 
 
 def _problem(library: Library) -> str:
-    """Known pictures beside what numpy makes of them."""
+    """Compare known pictures with numpy's result; return the difference in words, or ""."""
     axes = Axis("skimage", 61, 9), Axis("pil_bicubic_aa", 1043, 23)
     picture = (np.arange(61 * 1043).reshape(61, 1043) * 7919 % 4093).astype(np.uint16)
     if (apart := _error(library, picture, *axes)) > _TOLERANCE:
@@ -198,7 +200,7 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
 
 
 def _has_seen(library: Library, picture: NDArray[np.uint16]) -> bool:
-    """Percentiles, and what is computed last."""
+    """Return whether percentiles and the statistics derived last are right."""
     place = 0.25 * (picture.size - 1)
     places = [(int(part * place), int(part * place) + 1, part * place % 1) for part in (1, 3)]
     seen = library.look(picture, 0, 4092, places, is_inverted=False)

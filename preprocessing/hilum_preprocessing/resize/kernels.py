@@ -121,7 +121,7 @@ def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
 
 
 def _cv2_linear(n_in: int, n_out: int) -> Taps:
-    """cv2.INTER_LINEAR: two taps and no antialiasing, whatever the scale.
+    """cv2.INTER_LINEAR: two taps and no antialiasing at any scale.
 
     Places in float32, the scale being the inverse of an inverse.
     """
@@ -148,7 +148,7 @@ def _cv2_area(n_in: int, n_out: int) -> Taps:
 def _cv2_area_enlarging(n_in: int, n_out: int) -> Taps:
     """cv2.INTER_AREA where an axis grows.
 
-    Two taps, blended only where a sample of the output lies across a border of the input.
+    Two taps, blended only where a sample of the output is across a border of the input.
     """
     scale = n_in / n_out
     left = np.floor(np.arange(n_out) * scale)

@@ -1,6 +1,6 @@
-"""resize.c from Python: a picture, its tables and its axes as what C reads.
+"""resize.c from Python: a picture, its tables and its axes as C structures.
 
-Who may call it, and when: resize/compiled.py. Torch-free.
+Its callers use resize/compiled.py, which decides when. Torch-free.
 """
 
 from __future__ import annotations
@@ -133,9 +133,10 @@ class _Look(ctypes.Structure):
 
 
 class Seen(ctypes.Structure):
-    """What the pixel guard looks at, in a grid of n samples, which become levels from the 1st percentile, 0, to the 99th, 1.
+    """The pixel guard's statistics of a grid of n samples, levels from 1st to 99th percentile.
 
-    `low`, `high`: these percentiles. `counts` (64): levels. `dark`, `bright`: samples at the ends of the nominal range. `variance` of the
+    The 1st percentile is level 0, the 99th level 1. `low`, `high`: these percentiles. `counts`
+    (64): levels. `dark`, `bright`: samples at the ends of the nominal range. `variance` of the
     levels, and `mirrored`, their covariance with the mirror image. `spine` and `lungs`: mean levels
     of three parts.
     """
@@ -154,13 +155,13 @@ class Seen(ctypes.Structure):
 
 
 class Library:
-    """For any number of threads.
+    """The functions of resize.c, safe for any number of threads.
 
-    What it is given must be readable; the lock of the interpreter is not held meanwhile.
+    Arguments must be readable; calls release the interpreter's lock.
     """
 
     def __init__(self, path: Path) -> None:
-        """Raises OSError or AttributeError where it is none, ValueError where it is one of another version of Hilum."""
+        """Raises OSError or AttributeError for no such library, ValueError for another version."""
         self._c = ctypes.CDLL(str(path))
         if self._c.hilum_resize_interface() != _INTERFACE:
             raise ValueError("another version of Hilum")
@@ -193,9 +194,9 @@ class Library:
         )
 
     def finish(self, made: Resized, line: tuple[float, float], limits: tuple[float, float]) -> None:
-        """What was left undone before a resize, done to its result.
+        """Apply to a resize's result the steps that were left out before it.
 
-        Slope and offset; then it is held within the limits.
+        Slope and offset, then the limits.
         """
         self._c.hilum_finish(_finishing(made, line, limits), _at(made.image))
 
@@ -234,7 +235,10 @@ class Library:
         return ends[0], ends[1]
 
     def counts(self, samples: Samples) -> NDArray[np.int64]:
-        """(256,) or (65536,) how often each stored value is there, by its bits, seen as an unsigned number; fewer than 2^32 pixels."""
+        """Return (256,) or (65536,) the count of each stored value, by its unsigned bits.
+
+        For fewer than 2^32 pixels.
+        """
         tables = np.zeros((4, 1 << 8 * samples.array.itemsize), np.uint32)
         self._c.hilum_counts(_source(samples), _at(tables), ctypes.c_int64(tables.shape[1]))
         found: NDArray[np.int64] = tables.sum(axis=0, dtype=np.int64)
@@ -277,7 +281,7 @@ class Library:
 
 
 def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
-    """What C would not notice. Raises ValueError."""
+    """Check sizes that C cannot check. Raises ValueError."""
     entries = {table.size for table in (samples.lookup, samples.levels) if table is not None}
     if samples.array.shape != (rows.length, columns.length) or not entries <= {
         1 << 8 * samples.array.itemsize
@@ -317,5 +321,5 @@ def _at(array: NDArray[Any]) -> ctypes.c_void_p:
 
 
 def _no_ends() -> ctypes.Array[ctypes.c_int32]:
-    """What anything widens."""
+    """Return ends that any sample widens."""
     return (ctypes.c_int32 * 2)(_WIDEST, -_WIDEST)

@@ -69,11 +69,11 @@ class _WholeAcross(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """One axis. `arrays` keeps alive what `said` points to.
+    """The matrix of one axis. `arrays` keeps alive the memory that `said` points to.
 
-    `sums` (n_out,): of each row of the matrix, below 1 where a resizer sees 0 beyond the border. `room`: down, the rows of sums that are
-    held at once; across, the samples that a row must have room for. `fits`: no sum of grey levels
-    and whole weights leaves 32 bits.
+    `sums` (n_out,): of each row of the matrix, below 1 where a resizer sees 0 beyond the border.
+    `room`: down, the rows of sums that are held at once; across, the samples that a row must have
+    room for. `fits`: no sum of grey levels and whole weights leaves 32 bits.
     """
 
     said: ctypes.Structure
@@ -84,7 +84,7 @@ class Matrix:
 
     @property
     def held_bytes(self) -> int:
-        """What it takes in memory."""
+        """Bytes of memory in use."""
         return sum(array.nbytes for array in self.arrays) + self.sums.nbytes
 
 
@@ -114,7 +114,10 @@ def exact_taps(axis: Axis) -> Taps:
 
 
 def _matrix(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
-    """The taps, and the samples that each row needs, from `low` to before `high`, neither of which ever falls from row to row."""
+    """Return the taps, and the samples that each row needs, from `low` to before `high`.
+
+    Neither ever falls from row to row.
+    """
     exact = exact_taps(axis)
     is_used = exact.weights != 0
     is_empty = ~is_used.any(axis=1)
@@ -219,7 +222,10 @@ def stretch(
 
 
 def _fits(whole: Taps) -> bool:
-    """255 times the weights of a row, and a half, must stay within 32 bits, whatever their signs."""
+    """Return whether 255 times the weights of a row, and a half, stay within 32 bits.
+
+    Regardless of their signs.
+    """
     return float(np.abs(whole.weights).sum(axis=1).max()) < _LARGEST
 
 

@@ -41,7 +41,10 @@ def _on(device: torch.device, *taps: tuple[Indices, Indices]) -> list[tuple[Tens
 
 
 def _rows(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indices, Indices]]:
-    """Beyond the border both taps are the outermost row, with the weights that they would have had."""
+    """Return the two taps of each row; beyond the border both are the outermost row.
+
+    Their weights stay the same there.
+    """
     left, part = _places(n_in, n_out)
     first, second = (np.clip(left + tap, 0, n_in - 1) for tap in (0, 1))
     return (first, _whole(1 - part)), (second, _whole(part))
@@ -56,7 +59,7 @@ def _columns(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indi
 
 
 def _places(n_in: int, n_out: int) -> tuple[Indices, NDArray[np.float32]]:
-    """The sample before each place, and how far beyond it the place lies.
+    """Return the sample before each place, and the distance from it to the place.
 
     In float32, the scale being the inverse of an inverse.
     """

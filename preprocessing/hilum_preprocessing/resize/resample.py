@@ -1,11 +1,9 @@
-"""A resize as two banded products, `Wv @ x @ Wh^T`, block of rows by block of rows, the same code on every device.
+"""A resize as two banded products, `Wv @ x @ Wh^T`, the same code on every device.
 
-On a CPU resize/compiled.py takes a shorter way to the same sums, where it can; this one is what it is held
-against.
-
+On a CPU resize/compiled.py takes a shorter way to the same sums; this module is its reference.
 Columns come first: a block of rows is written once as floats into memory that stays in the cache,
-whatever stored values, tables or clamps it comes from, and leaves it narrow. The narrow picture is
-kept lying on its side, so that the second pass is the first one again.
+from any stored values, tables or clamps, and leaves it narrow. The narrow picture is kept
+transposed, so that the second pass is the first one again.
 """
 
 from __future__ import annotations
@@ -38,12 +36,12 @@ Ends = tuple[int, int]
 class Pixels:
     """A picture that is made block by block.
 
-    `fill(out, rows)` writes these rows, (rows, columns), into `out` of any float type. `extremes(ends)` are the smallest and the largest
-    level of the picture, `ends` its smallest and largest stored value where somebody knows them.
-    `line` (slope, offset): what `fill`
-    leaves undone because it can be done to the result of a resize. `is_uint8`: the levels are whole
-    grey levels. `size` (rows, columns) in pixels; `grids` say which of them there are. `samples`:
-    what `fill` makes, for the compiled resize; None: not on a CPU.
+    `fill(out, rows)` writes these rows, (rows, columns), into `out` of any float type.
+    `extremes(ends)` are the smallest and the largest level of the picture, `ends` its smallest and
+    largest stored value where the caller knows them. `line` (slope, offset): the step that `fill`
+    leaves out because it can be done after a resize. `is_uint8`: the levels are whole grey levels.
+    `size` (rows, columns) in pixels; `grids` say which of them there are. `samples`: the input of
+    `fill`, for the compiled resize; None: not on a CPU.
     """
 
     size: tuple[int, int]
@@ -141,10 +139,11 @@ def _products(pixels: Pixels, rows: Axis, columns: Axis, arithmetic: Arithmetic)
 def _resize_uint8(pixels: Pixels, op: Resize) -> Tensor:
     """Pillow's 8-bit arithmetic to the bit, columns first, rounded to whole levels after each pass.
 
-    `fill` must give whole levels of 0..255. Products of a level and half a 22-bit weight are whole numbers, so that float32 adds them
-    without error, in any order and on any device. Pillow 13 does rows first when the height shrinks
-    much more than the width (its pull request 9549): single pixels then differ, by a few levels
-    beside hard edges. Models were trained with versions that never did.
+    `fill` must give whole levels of 0..255. Products of a level and half a 22-bit weight are whole
+    numbers, so that float32 adds them without error, in any order and on any device. Pillow 13 does
+    rows first when the height shrinks much more than the width (its pull request 9549): single
+    pixels then differ, by a few levels beside hard edges. Models were trained with versions that
+    never did.
     """
     rows, columns = _axes(pixels, op)
     if (
@@ -162,7 +161,10 @@ def _axes(pixels: Pixels, op: Resize) -> tuple[Axis, Axis]:
 
 
 def _narrow(pixels: Pixels, across: Bands, down: Bands) -> Tensor:
-    """(columns of the result, rows of the picture), with zeros around the rows as the second pass needs them."""
+    """Return (columns of the result, rows of the picture), after the first pass.
+
+    There are zeros around the rows, as the second pass needs them.
+    """
     length, columns = (
         grid.count(size) for grid, size in zip(pixels.grids, pixels.size, strict=True)
     )
@@ -186,9 +188,9 @@ def _rows_at_once(length: int, columns: int, device: torch.device) -> int:
 def _margined(
     purpose: str, lines: int, length: int, across: Bands, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """(lines, before + length + after) with zeros in the margins, and the part between them.
+    """Return (lines, before + length + after) with zeros in the margins, and the part between them.
 
-    Lines that lie a power of two apart would share a few sets of the cache: products then take
+    Lines at distances of a power of two would share a few sets of the cache: products then take
     twice the time.
     """
     width = across.before + length + across.after
@@ -200,7 +202,10 @@ def _margined(
 
 
 def _product(matrix: Bands, samples: Tensor) -> Tensor:
-    """(outputs, lines): every line of `samples` resampled, with Pillow's weights as whole levels."""
+    """Return (outputs, lines): every line of `samples` resampled.
+
+    With Pillow's weights as whole levels.
+    """
     sums = torch.bmm(matrix.weights, matrix.windows(samples))
     return (_levels(sums, matrix) if matrix.whole_parts else sums).reshape(matrix.outputs, -1)
 
@@ -220,7 +225,7 @@ def _levels(sums: Tensor, matrix: Bands) -> Tensor:
 
 
 def require_full_float32(device: torch.device) -> None:
-    """Raises RuntimeError when somebody allowed TF32 or bfloat16 for float32 products.
+    """Raises RuntimeError when TF32 or bfloat16 is allowed for float32 products.
 
     Pixels would lose a third of a grey level.
     """

@@ -1,1 +1,1 @@
-"""What a release demands of pixels: InputSpec, its operations and its recipes."""
+"""The demands of a release on pixels: InputSpec, its operations and its recipes."""

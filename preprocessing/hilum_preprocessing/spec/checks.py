@@ -1,4 +1,4 @@
-"""What a specification must not say although each of its fields is well written. Torch-free."""
+"""Contradictions in a specification whose fields are each well written. Torch-free."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _check_intervals(spec: InputSpec) -> None:
 
 
 def _check_range(spec: InputSpec) -> None:
-    """The wire type can hold what the operations can yield.
+    """The wire type can hold all values that the operations can yield.
 
     Fp16 overflows in silence, uint8 wraps around.
     """

@@ -26,9 +26,10 @@ def read_by(
     *,
     is_later: bool = False,
 ) -> Any:  # noqa: ANN401 - a dataclass field of the reader's type
-    """A dataclass field whose value in a mapping is checked and converted by `reader(value, where)`. `meaning` is for docs/.
+    """A dataclass field whose value in a mapping is converted by `reader(value, where)`.
 
-    `is_later`: the field came after the first release, with a default that changes no tensor. See `plain`.
+    `reader` also checks it. `meaning` is for docs/. `is_later`: the field came after the first
+    release, with a default that changes no tensor. See `plain`.
     """
     return dataclasses.field(
         default=default, metadata={"reader": reader, "meaning": meaning, "is_later": is_later}
@@ -38,9 +39,8 @@ def read_by(
 def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JSON
     """A specification, or a part of it, as plain values that `build` reads back.
 
-    An operation names itself by `op`.
-
-    `for_version` leaves out later fields that have their default: a specification keeps its version when the vocabulary grows.
+    An operation names itself by `op`. `for_version` leaves out later fields that have their
+    default: a specification keeps its version when the vocabulary grows.
     """
     if isinstance(value, tuple):
         return [plain(item, for_version=for_version) for item in value]
@@ -67,9 +67,8 @@ def plain(value: Any, *, for_version: bool = False) -> Any:  # noqa: ANN401 - JS
 def build(cls: type[T], given: object, where: str, also: Iterable[str] = ()) -> T:
     """An instance of the dataclass `cls` from a mapping.
 
-    Raises SpecError for unknown, missing or wrong fields.
-
-    `also`: names that the caller would have taken, for who misspells one.
+    Raises SpecError for unknown, missing or wrong fields. `also`: names that the caller would have
+    taken, to suggest for a misspelt one.
     """
     values = mapping(given, where)
     known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # T is a dataclass at every call
@@ -99,10 +98,7 @@ def mapping(given: object, where: str) -> Mapping[str, Any]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name.
-
-    What was perhaps meant, else all that would do.
-    """
+    """The end of a message about an unknown name: the nearest known name, else all of them."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
@@ -181,7 +177,7 @@ def number_of(*known: int) -> Reader:
 
 
 def optional(reader: Reader) -> Reader:
-    """Reads what `reader` reads, or nothing."""
+    """Reads the same as `reader`, or nothing."""
     return lambda given, where: None if given is None else reader(given, where)
 
 
@@ -200,7 +196,7 @@ def truth(given: object, where: str) -> bool:
 
 
 def word_or(reader: Reader, *words: str) -> Reader:
-    """Reads one of the given words, else what `reader` reads."""
+    """Reads one of the given words, else the same as `reader`."""
     word = one_of(*words)
     return lambda given, where: (word if isinstance(given, str) else reader)(given, where)
 

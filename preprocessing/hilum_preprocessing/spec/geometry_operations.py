@@ -3,7 +3,7 @@
 They follow the table of levels. Torch-free.
 
 Each maps a picture's size to another one; `Size` is (height, width), None while it depends on the
-image. What an operation does to a picture of known size: spec/sizing.py, spec/placement.py. What it does to
+image. The effect on a picture of known size: spec/sizing.py, spec/placement.py. The effect on
 pixels: tensor/geometry.py.
 """
 

@@ -1,9 +1,9 @@
-"""InputSpec: what a release demands of pixels, as data that can be printed, compared and versioned.
+"""InputSpec: the demands of a release on pixels, as data to print, compare and version.
 
 Torch-free.
 
-It ends with the wire tensor, (1, height, width) fp16 or uint8. `normalise` says what the model's
-graph does after that; it stays here because the builder of the graph and a person who checks a
+It ends with the wire tensor, (1, height, width) fp16 or uint8. `normalise` describes the next step,
+in the model's graph; it stays here because the builder of the graph and a person that checks a
 release need it beside the rest.
 """
 
@@ -60,11 +60,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Normalise:
-    """What the graph does with the wire tensor.
+    """The step of the graph after the wire tensor: (x - mean) / std on the wire's own scale.
 
-    (x - mean) / std on the wire's own scale, then `channels` equal channels.
-
-    `mean` and `std` hold one value, or one a channel.
+    Then `channels` equal channels. `mean` and `std` hold one value, or one a channel.
     """
 
     mean: tuple[float, ...] = read_by(
@@ -116,9 +114,10 @@ class InputSpec:
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, Any]) -> Self:
-        """From `{"recipe": name}`, with or without what says which objects are taken, or from all the fields.
+        """From `{"recipe": name}` or from all the fields.
 
-        Raises SpecError, naming the field and the nearest known word.
+        With a recipe, fields that choose the objects may stand beside it. Raises SpecError, naming
+        the field and the nearest known word.
         """
         spec = fields.build(cls, _resolve_recipe(given), "input_spec", also=("recipe",))
         check(spec)
@@ -134,7 +133,7 @@ class InputSpec:
 
     @property
     def version(self) -> str:
-        """`hp1-<8 hex>`: equal for specifications that give equal tensors, however they were written."""
+        """`hp1-<8 hex>`: equal for specifications that give equal tensors, in any spelling."""
         mapping = fields.plain(self, for_version=True)
         del mapping["cites"], mapping["population"]
         return f"{ALGORITHM}-{hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:8]}"

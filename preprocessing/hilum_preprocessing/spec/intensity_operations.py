@@ -1,7 +1,7 @@
-"""Intensity operations as data: what to do to the value of a pixel, not how. Torch-free.
+"""Intensity operations as data: changes to the value of a pixel. Torch-free.
 
 Each maps values to values, one pixel at a time; some need a number that the whole picture gives
-(its smallest value, a percentile, its histogram). `Range` is the interval in which values can lie,
+(its smallest value, a percentile, its histogram). `Range` is the interval in which values can be,
 None while it depends on the image.
 """
 
@@ -20,8 +20,9 @@ Range = tuple[float, float]
 class Maxval:
     """Divides by the largest possible value.
 
-    `of` "bits": the nominal range (Bits Stored, or what the LUTs make of it) to [0, 1]. "two_to_bits": by 2^BitsStored, or by 256
-    where no value of the picture reaches that. A number: by that number.
+    `of` "bits": the nominal range (Bits Stored, or the output range of the LUTs) to [0, 1].
+    "two_to_bits": by 2^BitsStored, or by 256 where no value of the picture reaches that. A number:
+    by that number.
     """
 
     op: ClassVar[str] = "maxval"
@@ -64,7 +65,7 @@ class MinMax:
 class Percentile:
     """The picture's `low` and `high` percentile (as numpy interpolates them) to 0 and 1.
 
-    What lies outside is clamped.
+    Values outside are clamped.
     """
 
     op: ClassVar[str] = "percentile"
@@ -93,7 +94,7 @@ class Clamp:
 class ToUint8:
     """[0, 1] times 255 to a whole number of 0..255.
 
-    `truncate` darkens by half a level on average: state what training did.
+    `truncate` darkens by half a level on average: state the choice of the training.
     """
 
     op: ClassVar[str] = "to_uint8"

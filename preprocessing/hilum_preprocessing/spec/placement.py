@@ -1,7 +1,7 @@
-"""Where the wire tensor lies in the image: the way back through crop, pad and resize. Torch-free.
+"""The place of the wire tensor in the image: the way back through crop, pad and resize.
 
 Coordinates are continuous, and sample i covers [i, i + 1): then a crop is a shift, a resize a
-factor, and no half pixel is lost.
+factor, and no half pixel is lost. Torch-free.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Box = tuple[float, float, float, float]
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """Rows or columns: the place `t` of the `target` samples of the tensor is `offset + scale * t` in the source.
+    """Rows or columns: the tensor's place `t` is `offset + scale * t` in the source.
 
-    The model saw the source between `start` and `stop`: a crop takes margins away, and what a pad
-    adds has no place in the source.
+    The tensor has `target` samples. The model saw the source between `start` and `stop`: a crop
+    takes margins away, and the samples that a pad adds have no place in the source.
     """
 
     source: int
@@ -34,7 +34,7 @@ class Axis:
     scale: float = 1.0
 
     def to_source(self, place: float) -> float:
-        """From the tensor to the source; places within a padding lie outside of start..stop."""
+        """From the tensor to the source; places within a padding are outside of start..stop."""
         return self.offset + self.scale * place
 
     def to_target(self, place: float) -> float:
@@ -107,9 +107,9 @@ class Placement:
 
 
 def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
-    """Where the tensor that these operations make of an image of `size` (rows, columns) lies in that image.
+    """Return the tensor's place in an image of `size` (rows, columns), after these operations.
 
-    Of an image whose pixels a specification makes square, give the operations that
+    For an image whose pixels a specification makes square, give the operations that
     `sizing.geometry_of` answers.
     """
     rows, columns = (

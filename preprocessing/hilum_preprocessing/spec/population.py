@@ -1,7 +1,4 @@
-"""Whom a specification is for: the patient's age against the least age that it states.
-
-Torch-free.
-"""
+"""The patients that a specification is for: their age against its least age. Torch-free."""
 
 from __future__ import annotations
 
@@ -52,7 +49,7 @@ class Population:
     def check(self, dataset: Dataset) -> None:
         """Raises NotAnalysable (child) for a patient known to be younger.
 
-        Who has no believable age is not refused: see the flags.
+        A patient without a believable age is not refused: see the flags.
         """
         age = age_years(dataset) if self.minimum_age_years else None
         if age is not None and age < self.minimum_age_years:

@@ -1,10 +1,10 @@
 """Published preprocessing by name.
 
-Serving follows what a model was trained on, not what a viewer would show. Torch-free.
+Serving follows the training of a model, not the display of a viewer. Torch-free.
 
-Each recipe cites where it comes from. Sizes of a wrong choice, on one image in 8-bit levels at 224:
-a missed inversion 121, a wrong scale 159, squash instead of centre crop 38, no antialiasing 6,
-another antialiased kernel below 1.
+Each recipe cites its source. Sizes of a wrong choice, on one image in 8-bit levels at 224: a missed
+inversion 121, a wrong scale 159, squash instead of centre crop 38, no antialiasing 6, another
+antialiased kernel below 1.
 """
 
 from __future__ import annotations

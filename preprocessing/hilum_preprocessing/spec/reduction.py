@@ -1,4 +1,7 @@
-"""How far a specification lets a wavelet codestream be decoded at a lower resolution. Torch-free."""
+"""Limits of decoding a wavelet codestream at a lower resolution, by specification.
+
+Torch-free.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,13 @@ _ANTIALIASED = {
 
 
 def choose_reduction(spec: InputSpec, size: tuple[int, int], levels: int) -> int:
-    """How often a picture of `size` (rows, columns), coded with `levels` decompositions, may be halved for this specification.
+    """Return how often a picture of `size` (rows, columns) may be halved for this specification.
 
-    The largest r that leaves at least twice the length of the first resize along both axes. 0 where
-    the specification does not allow it or takes its levels from the picture's own statistics (the
-    low-pass band has others), where pixels are made square first, where whole grey levels are
-    resized to the bit, and where the resizer does not antialias.
+    It is coded with `levels` decompositions. The answer is the largest r that leaves at least twice
+    the length of the first resize along both axes. It is 0 where the specification does not allow
+    it or takes its levels from the picture's own statistics (the low-pass band has others), where
+    pixels are made square first, where whole grey levels are resized to the bit, and where the
+    resizer does not antialias.
     """
     if (
         spec.source.allow_reduced_decode != "auto"
@@ -47,7 +51,7 @@ def choose_reduction(spec: InputSpec, size: tuple[int, int], levels: int) -> int
 
 
 def takes_statistics(spec: InputSpec) -> bool:
-    """Whether levels depend on more of a picture than the stored value that they stand for, and the header."""
+    """Return whether levels depend on more than their stored value and the header."""
     source = spec.source
     return (
         any(
@@ -65,7 +69,10 @@ def _looks_at_picture(op: Maxval) -> bool:
 
 
 def _shrinking(operations: Sequence[GeometryOp], size: tuple[int, int]) -> float:
-    """How many times longer the input of the first resize is than its output, along the axis where that is least; 0: full size only."""
+    """Return how many times longer the input of the first resize is than its output.
+
+    Along the axis with the smallest ratio. 0: full size only.
+    """
     for op in operations:
         if isinstance(op, Resize | ResizeSide):
             is_smooth = op.compute == "float" and op.kernel in _ANTIALIASED

@@ -1,6 +1,6 @@
-"""Geometry operations for a picture of known size.
+"""Geometry operations for a picture of known size: bounds of crops, pads and resizes.
 
-What a crop keeps, what a pad adds, to what a side is resized. Torch-free.
+Torch-free.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ def _steps(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Iterator[
 
 
 def _check_between(steps: Sequence[_Step], size: tuple[int, int]) -> None:
-    """Raises NotAnalysable (too_large).
+    """Raises NotAnalysable (too_large) for a picture on the way that is too large.
 
-    A picture on the way is larger than both the source and what radiographs need.
+    That is larger than both the source and the need of radiographs.
     """
     most = max(MOST_PIXELS_BETWEEN, size[0] * size[1])
     for op, before, after in steps:

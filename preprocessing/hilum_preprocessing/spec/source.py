@@ -1,6 +1,6 @@
 """From stored values to the values that a recipe's own operations see, as data.
 
-The steps of PS3.3 C.11, and who does which. Torch-free.
+The steps of PS3.3 C.11, and the choices at each of them. Torch-free.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ _WEIGHTS: Final[Mapping[int, tuple[float, ...]]] = {
 
 
 def blurred(image: Tensor, op: Blur) -> Tensor:
-    """(H, W) uint8 or float32 to the same, as cv2.GaussianBlur(image, (size, size), 0) with its mirrored border.
+    """Return (H, W) uint8 or float32, blurred as by cv2.GaussianBlur(image, (size, size), 0).
 
-    Whole grey levels: sums of a level and a 16-bit fraction are exact in float32, and are rounded
-    once, half up, as OpenCV does.
+    The border is mirrored. Whole grey levels: sums of a level and a 16-bit fraction are exact in
+    float32, and are rounded once, half up, as OpenCV does.
     """
     weights = _WEIGHTS[op.size]
     reach = op.size // 2

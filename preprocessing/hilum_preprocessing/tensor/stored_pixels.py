@@ -58,10 +58,11 @@ def pixels_of_stored(
     *,
     is_uint8: bool = False,
 ) -> Pixels:
-    """Stored values `array` (rows, columns), which are `words` on their device, through the table of their picture.
+    """Return stored values `array` (rows, columns) as pixels, through the table of their picture.
 
-    `ends`: no stored value of `array` lies outside. `fill` gives levels; in float32 it may give what `line` makes into levels: a
-    resize leaves far fewer pixels to do it to.
+    `words`: the same values on their device. `ends`: no stored value of `array` is outside of
+    these. `fill` gives levels. In float32 it may leave out `line`, which is cheaper to apply after
+    the resize, when fewer pixels are left.
     """
     line = line_for(table, ends, is_uint8=is_uint8)
     limits = partial(_level_extremes, array, table)
@@ -82,7 +83,10 @@ def pixels_of_stored(
 
 
 def stored_extremes(array: NDArray[Any]) -> tuple[int, int]:
-    """Smallest and largest stored value. torch does it in one pass, but not for uint16, and slowly where lines have gaps between them."""
+    """Return the smallest and largest stored value.
+
+    torch does it in one pass, but not for uint16, and slowly where rows are not adjacent in memory.
+    """
     if ends := extremes(array):
         return ends
     if array.flags.c_contiguous:
@@ -126,7 +130,10 @@ def _on_line(words: Tensor, line: Line, out: Tensor, rows: slice) -> None:
 
 
 def _look_up(words: Tensor, lookup: Tensor, out: Tensor, rows: slice) -> None:
-    """Signed values index by their two's complement, and no index lies outside, whatever the pixels hold."""
+    """Look up each stored value: signed ones index by their two's complement.
+
+    No index is out of range for any pixel value.
+    """
     index = scratch("index", _size(out), torch.int32, out.device)
     index.copy_(words[rows].view(_UNSIGNED[words.dtype]))
     found = scratch("found", _size(out), lookup.dtype, out.device)

@@ -1,6 +1,6 @@
-"""Stored values as the compiled code takes them, and what their levels are.
+"""Stored values in the form that the compiled code takes, and their levels.
 
-What both ways of preparing have in common. Torch-free.
+Shared by both ways to prepare a picture. Torch-free.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from hilum_preprocessing.resize.compiled import Samples
 
 
 def line_for(table: LevelTable, ends: tuple[int, int], *, is_uint8: bool) -> Line | None:
-    """The line on which the levels of stored values between these ends lie.
+    """Return the line of the levels of the stored values between these ends.
 
-    None: they are looked up.
+    None: the levels are on no line and must be looked up.
     """
     # Whole grey levels of a part may lie on a line where those of the table do not; they are looked
     # up all the same, and are the same.
@@ -31,9 +31,9 @@ def line_for(table: LevelTable, ends: tuple[int, int], *, is_uint8: bool) -> Lin
 def samples_of(
     array: NDArray[Any], table: LevelTable, line: Line | None, *, is_uint8: bool
 ) -> Samples:
-    """Stored values (rows, columns).
+    """Return the samples of stored values (rows, columns), clamped or with their lookup table.
 
-    Clamped where levels lie on a line, which is left for after the resize, else looked up.
+    Clamped where the levels are on a line; the line is then applied after the resize.
     """
     if line is not None and not is_uint8:
         return Samples(array, line.low, line.high)

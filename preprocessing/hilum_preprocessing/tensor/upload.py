@@ -1,4 +1,7 @@
-"""Stored values to a GPU: copies on a stream of their own, so that one picture travels while another is computed."""
+"""Upload of stored values to a GPU, on a CUDA stream of their own.
+
+One picture is copied while another one is computed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ class Sent(NamedTuple):
 class Upload:
     """Two page-locked buffers and a stream.
 
-    Arrays that lie in page-locked memory already (a shared slot) are sent from where they are.
+    Arrays that are in page-locked memory already (a shared slot) are sent from there.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -68,9 +71,9 @@ class Upload:
         return sent
 
     def received(self, sent: Sent) -> Tensor:
-        """The picture, for the current stream.
+        """Return the picture for the current stream.
 
-        What is computed from it waits for it, the caller does not.
+        Work on that stream waits for the copy; the caller does not.
         """
         current = torch.cuda.current_stream(self._device)
         current.wait_event(sent.arrival)

@@ -34,9 +34,9 @@ class Visible:
 
 
 def visible(stored: StoredValues, spec: InputSpec) -> Visible:
-    """Crops that come first are cut from the stored values.
+    """Cut the crops that come first from the stored values.
 
-    Nothing else then needs to be done to what is outside. Raises NotAnalysable.
+    Later steps then skip the pixels outside. Raises NotAnalysable.
     """
     grid = Grid(1 << stored.reduced)
     rows, columns = (slice(0, length) for length in stored.array.shape)
@@ -60,7 +60,7 @@ def _cropped(part: Visible, op: CentreCrop) -> Visible:
 
 
 def _cut(kept: slice, length: int, grid: Grid, crop: slice) -> tuple[slice, int, Grid]:
-    """What is kept of the stored values, length and grid, after a crop along one axis."""
+    """Return the part that a crop keeps of one axis: stored values, length and grid."""
     start, stop, _ = crop.indices(length)
     skipped, after = grid.cropped(start)
     first = kept.start + skipped

@@ -30,9 +30,10 @@ from hilum_preprocessing.tensor.visible import Visible, visible
 def prepared(
     stored: StoredValues, spec: InputSpec
 ) -> NDArray[np.float16] | NDArray[np.uint8] | None:
-    """(1, height, width) fp16 or uint8 as the specification says. Raises NotAnalysable.
+    """Return (1, height, width) fp16 or uint8 as the specification says, or None.
 
-    None where it takes more than a resize after the first crops, or what is not compiled here.
+    None: it takes more than one resize after the first crops, or a step that is not compiled here.
+    Raises NotAnalysable.
     """
     if spec.order != "intensity_first" or not has_halves():
         return None

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FOLDERS = (
+    "preprocessing",
     "server/hilum/analyse",
     "server/hilum/deliver",
     "server/hilum/dicom",
