@@ -25,7 +25,7 @@ from hilum_preprocessing.spec.input_spec import InputSpec
 Record = list[float] | None
 _SAMPLES: Final = 40
 _TOLERANCES: Final[Mapping[str, float]] = {"fp16": 0.5, "uint8": 0.0}
-"""A step of fp16 at 1024. Whole grey levels are computed in whole numbers, so they are the same everywhere."""
+"""A step of fp16 at 1024. Whole grey levels are exact: they are computed in whole numbers."""
 
 
 def self_check(

@@ -33,7 +33,10 @@ _NOISE: Final = "".join(
     for byte in bytes.fromhex("a53c96e15ad2784b1d87f0692eb4c35a0f9678e14b2dd287c3695ab41ef03ca5")
 )
 NOISES: Final = tuple(_NOISE[turn:] + _NOISE[:turn] for turn in range(0, 256, 32))
-"""Bits to stand behind the data, one after the other while the ones before say nothing (`may_be_hidden`)."""
+"""Bits to append to the data; the next ones are tried where the first show nothing.
+
+See `may_be_hidden`.
+"""
 
 # No Huffman code is all ones (C.2): libjpeg takes 17 of them for "no difference", so these are four
 # blocks, with 8 bits to spare.

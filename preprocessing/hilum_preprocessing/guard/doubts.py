@@ -29,8 +29,8 @@ REFUSED_TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
 )
 """Combinations of flags whose images are not analysed, unless a site says otherwise.
 
-Neither an unknown body part nor an unknown view is among them by itself, nor both together: real chest
-radiographs lack both often (docs/decisions/doubtful-images.md).
+Neither an unknown body part nor an unknown view is among them by itself, nor both together: real
+chest radiographs lack both often (docs/decisions/doubtful-images.md).
 """
 
 

@@ -45,7 +45,10 @@ _SINGLE: Final = (str, float, int, bytes)
 _SIZED: Final = (str, list, bytes, Sequence)
 
 interned: Final = lru_cache(maxsize=4096)(BaseTag)
-"""One object for each number, most of the time: a data set finds it without a comparison, which pydicom's tags make in Python."""
+"""Mostly one object for each number.
+
+A data set finds it without a comparison, which pydicom's tags make in Python.
+"""
 
 
 def element(dataset: Dataset, keyword: str) -> Any:  # noqa: ANN401 - the value's type is the VR's

@@ -30,7 +30,7 @@ from hilum_preprocessing.header.structure import CountedBytes, TooComplex, count
 from hilum_preprocessing.header.uncached import Uncached, uncached
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
-"""What a deflated data set may inflate to: 1000 times its own length is possible, and it does not say so."""
+"""Most bytes of an inflated data set: up to 1000 times its own length, which it does not state."""
 
 _UNDEFINED: Final = 0xFFFFFFFF
 _EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length

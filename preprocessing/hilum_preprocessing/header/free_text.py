@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 
 LOST: Final = "?"
-"""Stands for a character that was lost on the way: written as it is, as U+FFFD, or as a sign that is no letter."""
+"""A lost character: written as it is, as U+FFFD, or as a sign that is no letter."""
 
 _LETTERS: Final = str.maketrans(
     {"Ł": "L", "Ø": "O", "Đ": "D", "Æ": "AE", "Œ": "OE", "İ": "I", "\ufffd": LOST, "¿": LOST}

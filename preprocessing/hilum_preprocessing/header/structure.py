@@ -21,7 +21,7 @@ from pydicom.datadict import dictionary_VR
 MAXIMUM_ELEMENTS: Final = 10_000
 """Elements, items and values of a long element, all together, before Pixel Data."""
 MAXIMUM_LISTED: Final = 100_000
-"""The same of a document that lists instances: a rejection note, a request for storage commitment."""
+"""The same of a document that lists instances: a rejection note or a commitment request."""
 MAXIMUM_DEPTH: Final = 64
 """Sequences within each other."""
 

@@ -18,10 +18,13 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 
 PILLOW_ONE = 1 << 22
-"""Pillow's 8-bit resampler computes in whole numbers, 1.0 being 2^22 (Resample.c, PRECISION_BITS)."""
+"""1.0 in the whole numbers of Pillow's 8-bit resampler (Resample.c, PRECISION_BITS)."""
 
 HALF = 1 << 11
-"""A whole weight w is high * HALF + low with |low| <= HALF / 2: float32 adds either, times grey levels, without error; 16 bits hold it."""
+"""A whole weight w is high * HALF + low with |low| <= HALF / 2.
+
+float32 adds either, times grey levels, without error; 16 bits hold it.
+"""
 
 
 @dataclass(frozen=True, slots=True)

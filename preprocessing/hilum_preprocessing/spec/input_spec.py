@@ -136,7 +136,8 @@ class InputSpec:
         """`hp1-<8 hex>`: equal for specifications that give equal tensors, in any spelling."""
         mapping = fields.plain(self, for_version=True)
         del mapping["cites"], mapping["population"]
-        return f"{ALGORITHM}-{hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()[:8]}"
+        digest = hashlib.sha256(json.dumps(mapping, sort_keys=True).encode()).hexdigest()
+        return f"{ALGORITHM}-{digest[:8]}"
 
     @property
     def wire_shape(self) -> tuple[int, int, int]:
