@@ -23,7 +23,7 @@ from hilum_preprocessing.resize.kernels import HALF, Taps, as_pillow_integers, t
 Array = NDArray[np.float64]
 
 Arithmetic = Literal["float", "fp16", "pillow"]
-"""The type of weights: float32, half precision (for GPUs), or Pillow's whole numbers (1.0: 2^22)."""
+"""The type of weights: float32, half precision for GPUs, or Pillow's whole numbers (1.0: 2^22)."""
 
 # Measured from 2048 to 224 and to 512: 4 pays per call, 16 multiplies more zeros.
 _GROUP = 8
