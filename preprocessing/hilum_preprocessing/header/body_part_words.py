@@ -107,7 +107,9 @@ TERD KASI KAKI CAVUM TIB FIB
 OTHER_UNLESS_PLACED: Final = (
     "FACE CARA PIE PIES ARM ARMS BACK AYAK RYGG BAUCH BUIK VENTRE SEIN BARK POLS"
 )
-"""The same for words that also say how a patient is placed: THORAX DE FACE, TORAX DE PIE, CHEST ARMS UP.
+"""The same for words that also give the patient's position.
+
+THORAX DE FACE, TORAX DE PIE, CHEST ARMS UP.
 
 They name a body part where Body Part Examined names no chest, and in descriptions not at all.
 """
