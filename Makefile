@@ -14,8 +14,8 @@ help: ## list these targets
 setup: ## Debian packages, .venv with exact pins, hilum itself
 	@deploy/setup.sh
 
-demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files
-	@$(BIN)/python deploy/demo.py $(STUDY)
+demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files, WEIGHTS=torchxrayvision downloads trained weights
+	@$(BIN)/python deploy/demo.py $(if $(WEIGHTS),--weights $(WEIGHTS)) $(STUDY)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
 test: setup $(TOOLS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other

@@ -1,10 +1,12 @@
-"""`make demo`: one study in by C-STORE, its structured report in a PACS, everything on this machine and on real parts.
+"""`make demo`: one study in by C-STORE, its structured report in a PACS, on real parts.
 
-`DEMO_EXIT=1` ends when the report has arrived (exit code 0) or has not (1); otherwise it stays up until Ctrl-C.
+`DEMO_EXIT=1` ends when the report has arrived (exit code 0) or has not (1). Otherwise it stays up
+until Ctrl-C. `--weights` has trained weights read the study: see `deploy/demo_weights.py`.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -20,6 +22,7 @@ from typing import Any
 import pydicom
 from pydicom.uid import Comprehensive3DSRStorage
 
+from deploy import demo_weights
 from deploy.demo_output import (
     WIDTH,
     heading,
@@ -32,8 +35,10 @@ from deploy.demo_output import (
 )
 from testing.peers import Peer, best_peer
 from testing.phantoms import phantom
-from testing.serving import Hilum, HilumEnded, hilum_program
+from testing.serving import REPOSITORY, Hilum, HilumEnded, hilum_program
 
+# Imported weights stay: a second demo downloads nothing.
+WEIGHTS = REPOSITORY / "state/weights"
 QUIET_SECONDS = 2.0
 PATIENCE_SECONDS = 180.0
 
@@ -44,6 +49,7 @@ class DemoFailed(Exception):
 
 def main(arguments: Sequence[str]) -> int:
     """Exit code of the demo."""
+    asked = parsed(arguments)
     signal.signal(
         signal.SIGTERM, lambda *_: sys.exit(143)
     )  # unwinds, so that nothing is left running
@@ -54,8 +60,8 @@ def main(arguments: Sequence[str]) -> int:
             )
         )
         try:
-            return show(stack, folder, Path(arguments[0]) if arguments else None)
-        except (DemoFailed, HilumEnded) as error:
+            return show(stack, folder, asked.study, asked.weights)
+        except (DemoFailed, HilumEnded, demo_weights.NoWeights) as error:
             print(f"\nThe demo failed: {error}", file=sys.stderr)
             return 1
         except KeyboardInterrupt:
@@ -63,7 +69,15 @@ def main(arguments: Sequence[str]) -> int:
             return 130
 
 
-def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
+    """The arguments: `study`, a path, and `weights`, each None where it is not given."""
+    parser = argparse.ArgumentParser(prog="make demo")
+    parser.add_argument("study", nargs="?", type=Path, help="a file or folder of your own")
+    parser.add_argument("--weights", help="torchxrayvision, or the path of its file")
+    return parser.parse_args(arguments)
+
+
+def show(stack: ExitStack, folder: Path, given: Path | None, weights: str | None) -> int:
     """Everything a person wants to see, in order."""
     paths = (
         [given]
@@ -81,9 +95,15 @@ def show(stack: ExitStack, folder: Path, given: Path | None) -> int:
     peer = stack.enter_context(best_peer(folder))
     step(f"destination: {peer.title}")
     hilum = Hilum(
-        folder / "hilum", {"pacs": peer.settings}, studies={"quiet_seconds": QUIET_SECONDS}
+        folder / "hilum",
+        {"pacs": peer.settings},
+        studies={"quiet_seconds": QUIET_SECONDS},
+        models=demo_weights.models_section(WEIGHTS) if weights else {},
     )
     hilum.write_settings()
+    if weights:
+        step(f"trained weights: {demo_weights.RELEASE}, kept in state/weights")
+        demo_weights.bring(weights, WEIGHTS, hilum.command)
     step("building the models, kept in state/models (first time: a minute)")
     run(hilum.command("models", "build"))
     stack.enter_context(hilum)

@@ -1,0 +1,149 @@
+"""`make docs-pictures`: the README's pictures in docs/pictures.
+
+A study's page, a heat map, and the diagram.
+
+Hilum itself draws them. It reads a phantom with the untrained weights that it brings, and Debian's
+Chromium shows the page. No patient is in a picture.
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+import pydicom
+from PIL import Image
+from playwright.sync_api import sync_playwright
+from pydicom.uid import SecondaryCaptureImageStorage
+
+from deploy import docs_diagram
+from testing.phantoms import phantom
+from testing.serving import Hilum, hilum_program
+
+FOLDER: Final = Path(__file__).resolve().parents[1] / "docs/pictures"
+_OPTIONS: Final = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+_MOST_BYTES: Final = 200_000  # of a picture
+_SECONDS: Final = 240.0
+_WIDTH: Final = 1280
+_HEIGHT: Final = 860
+_HEAT_MAP_SIDE: Final = 1000
+
+
+class NotDrawn(Exception):
+    """Why there is no picture, for people."""
+
+
+def main() -> int:
+    """Exit status 0: both pictures are written."""
+    FOLDER.mkdir(exist_ok=True)
+    docs_diagram.write()
+    try:
+        with tempfile.TemporaryDirectory(prefix="hilum-pictures-") as name:
+            _draw(Path(name))
+    except NotDrawn as reason:
+        print(f"docs_pictures: {reason}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _draw(folder: Path) -> None:
+    """One study through a server of its own, then its pictures."""
+    browser = shutil.which("chromium")
+    if browser is None:
+        raise NotDrawn("Chromium is missing: sudo deploy/debian-packages.sh")
+    outbox = folder / "outbox"
+    destination = {
+        "kind": "folder",
+        "path": str(outbox),
+        "documents": ["sr", "heatmap"],
+        "accept_untrained": True,
+    }
+    hilum = Hilum(folder / "hilum", {"pacs": destination}, studies={"quiet_seconds": 2.0})
+    hilum.write_settings()
+    subprocess.run(hilum.command("models", "build"), check=True)
+    images = phantom.make_study(seed=3, views=("PA",), rows=1536, columns=1280)
+    files = [phantom.save(image, folder / f"{image.ViewPosition}.dcm") for image in images]
+    with hilum:
+        hilum.wait_until_ready(_SECONDS)
+        _send(hilum, files)
+        uid = str(images[0].StudyInstanceUID)
+        _wait_for_documents(hilum, uid)
+        _photograph(hilum, uid, browser)
+    _save_heat_map(outbox)
+
+
+def _send(hilum: Hilum, files: Iterable[Path]) -> None:
+    address = f"HILUM@127.0.0.1:{hilum.dicom_port}"
+    command = [hilum_program(), "send", *map(str, files), "--to", address, "--from", "CHEST_ROOM_1"]
+    subprocess.run(command, check=True)
+
+
+def _wait_for_documents(hilum: Hilum, uid: str) -> None:
+    """Until each document of the study is delivered. Raises NotDrawn after a while."""
+    deadline = time.monotonic() + _SECONDS
+    while time.monotonic() < deadline:
+        answer = hilum.get(f"/api/v1/studies/{uid}")
+        if answer.is_success and _is_delivered(answer.json()):
+            return
+        time.sleep(0.5)
+    raise NotDrawn(f"the study is not delivered after {_SECONDS:.0f} s\n{hilum.log_end()}")
+
+
+def _is_delivered(study: dict[str, Any]) -> bool:
+    states = [
+        delivery["state"]
+        for result in study["results"]
+        for document in result["documents"]
+        for delivery in document["deliveries"]
+    ]
+    return len(states) > 1 and set(states) == {"delivered"}
+
+
+def _photograph(hilum: Hilum, uid: str, browser: str) -> None:
+    """The upper part of the study's page."""
+    link = subprocess.run(
+        hilum.command("login"), capture_output=True, text=True, check=True
+    ).stdout.split()[-1]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=browser, args=_OPTIONS)
+        tab = chromium.new_page(viewport={"width": _WIDTH, "height": _HEIGHT})
+        tab.goto(link)
+        tab.goto(f"{hilum.api}/studies/{uid}")
+        tab.wait_for_load_state("networkidle")
+        picture = Image.open(io.BytesIO(tab.screenshot()))
+        chromium.close()
+    _save(picture, "study.png")
+
+
+def _save_heat_map(outbox: Path) -> None:
+    """The Secondary Capture that the destination received."""
+    for path in sorted(outbox.rglob("*.dcm")):
+        dataset = pydicom.dcmread(path)
+        if dataset.SOPClassUID == SecondaryCaptureImageStorage:
+            picture = Image.fromarray(dataset.pixel_array)
+            picture.thumbnail((_HEAT_MAP_SIDE, _HEAT_MAP_SIDE))
+            _save(picture, "heat_map.png")
+            return
+    raise NotDrawn("no heat map was delivered")
+
+
+def _save(picture: Image.Image, name: str) -> None:
+    """As a PNG of at most 256 colours and `_MOST_BYTES` bytes. Raises NotDrawn."""
+    buffer = io.BytesIO()
+    picture.convert("RGB").quantize(256).save(buffer, "PNG", optimize=True)
+    if len(buffer.getvalue()) > _MOST_BYTES:
+        raise NotDrawn(f"{name} has {len(buffer.getvalue())} bytes, {_MOST_BYTES} are allowed")
+    path = FOLDER / name
+    path.write_bytes(buffer.getvalue())
+    print(f"docs/pictures/{name}: {picture.width} x {picture.height}, {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
