@@ -1,6 +1,6 @@
 """What a study costs the ledger, in statements.
 
-A careless query more is paid for with every study. docs/cpu.md names them.
+A careless query more is paid for with every study. docs/figures/cpu.md names them.
 """
 
 from __future__ import annotations

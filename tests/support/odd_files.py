@@ -1,4 +1,4 @@
-"""Every file of the test data through a whole server by C-STORE, and the table in docs/odd_files.md that says what each ended as.
+"""Every file of the test data through a whole server by C-STORE, and the table in docs/archive/odd_files.md that says what each ended as.
 
 HILUM_TEST_DATA=… python -m tests.support.odd_files        writes the table; the integration test compares it
 """
@@ -28,7 +28,7 @@ from tests.support.installation import START_SECONDS, hilum_with, wait_for
 from tests.support.models import make_tiny
 from tests.support.raw_scu import DX, RawScu
 
-PAGE: Final = DOCS / "odd_files.md"
+PAGE: Final = DOCS / "archive/odd_files.md"
 NAME: Final = "odd files"
 _ASSOCIATIONS = "/api/v1/associations?limit=200"
 

@@ -17,7 +17,7 @@ from tests.support.peers import require_program
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+_PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 # Programs of DCMTK that end by themselves, at the beginning of a line or of a quoted command.
 _NAMES = "storescu|echoscu|findscu|movescu|getscu|dcmsend|dcmdump|dcm2pnm|dcmconv|dsr2html|dsrdump"
 _SHOWN = re.compile(rf"(?:^|`)((?:{_NAMES}) [^`\n|]*)", re.MULTILINE)

@@ -326,14 +326,14 @@ def test_the_unit_is_rated_below_two(tmp_path: Path, drop_ins: tuple[str, ...]):
     )
     (score,) = re.findall(r"Overall exposure level for \S+: ([\d.]+)", words.stdout)
     assert float(score) < 2.0, words.stdout
-    assert score == ("1.6" if drop_ins else "1.4"), "docs/operations.md names both"
+    assert score == ("1.6" if drop_ins else "1.4"), "docs/operate/operations.md names both"
 
 
 def steps() -> list[str]:
-    """What docs/operations.md has root do for the unit."""
+    """What docs/operate/operations.md has root do for the unit."""
     (block,) = re.findall(
         r"^```sh systemd\n(.*?)^```",
-        (ROOT / "docs/operations.md").read_text(),
+        (ROOT / "docs/operate/operations.md").read_text(),
         re.MULTILINE | re.DOTALL,
     )
     return [re.sub(r" {2,}# .*", "", line) for line in block.splitlines()]

@@ -20,7 +20,7 @@ SCRIPTS = (
     "deploy/setup.sh",
     "deploy/Dockerfile",
     "deploy/write_locks.py",
-    "docs/profiles.md",
+    "docs/models/profiles.md",
     "tests/integration/test_tensorrt_rtx.py",
 )
 

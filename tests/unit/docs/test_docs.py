@@ -53,7 +53,7 @@ def test_generated_parts_are_fresh():
 
 
 def test_a_stale_part_is_noticed():
-    text = page("settings.md")
+    text = page("reference/settings.md")
     content = "\n".join(generate_docs.settings_table())
     assert generate_docs.with_generated(text, "settings", content) == text
     assert generate_docs.with_generated(text, "settings", content + "\n| `new` |") != text
@@ -62,7 +62,7 @@ def test_a_stale_part_is_noticed():
 
 
 def test_every_setting_is_documented():
-    text = page("settings.md")
+    text = page("reference/settings.md")
     sections = {part.split("]")[0].strip("`"): words(part) for part in text.split("### `[")[1:]}
     missing = [
         name
@@ -73,7 +73,7 @@ def test_every_setting_is_documented():
 
 
 def test_every_metric_is_documented_and_none_that_is_gone():
-    documented = {word for word in words(page("metrics.md")) if word.startswith("hilum_")}
+    documented = {word for word in words(page("reference/metrics.md")) if word.startswith("hilum_")}
     base = {re.sub(r"_(bucket|sum|count)$", "", name) for name in metric_names()}
     assert documented == base
 
@@ -90,7 +90,7 @@ def state_enums() -> Iterator[type[StrEnum]]:
 
 
 def test_every_state_and_reason_is_documented():
-    text = page("states.md")
+    text = page("reference/states.md")
     missing = [
         f"{enum.__name__}.{item.value}"
         for enum in state_enums()
@@ -110,11 +110,11 @@ def refusals() -> set[str]:
 
 def test_every_reason_of_a_refusal_is_documented():
     assert len(refusals()) > 5
-    assert refusals() - words(page("states.md")) == set()
+    assert refusals() - words(page("reference/states.md")) == set()
 
 
 def test_every_reason_of_a_refusal_can_be_requeued_by_its_name():
-    tables = page("states.md").partition("### Why a report of storage commitment")[2]
+    tables = page("reference/states.md").partition("### Why a report of storage commitment")[2]
     known = {reason for stage in ("deliver", "commit") for reason in requeue.reasons(stage)}
     assert known - set(domain.Reason) == set(
         re.findall(r"^\| `([a-z_]+)` \|", tables, re.MULTILINE)
@@ -133,7 +133,7 @@ def commands(command: object, path: str) -> Iterator[str]:
 def test_every_command_is_documented():
     found = list(commands(typer.main.get_command(cli.app), "hilum"))
     assert len(found) > 6
-    assert [path for path in found if f"### `{path}`" not in page("commands.md")] == []
+    assert [path for path in found if f"### `{path}`" not in page("reference/commands.md")] == []
 
 
 def test_every_diagram_holds_every_state_and_starts_somewhere():

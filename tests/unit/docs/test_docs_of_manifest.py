@@ -1,4 +1,4 @@
-"""docs/manifest.md: every table and every field of a manifest is there, and says what it means."""
+"""docs/models/manifest.md: every table and every field of a manifest is there, and says what it means."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import torch
 from testing.phantoms.phantom import make_instance, save
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = ROOT / "docs" / "preprocessing.md"
+PAGE = ROOT / "docs" / "models" / "preprocessing.md"
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
 
 

@@ -13,11 +13,11 @@ PLAIN_PAGES = (
     "README.md",
     "ARCHITECTURE.md",
     "CONTRIBUTING.md",
-    "docs/intake.md",
-    "docs/operations.md",
-    "docs/pages.md",
-    "docs/rest.md",
-    "docs/states.md",
+    "docs/archive/intake.md",
+    "docs/operate/operations.md",
+    "docs/operate/pages.md",
+    "docs/reference/rest.md",
+    "docs/reference/states.md",
 )
 COLUMNS = 100
 # Generated parts, code blocks and headings are not prose.

@@ -364,11 +364,11 @@ def _instead(label: str) -> str:
         ('{ private = "rib notching", text = "x" }', "should match pattern"),
         (
             '{ private = "PLEURAL_THICK", text = "x", operating_point = 0.5 }',
-            "PLEURAL_THICK is taken by docs/terminology.md",
+            "PLEURAL_THICK is taken by docs/models/terminology.md",
         ),
         (
             '{ private = "MASS", text = "x", operating_point = 0.5 }',
-            "MASS is taken by docs/terminology.md",
+            "MASS is taken by docs/models/terminology.md",
         ),
         ("{ operating_point = 0.5 }", "an output without a name takes is_masked = true"),
         ('{ concept = "cardiomegaly", operating_point = "never" }', "operating_point"),

@@ -74,7 +74,7 @@ def test_a_recipe_and_the_objects_that_are_taken():
 
 
 def test_the_example_of_the_documentation_loads():
-    page = (Path(__file__).resolve().parents[4] / "docs" / "input_spec.md").read_text(
+    page = (Path(__file__).resolve().parents[4] / "docs" / "models" / "input_spec.md").read_text(
         encoding="utf-8"
     )
     example = tomllib.loads(page.split("```toml\n")[1].split("```")[0])
