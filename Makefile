@@ -3,10 +3,11 @@ BIN := .venv/bin
 export PYTHONPATH := .
 TEST_PROCESSES ?= 4
 TOOLS := .venv/tools
+DOCS := .venv/docs
 LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock sbom audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -18,7 +19,7 @@ demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=p
 	@$(BIN)/python deploy/demo.py $(if $(WEIGHTS),--weights $(WEIGHTS)) $(STUDY)
 
 # A test process that dies is not replaced: with loadfile the replacement can wait for ever for its second test.
-test: setup $(TOOLS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
+test: setup $(TOOLS)/.set-up $(DOCS)/.set-up ## all tests, four files of them at a time; TEST_PROCESSES=0: one after the other
 	$(BIN)/pytest -n $(TEST_PROCESSES) --dist loadfile --no-loadscope-reorder --max-worker-restart=0 --durations=15
 
 check: setup ## style, types, walls between the rooms, documentation; fast
@@ -81,6 +82,12 @@ bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --a
 docs: setup ## regenerate the generated parts of docs/
 	@$(BIN)/python deploy/generate_docs.py
 
+docs-site: $(DOCS)/.set-up ## the documentation as a site in state/site, to be read without a network
+	@$(DOCS)/bin/python deploy/site/build.py
+
+docs-pictures: setup ## draw the pictures of the README anew: a study's page, a heat map, the diagram
+	@$(BIN)/python -m deploy.docs_pictures
+
 lock: setup $(TOOLS)/.set-up ## pin what .venv holds, with hashes; UPGRADE=1: newer tools and CUDA libraries, too
 	@$(BIN)/python deploy/write_locks.py
 
@@ -93,8 +100,9 @@ audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as
 	@$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT) \
 	    $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
 
-# Programs that look at packages stand apart from them: what they need themselves is no part of Hilum.
-$(TOOLS)/.set-up: deploy/lock/tools.txt | setup
-	@test -x $(TOOLS)/bin/python || $(BIN)/python -m venv $(TOOLS)
-	@$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r deploy/lock/tools.txt
+# Programs that look at packages, and those that make the site, stand apart from Hilum and from each
+# other: what they need themselves is no part of it.
+$(TOOLS)/.set-up $(DOCS)/.set-up: .venv/%/.set-up: deploy/lock/%.txt | setup
+	@test -x $(@D)/bin/python || $(BIN)/python -m venv $(@D)
+	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check $(LOCKED) -r $<
 	@touch $@

@@ -61,13 +61,19 @@ def svg(theme: str) -> str:
     parts = (*_ours(colours), *_others(colours), *_arrows(colours))
     return "\n".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
-            f' font-family="{_FONT}" font-size="14">',
-            "<title>Images come from the PACS to Hilum, Triton reads them, and reports go back"
-            "</title>",
-            f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8"'
-            f' markerHeight="8" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z"'
-            f' fill="{colours["line"]}"/></marker></defs>',
+            (
+                f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
+                f' font-family="{_FONT}" font-size="14">'
+            ),
+            (
+                "<title>Images come from the PACS to Hilum, Triton reads them, and reports go back"
+                "</title>"
+            ),
+            (
+                f'<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8"'
+                f' markerHeight="8" orient="auto-start-reverse"><path d="M0 0 8 4 0 8z"'
+                f' fill="{colours["line"]}"/></marker></defs>'
+            ),
             *parts,
             "</svg>\n",
         )

@@ -28,6 +28,7 @@ LOCKS: Mapping[str, tuple[str, ...]] = {
     "server.txt": ("server", "embedded", "models"),
     "dev.txt": ("server", "embedded", "models", "dev"),
 }
+GROUPS: Final = ("tools", "docs")  # of pyproject.toml, each in an environment of its own
 # torch has two builds of one version, in two indexes: each has a lock of its own.
 APART: Final = frozenset({"torch"})
 KEPT: Final = ("preprocess-peers.txt", "tensorrt-rtx.txt")  # their pins are written by hand
@@ -72,11 +73,12 @@ def _write_all() -> None:
     version = closure(declared(()))["torch"]
     _write("torch-cpu.txt", _cpu_torch(version))
     _write("torch-cuda.txt", _cuda_torch(version))
-    _write(
-        "tools.txt",
-        "# Written by deploy/write_locks.py: the group tools.\n"
-        + _resolved("tools.txt", "--group", "tools"),
-    )
+    for group in GROUPS:
+        _write(
+            f"{group}.txt",
+            f"# Written by deploy/write_locks.py: the group {group}.\n"
+            + _resolved(f"{group}.txt", "--group", group),
+        )
 
 
 def declared(extras: Iterable[str]) -> list[Requirement]:

@@ -77,10 +77,12 @@ def test_the_build_has_a_lock_of_its_own():
     )
 
 
-def test_the_tools_are_those_that_pyproject_asks_for():
+@pytest.mark.parametrize("group", write_locks.GROUPS)
+def test_a_group_is_pinned_as_pyproject_asks_for_it(group: str):
     groups = tomllib.loads((write_locks.ROOT / "pyproject.toml").read_text())["dependency-groups"]
-    for requirement in map(Requirement, groups["tools"]):
-        assert requirement.specifier.contains(pins("tools.txt")[requirement.name])
+    assert set(groups) == set(write_locks.GROUPS)
+    for requirement in map(Requirement, groups[group]):
+        assert requirement.specifier.contains(pins(f"{group}.txt")[requirement.name])
 
 
 def test_both_locks_agree():
