@@ -30,16 +30,16 @@ check: setup ## style, types, walls between the rooms, documentation; fast
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/docs/test_docs.py
 
-load: setup ## a load scenario; SCENARIO=list names them, LOAD="--seconds 300", docs/load.md
+load: setup ## a load scenario; SCENARIO=list names them, LOAD="--seconds 300", docs/figures/load.md
 	@$(BIN)/python -m load_tests.load.run $(or $(SCENARIO),steady) $(LOAD)
 
-load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 2", docs/peer.md
+load-peer: setup ## Hilum beside Orthanc with Python workers, in turns; PEER="--rounds 2", docs/figures/peer.md
 	@$(BIN)/python -m load_tests.peer.run $(PEER)
 
-proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed 7", docs/proof.md
+proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed 7", docs/figures/proof.md
 	@$(BIN)/python -m load_tests.proof $(PROOF)
 
-goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/recipes.md
+goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/models/recipes.md
 	@$(BIN)/python -m load_tests.bench.goldens $(GOLDENS)
 
 bench-commits: setup ## journal commits of a received object, one sync beside two (root); BENCH="--folder /srv/hilum"
@@ -51,29 +51,29 @@ bench-deliver: setup ## reports a second to DCMTK over one association; BENCH="-
 bench-echo: setup ## C-ECHO while JPEG 2000 is decoded; BENCH="--seconds 60"
 	@$(BIN)/python -m load_tests.bench.echo $(BENCH)
 
-bench-parity: setup ## do engines say what torch says? every architecture; BENCH="--quick", docs/models_parity.md
+bench-parity: setup ## do engines say what torch says? every architecture; BENCH="--quick", docs/figures/models_parity.md
 	@$(BIN)/python -m load_tests.bench.parity $(BENCH)
 
-bench-pools: setup ## DenseNet-121 as built beside torch's own export; BENCH="--rounds 30", docs/inference.md
+bench-pools: setup ## DenseNet-121 as built beside torch's own export; BENCH="--rounds 30", docs/figures/inference.md
 	@$(BIN)/python -m load_tests.bench.pools $(BENCH)
 
-bench-preprocess: setup ## from file to tensor on one core, beside the authors' code path; BENCH="--quick", docs/preprocessing.md
+bench-preprocess: setup ## from file to tensor on one core, beside the authors' code path; BENCH="--quick", docs/models/preprocessing.md
 	@test -d state/preprocess-peers || $(PIP_LOCKED) --target state/preprocess-peers -r deploy/lock/preprocess-peers.txt
 	@PYTHONPATH=.:state/preprocess-peers $(BIN)/python -m load_tests.preprocess.run $(BENCH)
 
 bench-report: setup ## reports a second: template beside highdicom; BENCH="--rounds 30"
 	@$(BIN)/python -m load_tests.bench.report $(BENCH)
 
-bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/tracing.md
+bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/operate/tracing.md
 	@$(BIN)/python -m load_tests.bench.tracing $(BENCH)
 
-bench-writes: setup ## the archive's aligned writes beside unaligned ones; BENCH="--folder /srv/hilum", docs/cpu.md
+bench-writes: setup ## the archive's aligned writes beside unaligned ones; BENCH="--folder /srv/hilum", docs/figures/cpu.md
 	@$(BIN)/python -m load_tests.bench.writes $(BENCH)
 
-bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/cpu.md
+bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/figures/cpu.md
 	@$(BIN)/python -m load_tests.bench.cpu $(BENCH)
 
-bench-infer: setup ## Triton beside the bare engine, engines compared; BENCH="--quick", docs/inference.md
+bench-infer: setup ## Triton beside the bare engine, engines compared; BENCH="--quick", docs/figures/inference.md
 	@$(BIN)/python -m load_tests.infer.run $(BENCH)
 
 bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"

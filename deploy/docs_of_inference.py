@@ -1,4 +1,4 @@
-"""The tables of docs/inference.md, of the committed run of `make bench-infer`."""
+"""The tables of docs/figures/inference.md, of the committed run of `make bench-infer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of receiving in docs/cpu.md, of the committed run of `make bench-ingest`."""
+"""The table of receiving in docs/figures/cpu.md, of the committed run of `make bench-ingest`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/manifest.md, from the descriptions of the manifest's fields."""
+"""The tables of docs/models/manifest.md, from the descriptions of the manifest's fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of docs/models_parity.md, from the result of `make bench-parity`."""
+"""The table of docs/figures/models_parity.md, from the result of `make bench-parity`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/peer.md: what the committed run of `make load-peer` found."""
+"""The tables of docs/figures/peer.md: what the committed run of `make load-peer` found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The generated parts of docs/recipes.md, input_spec.md and decoding.md.
+"""The generated parts of docs/models/recipes.md, input_spec.md and decoding.md.
 
 Recipes, fields, operations, traps with their tests, C-ECHO.
 """

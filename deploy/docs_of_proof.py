@@ -1,4 +1,4 @@
-"""The table of docs/proof.md: what the committed runs of `make proof` found."""
+"""The table of docs/figures/proof.md: what the committed runs of `make proof` found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of docs/conformance.md on what holds for all senders, and what a section of `senders` may say instead."""
+"""The table of docs/reference/conformance.md on what holds for all senders, and what a section of `senders` may say instead."""
 
 from __future__ import annotations
 

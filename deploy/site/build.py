@@ -159,7 +159,7 @@ def loaded_from_elsewhere(site: Path) -> Iterator[tuple[str, str]]:
 
 def nav() -> Iterator[str]:
     """Each page that the navigation names, in its order."""
-    configuration = yaml.load(CONFIGURATION.read_text(encoding="utf-8"), yaml.BaseLoader)
+    configuration = yaml.safe_load(CONFIGURATION.read_text(encoding="utf-8"))
     yield from _leaves(configuration["nav"])
 
 

@@ -1,7 +1,7 @@
 """Build TensorRT plans inside the container that serves them, and refuse those that belong elsewhere. Standard library and trtexec only.
 
     python3 build_plans.py build REPOSITORY [NAME …]    # minutes a model; what is up to date is left alone
-    python3 build_plans.py check REPOSITORY             # at each start, before tritonserver: docs/profiles.md
+    python3 build_plans.py check REPOSITORY             # at each start, before tritonserver: docs/models/profiles.md
 
 REPOSITORY is the `tensorrt` folder that `hilum models build --profile tensorrt` made. A plan is
 accepted when it gives the recorded logits of the recorded images within the release's tolerance:

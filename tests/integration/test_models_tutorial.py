@@ -1,4 +1,4 @@
-"""A stranger's model: the tutorial of docs/models.md word by word, and the same way with a network that the test makes."""
+"""A stranger's model: the tutorial of docs/models/models.md word by word, and the same way with a network that the test makes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support import commands
 from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
 from tests.support.tutorial import follow, matches
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/models.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/models/models.md"
 ENVIRONMENT = {
     name: value for name, value in os.environ.items() if not name.startswith("HILUM_")
 } | {"COLUMNS": "80"}

@@ -1,6 +1,6 @@
 """Every odd file of the test data through a whole server.
 
-No crash, and each ends as docs/odd_files.md says.
+No crash, and each ends as docs/archive/odd_files.md says.
 """
 
 from __future__ import annotations

@@ -256,7 +256,9 @@ def test_the_documentation_names_every_operation_and_loads_nothing(rig: Rig) -> 
 
 
 def test_the_document_on_rest_names_every_route(rig: Rig) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "reference" / "rest.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "rest.md").read_text(
+        encoding="utf-8"
+    )
     paths = rig.get("/openapi.json")["paths"]
     documented = set(re.findall(r"^\| `(?:GET|POST) (\S+)`", text, flags=re.MULTILINE))
     assert set(paths) - documented == set()

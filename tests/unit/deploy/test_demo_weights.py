@@ -10,8 +10,8 @@ import torch
 
 from deploy import demo_weights
 from deploy.demo_weights import RELEASE, TORCHXRAYVISION, NoWeights, Pinned, bring
-from hilum.models import manifest
-from hilum.models.densenet import DenseNet121
+from hilum.models.manifest import manifest
+from hilum.models.networks.densenet import DenseNet121
 from testing.serving import hilum_program
 
 

@@ -1,4 +1,4 @@
-"""The notebook of docs/preprocessing.md runs as it stands, and gives what its comments say."""
+"""The notebook of docs/models/preprocessing.md runs as it stands, and gives what its comments say."""
 
 from __future__ import annotations
 

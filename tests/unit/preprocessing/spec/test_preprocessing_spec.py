@@ -82,7 +82,7 @@ def test_the_example_of_the_documentation_loads():
 
 
 def test_every_field_says_what_it_means():
-    """docs/input_spec.md is made from it."""
+    """docs/models/input_spec.md is made from it."""
     seen: list[type] = [
         InputSpec,
         *GEOMETRY.values(),
