@@ -43,7 +43,7 @@ def block() -> list[str]:
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """As a fresh clone lies there once `make setup` is done."""
-    for name in (".venv", "deploy", "load_tests", "model_repository", "tests"):
+    for name in (".venv", "deploy", "model_repository", "testing"):
         (tmp_path / name).symlink_to(REPOSITORY / name)
     return tmp_path
 
