@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -45,7 +45,8 @@ def main() -> int:
     """Exit status 0: the site is built, and loads nothing from elsewhere."""
     stage()
     draw_diagrams()
-    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "-f", CONFIGURATION]
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean"]
+    command += ["-f", str(CONFIGURATION)]
     environment = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     if subprocess.run(command, check=False, env=environment).returncode:
         return 1
@@ -163,11 +164,12 @@ def nav() -> Iterator[str]:
     yield from _leaves(configuration["nav"])
 
 
-def _leaves(item: Any) -> Iterator[str]:
+def _leaves(item: object) -> Iterator[str]:
     if isinstance(item, str):
         yield item
         return
-    for part in item if isinstance(item, list) else item.values():
+    parts = item.values() if isinstance(item, dict) else item if isinstance(item, list) else ()
+    for part in parts:
         yield from _leaves(part)
 
 

@@ -58,7 +58,7 @@ def test_another_file_is_refused_before_it_is_read(tmp_path: Path, checkpoint: P
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoWeights, match="no such file. WEIGHTS is torchxrayvision, or the path"):
+    with pytest.raises(NoWeights, match=r"no such file\. WEIGHTS is torchxrayvision, or the path"):
         bring(str(tmp_path / "absent.pt"), tmp_path, command)
 
 
