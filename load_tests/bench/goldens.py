@@ -1,6 +1,6 @@
 """Each recipe beside its authors' operations.
 
-`make goldens` writes the largest differences for docs/recipes.md.
+`make goldens` writes the largest differences for docs/models/recipes.md.
 
 Two differences a recipe, in units of the wire tensor ([-1024, 1024] or grey levels of 0..255): in
 float32 before it is rounded to the wire's type, and on the wire. The network's input of the authors

@@ -1,4 +1,4 @@
 """The peer: what somebody would build today instead of Hilum.
 
-Orthanc receives, two Python workers read and report; `docs/peer.md`.
+Orthanc receives, two Python workers read and report; `docs/figures/peer.md`.
 """

@@ -58,7 +58,7 @@ def write(
     content = {
         "what": (
             "Hilum, a plain and an informed peer in turns on the same phantom studies of two"
-            " images; docs/peer.md"
+            " images; docs/figures/peer.md"
         ),
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         **around,

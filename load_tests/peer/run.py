@@ -1,6 +1,6 @@
 """`make load-peer`: Hilum beside what somebody would build today, on the same studies, in turns.
 
-`docs/peer.md` describes the peer.
+`docs/figures/peer.md` describes the peer.
 
 Each round starts each system afresh, one after the other: studies far apart, then as many as it
 takes. Results in `results/load-peer.json`.

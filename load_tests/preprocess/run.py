@@ -124,7 +124,7 @@ def measurable(wanted: Sequence[Case]) -> list[Case]:
         else:
             print(
                 f"left out: {case.name}: pydicom has no plug-in {case.decoder[1]} here; see"
-                " docs/preprocessing.md",
+                " docs/models/preprocessing.md",
                 file=sys.stderr,
             )
     return kept

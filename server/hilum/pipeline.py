@@ -7,7 +7,7 @@ It is not a barrier: each item completes alone, and commits are grouped. Every s
 the same row done twice gives the same rows.
 
 Beside the street stand `compare`: what a release that reads along would have said
-(docs/rollouts.md), for which nobody waits; and
+(docs/models/rollouts.md), for which nobody waits; and
 `commit`: whoever asked whether his images are kept is answered.
 """
 

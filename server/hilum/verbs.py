@@ -46,7 +46,7 @@ Action = Literal["C", "R", "U", "D", "E"]
 
 
 class Verb(StrEnum):
-    """What somebody did. The list is closed; `docs/audit.md` is generated from it."""
+    """What somebody did. The list is closed; `docs/operate/audit.md` is generated from it."""
 
     START = "start"
     STOP = "stop"

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from testing.network import wire
 
-_LARGEST_PDU_BYTES = 16 << 20  # docs/conformance.md
+_LARGEST_PDU_BYTES = 16 << 20  # docs/reference/conformance.md
 _LARGEST_COMMAND_BYTES = 64 << 10
 _CANCEL_RQ = 0x0FFF
 _RESPONSE = 0x8000

@@ -26,7 +26,7 @@ def audit(
     until: Annotated[datetime | None, typer.Option(help="Before this time.")] = None,
     actor: Annotated[str | None, typer.Option(help="Only this name.")] = None,
     verb: Annotated[
-        str | None, typer.Option(help="Only this verb, as docs/audit.md lists them.")
+        str | None, typer.Option(help="Only this verb, as docs/operate/audit.md lists them.")
     ] = None,
     study_uid: Annotated[
         str | None,

@@ -49,7 +49,7 @@ def import_model(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="How images were prepared: docs/recipes.md. Default: what the kind is known for."
+            help="How images were prepared: docs/models/recipes.md. Default: what the kind is known for."
         ),
     ] = None,
     activation: Annotated[

@@ -21,7 +21,7 @@ def recover(
 ) -> None:
     """Take objects of the archive that no row names.
 
-    Those that came after the backup whose ledger was restored (docs/operations.md).
+    Those that came after the backup whose ledger was restored (docs/operate/operations.md).
 
     They are read and reported as what has just come, also while the server runs. Safe to repeat.
     Exit status 1: there are some, and they were only counted; or the ledger refuses some, which go

@@ -38,7 +38,7 @@ def check_models(
         bool,
         typer.Option(
             "--tensorrt-rtx",
-            help="Build engines of the tensorrt profile without a GPU, too: docs/profiles.md.",
+            help="Build engines of the tensorrt profile without a GPU, too: docs/models/profiles.md.",
         ),
     ] = False,
 ) -> None:
@@ -121,7 +121,7 @@ def new_model(
     labels: Annotated[
         str | None,
         typer.Option(
-            help="A file with one label a line, or a known order: see docs/terminology.md."
+            help="A file with one label a line, or a known order: see docs/models/terminology.md."
         ),
     ] = None,
     out: Annotated[

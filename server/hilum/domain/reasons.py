@@ -9,7 +9,7 @@ from enum import StrEnum
 class Reason(StrEnum):
     """Why an image or a study ended without a number.
 
-    The list is closed; `docs/states.md` is generated from it.
+    The list is closed; `docs/reference/states.md` is generated from it.
     """
 
     WRONG_MODALITY = "wrong_modality"

@@ -247,7 +247,7 @@ PROCESS_RESTARTS = Counter(
 )
 CPU_SECONDS = Counter(
     "hilum_cpu_seconds_total",
-    "CPU of the threads that work on a stage; see docs/cpu.md.",
+    "CPU of the threads that work on a stage; see docs/figures/cpu.md.",
     ["stage"],
 )
 TRACE_SPANS = Counter(

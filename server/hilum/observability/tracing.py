@@ -1,6 +1,6 @@
 """OpenTelemetry spans, from the association to the SR that its PACS has accepted.
 
-One trace a study (docs/tracing.md). Off by default.
+One trace a study (docs/operate/tracing.md). Off by default.
 
 The ids of a study's trace and of its root follow from its UID, so processes that meet only in the
 ledger write into one trace, and nothing is stored for it

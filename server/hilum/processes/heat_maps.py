@@ -36,7 +36,7 @@ class HeatMaps:
             log.warning(
                 "heat_maps_suppressed",
                 destinations=", ".join(asking),
-                advice='report.intended_use is "triage"; see docs/settings.md',
+                advice='report.intended_use is "triage"; see docs/reference/settings.md',
             )
 
     def is_wanted(self, job: ReportJob, release: Release, takers: Iterable[Destination]) -> bool:

@@ -2,7 +2,7 @@
 
 Every error is reported at once.
 
-`docs/settings.md` is generated from the descriptions here. Units are in the names.
+`docs/reference/settings.md` is generated from the descriptions here. Units are in the names.
 """
 
 from hilum.settings.fields import (

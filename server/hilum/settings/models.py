@@ -185,7 +185,7 @@ class Analyse(Section):
         ge=1,
         description=(
             "Images with more pixels are not analysed (too_large). What a recipe makes of one on"
-            " the way to its input has a limit of its own: docs/preprocessing.md."
+            " the way to its input has a limit of its own: docs/models/preprocessing.md."
         ),
     )
     canary_seconds: float = Field(

@@ -145,7 +145,7 @@ class Api(Section):
         default=False,
         description=(
             "Whether pages show Patient ID, Accession Number and Study Date, and pages and REST"
-            " find studies by them. Each look is a row of the audit (docs/audit.md)."
+            " find studies by them. Each look is a row of the audit (docs/operate/audit.md)."
         ),
     )
     tls_certificate_file: Path | None = Field(
@@ -225,7 +225,7 @@ class Log(Section):
 
 
 class Tracing(Section):
-    """OpenTelemetry spans of each study, from its association to the SR that is accepted (docs/tracing.md)."""
+    """OpenTelemetry spans of each study, from its association to the SR that is accepted (docs/operate/tracing.md)."""
 
     endpoint: str = Field(
         "",
@@ -282,7 +282,7 @@ class Syslog(Section):
 
 
 class Audit(Section):
-    """Who did what (docs/audit.md)."""
+    """Who did what (docs/operate/audit.md)."""
 
     look_minutes: float = Field(
         5.0,

@@ -67,7 +67,9 @@ class Retention(Section):
         ),
     )
     audit_days: float = Field(
-        0.0, ge=0, description="Days that rows of the audit are kept (docs/audit.md); 0: for ever."
+        0.0,
+        ge=0,
+        description="Days that rows of the audit are kept (docs/operate/audit.md); 0: for ever.",
     )
     commitment_days: float = Field(
         365.0, ge=0, description="The same for requests for storage commitment that have ended."

@@ -97,7 +97,7 @@ class ReadingAnswer(ResponseModel):
     release: str
     is_shadow: bool = Field(
         description=(
-            "It reads along (docs/rollouts.md): nothing of it is reported, and the study does not"
+            "It reads along (docs/models/rollouts.md): nothing of it is reported, and the study does not"
             " wait for it."
         )
     )
@@ -189,7 +189,7 @@ class SourceImageAnswer(ResponseModel):
     )
     flags: list[str] = Field(
         default_factory=list,
-        description="What is in doubt about the image: docs/states.md.",
+        description="What is in doubt about the image: docs/reference/states.md.",
         examples=[["few_levels"]],
     )
 

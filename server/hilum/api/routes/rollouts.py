@@ -1,4 +1,4 @@
-"""/api/v1/rollouts: from one release to another while the server runs (docs/rollouts.md)."""
+"""/api/v1/rollouts: from one release to another while the server runs (docs/models/rollouts.md)."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines
 
 Those engines are not what Triton loads; that they can be built proves that the ONNX files parse,
 keep their tensors and fit the optimization profile. NVIDIA's library is proprietary and optional:
-docs/profiles.md.
+docs/models/profiles.md.
 """
 
 from __future__ import annotations

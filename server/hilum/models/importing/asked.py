@@ -36,6 +36,6 @@ def recipe_lines(name: str) -> list[str]:
     return [
         (
             f'recipe = "{name}" # EDIT: how the images were prepared that the network was trained on;'
-            " docs/recipes.md"
+            " docs/models/recipes.md"
         )
     ]

@@ -70,5 +70,5 @@ def _meaning(label: str, index: int) -> str:
 
 def _comment(label: str, meaning: str) -> str:
     if meaning.startswith("private"):
-        return " # EDIT: no concept is known by this label; docs/terminology.md has them all"
+        return " # EDIT: no concept is known by this label; docs/models/terminology.md has them all"
     return "" if label_names.concept_of(label) == label.lower() else f" # {ascii(label)[1:-1]}"

@@ -35,7 +35,7 @@ class LabelTable(StrictTable):
     An output without `concept` and `private` has no name, and must be masked.
     """
 
-    concept: str | None = Field(None, description="Key of a concept in docs/terminology.md.")
+    concept: str | None = Field(None, description="Key of a concept in docs/models/terminology.md.")
     private: str | None = Field(
         None,
         pattern=r"^[A-Z][A-Z0-9_]{0,15}$",

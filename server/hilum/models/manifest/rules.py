@@ -120,7 +120,7 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
             yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
         if label.private and (label.private in private or label.key(index) in codes.concepts):
             yield (
-                f"labels.{index}.private: {label.private} is taken by docs/terminology.md; name its"
+                f"labels.{index}.private: {label.private} is taken by docs/models/terminology.md; name its"
                 " concept, or take another"
             )
 

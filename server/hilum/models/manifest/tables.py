@@ -1,6 +1,6 @@
 """A manifest as it may stand in the file, field by field.
 
-What spans tables is checked in `manifest`. docs/manifest.md is made from it.
+What spans tables is checked in `manifest`. docs/models/manifest.md is made from it.
 """
 
 from __future__ import annotations
@@ -302,8 +302,8 @@ class ManifestTable(StrictTable):
     weights: WeightsTable = Field(description="Where the numbers come from.")
     input: Mapping[str, Any] = Field(
         description=(
-            "A recipe by name (docs/recipes.md), with a `population` if you like, or a whole"
-            " InputSpec (docs/input_spec.md)."
+            "A recipe by name (docs/models/recipes.md), with a `population` if you like, or a whole"
+            " InputSpec (docs/models/input_spec.md)."
         )
     )
     engine: EngineTable = Field(description="Who computes, and how exactly.")

@@ -55,7 +55,7 @@ def _head(facts: GraphFacts, name: str, version: str) -> Iterator[str]:
         f" {facts.outputs})."
     )
     yield (
-        "# Lines with EDIT are yours: no file says these things. docs/manifest.md explains every"
+        "# Lines with EDIT are yours: no file says these things. docs/models/manifest.md explains every"
         " field."
     )
     yield "format = 1"
@@ -70,7 +70,7 @@ def _head(facts: GraphFacts, name: str, version: str) -> Iterator[str]:
 def _labels(facts: GraphFacts) -> Iterator[str]:
     if facts.labels is None:
         yield (
-            "# What each output means, in their order: a concept of docs/terminology.md, or a"
+            "# What each output means, in their order: a concept of docs/models/terminology.md, or a"
             " private code and its text."
         )
     else:

@@ -6,7 +6,7 @@
       Imaging Measurements > Measurement Group (TID 1501) …           one for each finding: number, algorithm, source images
 
 Most readers see the tree from its top, so the decisions stand there, though their row of the
-template is the last one (docs/decisions/findings-first.md). No container is CONTINUOUS: that is
+template is the last one (docs/decisions/decisions-before-measurements.md). No container is CONTINUOUS: that is
 text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
 
 Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a

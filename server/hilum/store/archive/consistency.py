@@ -18,7 +18,7 @@ from hilum.store.schema.tables import instance
 
 _NEWEST = 10
 _KEPT = instance.c.pixels_removed_at.is_(None)
-NOT_MOUNTED = "Mount it, or restore the last backup (docs/operations.md)."
+NOT_MOUNTED = "Mount it, or restore the last backup (docs/operate/operations.md)."
 
 
 def require_ledger(url: str, archive: Archive) -> None:
@@ -29,7 +29,9 @@ def require_ledger(url: str, archive: Archive) -> None:
     if (
         not is_begun(url) and archive.has_objects
     ):  # in this order: of an archive whose files retention took, each folder is looked into
-        advice = "Restore it (docs/operations.md); for a new installation move the archive away."
+        advice = (
+            "Restore it (docs/operate/operations.md); for a new installation move the archive away."
+        )
         raise ConfigurationError(
             [
                 (

@@ -25,9 +25,7 @@ AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
 """What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
 
 DAMAGED: Final = "the ledger is damaged"
-RESTORE: Final = (
-    "Stop `hilum serve`, and restore the last backup into a new folder (docs/operations.md)."
-)
+RESTORE: Final = "Stop `hilum serve`, and restore the last backup into a new folder (docs/operate/operations.md)."
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # SQLSTATEs that psycopg files under its InternalError, with those of bugs. The first one: a standby
 # that is not promoted yet, or a server whose disk its keeper has found full. The others: a session

@@ -14,7 +14,7 @@ from hilum.store.database.engines import open_engine
 REVISION = "0013"  # what this version works with: the last of hilum/store/migrations
 ADVICE_IF_NEWER = (
     "Start that version again, or restore the backup that was made before the upgrade"
-    " (docs/operations.md)."
+    " (docs/operate/operations.md)."
 )
 
 

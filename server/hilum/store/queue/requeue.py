@@ -40,7 +40,7 @@ _OF_DELIVERIES: Final = (
     *BY_REASON,
 )
 _OF_COMMITMENTS: Final = ("no_address", "not_reported", "report_refused", "sop_class_refused")
-"""As docs/states.md explains them."""
+"""As docs/reference/states.md explains them."""
 DUE_AGAIN: Final[Mapping[str, object]] = {
     "state": WorkState.DUE,
     "attempts": 0,

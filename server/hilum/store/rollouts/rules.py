@@ -1,6 +1,6 @@
 """The life of a rollout, pure: what each verb makes of it, and which release a new study gets.
 
-`docs/rollouts.md` draws the states.
+`docs/models/rollouts.md` draws the states.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ reading = Table(
     Column("instance_id", Integer, ForeignKey("instance.id"), nullable=False),
     Column("study_instance_uid", String(64), nullable=False, index=True),
     Column("release", String(80), nullable=False),
-    # Read along, never reported: no study waits for it (docs/rollouts.md).
+    # Read along, never reported: no study waits for it (docs/models/rollouts.md).
     Column("is_shadow", Boolean, nullable=False, server_default=text("false")),
     *_lease_columns(),
     Column("logits", JSON),
@@ -376,7 +376,7 @@ rollout = Table(
 )
 
 # What a release is that reads, or shall: every process takes it from here, whatever becomes of the
-# file (docs/rollouts.md).
+# file (docs/models/rollouts.md).
 release_manifest = Table(
     "release_manifest",
     metadata,

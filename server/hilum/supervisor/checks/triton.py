@@ -50,7 +50,7 @@ def _access(settings: Settings) -> Check:
     found = ", ".join(settings.triton.addresses)
     advice = (
         "Set triton.tls and ca_file, with certificate_file and key_file or a token:"
-        " docs/operations.md, A Triton of yours."
+        " docs/operate/operations.md, A Triton of yours."
     )
     if own.tls and (own.certificate_file or own.token or own.token_file):
         return Check(
