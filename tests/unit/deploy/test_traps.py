@@ -24,12 +24,15 @@ def test_no_test_names_a_trap_that_nobody_knows():
 
 
 def test_docstrings_are_read_as_people_write_them():
-    folder = ROOT / "tests" / "unit"
+    folder = ROOT / "tests" / "unit" / "preprocessing"
     found = named_by_tests(
-        [folder / "test_preprocessing_guard.py", folder / "test_preprocessing_grayscale.py"]
+        [
+            folder / "header" / "test_preprocessing_guard.py",
+            folder / "resize" / "test_preprocessing_grayscale.py",
+        ]
     )
-    name = "unit/test_preprocessing_guard.py::test_what_is_no_frontal_chest_radiograph_has_a_reason"
+    name = "unit/preprocessing/header/test_preprocessing_guard.py::test_what_is_no_frontal_chest_radiograph_has_a_reason"
     assert [number for number in (21, 22, 23, 24) if name in found.get(number, ())] == [21, 22, 23]
     assert found[5] == [
-        "unit/test_preprocessing_grayscale.py::test_window_functions_at_their_edges"
+        "unit/preprocessing/resize/test_preprocessing_grayscale.py::test_window_functions_at_their_edges"
     ]

@@ -42,7 +42,7 @@ _BUILDER: Final = (
     "networks/vit_shape.py",
     "onnx/cleanup.py",
     "onnx/contract.py",
-    "onnx/ending.py",
+    "onnx/output_activation.py",
     "onnx/external.py",
     "onnx/file.py",
     "onnx/input_normalisation.py",
