@@ -45,9 +45,9 @@ from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import OneThread
 from hilum.settings import Pipeline
-from hilum.store.database.engines import AWAY, DAMAGED, is_damaged, words_of
+from hilum.store.database.engines import AWAY, DAMAGED, error_text, is_damaged
 from hilum.store.ledger import Ledger
-from hilum.store.notify.notifier import Bell
+from hilum.store.notify.notifier import Subscription
 from hilum.store.queue.hand_off import Heir
 
 log = telemetry.logger("pipeline")
@@ -57,7 +57,7 @@ log = telemetry.logger("pipeline")
 class Stage:
     """One stretch of the street: the table that is its queue, how much one worker holds, and for how long.
 
-    `is_due_at_ring`: what is rung for may be claimed at once, and mostly not later, so nobody looks before he claims.
+    `is_due_when_notified`: what is notified may be claimed at once, and mostly not later, so nobody looks before he claims.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Stage:
     failed: StrEnum
     batch: int
     lease_seconds: float
-    is_due_at_ring: bool = False
+    is_due_when_notified: bool = False
 
 
 STAGES: dict[str, Stage] = {
@@ -77,7 +77,7 @@ STAGES: dict[str, Stage] = {
         ReadingState.FAILED,
         48,
         lease_seconds=120,
-        is_due_at_ring=True,
+        is_due_when_notified=True,
     ),
     "assemble": Stage(
         "assemble", "study", StudyState.FAILED, StudyState.FAILED, batch=32, lease_seconds=60
@@ -157,7 +157,7 @@ class StageLoop:
 
     async def run(self) -> None:
         """Claim → handle → advance, until `stop`; then finish what is held."""
-        with _bell(self._ledger, self._stage.name, self._wake, self._settings.poll_seconds):
+        with _subscribed(self._ledger, self._stage.name, self._wake, self._settings.poll_seconds):
             is_due = False
             while not self._stopping:
                 self._wake.clear()
@@ -167,9 +167,11 @@ class StageLoop:
                 jobs, pause = await self._claim(is_due=is_due)
                 for job in jobs:
                     self._start(job)
-                is_rung = await self._wait(pause)
+                is_notified = await self._wait(pause)
                 is_due = (
-                    self._stage.is_due_at_ring if is_rung else pause < self._settings.poll_seconds
+                    self._stage.is_due_when_notified
+                    if is_notified
+                    else pause < self._settings.poll_seconds
                 )
         while self._held or self._promised:
             self._wake.clear()
@@ -204,7 +206,7 @@ class StageLoop:
             log.error(
                 "ledger_unavailable",
                 stage=self._stage.name,
-                error=words_of(error),
+                error=error_text(error),
                 advice="the stage waits and tries again",
             )
             return [], poll
@@ -480,7 +482,7 @@ class StageLoop:
                     log.error(
                         "not_written",
                         stage=self._stage.name,
-                        error=words_of(error),
+                        error=error_text(error),
                         advice="done again when the lease has lapsed",
                     )
                     return None
@@ -555,25 +557,29 @@ def back_off(attempts: int, settings: Pipeline) -> float:
 
 
 @contextlib.contextmanager
-def _bell(ledger: Ledger, stage: str, wake: asyncio.Event, poll_seconds: float) -> Iterator[None]:
-    """Set `wake` in this thread's loop whenever the stage's bell rings."""
-    bell = ledger.listen(stage)
+def _subscribed(
+    ledger: Ledger, stage: str, wake: asyncio.Event, poll_seconds: float
+) -> Iterator[None]:
+    """Set `wake` in this thread's loop whenever the stage is notified."""
+    subscription = ledger.listen(stage)
     hearing = (
-        _heard_by_thread(bell, stage, wake, poll_seconds)
-        if bell.descriptor is None
-        else _heard_by_loop(bell, bell.descriptor, wake)
+        _notified_in_thread(subscription, stage, wake, poll_seconds)
+        if subscription.descriptor is None
+        else _notified_in_loop(subscription, subscription.descriptor, wake)
     )
     with hearing:
         yield
 
 
 @contextlib.contextmanager
-def _heard_by_loop(bell: Bell, descriptor: int, wake: asyncio.Event) -> Iterator[None]:
-    """No thread has to be woken for a ring, and none wakes by itself."""
+def _notified_in_loop(
+    subscription: Subscription, descriptor: int, wake: asyncio.Event
+) -> Iterator[None]:
+    """No thread has to be woken for a notification, and none wakes by itself."""
     loop = asyncio.get_running_loop()
 
     def hear() -> None:
-        if bell.wait(0):
+        if subscription.wait(0):
             wake.set()
 
     loop.add_reader(descriptor, hear)
@@ -581,26 +587,26 @@ def _heard_by_loop(bell: Bell, descriptor: int, wake: asyncio.Event) -> Iterator
         yield
     finally:
         loop.remove_reader(descriptor)
-        bell.close()
+        subscription.close()
 
 
 @contextlib.contextmanager
-def _heard_by_thread(
-    bell: Bell, stage: str, wake: asyncio.Event, poll_seconds: float
+def _notified_in_thread(
+    subscription: Subscription, stage: str, wake: asyncio.Event, poll_seconds: float
 ) -> Iterator[None]:
     loop = asyncio.get_running_loop()
     is_over = threading.Event()
 
     def hear() -> None:
         while not is_over.is_set():
-            if bell.wait(poll_seconds) and not is_over.is_set():
+            if subscription.wait(poll_seconds) and not is_over.is_set():
                 loop.call_soon_threadsafe(wake.set)
 
-    thread = threading.Thread(target=hear, name=f"{stage}-bell", daemon=True)
+    thread = threading.Thread(target=hear, name=f"{stage}-subscription", daemon=True)
     thread.start()
     try:
         yield
     finally:
         is_over.set()
-        bell.close()
+        subscription.close()
         thread.join(timeout=poll_seconds + 1)

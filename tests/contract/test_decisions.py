@@ -423,7 +423,7 @@ def test_a_report_is_taken_back_when_an_image_of_somebody_else_comes(site: Site)
     (first,) = site.walk()
     site.receive(B, pixels=OTHER, patient_id=b"P2")
     (second,) = site.walk()
-    assert (second.result.reason, list(second.held)) == ("patient_conflict", ["pacs"])
+    assert (second.result.reason, list(second.delivered_reports)) == ("patient_conflict", ["pacs"])
     assert second.predecessors["sr"].sop_instance_uid == first.result.identifiers["sr"]
     site.ledger.reject(note(B))
     (third,) = site.walk()

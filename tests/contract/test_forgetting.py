@@ -110,7 +110,7 @@ def test_the_next_report_names_what_a_forgotten_destination_may_have(
     street.assemble()
     (job,) = street.claim("report")
     assert isinstance(job, ReportJob)
-    assert set(job.held) == ({GONE} if is_named else set())
+    assert set(job.delivered_reports) == ({GONE} if is_named else set())
     assert ("sr" in job.predecessors) == is_named
 
 

@@ -204,10 +204,10 @@ def test_who_stops_as_asked_gives_back_what_was_handed_on(ledger: Ledger, clock:
 def test_without_a_place_it_is_left_due_and_rung_for(ledger: Ledger, clock: Clock) -> None:
     ledger.record([arrival(1), arrival(2)])
     clock.now += 11
-    bell = ledger.listen("report")
+    subscription = ledger.listen("report")
     assert closed(ledger, "first", {None: Heir("d", 0, 120)}) == []
-    assert bell.wait(30)
-    bell.close()
+    assert subscription.wait(30)
+    subscription.close()
     assert len(ledger.claim("report", 8, "another", 60)) == 1
 
 
@@ -238,7 +238,7 @@ def test_a_successor_is_left_to_a_claim_that_looks_for_its_predecessor(
     assert closed(ledger, "second", ONE, first.result.id) == []
     (second,) = ledger.claim("report", 8, "d", 60)
     assert isinstance(second, ReportJob)
-    assert set(second.held) == {"pacs"}
+    assert set(second.delivered_reports) == {"pacs"}
 
 
 @pytest.mark.parametrize(
@@ -270,10 +270,10 @@ def test_of_a_result_that_was_superseded_nothing_goes_on(ledger: Ledger, clock: 
 
 
 def test_nobody_is_rung_for_what_was_handed_on(ledger: Ledger, clock: Clock) -> None:
-    bell = ledger.listen("report")
+    subscription = ledger.listen("report")
     first_report(ledger, clock)
-    assert not bell.wait(0)
-    bell.close()
+    assert not subscription.wait(0)
+    subscription.close()
 
 
 @contextmanager

@@ -557,42 +557,40 @@ def test_a_destination_can_be_paused_before_it_is_used(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(("stage", "releases"), [("analyse", ("r@1",)), ("assemble", ())])
-def test_doorbell_rings_at_record(
+def test_a_record_notifies_its_stage(
     ledger_url: str, ledger: Ledger, stage: str, releases: tuple[str, ...]
 ) -> None:
-    bell = ledger.listen(stage)
+    subscription = ledger.listen(stage)
     other = Ledger(ledger_url)
-    assert bell.wait(0.05) is False
+    assert subscription.wait(0.05) is False
     other.record([arrival(1, releases=releases)])
-    assert bell.wait(60) is True
-    assert bell.wait(0.05) is False
-    bell.close()
+    assert subscription.wait(60) is True
+    assert subscription.wait(0.05) is False
+    subscription.close()
     other.close()
 
 
-def test_the_last_reading_rings_also_when_it_has_lapsed_too_often(ledger: Ledger) -> None:
-    bell = ledger.listen("assemble")
+def test_the_last_reading_notifies_also_when_it_has_lapsed_too_often(ledger: Ledger) -> None:
+    subscription = ledger.listen("assemble")
     ledger.record([arrival(1)])
     (job,) = ledger.claim("analyse", 1, "worker", 60)
     ledger.lapse("analyse", job.lease)
-    assert bell.wait(0.05) is False
+    assert subscription.wait(0.05) is False
     assert ledger.claim("analyse", 1, "worker", 60, maximum_lapses=1) == []
-    assert bell.wait(60) is True
-    bell.close()
+    assert subscription.wait(60) is True
+    subscription.close()
 
 
-def test_the_last_reading_of_a_study_rings_for_its_assembly(
-    ledger_url: str, ledger: Ledger
-) -> None:
-    bell = ledger.listen("assemble")
+def test_the_last_reading_of_a_study_notifies_its_assembly(ledger_url: str, ledger: Ledger) -> None:
+    subscription = ledger.listen("assemble")
     other = Ledger(ledger_url)
     other.record([arrival(1), arrival(2)])
     jobs = other.claim("analyse", 2, "worker", 60)
-    for job, rings in zip(jobs, (False, True), strict=True):
-        assert bell.wait(0.05) is False
+    for job, notifies in zip(jobs, (False, True), strict=True):
+        assert subscription.wait(0.05) is False
         other.advance("analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.0]}))])
-        assert bell.wait(60 if rings else 0.05) is rings
-    bell.close()
+        assert subscription.wait(60 if notifies else 0.05) is notifies
+    subscription.close()
     other.record([arrival(2)])
     other.close()
 

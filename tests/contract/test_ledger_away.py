@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import Engine, QueuePool, create_engine, make_url, text
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.store.database.engines import AWAY, open_engine, open_reader, words_of
+from hilum.store.database.engines import AWAY, error_text, open_engine, open_reader
 from hilum.store.ledger import Ledger
 from tests.support.ledgers import migrated_postgres
 
@@ -66,7 +66,7 @@ def test_a_server_that_is_not_there_is_away(url: str, tmp_path: Path) -> None:
     )
     error = failure(engine.connect)
     assert isinstance(error, AWAY)
-    assert "No such file or directory" in words_of(error)
+    assert "No such file or directory" in error_text(error)
 
 
 def test_a_server_that_says_nothing_is_not_waited_for_for_long_unless_the_url_says_so(
@@ -101,7 +101,7 @@ def _said_to_libpq(engine: Engine) -> dict[str, str]:
     }
 
 
-def test_bells_find_the_server_among_several(url: str, tmp_path: Path) -> None:
+def test_subscriptions_find_the_server_among_several(url: str, tmp_path: Path) -> None:
     """In both forms in which SQLAlchemy takes them."""
     there = make_url(url).query["host"]
     for hosts in (f"{tmp_path},{there}", (f"{tmp_path}:5432", f"{there}:5432")):
@@ -109,11 +109,11 @@ def test_bells_find_the_server_among_several(url: str, tmp_path: Path) -> None:
             make_url(url).update_query_dict({"host": hosts}).render_as_string(hide_password=False)
         )
         ledger = Ledger(several)
-        bell = ledger.listen("analyse")
+        subscription = ledger.listen("analyse")
         with ledger._engine.begin() as connection:
             connection.execute(text("NOTIFY hilum_analyse"))
-        assert bell.wait(30), hosts
-        bell.close()
+        assert subscription.wait(30), hosts
+        subscription.close()
         ledger.close()
 
 
@@ -131,7 +131,7 @@ def test_a_server_that_only_reads_for_now_is_away(url: str) -> None:
     _set(url, "default_transaction_read_only = on")
     error = failure(lambda: write(engine))
     assert isinstance(error, AWAY)
-    assert words_of(error) == "cannot execute INSERT in a read-only transaction"
+    assert error_text(error) == "cannot execute INSERT in a read-only transaction"
     _set(url, "default_transaction_read_only = off")
     write(engine)
     assert not isinstance(failure(lambda: write(reader)), AWAY), "it only reads because we said so"
@@ -179,7 +179,7 @@ def test_a_pool_without_a_free_connection_is_away(ledger_url: str) -> None:
     with engine.connect():
         error = failure(engine.connect)
     assert isinstance(error, AWAY)
-    assert "QueuePool limit" in words_of(error)
+    assert "QueuePool limit" in error_text(error)
     engine.dispose()
 
 

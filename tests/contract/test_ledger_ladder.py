@@ -107,7 +107,7 @@ def test_the_successor_names_what_each_destination_really_holds(street: Street) 
     street.assemble()
     (job,) = street.claim("report")
     assert isinstance(job, ReportJob)
-    assert {name: item.sop_instance_uid for name, item in job.held.items()} == held
+    assert {name: item.sop_instance_uid for name, item in job.delivered_reports.items()} == held
     assert held["old"] != held["new"]
 
 
@@ -122,7 +122,7 @@ def test_what_a_destination_missed_is_not_named_to_it(street: Street) -> None:
     street.assemble()
     (job,) = street.claim("report")
     assert isinstance(job, ReportJob)
-    assert {name: item.sop_instance_uid for name, item in job.held.items()} == {
+    assert {name: item.sop_instance_uid for name, item in job.delivered_reports.items()} == {
         "old": first["old"],
         "new": second,
     }
@@ -146,7 +146,7 @@ def test_a_report_that_was_superseded_meanwhile_is_not_sent_in_any_class(street:
     assert ("old", "sr_basic_text", "cancelled", "superseded") in states(street)
     (again,) = street.claim("report")
     assert isinstance(again, ReportJob)
-    assert again.held == {}, "nobody ever held the first one"
+    assert again.delivered_reports == {}, "nobody ever held the first one"
 
 
 def test_a_lost_lease_stores_no_document(street: Street) -> None:

@@ -140,7 +140,7 @@ def test_what_a_destination_has_is_named_by_a_successor_whatever_becomes_of_the_
     delivered.assemble(Outcome.ANALYSED)
     (job,) = delivered.claim("report")
     assert isinstance(job, ReportJob)
-    assert sorted(job.held) == ["lab", "pacs"]
+    assert sorted(job.delivered_reports) == ["lab", "pacs"]
     assert states(delivered) == {"pacs": "delivered", "lab": "delivered"}, (
         "it is not sent again, and was delivered all along"
     )

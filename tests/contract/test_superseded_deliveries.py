@@ -145,7 +145,7 @@ def test_it_is_named_where_the_pacs_may_have_it(
     claimed(street)
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    held = {name: item.sop_instance_uid for name, item in second.held.items()}
+    held = {name: item.sop_instance_uid for name, item in second.delivered_reports.items()}
     assert held == ({PACS: job.document.sop_instance_uid} if is_named else {})
 
 
@@ -157,7 +157,7 @@ def test_what_is_taken_after_all_is_delivered(street: Street) -> None:
     assert claimed(street) == []
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    assert set(second.held) == {PACS}
+    assert set(second.delivered_reports) == {PACS}
 
 
 def test_a_class_that_was_refused_is_still_known_as_that(street: Street) -> None:
@@ -174,7 +174,7 @@ def test_a_class_that_was_refused_is_still_known_as_that(street: Street) -> None
     street.assemble()
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    assert second.held == {}
+    assert second.delivered_reports == {}
     assert set(second.predecessors) == {"json"}
 
 
@@ -202,7 +202,7 @@ def test_who_may_have_a_heat_map_is_known_and_who_never_was_sent_it_not(street: 
     street.assemble()
     (second,) = street.claim("report")
     assert isinstance(second, ReportJob)
-    assert (second.pictured, second.held, list(second.predecessors)) == (
+    assert (second.heat_map_destinations, second.delivered_reports, list(second.predecessors)) == (
         frozenset({PACS}),
         {},
         ["heatmap"],

@@ -155,7 +155,7 @@ def test_a_withheld_report_needs_no_successor(withholding: Street) -> None:
     (job,) = withholding.claim("report")
     assert isinstance(job, ReportJob)
     assert "sr" not in job.predecessors
-    assert job.held == {}
+    assert job.delivered_reports == {}
 
 
 def test_dead_and_withheld_ones_are_requeued_together(withholding: Street) -> None:

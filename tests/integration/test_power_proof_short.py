@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.durable_rename import Durability, Naming, mount_of, naming_of
+from hilum.store.archive.durable_rename import (
+    Durability,
+    DurableRename,
+    durable_rename_of,
+    mount_of,
+)
 from hilum.triton import runtime
 from load_tests.proof.listeners.power import cut_power
 from load_tests.proof.part import Plan
@@ -44,10 +49,10 @@ def renamed(folder: Path, name: str) -> Path:
     return (folder / f"{name}.part").rename(folder / f"{name}.dcm")
 
 
-def in_order(folder: Path) -> Naming:
-    naming = naming_of(folder)
-    assert naming.syncs == 1
-    return naming
+def in_order(folder: Path) -> DurableRename:
+    rename = durable_rename_of(folder)
+    assert rename.syncs == 1
+    return rename
 
 
 def test_what_an_archive_has_committed_outlives_a_cut(disk: PowerDisk, tmp_path: Path) -> None:
@@ -81,9 +86,9 @@ def test_a_name_can_be_durable_before_its_bytes_unless_these_were_waited_for(
 ) -> None:
     """A commit that somebody else waits for takes along all new names, and no bytes that are still on their way."""
     folder = tmp_path / "disk"
-    naming = in_order(folder)
+    rename = in_order(folder)
     hasty, patient, other = (written(folder, name) for name in ("hasty", "patient", "other"))
-    naming.before(patient)
+    rename.flush(patient)
     renamed(folder, "hasty")
     renamed(folder, "patient")
     os.fsync(other)
@@ -99,13 +104,13 @@ def test_one_sync_of_the_folder_makes_names_and_bytes_durable(
     disk: PowerDisk, tmp_path: Path
 ) -> None:
     folder = tmp_path / "disk"
-    naming = in_order(folder)
+    rename = in_order(folder)
     for name in "ab":
         fd = written(folder, name)
-        naming.before(fd)
+        rename.flush(fd)
         renamed(folder, name)
         os.close(fd)
-    naming.after()
+    rename.commit()
     disk.cut()
     disk.restore()
     assert {file.name: file.read_bytes() == CONTENT for file in folder.glob("*.*")} == {
@@ -154,7 +159,7 @@ def test_an_ext4_without_a_journal_is_not_taken_for_one_that_keeps_order(tmp_pat
         found = mount_of(tmp_path / "disk")
         assert found is not None
         assert found.kind == "ext4"
-        assert naming_of(tmp_path / "disk").syncs == 2
+        assert durable_rename_of(tmp_path / "disk").syncs == 2
 
 
 def test_cuts_under_load_lose_nothing_that_was_acknowledged(tmp_path: Path) -> None:

@@ -76,7 +76,16 @@ IDENTIFIERS: Final = (
     "a=b^c",
     "\\",
 )
-TEXTS: Final = ("Thorax pa", "", "T" * 300, "a\\b", "line\r\nline", "bell\x07", "x" * 64, LOCAL)
+TEXTS: Final = (
+    "Thorax pa",
+    "",
+    "T" * 300,
+    "a\\b",
+    "line\r\nline",
+    "subscription\x07",
+    "x" * 64,
+    LOCAL,
+)
 NUMBERS: Final = ("1.80", "", "1,80", "abc", "1" * 40, "nan", "1e99", "1\\2", "\x00")
 
 

@@ -17,7 +17,7 @@ from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.transfer_library import TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
-from hilum.store.archive.borrowed_file import Outlet, Writing
+from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 
 CONTEXT, DATA = 1, 0
 BLOCK_BYTES = 8192  # of direct I/O: so small that there are some
@@ -134,30 +134,30 @@ def run(library: TransferLibrary, case: Case) -> None:
         unread = BorrowedBuffer(
             ours.fileno(), buffer, at, at + unread_bytes, case.progress, case.is_last, follows
         )
-        outlet = Outlet(
+        borrowed = BorrowedFile(
             file.fileno(),
             case.first,
             before[case.first :],
             0,
-            Writing(1, case.aligned, case.direct_io),
+            WritePolicy(1, case.aligned, case.direct_io),
         )
         digests = library.digests(*case.pixels)
         digests.update(before)
         sender.start()
-        library.transfer(unread, case.fragment, case.limit, outlet, digests)
+        library.transfer(unread, case.fragment, case.limit, borrowed, digests)
         rest = bytes(buffer[unread.start : unread.end]) + _all_of(ours)
         sender.join()
         is_over = goes_on and case.last == 0 and case.end == b""
         assert isinstance(unread.problem, ConnectionResetError) is is_over, unread.problem
         assert unread.first == 0
         assert unread.is_last is (case.is_last or has_last)
-        assert outlet.size_bytes == os.fstat(file.fileno()).st_size
-        assert os.pread(file.fileno(), outlet.size_bytes, 0) + outlet.end == before + took
-        assert len(outlet.end) < case.aligned
+        assert borrowed.size_bytes == os.fstat(file.fileno()).st_size
+        assert os.pread(file.fileno(), borrowed.size_bytes, 0) + borrowed.end == before + took
+        assert len(borrowed.end) < case.aligned
         if unread.is_last and not case.direct_io:
-            assert outlet.end == b"", "nothing comes behind it"
+            assert borrowed.end == b"", "nothing comes behind it"
         else:
-            assert not (outlet.size_bytes % case.aligned and outlet.size_bytes != case.first), (
+            assert not (borrowed.size_bytes % case.aligned and borrowed.size_bytes != case.first), (
                 "a write ends at a multiple"
             )
         assert (

@@ -97,7 +97,7 @@ def _result(
 ) -> Result | None:
     images, has_several_orders = of_one_patient(images_of(job, name), identify)
     digest = _unspent(
-        _digest(images, name, release), current, job.spent_digests.get(name, frozenset())
+        _digest(images, name, release), current, job.superseded_digests.get(name, frozenset())
     )
     if current is not None and (
         current.source_digest == digest

@@ -46,7 +46,7 @@ from hilum.report import Report, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Destination, Pipeline, Settings
-from hilum.store.database.engines import AWAY, words_of
+from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.withheld_reports import Cause, Subject, cause_of
@@ -154,7 +154,7 @@ class AssembleHandler:
             try:
                 self._epoch = await asyncio.to_thread(self._ledger.begin_epoch)
             except AWAY as error:
-                raise Retry(f"the ledger is away: {words_of(error)}", is_outage=True) from error
+                raise Retry(f"the ledger is away: {error_text(error)}", is_outage=True) from error
             self._looked_at = time.monotonic()
         return self._epoch
 
@@ -261,7 +261,9 @@ class ReportHandler:
             if self._wants(document.kind, name, job)
         }
         if takes_away and document.kind == "heatmap":
-            takers = {name: item for name, item in takers.items() if name in job.pictured}
+            takers = {
+                name: item for name, item in takers.items() if name in job.heat_map_destinations
+            }
         subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)
         causes = {
             name: cause for name, item in takers.items() if (cause := cause_of(item, subject))
@@ -280,7 +282,9 @@ class ReportHandler:
         The numbers of that one are no longer valid, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
-        has_earlier = name in job.held or (kind == "heatmap" and name in job.pictured)
+        has_earlier = name in job.delivered_reports or (
+            kind == "heatmap" and name in job.heat_map_destinations
+        )
         if name not in handling.destinations and not has_earlier:
             return False
         destination = self._settings.destinations[name]
@@ -288,7 +292,7 @@ class ReportHandler:
             kind == "sr"
             and not _has_findings(job)
             and not destination.report_not_analysed
-            and name not in job.held
+            and name not in job.delivered_reports
         )
         return kind in destination.documents and not is_silent
 

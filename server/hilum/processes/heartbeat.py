@@ -10,7 +10,7 @@ from typing import Self
 
 from hilum.observability import telemetry
 from hilum.services.launch_spec import process_name
-from hilum.store.database.engines import AWAY, words_of
+from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 
 _HEARTBEAT_SECONDS = 3.0
@@ -34,7 +34,7 @@ def begin_life(ledger: Ledger, role: str) -> str:
         log.warning(
             "leases_not_released",
             name=name,
-            error=words_of(error),
+            error=error_text(error),
             advice="they lapse by themselves",
         )
     return name
@@ -88,5 +88,5 @@ class Heartbeat:
                     log.error("process_name_in_use", name=self._name, advice=_NAMESAKE_ADVICE)
                 has_beaten = True
             except AWAY as error:
-                log.warning("heartbeat_failed", error=words_of(error))
+                log.warning("heartbeat_failed", error=error_text(error))
             self._stop.wait(_HEARTBEAT_SECONDS)

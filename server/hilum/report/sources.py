@@ -126,6 +126,10 @@ def replaced(job: ReportJob) -> Sequence[Document]:
     """What the report replaces: wherever an earlier one was really sent, the newest of them, of whatever SOP Class."""
     shown = [job.predecessors["sr"]] if "sr" in job.predecessors else []
     return (
-        list({document.sop_instance_uid: document for document in job.held.values()}.values())
+        list(
+            {
+                document.sop_instance_uid: document for document in job.delivered_reports.values()
+            }.values()
+        )
         or shown
     )

@@ -63,7 +63,7 @@ class Pipeline(Section):
     )
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
     poll_seconds: float = Field(
-        5.0, gt=0, description="A stage looks for work this often even if no doorbell rings."
+        5.0, gt=0, description="A stage looks for work this often even if nothing notifies it."
     )
     dispatchers: int = Field(
         1, ge=1, le=16, description="Dispatcher processes (assemble, report, deliver)."

@@ -41,7 +41,7 @@ from hilum.store.admin.abandon import Forgotten
 from hilum.store.admin.complete import Completed
 from hilum.store.audit.log import Deed, write_down
 from hilum.store.database.clocks import ahead_seconds
-from hilum.store.database.engines import Transactions, begin_part, open_engine, sync_of, words_of
+from hilum.store.database.engines import Transactions, begin_part, error_text, open_engine, sync_of
 from hilum.store.database.prepared import PreparedStatement
 from hilum.store.installation import digest_seed, epoch
 from hilum.store.intake import known_images, missing_files
@@ -50,7 +50,7 @@ from hilum.store.intake.known_images import KnownImage
 from hilum.store.intake.missing_files import Quarantined
 from hilum.store.intake.received import Arrival
 from hilum.store.intake.record import ImageChanged, RecordOutcome
-from hilum.store.notify.notifier import Bell, doorbell_for
+from hilum.store.notify.notifier import Subscription, notifier_for
 from hilum.store.queries import associations
 from hilum.store.queries.activation_maps import activation_maps
 from hilum.store.queue import claim as claiming
@@ -76,7 +76,7 @@ from hilum.store.schema.tables import (
 
 __all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome"]
 
-# Which bells to ring when a stage's rows have advanced and left something due: a delivery, the same
+# The stages to notify when a stage's rows have advanced and left something due: a delivery, the same
 # report in another SOP Class.
 _NEXT = {
     "analyse": ("assemble",),
@@ -117,7 +117,7 @@ class Ledger:
         )
         self._writes = Transactions(self._engine)
         self._reads = Transactions(self._reader)
-        self._doorbell = doorbell_for(url)
+        self._notifier = notifier_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
@@ -125,7 +125,7 @@ class Ledger:
         self._reads.close()
         self._engine.dispose()
         self._reader.dispose()
-        self._doorbell.close()
+        self._notifier.close()
 
     @property
     def namespace(self) -> uuid.UUID:
@@ -176,8 +176,8 @@ class Ledger:
             outcomes = recording.record(
                 connection, arrivals, self._clock(), is_compared=is_compared
             )
-            self._doorbell.ring_with(connection, bells := _bells_of_record(arrivals, outcomes))
-        self._doorbell.ring(bells)  # an image may be read while the disk is waited for
+            self._notifier.notify_in(connection, notified := _stages_of_record(arrivals, outcomes))
+        self._notifier.notify(notified)  # an image may be read while the disk is waited for
         self._sync()
         return outcomes
 
@@ -244,7 +244,7 @@ class Ledger:
         parts = [rejections[start : start + _REJECTED_AT_ONCE] for start in starts]
         count = sum(_until_ours(partial(self._reject, part)) for part in parts)
         self._sync()
-        self._doorbell.ring(("assemble",))
+        self._notifier.notify(("assemble",))
         return count
 
     def count_of_others(self, rejections: Sequence[Rejection]) -> int:
@@ -255,7 +255,7 @@ class Ledger:
     def _reject(self, rejections: Sequence[Rejection]) -> int:
         with self._writes.begin() as connection:
             count = rejecting.reject(connection, rejections, self._clock())
-            self._doorbell.ring_with(connection, ("assemble",))
+            self._notifier.notify_in(connection, ("assemble",))
         return count
 
     def request_commitment(
@@ -268,9 +268,9 @@ class Ledger:
         """
         with self._writes.begin() as connection:
             job = commitments.record(connection, request, self._clock(), holder)
-            self._doorbell.ring_with(connection, ("commit",))
+            self._notifier.notify_in(connection, ("commit",))
         self._sync()
-        self._doorbell.ring(("commit",))
+        self._notifier.notify(("commit",))
         return job
 
     def kept(
@@ -356,12 +356,12 @@ class Ledger:
         Nothing is there).
         """
         now = self._clock()
-        bells: tuple[str, ...] = ()
+        notified: tuple[str, ...] = ()
         claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
         with self._writes.begin() as connection:
             lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is not None:
-                bells = self._fail_hopeless(connection, claim, maximum_lapses)
+                notified = self._fail_exhausted(connection, claim, maximum_lapses)
                 lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is None:
                 rows = claiming.claim_due(connection, claim)
@@ -369,8 +369,8 @@ class Ledger:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
             jobs = advancing.without_superseded(connection, jobs_of(connection, stage, rows), now)
             seconds = claiming.seconds_to_next(connection, stage, now, destination_name)
-        if bells:
-            self._doorbell.ring(bells)
+        if notified:
+            self._notifier.notify(notified)
         if stage == "deliver" and jobs:
             self._sync_before_sending(
                 jobs
@@ -387,11 +387,11 @@ class Ledger:
         except OperationalError as error:
             with self._writes.begin() as connection:
                 for job in jobs:
-                    claiming.give_back(
+                    claiming.release(
                         connection,
                         QUEUES["deliver"],
                         job.lease,
-                        words_of(error),
+                        error_text(error),
                         self._clock(),
                         counts=False,
                     )
@@ -409,20 +409,20 @@ class Ledger:
             seconds = claiming.seconds_to_next(connection, stage, self._clock(), destination_name)
         return at_most if seconds is None else min(at_most, seconds)
 
-    def _fail_hopeless(
+    def _fail_exhausted(
         self, connection: Connection, claim: Claim, maximum_lapses: int
     ) -> tuple[str, ...]:
-        """Which bells to ring after the commit."""
-        hopeless = claiming.fail_hopeless(
+        """The stages to notify after the commit."""
+        exhausted = claiming.fail_exhausted(
             connection, QUEUES[claim.stage], claim.now, maximum_lapses
         )
         if claim.stage == "commit":
-            commitments.forget_erased(connection, hopeless)
+            commitments.forget_erased(connection, exhausted)
         if claim.stage != "analyse" or not advancing.close_readings(
-            connection, hopeless, claim.now
+            connection, exhausted, claim.now
         ):
             return ()
-        self._doorbell.ring_with(connection, _NEXT[claim.stage])
+        self._notifier.notify_in(connection, _NEXT[claim.stage])
         return _NEXT[claim.stage]
 
     def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
@@ -478,16 +478,16 @@ class Ledger:
                 connection, QUEUES[stage], said, following, at_once=at_once
             )
             ended = [lease.row_id for lease, _, _ in decided if lease.token in written]
-            # A study that waits for more readings is not rung for: the last one does.
+            # A study that waits for more readings is not notified: the last one does.
             is_ready = (
                 advancing.close_readings(connection, ended, now)
                 if stage == "analyse"
                 else following.leaves_due
             )
-            self._doorbell.ring_with(connection, bells := _NEXT[stage] if is_ready else ())
+            self._notifier.notify_in(connection, notified := _NEXT[stage] if is_ready else ())
         if stage not in _MADE_AGAIN:
             self._sync_before_sending(following.jobs)
-        self._doorbell.ring(bells)
+        self._notifier.notify(notified)
         return [lease.token in written for lease, _, _ in decided], following.jobs
 
     def retry(
@@ -495,7 +495,7 @@ class Ledger:
     ) -> bool:
         """Due again in `after_seconds`. False: the lease is lost."""
         with self._writes.begin() as connection:
-            return claiming.give_back(
+            return claiming.release(
                 connection,
                 QUEUES[stage],
                 lease,
@@ -511,7 +511,7 @@ class Ledger:
         """
         with self._writes.begin() as connection:
             due_at = self._clock() + after_seconds
-            return claiming.give_back(
+            return claiming.release(
                 connection, QUEUES[stage], lease, detail, due_at, counts=True, lapses=1
             )
 
@@ -547,8 +547,8 @@ class Ledger:
                 .where(destination.c.owner == owner)
                 .values(owner=None, owned_until=None)
             )
-            self._doorbell.ring_with(connection, QUEUES)
-        self._doorbell.ring(QUEUES)
+            self._notifier.notify_in(connection, QUEUES)
+        self._notifier.notify(QUEUES)
         return count
 
     def requeue(
@@ -599,8 +599,8 @@ class Ledger:
             )
             if before is not None:
                 write_down(deed, connection, now, count)
-            self._doorbell.ring_with(connection, (stage,))
-        self._doorbell.ring((stage,))
+            self._notifier.notify_in(connection, (stage,))
+        self._notifier.notify((stage,))
         return count
 
     def resend(
@@ -623,9 +623,9 @@ class Ledger:
             if done is None or not done.due:
                 return done
             write_down(deed, connection, self._clock(), len(done.due))
-            self._doorbell.ring_with(connection, ("deliver",))
+            self._notifier.notify_in(connection, ("deliver",))
         self._sync()
-        self._doorbell.ring(("deliver",))
+        self._notifier.notify(("deliver",))
         return done
 
     def acquire_destination(self, name: str, owner: str, seconds: float) -> bool:
@@ -648,9 +648,9 @@ class Ledger:
         with self._writes.begin() as connection:
             destination_lease.pause(connection, name, is_paused=is_paused)
             write_down(deed, connection, self._clock())
-            self._doorbell.ring_with(connection, ("deliver",))
+            self._notifier.notify_in(connection, ("deliver",))
         self._sync()
-        self._doorbell.ring(("deliver",))
+        self._notifier.notify(("deliver",))
 
     def forget_destination(self, name: str, deed: Deed | None = None) -> Forgotten:
         """Give up what waits for a destination that is no longer in the settings.
@@ -682,9 +682,9 @@ class Ledger:
             done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
             if done is not None:
                 write_down(deed, connection, self._clock())
-            self._doorbell.ring_with(connection, ("assemble",))
+            self._notifier.notify_in(connection, ("assemble",))
         self._sync()
-        self._doorbell.ring(("assemble",))
+        self._notifier.notify(("assemble",))
         return done
 
     def beat(
@@ -732,7 +732,7 @@ class Ledger:
         """How far our clock, by which all moments here are taken, is ahead of the database's (PostgreSQL), see `ahead_seconds`."""
         return ahead_seconds(self._reader, self._clock)
 
-    def free_stranded(self, stage: str, longest_seconds: float) -> int:
+    def reschedule_after_clock_step(self, stage: str, longest_seconds: float) -> int:
         """Make due what waits for longer than that, as only a clock that was set back explains.
 
         How many rows of the stage.
@@ -740,9 +740,9 @@ class Ledger:
         with self._writes.begin() as connection:
             return clock_recovery.free(connection, stage, longest_seconds, self._clock())
 
-    def listen(self, stage: str) -> Bell:
-        """A bell that rings when rows of this stage may be due."""
-        return self._doorbell.listen(stage)
+    def listen(self, stage: str) -> Subscription:
+        """A subscription that is notified when rows of this stage may be due."""
+        return self._notifier.listen(stage)
 
 
 def _until_ours(write: Callable[[], T]) -> T:
@@ -761,10 +761,10 @@ def _place(lease: Lease, job: Job | None) -> tuple[str, int]:
     return job.study.study_instance_uid if isinstance(job, StudyJob) else "", lease.row_id
 
 
-def _bells_of_record(
+def _stages_of_record(
     arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome]
 ) -> tuple[str, ...]:
-    """No study with a reading to come can be assembled: its last reading rings.
+    """No study with a reading to come can be assembled: its last reading notifies.
 
     What is decided of a known image may end the wait.
     """

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 
 from hilum.observability import telemetry
 from hilum.settings import Settings
-from hilum.store.database.engines import AWAY, words_of
+from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.queue.clock_recovery import SKEW_SECONDS
 
@@ -60,7 +60,7 @@ class ClockStepMonitor:
         self._is_behind = False
 
     def look(self, ledger: Ledger) -> None:
-        """Free rows that a clock step has stranded.
+        """Reschedule rows that are due too late after a clock step.
 
         A host that is behind the clock of its PostgreSQL frees none: the waits there may be right.
         """
@@ -78,11 +78,11 @@ class ClockStepMonitor:
             freed = {
                 stage: count
                 for stage, longest in self._waits.items()
-                if (count := ledger.free_stranded(stage, longest))
+                if (count := ledger.reschedule_after_clock_step(stage, longest))
             }
         except AWAY as error:
             _log.warning(
-                "clock_check_failed", error=words_of(error), advice="tried again at the next beat"
+                "clock_check_failed", error=error_text(error), advice="tried again at the next beat"
             )
             return
         self._is_owed = self._is_behind = False

@@ -41,7 +41,7 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive, require_archive, require_ledger
 from hilum.store.audit.log import AuditLog
-from hilum.store.database.engines import AWAY, words_of
+from hilum.store.database.engines import AWAY, error_text
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.revision import require_not_newer, require_revision
 from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
@@ -312,7 +312,7 @@ class Supervisor:
         next_beat = 0.0
         heard_since = math.inf
         with_ledger = Ledger(self.settings.ledger_url)
-        stranded_watch = ClockStepMonitor(self.settings)
+        clock_step_monitor = ClockStepMonitor(self.settings)
         while not self.stop.is_set():
             for child in self._children:
                 self._look_at(child, with_ledger)
@@ -327,7 +327,7 @@ class Supervisor:
                 heard_since = (
                     min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
                 )
-                stranded_watch.look(with_ledger)
+                clock_step_monitor.look(with_ledger)
                 # before that, other processes may have had no chance to write a heartbeat
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:
                     bury_silent(with_ledger)
@@ -410,7 +410,7 @@ class Supervisor:
             log.warning(
                 "leases_not_released",
                 name=child.name,
-                error=words_of(error),
+                error=error_text(error),
                 advice="they lapse by themselves",
             )
 
@@ -423,7 +423,7 @@ class Supervisor:
             )
             self._clock_watch.look(ledger)
         except AWAY as error:
-            log.warning("heartbeat_failed", error=words_of(error))
+            log.warning("heartbeat_failed", error=error_text(error))
             return False
         return True
 
@@ -441,7 +441,7 @@ class Supervisor:
                     )
         except AWAY as error:
             log.warning(
-                "leases_not_released", error=words_of(error), advice="they lapse by themselves"
+                "leases_not_released", error=error_text(error), advice="they lapse by themselves"
             )
 
     def _drain(self) -> None:
@@ -480,7 +480,7 @@ def _needing_ledger() -> Iterator[None]:
     try:
         yield
     except AWAY as error:
-        said = words_of(error).strip().partition("\n")[0]
+        said = error_text(error).strip().partition("\n")[0]
         raise ConfigurationError(
             [f"ledger: {said}. Start again when it can be written: `hilum check` says more."]
         ) from error
@@ -502,7 +502,7 @@ def bury_silent(ledger: Ledger, silent_seconds: float = _SILENT_SECONDS) -> None
     except AWAY as error:
         log.warning(
             "silent_process_check_failed",
-            error=words_of(error),
+            error=error_text(error),
             advice="their leases lapse by themselves",
         )
 

@@ -257,10 +257,10 @@ def test_a_study_that_returns_to_what_was_said_before_says_it_anew():
     seen, current, spent = [], [], {}
     for number, release in enumerate((RELEASE, changed, RELEASE, changed, RELEASE), 1):
         job = dataclasses.replace(
-            study_job([PA], [reading_of(PA, RELEASE)], current), spent_digests=spent
+            study_job([PA], [reading_of(PA, RELEASE)], current), superseded_digests=spent
         )
         result = dataclasses.replace(one(job, release), id=number)
-        again = dataclasses.replace(job, current_results=(result,), spent_digests=spent)
+        again = dataclasses.replace(job, current_results=(result,), superseded_digests=spent)
         assert assemble(
             again, {RELEASE.id: release}, NAMESPACE, CREATED_AT + 100, identity_of
         ) == Close(()), "it is said"

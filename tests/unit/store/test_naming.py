@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.durable_rename import Mount, is_in_order, mount_of, naming_of
+from hilum.store.archive.durable_rename import Mount, durable_rename_of, is_in_order, mount_of
 from hilum.store.archive.write_out import await_write_out
 from tests.support.disks import small_disk
 
@@ -83,12 +83,12 @@ def test_a_link_leads_to_the_file_system_behind_it(tmp_path: Path) -> None:
         assert found == mount_of(disk)
         assert found is not None
         assert found.kind == "tmpfs"
-        assert naming_of(tmp_path / "link").syncs == 2
+        assert durable_rename_of(tmp_path / "link").syncs == 2
 
 
 def test_the_setting_has_the_last_word(tmp_path: Path) -> None:
-    assert naming_of(tmp_path, "strict").syncs == 2
-    assert naming_of(tmp_path).syncs == (1 if is_in_order(mount_of(tmp_path)) else 2)
+    assert durable_rename_of(tmp_path, "strict").syncs == 2
+    assert durable_rename_of(tmp_path).syncs == (1 if is_in_order(mount_of(tmp_path)) else 2)
 
 
 def test_an_error_of_the_disk_is_not_taken_for_success() -> None:

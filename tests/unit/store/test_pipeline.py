@@ -315,7 +315,7 @@ def test_work_that_arrives_later_is_heard(ledger: Ledger) -> None:
 class _PutOff(Ledger):
     """At the first claim somebody was faster.
 
-    What was due is due a little later, and nobody rings for that.
+    What was due is due a little later, and nothing is notified of that.
     """
 
     def claim_and_look(self, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:

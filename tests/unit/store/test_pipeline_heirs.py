@@ -23,7 +23,7 @@ from tests.support.ledgers import migrated_sqlite
 
 SETTINGS = Pipeline(
     poll_seconds=3600
-)  # a loop looks when it is rung, and so never just when something could be handed on to it
+)  # a loop looks when it is notified, and so never just when something could be handed on to it
 Handler = Callable[[Job], Awaitable[Advance]]
 
 

@@ -21,7 +21,7 @@ from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage import transfer_library
 from hilum.receive.storage.transfer_library import CompiledDigests, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
-from hilum.store.archive.borrowed_file import Outlet, Writing
+from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 
 _log = telemetry.logger("receive")
 
@@ -115,13 +115,13 @@ def _transferred(
             is_last=False,
             beginning=_BEGINNING,
         )
-        outlet = Outlet(
-            file.fileno(), _FRAGMENT_BYTES, b"", 0, Writing(0, _ALIGNED_BYTES, direct_io)
+        borrowed = BorrowedFile(
+            file.fileno(), _FRAGMENT_BYTES, b"", 0, WritePolicy(0, _ALIGNED_BYTES, direct_io)
         )
-        library.transfer(unread, _FRAGMENT_BYTES, len(content), outlet, digests)
+        library.transfer(unread, _FRAGMENT_BYTES, len(content), borrowed, digests)
         if unread.problem is not None:
             raise unread.problem
-        return os.pread(file.fileno(), outlet.size_bytes + 1, 0) + outlet.end, unread.is_last
+        return os.pread(file.fileno(), borrowed.size_bytes + 1, 0) + borrowed.end, unread.is_last
 
 
 def _send(peer: socket.socket, content: bytes) -> None:

@@ -116,11 +116,11 @@ class ImageSink:
             return
         self._require_room(unread.first)
         limit = self._intake.permitted(self._granted) - digests.size_bytes
-        outlet = self._archived.lend()
+        borrowed = self._archived.borrow()
         try:
-            digests.library.transfer(unread, size, limit, outlet, digests)
+            digests.library.transfer(unread, size, limit, borrowed, digests)
         finally:
-            self._archived.receive_back(outlet)
+            self._archived.give_back(borrowed)
 
     def _require_room(self, more: int) -> None:
         size = self._digests.size_bytes + more

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from hilum.receive.upper_layer.provider import BorrowedBuffer
-from hilum.store.archive.borrowed_file import Outlet
+from hilum.store.archive.borrowed_file import BorrowedFile
 from hilum.store.installation.digest_seed import written
 
 PATH: Final = Path(__file__).with_name("transfer.so")
@@ -143,7 +143,7 @@ class TransferLibrary:
         unread: BorrowedBuffer,
         fragment_bytes: int,
         limit: int,
-        outlet: Outlet,
+        borrowed: BorrowedFile,
         digests: CompiledDigests,
     ) -> None:
         """Take the fragment in progress, similar PDUs, and the last one, up to `limit` bytes.
@@ -159,15 +159,15 @@ class TransferLibrary:
                 f"{len(unread.beginning)} bytes are not the beginning of a P-DATA-TF PDU of one"
                 " value"
             )
-        held = self._held(2 * outlet.writing.aligned_bytes)
-        ctypes.memmove(held, outlet.end, len(outlet.end))
+        held = self._held(2 * borrowed.writing.aligned_bytes)
+        ctypes.memmove(held, borrowed.end, len(borrowed.end))
         # while it exists, the buffer's size cannot change
         buffer = ctypes.c_char.from_buffer(unread.buffer)
-        said = _said(ctypes.addressof(buffer), unread, outlet, digests)
+        said = _said(ctypes.addressof(buffer), unread, borrowed, digests)
         said.fragment = fragment_bytes
         said.limit = limit
         said.held = ctypes.addressof(held)
-        if outlet.writing.direct_io:
+        if borrowed.writing.direct_io:
             with self._block(said):
                 self._transfer(ctypes.byref(said))
         else:
@@ -176,9 +176,9 @@ class TransferLibrary:
         unread.end = said.end
         unread.first = said.first
         unread.is_last = bool(said.is_last)
-        outlet.size_bytes = said.size
-        outlet.written_out = said.written_out
-        outlet.end = (
+        borrowed.size_bytes = said.size
+        borrowed.written_out = said.written_out
+        borrowed.end = (
             ctypes.string_at(said.held + said.half * said.aligned, said.held_bytes)
             if said.held_bytes
             else b""
@@ -236,7 +236,7 @@ class CompiledDigests:
 
 
 def _said(
-    buffer: int, unread: BorrowedBuffer, outlet: Outlet, digests: CompiledDigests
+    buffer: int, unread: BorrowedBuffer, borrowed: BorrowedFile, digests: CompiledDigests
 ) -> _Transfer:
     """Return the input of C.
 
@@ -249,14 +249,14 @@ def _said(
         end=unread.end,
         first=unread.first,
         beginning=unread.beginning or None,
-        held_bytes=len(outlet.end),
-        size=outlet.size_bytes,
-        written_out=outlet.written_out,
-        write_out=outlet.writing.write_out_bytes,
-        aligned=outlet.writing.aligned_bytes,
+        held_bytes=len(borrowed.end),
+        size=borrowed.size_bytes,
+        written_out=borrowed.written_out,
+        write_out=borrowed.writing.write_out_bytes,
+        aligned=borrowed.writing.aligned_bytes,
         digests=digests.address,
         socket=unread.descriptor,
-        file=outlet.descriptor,
+        file=borrowed.descriptor,
         is_last=unread.is_last,
     )
 

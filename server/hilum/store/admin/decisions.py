@@ -19,14 +19,14 @@ from hilum.store.archive.archive import Archive, place_of_quarantined
 from hilum.store.audit.log import Deed
 from hilum.store.database.engines import open_engine
 from hilum.store.installation import digest_seed
-from hilum.store.notify.notifier import doorbell_for
+from hilum.store.notify.notifier import notifier_for
 from hilum.store.queue import rejections
 from hilum.store.schema.tables import conflict, instance
 
 __all__ = ["CannotResolve", "Decisions"]
 
 Item = dict[str, Any]
-_BELLS = ("analyse", "assemble")
+_STAGES = ("analyse", "assemble")
 
 
 class Decisions:
@@ -44,7 +44,7 @@ class Decisions:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._engine = open_engine(url)
-        self._doorbell = doorbell_for(url)
+        self._notifier = notifier_for(url)
         self._archive = archive
         self._describe = describe
         self._sha256_of = sha256_of
@@ -53,7 +53,7 @@ class Decisions:
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
-        self._doorbell.close()
+        self._notifier.close()
 
     def keep(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
         """The file stays in quarantine, kept out of everything; nobody has to look at it again.
@@ -102,8 +102,8 @@ class Decisions:
             if deed is not None:
                 deed.study_instance_uid = study_uid
                 deed.write(connection, self._clock())
-            self._doorbell.ring_with(connection, _BELLS)
-        self._doorbell.ring(_BELLS)
+            self._notifier.notify_in(connection, _STAGES)
+        self._notifier.notify(_STAGES)
         return answer
 
     def settle(self) -> int:
@@ -137,8 +137,8 @@ class Decisions:
                 )
                 deed.study_instance_uid = named["study_instance_uid"]
                 deed.write(connection, self._clock())
-            self._doorbell.ring_with(connection, _BELLS)
-        self._doorbell.ring(_BELLS)
+            self._notifier.notify_in(connection, _STAGES)
+        self._notifier.notify(_STAGES)
         self.settle()
         with self._engine.begin() as connection:
             row = connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()

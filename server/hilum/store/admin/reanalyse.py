@@ -29,7 +29,7 @@ from sqlalchemy import (
 
 from hilum.domain import ComparisonState, Priority, ReadingState, StudyState, alias_of
 from hilum.store.database.engines import begin_part, open_engine, open_reader, sync_of
-from hilum.store.notify.notifier import doorbell_for
+from hilum.store.notify.notifier import notifier_for
 from hilum.store.queue import comparisons
 from hilum.store.queue.reopen import reopen
 from hilum.store.schema.tables import assignment, comparison, instance, reading, result, study
@@ -94,13 +94,13 @@ class Reanalysis:
         self._reader = open_reader(url)
         self._clock = clock
         self._sync = sync_of(url)
-        self._doorbell = doorbell_for(url)
+        self._notifier = notifier_for(url)
 
     def close(self) -> None:
         """Give the connections back."""
         self._engine.dispose()
         self._reader.dispose()
-        self._doorbell.close()
+        self._notifier.close()
 
     def last_row(self) -> int:
         """Of studies: where `look` ends."""
@@ -128,8 +128,8 @@ class Reanalysis:
         for start in range(0, len(ids), _TOGETHER):
             with begin_part(self._engine) as connection:
                 done = _begin(connection, order, ids[start : start + _TOGETHER], self._clock())
-                self._doorbell.ring_with(connection, ("analyse", "assemble"))
-            self._doorbell.ring(("analyse", "assemble"))
+                self._notifier.notify_in(connection, ("analyse", "assemble"))
+            self._notifier.notify(("analyse", "assemble"))
             yield done
         self._sync()
 

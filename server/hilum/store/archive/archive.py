@@ -21,9 +21,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, BinaryIO, NamedTuple, Self
 
-from hilum.store.archive.borrowed_file import Outlet, Writing
+from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 from hilum.store.archive.directory_sync import make_durable_folder, sync_file_system, sync_folder
-from hilum.store.archive.durable_rename import Durability, Naming, naming_of
+from hilum.store.archive.durable_rename import Durability, DurableRename, durable_rename_of
 from hilum.store.archive.pieces import Pieces, behind, without_end
 from hilum.store.archive.write_out import start_write_out
 
@@ -86,7 +86,7 @@ class Archive:
     `process` names the folder of objects that this process receives; readers need none.
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `durability`: see naming.py.
+    of an object but the first and the last end at multiples of it. `durability`: see rename.py.
     `direct_io`: what is lent (`Incoming.lend`)
     may be written past the page cache.
     """
@@ -107,16 +107,16 @@ class Archive:
         self._root = str(root)
         self.process = process
         self._inbox = root / _UNINDEXED / process
-        self._writing = Writing(write_out_bytes, aligned_bytes, direct_io)
+        self._writing = WritePolicy(write_out_bytes, aligned_bytes, direct_io)
         self._name_sync = durability
-        self._naming: Naming | None = None  # of the inbox, once it is there
+        self._rename: DurableRename | None = None  # of the inbox, once it is there
         self._creation = threading.Lock()
 
     def begin(self) -> Incoming:
         """A new object, invisible until it is committed. Raises OSError."""
-        naming = self._naming or self._make_inbox()
+        rename = self._rename or self._make_inbox()
         try:
-            return self._incoming(naming)
+            return self._incoming(rename)
         except FileNotFoundError:
             if (
                 not self.is_there
@@ -124,14 +124,14 @@ class Archive:
                 raise
             return self._incoming(self._make_inbox())
 
-    def _incoming(self, naming: Naming) -> Incoming:
-        return Incoming(self._inbox, naming, self._writing)
+    def _incoming(self, rename: DurableRename) -> Incoming:
+        return Incoming(self._inbox, rename, self._writing)
 
-    def _make_inbox(self) -> Naming:
+    def _make_inbox(self) -> DurableRename:
         with self._creation:
             make_durable_folder(self._inbox)
-            self._naming = naming = naming_of(self._inbox, self._name_sync)
-            return naming
+            self._rename = rename = durable_rename_of(self._inbox, self._name_sync)
+            return rename
 
     # Who takes each object through these steps names it by text: to make a Path and ask it for its
     # name costs more than a step.
@@ -176,7 +176,7 @@ class Archive:
 
         Gone meanwhile: nothing.
         """
-        if self._naming is None:
+        if self._rename is None:
             self._make_inbox()
         with contextlib.suppress(FileNotFoundError):
             file.rename(self._inbox / file.name)
@@ -407,11 +407,11 @@ class Incoming:
     `file`: what it will be called.
     """
 
-    def __init__(self, folder: Path, naming: Naming, writing: Writing) -> None:
+    def __init__(self, folder: Path, rename: DurableRename, writing: WritePolicy) -> None:
         name = f"{folder}/{new_name(time.time())}"
         self._part = f"{name}{_PART}"
         self.file = f"{name}{_COMPLETE}"
-        self._naming = naming
+        self._rename = rename
         self._writing = writing
         self._written_out = 0
         self._fd = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
@@ -444,15 +444,15 @@ class Incoming:
         is_first = self.size_bytes == 0 and not self._end
         return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
 
-    def lend(self) -> Outlet:
+    def borrow(self) -> BorrowedFile:
         """Behind the first write: somebody writes by himself, until it is given back."""
-        return Outlet(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
+        return BorrowedFile(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
 
-    def receive_back(self, outlet: Outlet) -> None:
+    def give_back(self, borrowed: BorrowedFile) -> None:
         """What was lent, whatever went wrong with it."""
-        self.size_bytes = outlet.size_bytes
-        self._end = outlet.end
-        self._written_out = outlet.written_out
+        self.size_bytes = borrowed.size_bytes
+        self._end = borrowed.end
+        self._written_out = borrowed.written_out
 
     def _write_all(self, pieces: Pieces) -> None:
         for begin in range(0, len(pieces), _MAXIMUM_PIECES):
@@ -485,13 +485,13 @@ class Incoming:
         Raises OSError.
         """
         self._write_all([self._end] if self._end else [])
-        self._naming.before(self._fd)
+        self._rename.flush(self._fd)
         found = os.fstat(self._fd)
         if found.st_size != self.size_bytes:
             raise OSError(errno.EIO, f"{found.st_size} of {self.size_bytes} bytes are in the file")
         self.modified_at = found.st_mtime
         os.rename(self._part, self.file)  # noqa: PTH104 - see `Archive.place`
-        self._naming.after()
+        self._rename.commit()
         self._is_committed = True
 
     def abort(self) -> None:

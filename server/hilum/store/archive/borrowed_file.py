@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class WritePolicy:
     """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
 
     After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large
@@ -20,7 +20,7 @@ class Writing:
 
 
 @dataclass(slots=True)
-class Outlet:
+class BorrowedFile:
     """The file has `size_bytes`, of which the disk was asked to begin with `written_out`.
 
     `end` comes next.
@@ -32,4 +32,4 @@ class Outlet:
     size_bytes: int
     end: bytes
     written_out: int
-    writing: Writing
+    writing: WritePolicy

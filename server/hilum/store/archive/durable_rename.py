@@ -25,7 +25,7 @@ _MOUNTS: Final = Path("/proc/self/mountinfo")
 _SYSTEM: Final = Path("/sys")
 
 
-class Naming:
+class DurableRename:
     """Between the last byte of a file and its acknowledgement, for the files of one folder."""
 
     def __init__(self, folder: Path, *, is_in_order: bool) -> None:
@@ -37,7 +37,7 @@ class Naming:
         """That a file waits for, one after the other; several files may share them."""
         return 1 if self._is_in_order else 2
 
-    def before(self, fd: int) -> None:
+    def flush(self, fd: int) -> None:
         """Return when the file may be renamed.
 
         No power cut can leave the new name without all bytes. Raises OSError.
@@ -47,7 +47,7 @@ class Naming:
         else:
             os.fdatasync(fd)
 
-    def after(self) -> None:
+    def commit(self) -> None:
         """The file is renamed: return when no power cut can take bytes or name.
 
         One sync for all who wait. Raises OSError.
@@ -55,9 +55,9 @@ class Naming:
         self._folder_sync.wait()
 
 
-def naming_of(folder: Path, wanted: Durability = "auto") -> Naming:
+def durable_rename_of(folder: Path, wanted: Durability = "auto") -> DurableRename:
     """For files of this folder."""
-    return Naming(
+    return DurableRename(
         folder, is_in_order=wanted == "auto" and CAN_WAIT and is_in_order(mount_of(folder))
     )
 

@@ -21,7 +21,7 @@ from sqlalchemy import Column, ColumnElement, Connection, Select, and_, func, in
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from hilum.domain import Actor, StudyState
-from hilum.store.database.engines import open_engine, open_reader, words_of
+from hilum.store.database.engines import error_text, open_engine, open_reader
 from hilum.store.installation.salt import Tombstones, digest_of, known_salt, salt
 from hilum.store.schema import cursor as cursors
 from hilum.store.schema.tables import audit, instance, study
@@ -156,7 +156,7 @@ class AuditLog:
                 if not (deed.is_written and _has_ended(connection, deed.key)):
                     _insert(connection, deed, outcome, self._clock())
         except SQLAlchemyError as error:
-            self._lost(_values(deed, outcome, self._clock()), words_of(error))
+            self._lost(_values(deed, outcome, self._clock()), error_text(error))
 
     def _end_looks(self, deeds: Sequence[Deed]) -> None:
         try:
@@ -165,7 +165,7 @@ class AuditLog:
                     _insert(connection, deed, Outcome.DONE, self._clock())
         except SQLAlchemyError as error:
             for deed in deeds:
-                self._lost(_values(deed, Outcome.DONE, self._clock()), words_of(error))
+                self._lost(_values(deed, Outcome.DONE, self._clock()), error_text(error))
 
     def note(
         self,

@@ -47,7 +47,7 @@ _POOL_TIMEOUT_SECONDS = 10
 _LONGEST_GAP_SECONDS = 0.05
 
 
-class Writing(SQLiteDialect_pysqlite):
+class ImmediateSqlite(SQLiteDialect_pysqlite):
     """SQLite, whose transactions begin with the write lock.
 
     A listener for `begin` costs more: events in each of them.
@@ -60,7 +60,7 @@ class Writing(SQLiteDialect_pysqlite):
         dbapi_connection.cursor().execute("BEGIN IMMEDIATE")
 
 
-class Reading(SQLiteDialect_pysqlite):
+class DeferredSqlite(SQLiteDialect_pysqlite):
     """SQLite, whose transactions take no lock that others wait for."""
 
     supports_statement_cache = True
@@ -72,8 +72,8 @@ class Reading(SQLiteDialect_pysqlite):
 
 _WRITING = "sqlite+hilum_writing"
 _READING = "sqlite+hilum_reading"
-registry.register(_WRITING.replace("+", "."), __name__, "Writing")
-registry.register(_READING.replace("+", "."), __name__, "Reading")
+registry.register(_WRITING.replace("+", "."), __name__, "ImmediateSqlite")
+registry.register(_READING.replace("+", "."), __name__, "DeferredSqlite")
 
 
 def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) -> Engine:
@@ -193,7 +193,7 @@ def place_of_ledger(url: str) -> str:
     return f"PostgreSQL, {named.get('dbname')} on {named.get('host') or 'this host'}"
 
 
-def words_of(error: SQLAlchemyError) -> str:
+def error_text(error: SQLAlchemyError) -> str:
     """What the database says, without our statement."""
     return str(getattr(error, "orig", None) or error)
 
@@ -315,9 +315,7 @@ def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object]
     )
 
     def configure(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = (
-            None  # the driver must not begin transactions by itself; `Writing` and `Reading` do
-        )
+        connection.isolation_level = None  # the driver must not begin transactions by itself; `ImmediateSqlite` and `DeferredSqlite` do
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 

@@ -1,6 +1,6 @@
-"""Doorbells: a stage wakes at once when there is work, and looks by itself only now and then.
+"""Notifications: a stage wakes at once when there is work, and looks by itself only now and then.
 
-A ring says no more than "look": the rows are the truth, so a lost ring costs one poll period and
+A notification says no more than "look": the rows are the truth, so a lost one costs one poll period and
 never an item.
 SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY
 (`hilum.store.notify.postgres`).
@@ -24,51 +24,51 @@ from sqlalchemy.engine import make_url
 from hilum.store.database.engines import libpq_arguments
 
 
-class Bell(Protocol):
-    """One stage's bell in one process.
+class Subscription(Protocol):
+    """One stage's subscription in one process.
 
     `descriptor`: an event loop can watch it, and then `wait(0)`; None: only a thread can wait.
     """
 
     @property
     def descriptor(self) -> int | None:
-        """Readable when somebody has rung."""
+        """Readable when the stage was notified."""
 
     def wait(self, seconds: float) -> bool:
-        """True: somebody rang; False: nobody did for so long."""
+        """True: the stage was notified; False: it was not for so long."""
 
     def close(self) -> None:
         """Stop listening; a `wait` in progress returns."""
 
 
-class Doorbell(Protocol):
-    """Rings and hears all stages of one ledger."""
+class Notifier(Protocol):
+    """Notifies and listens to all stages of one ledger."""
 
-    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
-        """Ring as part of a transaction, where the database can."""
+    def notify_in(self, connection: Connection, stages: Iterable[str]) -> None:
+        """Notify as part of a transaction, where the database can."""
 
-    def ring(self, stages: Iterable[str]) -> None:
-        """Ring now, after the commit."""
+    def notify(self, stages: Iterable[str]) -> None:
+        """Notify now, after the commit."""
 
-    def listen(self, stage: str) -> Bell:
-        """A bell for one stage; several processes may listen to the same stage and all hear it."""
+    def listen(self, stage: str) -> Subscription:
+        """A subscription to one stage; several processes may have one, and all are notified."""
 
     def close(self) -> None:
-        """Ring no more. Bells that are open stay so."""
+        """Notify no more. Open subscriptions stay open."""
 
 
-def doorbell_for(url: str) -> Doorbell:
-    """The doorbell that fits the ledger's database."""
+def notifier_for(url: str) -> Notifier:
+    """The notifier that fits the ledger's database."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
-        return _SocketDoorbell(Path(f"{parsed.database}.bells"))
-    from hilum.store.notify.postgres import NotifyDoorbell  # noqa: PLC0415 - who keeps the ledger in SQLite does not load psycopg
+        return _SocketNotifier(Path(f"{parsed.database}.bells"))
+    from hilum.store.notify.postgres import PostgresNotifier  # noqa: PLC0415 - who keeps the ledger in SQLite does not load psycopg
 
-    return NotifyDoorbell(libpq_arguments(url))
+    return PostgresNotifier(libpq_arguments(url))
 
 
 class _Folder:
-    """Open as long as the doorbell or one of its bells has it."""
+    """Open as long as the notifier or one of its subscriptions has it."""
 
     def __init__(self, path: Path) -> None:
         path.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ class _Folder:
         return f"/proc/self/fd/{self.fd}/{name}"
 
 
-class _SocketDoorbell:
+class _SocketNotifier:
     def __init__(self, folder: Path) -> None:
         self._opened: tuple[_Folder, socket.socket] | None
         self._opened = (
@@ -89,10 +89,10 @@ class _SocketDoorbell:
             socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK),
         )
 
-    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
-        """Nothing: sockets are rung after the commit, or a listener would look too early."""
+    def notify_in(self, connection: Connection, stages: Iterable[str]) -> None:
+        """Nothing: sockets are notified after the commit, or a listener would look too early."""
 
-    def ring(self, stages: Iterable[str]) -> None:
+    def notify(self, stages: Iterable[str]) -> None:
         if (opened := self._opened) is None:
             return
         wanted = set(stages)
@@ -100,7 +100,7 @@ class _SocketDoorbell:
             if name.partition(".")[0] in wanted:
                 _send(*opened, name)
 
-    def listen(self, stage: str) -> Bell:
+    def listen(self, stage: str) -> Subscription:
         assert self._opened is not None, "it is not closed"
         return _SocketBell(self._opened[0], f"{stage}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
 
@@ -115,7 +115,7 @@ def _send(folder: _Folder, sender: socket.socket, name: str) -> None:
         with contextlib.suppress(FileNotFoundError):  # its process died without cleaning up
             os.unlink(name, dir_fd=folder.fd)
     except BlockingIOError:
-        pass  # its buffer is full of rings that it has not heard yet: one more adds nothing
+        pass  # its buffer is full of notifications that it has not read yet: one more adds nothing
 
 
 class _SocketBell:

@@ -1,4 +1,4 @@
-"""The doorbell of a ledger in PostgreSQL: LISTEN / NOTIFY."""
+"""The notifier of a ledger in PostgreSQL: LISTEN / NOTIFY."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ import psycopg
 from sqlalchemy import Connection, text
 
 from hilum.store.database.prepared import PreparedStatement
-from hilum.store.notify.notifier import Bell
+from hilum.store.notify.notifier import Subscription
 
 # The second one holds what a standby says to LISTEN before it is promoted.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
-_RING: Final = PreparedStatement(text("SELECT pg_notify(:channel, '')"))
+_NOTIFY: Final = PreparedStatement(text("SELECT pg_notify(:channel, '')"))
 
 
-class NotifyDoorbell:
-    """See `hilum.store.notify.notifier.Doorbell`."""
+class PostgresNotifier:
+    """See `hilum.store.notify.notifier.Notifier`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         """`arguments`: libpq's."""
         self._arguments = arguments
 
-    def ring_with(self, connection: Connection, stages: Iterable[str]) -> None:
+    def notify_in(self, connection: Connection, stages: Iterable[str]) -> None:
         """NOTIFY inside the transaction: PostgreSQL delivers it at the commit, and only then."""
         for stage in sorted(set(stages)):
-            _RING.write(connection, {"channel": f"hilum_{stage}"})
+            _NOTIFY.write(connection, {"channel": f"hilum_{stage}"})
 
-    def ring(self, stages: Iterable[str]) -> None:
-        """Nothing: the commit has rung already."""
+    def notify(self, stages: Iterable[str]) -> None:
+        """Nothing: the commit has notified already."""
 
-    def listen(self, stage: str) -> Bell:
-        """A bell with a connection of its own."""
+    def listen(self, stage: str) -> Subscription:
+        """A subscription with a connection of its own."""
         return _NotifyBell(self._arguments, stage)
 
     def close(self) -> None:
-        """Nothing: the ledger's connections rang."""
+        """Nothing: the ledger's connections did it."""
 
 
 class _NotifyBell:

@@ -138,7 +138,7 @@ def _columns(lease: Lease) -> dict[str, object]:
     }
 
 
-def fail_hopeless(
+def fail_exhausted(
     connection: Connection, queue: Queue, now: float, maximum_lapses: int
 ) -> list[int]:
     """End the lapsed rows that have used up their lapses.
@@ -146,7 +146,7 @@ def fail_hopeless(
     Their ids, so that what hangs on them can follow.
     """
     table = queue.table
-    hopeless = and_(
+    exhausted = and_(
         table.c.state == WorkState.LEASED,
         table.c.leased_until < now,
         table.c.lapses >= maximum_lapses - 1,
@@ -162,12 +162,12 @@ def fail_hopeless(
     }
     return list(
         connection.execute(
-            update(table).where(hopeless).values(values).returning(table.c.id)
+            update(table).where(exhausted).values(values).returning(table.c.id)
         ).scalars()
     )
 
 
-def give_back(
+def release(
     connection: Connection,
     queue: Queue,
     lease: Lease,

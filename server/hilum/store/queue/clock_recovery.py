@@ -1,4 +1,4 @@
-"""Rows that a clock has stranded which was set back.
+"""Rows that are due too late because the clock was set back.
 
 What they wait for is a moment that no wait of the settings explains.
 """

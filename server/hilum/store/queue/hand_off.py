@@ -33,7 +33,7 @@ class Heir:
 class HandingOn:
     """Of one transaction, at `now`. `heirs`: by destination; None stands for a stage that has none.
 
-    `leaves_due`: rows are left that somebody has to be rung for.
+    `leaves_due`: rows are left that somebody has to be notified of.
     """
 
     def __init__(self, now: float, heirs: Mapping[str | None, Heir]) -> None:

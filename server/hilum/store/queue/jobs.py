@@ -127,7 +127,7 @@ def _study_jobs(
                 if item.instance_id in names
             ),
             current_results=tuple(map(codec.result_of, current[uid])),
-            spent_digests=_spent(connection, uid) if current[uid] else {},
+            superseded_digests=_spent(connection, uid) if current[uid] else {},
         )
 
 
@@ -153,8 +153,8 @@ def _report_job(connection: Connection, row: PreparedRow, lease: Lease) -> Repor
         study=codec.study_of(found),
         instances=_instances(connection, row.study_instance_uid),
         predecessors=_predecessors(connection, row.supersedes_id),
-        held=_held(connection, row.supersedes_id),
-        pictured=_pictured(connection, row.supersedes_id),
+        delivered_reports=_delivered_reports(connection, row.supersedes_id),
+        heat_map_destinations=_heat_map_destinations(connection, row.supersedes_id),
     )
 
 
@@ -211,7 +211,7 @@ def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Do
     return found
 
 
-def _held(connection: Connection, result_id: int | None) -> dict[str, Document]:
+def _delivered_reports(connection: Connection, result_id: int | None) -> dict[str, Document]:
     """For each destination the newest earlier structured report that it may hold.
 
     What was really sent there, of whatever class.
@@ -229,7 +229,7 @@ def _held(connection: Connection, result_id: int | None) -> dict[str, Document]:
     return found
 
 
-def _pictured(connection: Connection, result_id: int | None) -> frozenset[str]:
+def _heat_map_destinations(connection: Connection, result_id: int | None) -> frozenset[str]:
     """Destinations that may hold an earlier heat map. Its bytes are large, and are not read."""
     found: set[str] = set()
     for ancestor in _ancestors(connection, result_id):

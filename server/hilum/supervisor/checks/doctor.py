@@ -18,7 +18,7 @@ from hilum.services.releases.rollouts import RolloutVerbs, in_words
 from hilum.settings import LOOPBACK, Receive, Sender, Settings, Watch
 from hilum.store.archive.archive import Free, free_in
 from hilum.store.archive.direct_io import takes_direct_io
-from hilum.store.archive.durable_rename import naming_of
+from hilum.store.archive.durable_rename import durable_rename_of
 from hilum.store.migrations.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import CannotRollOut, Rollouts
@@ -105,7 +105,7 @@ def _disk(settings: Settings, left: Free) -> Check:
     reject = settings.receive.reject_below_bytes
     free = left.bytes
     files = settings.receive.reject_below_files
-    syncs = naming_of(settings.archive_dir, settings.receive.durability).syncs
+    syncs = durable_rename_of(settings.archive_dir, settings.receive.durability).syncs
     detail = (
         f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]}"
         " a received object"

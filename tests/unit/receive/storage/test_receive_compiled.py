@@ -25,7 +25,7 @@ from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.compiled import loaded
 from hilum.receive.storage.transfer_library import PATH, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
-from hilum.store.archive.borrowed_file import Outlet, Writing
+from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 from hilum.store.archive.direct_io import takes_direct_io
 from tests.support.page_cache import can_be_dropped, is_in_memory
 from tests.support.peers import missing, require_program
@@ -71,8 +71,8 @@ class Pair:
     def __init__(self, file: int, coming: bytes, *, direct_io: bool = False) -> None:
         self.ours, self.peer = socket.socketpair()
         self.peer.sendall(coming)
-        self.outlet = Outlet(
-            file, 0, b"", 0, Writing(0, ALIGNED_BYTES if direct_io else 512, direct_io)
+        self.borrowed = BorrowedFile(
+            file, 0, b"", 0, WritePolicy(0, ALIGNED_BYTES if direct_io else 512, direct_io)
         )
         self.unread = BorrowedBuffer(
             self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING
@@ -80,7 +80,7 @@ class Pair:
         self.digests = LIBRARY.digests(None, None)
 
     def transfer(self, limit: int = 1 << 30) -> BorrowedBuffer:
-        SMALL_BLOCKS.transfer(self.unread, SIZE, limit, self.outlet, self.digests)
+        SMALL_BLOCKS.transfer(self.unread, SIZE, limit, self.borrowed, self.digests)
         return self.unread
 
     def rest(self) -> bytes:
@@ -128,7 +128,7 @@ def test_a_full_disk_is_said_and_the_pdu_was_read(direct_io):
     finally:
         os.close(descriptor)
     assert raised.value.errno == errno.ENOSPC
-    assert pair.outlet.size_bytes == 0
+    assert pair.borrowed.size_bytes == 0
     waiting = (
         pair.rest() + pair.ours.recv(1 << 20, socket.MSG_DONTWAIT) if direct_io else pair.rest()
     )
@@ -152,7 +152,7 @@ def test_a_write_that_takes_a_part_is_gone_on_with(file, direct_io):
             pair.transfer()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert pair.outlet.size_bytes == 10_300
+    assert pair.borrowed.size_bytes == 10_300
     assert os.pread(file, 20_000, 0) == (50 * PDU[len(BEGINNING) :])[:10_300]
 
 
@@ -167,9 +167,9 @@ def test_whole_blocks_go_past_the_page_cache(tmp_path):
     with path.open("w+b") as opened:
         pair = Pair(opened.fileno(), 100 * PDU + pdu.RELEASE, direct_io=True)
         pair.transfer()
-        assert pair.outlet.size_bytes == len(content) // ALIGNED_BYTES * ALIGNED_BYTES
+        assert pair.borrowed.size_bytes == len(content) // ALIGNED_BYTES * ALIGNED_BYTES
         assert not is_in_memory(path)
-        assert os.pread(opened.fileno(), len(content), 0) + pair.outlet.end == content
+        assert os.pread(opened.fileno(), len(content), 0) + pair.borrowed.end == content
 
 
 @has_library
@@ -224,7 +224,11 @@ def test_the_last_fragment_is_taken_and_nothing_behind_it(file):
     pair = Pair(file, 2 * PDU + last + PDU)
     assert pair.transfer().is_last
     assert pair.rest() == PDU
-    assert (pair.digests.size_bytes, pair.outlet.size_bytes, pair.outlet.end) == (2600, 2600, b"")
+    assert (pair.digests.size_bytes, pair.borrowed.size_bytes, pair.borrowed.end) == (
+        2600,
+        2600,
+        b"",
+    )
 
 
 @has_library
