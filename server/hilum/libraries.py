@@ -9,7 +9,7 @@ import warnings
 def silence_libraries() -> None:
     """Keep libraries from printing what they read.
 
-    Pydicom's warnings quote element values, so patient data (promise 10).
+    Pydicom's warnings quote element values, so patient data.
 
     python_multipart's say what we answer and log ourselves. All warnings, because one is attributed
     to whichever module pydicom was called from, and that may be ours. Their lines end at a handler

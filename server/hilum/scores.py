@@ -72,7 +72,7 @@ def scores_of(logits: Sequence[float], release: Release) -> Numbers:
 def probabilities_of(logits: Sequence[float], release: Release) -> Numbers | None:
     """Probabilities of one image, NaN for a masked label.
 
-    Or None without a calibration (promise 8).
+    Or None without a calibration.
 
     Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no
     probabilities. Raises ValueError for a calibration that makes no sense.

@@ -1,4 +1,4 @@
-"""Promise 4 on SQLite and on a real PostgreSQL.
+"""Retention on SQLite and on a real PostgreSQL.
 
 What may leave the archive, what must not, and what a crash in the middle leaves.
 """

@@ -1,4 +1,4 @@
-"""Promise 10: a marked patient goes down the whole street with everything going wrong, and no marker leaves it but in documents."""
+"""No patient data outside of documents: a marked patient goes down the whole street with everything going wrong, and no marker leaves it but in documents."""
 
 from __future__ import annotations
 

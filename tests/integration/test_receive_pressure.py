@@ -1,4 +1,4 @@
-"""Promise 3 on the wire: a disk that fills up rejects associations first, then refuses objects, and never holds half of one."""
+"""Back-pressure on the wire: a disk that fills up rejects associations first, then refuses objects, and never holds half of one."""
 
 from __future__ import annotations
 

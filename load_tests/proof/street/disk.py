@@ -53,7 +53,7 @@ def disk_full(plan: Plan, street: Street) -> Found:
 
 
 def _pushed_back(street: Street, answer: str) -> Goal:
-    """Back-pressure that the sender sees (promise 3)."""
+    """Back-pressure that the sender sees."""
     return Goal(
         f"answers {answer}", street.router.books.answers[answer], "answers", 1, at_most=False
     )

@@ -137,7 +137,7 @@ def _refusal(scope: Scope) -> Response | None:
 def _route(scope: Scope) -> str:
     """The route's template, never the path.
 
-    That holds UIDs (promise 10), and a scanner would make a label of every guess.
+    That holds UIDs, and a scanner would make a label of every guess.
     """
     return str(getattr(scope.get("route"), "path", "other"))
 

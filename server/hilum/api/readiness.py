@@ -1,6 +1,6 @@
 """Whether each role can do its work.
 
-Pure judgement over heartbeats, disk and destinations (promise 11).
+Pure judgement over heartbeats, disk and destinations, for each role.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class Part(Protocol):
 
 
 class Visit(Protocol):
-    """One request, as an association is one: what is refused of it is found later (promise 6)."""
+    """One request, as an association is one: what is refused of it is found later."""
 
     def refusal(self) -> str | None:
         """Why nothing can be taken now, or None. Blocks."""

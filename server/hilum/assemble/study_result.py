@@ -300,7 +300,7 @@ def _preprocessing_version(images: Iterable[Image]) -> str | None:
 def _identifiers(
     namespace: uuid.UUID, epoch: str, study_uid: str, name: str, digest: str
 ) -> dict[str, str]:
-    """Minted once, here: a document of the same content always bears the same UID (promise 5), within an epoch.
+    """Minted once, here: a document of the same content always bears the same UID, within an epoch.
 
     Revisions share their series, also across epochs.
     """

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The encoded bytes of one report. They are sent as they are, never built again (promise 5)."""
+    """The encoded bytes of one report. They are sent as they are, never built again."""
 
     kind: str
     media_type: str

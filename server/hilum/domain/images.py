@@ -19,7 +19,7 @@ class Instance:
     explicit little endian). `path` is relative to the archive. `digest` covers the data set,
     `pixel_digest` Pixel Data alone.
     `removal_reason`: it was rejected and takes no part in results.
-    `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the image (promise 4).
+    `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the image.
     """
 
     sop_instance_uid: str

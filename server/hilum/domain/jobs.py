@@ -88,7 +88,7 @@ class ComparisonJob:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryJob:
-    """A claimed delivery, the document to send and what the metrics and the guard of promise 8 need to know.
+    """A claimed delivery, the document to send and what the metrics and the guard against untrained weights need to know.
 
     `identifiers` are the result's: the UIDs under which a document of another SOP Class would go. `is_current`: the result was not
     superseded while another try had the delivery. `delivered_at`: the destination has it since

@@ -11,7 +11,7 @@ from hilum.domain.dicom import Code
 
 
 class Decision(StrEnum):
-    """What a finding says. Untrained weights never yield PRESENT or ABSENT (promise 8)."""
+    """What a finding says. Untrained weights never yield PRESENT or ABSENT."""
 
     PRESENT = "present"
     ABSENT = "absent"

@@ -2,7 +2,7 @@
 
 Metrics are Prometheus multi-process files in `PROMETHEUS_MULTIPROC_DIR` (set by the supervisor
 before a child starts), so that one scrape shows all processes. Labels are few and bounded: no UID,
-no name, no AE Title that is not configured (promise 10).
+no name, no AE Title that is not configured.
 """
 
 from __future__ import annotations

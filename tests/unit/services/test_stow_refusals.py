@@ -1,4 +1,4 @@
-"""Promise 6 for STOW-RS: whatever is refused is a row that says what the sender should change.
+"""Refusals of STOW-RS: whatever is refused is a row that says what the sender should change.
 
 What is taken has none of its own.
 """

@@ -1,4 +1,4 @@
-"""Promise 1 at the file: durable or absent, never half."""
+"""Archived files: durable or absent, never half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result says, in words that claim no more than it does (promise 8)."""
+"""What a result says, in words that claim no more than it does."""
 
 from __future__ import annotations
 

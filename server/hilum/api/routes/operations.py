@@ -169,7 +169,7 @@ def _text(path: Path | None) -> str:
 
 
 def _require_room(parts: Dependencies) -> None:
-    """Work that makes rows and documents waits while the listener rejects associations (promise 3).
+    """Work that makes rows and documents waits while the listener rejects associations.
 
     503 with Retry-After.
     """

@@ -1,4 +1,4 @@
-"""Coded concepts: every code that a release may use is verified or private (promise 9).
+"""Coded concepts: every code that a release may use is verified or private.
 
 The table is `terminology.toml`. It is checked when it is read: a code that fails here is in no
 report.

@@ -11,7 +11,7 @@ from pydicom import config
 
 for _name in ("pydicom", "highdicom"):
     # Their warnings go to standard error wherever nobody has configured logging, as in the
-    # processes of a pool (promise 10).
+    # processes of a pool.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 

@@ -12,7 +12,7 @@ text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
 Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a
 group. A finding without a verified code is text there, and a group without the item Finding:
 private codes in names and values make validators warn, and a code that is not SNOMED CT must not
-claim to be (promise 9).
+claim to be.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def parameters(finding: Finding, result: Result, release: Release) -> list[str]:
     """What somebody needs who wants to get the same number again.
 
     With a calibrated probability goes the score: the operating point is one of scores, and is no
-    limit of probabilities (promise 8).
+    limit of probabilities.
     """
     return [
         f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",

@@ -1,4 +1,4 @@
-"""Other pixels, or a header that does not count, under a known SOP Instance UID (promise 2).
+"""Other pixels, or a header that does not count, under a known SOP Instance UID.
 
 What a person decides becomes rows, then moves of files.
 

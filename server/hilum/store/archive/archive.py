@@ -1,9 +1,9 @@
 """The archive: received objects as files, named by ourselves and never by anything that a sender wrote.
 
     unindexed/<process>/<name>.part   being received; swept at the next start
-    unindexed/<process>/<name>.dcm    durable and acknowledged, no row yet (promise 1)
+    unindexed/<process>/<name>.dcm    durable and acknowledged, no row yet
     <n0n1>/<n2n3>/<name>.dcm          its row is committed, or about to be
-    quarantine/<n0n1>/<n2n3>/<name>.dcm   other pixels under a known UID (promise 2), or unreadable
+    quarantine/<n0n1>/<n2n3>/<name>.dcm   other pixels under a known UID, or unreadable
 
 The scan at start reads `unindexed` alone, however large the archive is.
 """

@@ -67,7 +67,7 @@ class ImageChanged(Exception):
 
 
 class RecordOutcome(StrEnum):
-    """What became of an arrival (promise 2)."""
+    """What became of an arrival."""
 
     NEW = "new"
     DUPLICATE = "duplicate"

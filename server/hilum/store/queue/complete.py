@@ -215,7 +215,7 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
 def _insert_results(
     connection: Connection, decided: Sequence[tuple[Result, Job | None]], following: HandingOn
 ) -> None:
-    """New current results; those before are superseded, and what was not yet sent of them never will be (promise 5)."""
+    """New current results; those before are superseded, and what was not yet sent of them never will be."""
     if not decided:
         return
     uids = {"uids": list({new.study_instance_uid for new, _ in decided})}
@@ -319,7 +319,7 @@ def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) 
     """Of what was just claimed without deliveries of results that were superseded while another try had them. They end here, untried.
 
     Whatever ended that try, what was not sent of such a result never will be: its successor may be
-    there already (promise 5).
+    there already.
     """
     stale = [job for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
     for job in stale:

@@ -1,4 +1,4 @@
-"""Retention (promise 4): pixels leave the archive when nothing of their study is open any more.
+"""Retention: pixels leave the archive when nothing of their study is open any more.
 
 Rows and documents stay.
 
