@@ -67,10 +67,6 @@ class WorkerDied(Exception):
         self.is_named = is_named
 
 
-class LeaseLost(Exception):
-    """Another worker owns the row by now; what this one did must not be written."""
-
-
 class ConfigurationError(Exception):
     """A person has to change something. `problems` holds every one found, each with what to do."""
 

@@ -83,8 +83,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
     survive a power cut. Not `is_synced`:
     commits survive any crash of a process, and a power cut only after `sync_of` it.
     """
-    # Parameters hold whole headers, thus patient data: an error's text must not repeat them
-    # .
+    # Parameters hold whole headers, thus patient data: an error's text must not repeat them.
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
     options |= {"json_serializer": json_columns.encoded, "json_deserializer": json_columns.decoded}
     if make_url(url).get_backend_name() != "sqlite":
