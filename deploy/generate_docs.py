@@ -171,7 +171,7 @@ def rollout_states() -> Iterator[str]:
 def reasons_table() -> Iterator[str]:
     """The closed list."""
     yield "\n| reason | meaning |\n|---|---|"
-    yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.Reason)
+    yield from (_row(f"`{reason.value}`", reason.meaning) for reason in domain.REASONS.values())
     for words in (
         domain.Outcome,
         domain.Decision,

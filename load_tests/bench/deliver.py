@@ -21,7 +21,7 @@ from pydicom.uid import Comprehensive3DSRStorage
 
 from hilum.deliver.cstore import DicomClient
 from hilum.domain import Document
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from load_tests.load.measure import Goal, circumstances
 from testing.peers import StoreScp
 
@@ -58,7 +58,7 @@ def measured_round(count: int, number: int) -> dict[str, float]:
     with (
         tempfile.TemporaryDirectory() as folder,
         StoreScp(Path(folder) / "pacs") as peer,
-        contextlib.closing(DicomClient("bench", Destination(**dict(peer.settings)))) as client,
+        contextlib.closing(DicomClient("bench", DicomDestination(**dict(peer.settings)))) as client,
     ):
         client.deliver(documents.pop())  # the association is there
         began = time.perf_counter()

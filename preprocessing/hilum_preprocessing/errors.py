@@ -5,157 +5,268 @@ Torch-free.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Self
 
 
-class Reason(StrEnum):
+class Explained(StrEnum):
+    """A closed list of words, each with its sentence for a person, without patient data.
+
+    It has no members, so that the lists of other packages can be made from it.
+    """
+
+    _value_: str
+    meaning: str
+
+    def __new__(cls, value: str, *_row: object) -> Self:
+        """Make a member from its row."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        return member
+
+    def __init__(self, _value: str, meaning: str = "") -> None:
+        self.meaning = meaning
+
+
+class ReasonBase(Explained):
+    """A closed list of reasons.
+
+    `is_out_of_scope`: the image has no fault, and the release was not made for it.
+    """
+
+    is_out_of_scope: bool
+
+    def __init__(self, value: str, meaning: str = "", is_out_of_scope: bool = False) -> None:
+        super().__init__(value, meaning)
+        self.is_out_of_scope = is_out_of_scope
+
+
+class Reason(ReasonBase):
     """Why an image has no input tensor.
 
-    The values are part of the interface: servers store and count them.
+    The values are part of the interface: servers store and count them. A row is the value, its
+    sentence, and True where the image is out of scope.
     """
 
-    WRONG_MODALITY = "wrong_modality"
-    NOT_FOR_PRESENTATION = "not_for_presentation"
-    NOT_CHEST = "not_chest"
-    LATERAL_NOT_SUPPORTED = "lateral_not_supported"
-    CHILD = "child"
-    NOT_MONOCHROME = "not_monochrome"
-    MULTI_FRAME = "multi_frame"
-    NO_PIXEL_DATA = "no_pixel_data"
-    TRUNCATED_PIXEL_DATA = "truncated_pixel_data"
-    EXCESS_PIXEL_DATA = "excess_pixel_data"
-    UNDECODABLE = "undecodable"
-    CODESTREAM_MISMATCH = "codestream_mismatch"
-    DEPTH_CONTRADICTED = "depth_contradicted"
-    TRANSFER_SYNTAX_NOT_SUPPORTED = "transfer_syntax_not_supported"
-    CORRUPT_HEADER = "corrupt_header"
-    TOO_LARGE = "too_large"
-    CONSTANT_IMAGE = "constant_image"
-    UNSUPPORTED_PIXEL_FORMAT = "unsupported_pixel_format"
-    IMPLAUSIBLE_PIXELS = "implausible_pixels"
+    WRONG_MODALITY = (
+        "wrong_modality",
+        (
+            "Neither the SOP Class nor, in a Secondary Capture, the Modality is that of a"
+            " radiograph (CR, DX), or Modality names another kind."
+        ),
+        True,
+    )
+    NOT_FOR_PRESENTATION = (
+        "not_for_presentation",
+        (
+            "Presentation Intent Type is FOR PROCESSING: raw detector signal, which no recipe was"
+            " made for."
+        ),
+        True,
+    )
+    NOT_CHEST = (
+        "not_chest",
+        (
+            "Body Part Examined names another body part than the chest; or it names none, and the"
+            " anatomic region or a description does."
+        ),
+        True,
+    )
+    LATERAL_NOT_SUPPORTED = (
+        "lateral_not_supported",
+        "A lateral view, and the release reads frontal views only.",
+        True,
+    )
+    CHILD = (
+        "child",
+        "The patient is younger than the release's manifest allows (`input.population`).",
+    )
+    NOT_MONOCHROME = (
+        "not_monochrome",
+        "Colour or palette pixels; a radiograph is MONOCHROME1 or MONOCHROME2.",
+    )
+    MULTI_FRAME = "multi_frame", "More than one frame."
+    NO_PIXEL_DATA = "no_pixel_data", "The object holds no Pixel Data."
+    TRUNCATED_PIXEL_DATA = (
+        "truncated_pixel_data",
+        (
+            "Pixel Data is shorter than the header says, or its codestream lacks its end, tiles,"
+            " packets or scans."
+        ),
+    )
+    EXCESS_PIXEL_DATA = (
+        "excess_pixel_data",
+        (
+            "Pixel Data holds more than the header says: deeper pixels, or more frames, samples,"
+            " rows or columns."
+        ),
+    )
+    UNDECODABLE = "undecodable", "The decoder refused the codestream."
+    CODESTREAM_MISMATCH = (
+        "codestream_mismatch",
+        "The codestream's own size or depth contradicts the header.",
+    )
+    DEPTH_CONTRADICTED = (
+        "depth_contradicted",
+        (
+            "Pixels exceed Bits Stored, or are no such numbers: read by the header they would be"
+            " another picture."
+        ),
+    )
+    TRANSFER_SYNTAX_NOT_SUPPORTED = (
+        "transfer_syntax_not_supported",
+        "Hilum stores this Transfer Syntax, but does not decode it.",
+    )
+    CORRUPT_HEADER = (
+        "corrupt_header",
+        (
+            "An attribute that is needed to read the pixels is missing or unreadable, or the"
+            " header is too complex."
+        ),
+    )
+    TOO_LARGE = "too_large", "More pixels than the limit, in the image or on its way to the input."
+    CONSTANT_IMAGE = "constant_image", "All pixels have one value."
+    UNSUPPORTED_PIXEL_FORMAT = (
+        "unsupported_pixel_format",
+        "Bits Allocated, Bits Stored or Pixel Representation outside what is supported.",
+    )
+    IMPLAUSIBLE_PIXELS = (
+        "implausible_pixels",
+        (
+            "The image has a flag that `guard.refuses` lists, or all flags of a row of"
+            " `guard.refuses_together`."
+        ),
+    )
 
 
-class Flag(StrEnum):
+class Flag(Explained):
     """Doubts about an image that was analysed all the same, for a reader of the result.
 
-    Each has its sentence in `_FLAG_MEANING`, which reports show.
+    A row is the value and its sentence for a radiologist, which reports show.
     """
 
-    LOSSY = "lossy_compressed"
-    HIGH_BITS_CLEARED = "high_bits_cleared"
-    VOI_UNUSABLE = "voi_unusable"
-    VOI_DOUBTFUL = "voi_doubtful"
-    LUT_CORRECTED = "lut_corrected"
-    LUT_DOUBTFUL = "lut_doubtful"
-    PADDING_UNUSABLE = "padding_unusable"
-    POLARITY_DOUBTFUL = "polarity_doubtful"
-    ORIENTATION_UPSIDE_DOWN = "orientation_upside_down"
-    ORIENTATION_MIRRORED = "orientation_mirrored"
-    ORIENTATION_TURNED = "orientation_turned"
-    ORIENTATION_LATERAL = "orientation_lateral"
-    ORIENTATION_CORRECTED = "orientation_corrected"
-    VALUES_CLAMPED = "values_clamped"
-    BITS_STORED_DOUBTFUL = "bits_stored_doubtful"
-    VIEW_UNKNOWN = "view_unknown"
-    BODY_PART_UNKNOWN = "body_part_unknown"
-    AGE_UNKNOWN = "age_unknown"
-    BURNED_IN_TEXT = "burned_in_text"
-    LOW_CONTRAST = "low_contrast"
-    FEW_LEVELS = "few_levels"
-    SATURATED = "saturated"
-    ASYMMETRIC = "asymmetric"
-    LOOKS_INVERTED = "looks_inverted"
-    UNUSUAL_ASPECT = "unusual_aspect"
-    REDUCED_DECODE = "reduced_decode"
-
-    @property
-    def meaning(self) -> str:
-        """One sentence or two for a radiologist, without patient data."""
-        return _FLAG_MEANING[self]
-
-
-_FLAG_MEANING: Final[Mapping[Flag, str]] = {
-    Flag.LOSSY: "The image was compressed with loss; fine detail may be missing.",
-    Flag.HIGH_BITS_CLEARED: (
-        "Bits beside the gray values were removed, such as an overlay; check that the image is"
-        " intact."
-    ),
-    Flag.VOI_UNUSABLE: (
-        "The window of the image cannot be used, so its contrast may differ from that on a"
-        " workstation."
-    ),
-    Flag.VOI_DOUBTFUL: (
-        "The window of the image leaves it hardly any contrast; the image may have been read too"
-        " dark or too bright."
-    ),
-    Flag.LUT_CORRECTED: (
-        "A gray value table was described or stored wrongly; its own values were followed."
-    ),
-    Flag.LUT_DOUBTFUL: (
-        "A gray value table may be one for other pixels; the image may have been read too dark or"
-        " too bright."
-    ),
-    Flag.PADDING_UNUSABLE: (
-        "The header's value for the border cannot be used, so the border counted as part of the"
-        " image."
-    ),
-    Flag.POLARITY_DOUBTFUL: (
-        "The header contradicts itself on whether low values are white; the image may have been"
-        " read inverted."
-    ),
-    Flag.ORIENTATION_UPSIDE_DOWN: (
-        "The header says that the image is upside down. It was read as it is."
-    ),
-    Flag.ORIENTATION_MIRRORED: (
-        "The header says that the patient's left and right are exchanged. The image was read as"
-        " it is."
-    ),
-    Flag.ORIENTATION_TURNED: (
-        "The header says that the image lies on its side. It was read as it is."
-    ),
-    Flag.ORIENTATION_LATERAL: (
-        "The header names a frontal view, and the directions of a view from the side."
-    ),
-    Flag.ORIENTATION_CORRECTED: (
-        "The image was turned upright for the reading, as its header says that it lies otherwise."
-    ),
-    Flag.VALUES_CLAMPED: (
-        "Some gray values lie outside the range that the header states, and were limited to it."
-    ),
-    Flag.BITS_STORED_DOUBTFUL: (
-        "Header and pixels disagree on the number or the place of the bits; the image may have been"
-        " read too dark."
-    ),
-    Flag.VIEW_UNKNOWN: "The view is not stated; the image was read as a frontal one.",
-    Flag.BODY_PART_UNKNOWN: (
-        "Nothing in the header names the body part; the image was read as a chest radiograph."
-    ),
-    Flag.AGE_UNKNOWN: (
-        "The age of the patient is not known, and the release is not made for every age."
-    ),
-    Flag.BURNED_IN_TEXT: (
-        "The header says that text or marks are burned into the pixels, which may influence the"
-        " scores."
-    ),
-    Flag.LOW_CONTRAST: "The image has little contrast.",
-    Flag.FEW_LEVELS: (
-        "The image has few gray levels; it may be damaged, a scan, or no radiograph of a chest."
-    ),
-    Flag.SATURATED: "A large part of the image is plain black or plain white.",
-    Flag.ASYMMETRIC: (
-        "The two halves of the image differ more than those of a frontal chest radiograph"
-        " usually do."
-    ),
-    Flag.LOOKS_INVERTED: (
-        "The image may be inverted: the spine is darker than the lungs. It was read as it is."
-    ),
-    Flag.UNUSUAL_ASPECT: (
-        "The image is unusually wide or unusually tall for a frontal chest radiograph."
-    ),
-    Flag.REDUCED_DECODE: "The image was decoded at a lower resolution than it was stored in.",
-}
+    LOSSY = "lossy_compressed", "The image was compressed with loss; fine detail may be missing."
+    HIGH_BITS_CLEARED = (
+        "high_bits_cleared",
+        (
+            "Bits beside the gray values were removed, such as an overlay; check that the image"
+            " is intact."
+        ),
+    )
+    VOI_UNUSABLE = (
+        "voi_unusable",
+        (
+            "The window of the image cannot be used, so its contrast may differ from that on a"
+            " workstation."
+        ),
+    )
+    VOI_DOUBTFUL = (
+        "voi_doubtful",
+        (
+            "The window of the image leaves it hardly any contrast; the image may have been read"
+            " too dark or too bright."
+        ),
+    )
+    LUT_CORRECTED = (
+        "lut_corrected",
+        "A gray value table was described or stored wrongly; its own values were followed.",
+    )
+    LUT_DOUBTFUL = (
+        "lut_doubtful",
+        (
+            "A gray value table may be one for other pixels; the image may have been read too"
+            " dark or too bright."
+        ),
+    )
+    PADDING_UNUSABLE = (
+        "padding_unusable",
+        (
+            "The header's value for the border cannot be used, so the border counted as part of"
+            " the image."
+        ),
+    )
+    POLARITY_DOUBTFUL = (
+        "polarity_doubtful",
+        (
+            "The header contradicts itself on whether low values are white; the image may have"
+            " been read inverted."
+        ),
+    )
+    ORIENTATION_UPSIDE_DOWN = (
+        "orientation_upside_down",
+        "The header says that the image is upside down. It was read as it is.",
+    )
+    ORIENTATION_MIRRORED = (
+        "orientation_mirrored",
+        (
+            "The header says that the patient's left and right are exchanged. The image was read"
+            " as it is."
+        ),
+    )
+    ORIENTATION_TURNED = (
+        "orientation_turned",
+        "The header says that the image lies on its side. It was read as it is.",
+    )
+    ORIENTATION_LATERAL = (
+        "orientation_lateral",
+        "The header names a frontal view, and the directions of a view from the side.",
+    )
+    ORIENTATION_CORRECTED = (
+        "orientation_corrected",
+        "The image was turned upright for the reading, as its header says that it lies otherwise.",
+    )
+    VALUES_CLAMPED = (
+        "values_clamped",
+        "Some gray values lie outside the range that the header states, and were limited to it.",
+    )
+    BITS_STORED_DOUBTFUL = (
+        "bits_stored_doubtful",
+        (
+            "Header and pixels disagree on the number or the place of the bits; the image may"
+            " have been read too dark."
+        ),
+    )
+    VIEW_UNKNOWN = "view_unknown", "The view is not stated; the image was read as a frontal one."
+    BODY_PART_UNKNOWN = (
+        "body_part_unknown",
+        "Nothing in the header names the body part; the image was read as a chest radiograph.",
+    )
+    AGE_UNKNOWN = (
+        "age_unknown",
+        "The age of the patient is not known, and the release is not made for every age.",
+    )
+    BURNED_IN_TEXT = (
+        "burned_in_text",
+        (
+            "The header says that text or marks are burned into the pixels, which may influence"
+            " the scores."
+        ),
+    )
+    LOW_CONTRAST = "low_contrast", "The image has little contrast."
+    FEW_LEVELS = (
+        "few_levels",
+        "The image has few gray levels; it may be damaged, a scan, or no radiograph of a chest.",
+    )
+    SATURATED = "saturated", "A large part of the image is plain black or plain white."
+    ASYMMETRIC = (
+        "asymmetric",
+        (
+            "The two halves of the image differ more than those of a frontal chest radiograph"
+            " usually do."
+        ),
+    )
+    LOOKS_INVERTED = (
+        "looks_inverted",
+        "The image may be inverted: the spine is darker than the lungs. It was read as it is.",
+    )
+    UNUSUAL_ASPECT = (
+        "unusual_aspect",
+        "The image is unusually wide or unusually tall for a frontal chest radiograph.",
+    )
+    REDUCED_DECODE = (
+        "reduced_decode",
+        "The image was decoded at a lower resolution than it was stored in.",
+    )
 
 
 def flag_meaning(flag: str) -> str:

@@ -5,7 +5,7 @@ Anything else is a bug and shows its traceback.
 
 from __future__ import annotations
 
-from hilum.domain import Reason
+from hilum.domain import AnyReason
 
 
 class NotAnalysed(Exception):
@@ -14,12 +14,12 @@ class NotAnalysed(Exception):
     `detail` says what was seen ("Rows is 0"), without patient data.
     """
 
-    def __init__(self, reason: Reason, detail: str = "") -> None:
+    def __init__(self, reason: AnyReason, detail: str = "") -> None:
         super().__init__(f"{reason.value}: {detail}" if detail else reason.value)
         self.reason = reason
         self.detail = detail
 
-    def __reduce__(self) -> tuple[type[NotAnalysed], tuple[Reason, str]]:
+    def __reduce__(self) -> tuple[type[NotAnalysed], tuple[AnyReason, str]]:
         """Comes back whole from a process pool.
 
         An exception that cannot be unpickled breaks the pool.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hilum.domain import Release, RolloutState
+from hilum.domain import HEAT_MAP, Release, RolloutState
 from hilum.settings import Destination, Settings
 
 _NO_HEAT_MAP: Final = "no_heat_map"
@@ -44,11 +44,6 @@ class Cause:
     advice: str
 
 
-def knows_sender(destination: Destination, host: str, ae_title: str) -> bool:
-    """Whether a document can be returned to this sender."""
-    return bool(host) and ae_title in destination.ports
-
-
 CAUSES: Final = (
     Cause(
         "untrained_weights",
@@ -61,10 +56,9 @@ CAUSES: Final = (
     Cause(
         "sender_unknown",
         lambda destination, subject: (
-            destination.kind == "sender"
-            and not knows_sender(destination, subject.peer_address, subject.calling_ae_title)
+            destination.for_sender(subject.peer_address, subject.calling_ae_title) is None
         ),
-        lambda destination: destination.kind != "sender" or bool(destination.ports),
+        lambda _: True,
         "reports go back to the sender, and destinations.{name}.ports names no port for it",
         "name its AE Title and port in destinations.{name}.ports",
     ),
@@ -226,9 +220,9 @@ def _heat_maps(
 
     It matters most where nothing else is asked for.
     """
-    if "heatmap" not in destination.documents:
+    if HEAT_MAP.key not in destination.documents:
         return
-    is_all = destination.documents == ("heatmap",)
+    is_all = destination.documents == (HEAT_MAP.key,)
     if settings.report.intended_use == "triage":
         why = "it asks for heat maps, and report.intended_use is triage"
         yield WithholdingCause(

@@ -20,7 +20,7 @@ from hilum.domain import (
     ReportJob,
     SopReference,
 )
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from hilum.store.admin.abandon import Forgotten
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
@@ -134,7 +134,7 @@ def test_dead_letters_are_due_again_only_for_destinations_that_there_are(street:
     reported(street, "1.1")
     for name in (GONE, PACS):
         dead(street, name, "attempts_exhausted")
-    assert street.ledger.requeue("deliver", among={PACS: Destination()}) == 1
+    assert street.ledger.requeue("deliver", among={PACS: DicomDestination()}) == 1
     assert (ends(street, GONE)[0][0], ends(street, PACS)[0][0]) == ("dead", "due")
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from hilum.pipeline import STAGES, StageLoop
 from hilum.processes.dispatcher import DeliverHandler
-from hilum.settings import Destination, Pipeline
+from hilum.settings import FolderDestination, Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum.store.schema.tables import delivery
@@ -54,7 +54,7 @@ def street(ledger_url: str) -> Iterator[Street]:
 
 
 def serve(street: Street, folder: Path, settings: Pipeline, until: Callable[[], bool]) -> None:
-    handler = DeliverHandler("share", Destination(kind="folder", path=folder), None, settings)  # type: ignore[arg-type] # nothing is derived
+    handler = DeliverHandler("share", FolderDestination(path=folder), None, settings)  # type: ignore[arg-type] # nothing is derived
 
     async def run() -> None:
         stage = STAGES["deliver"]

@@ -20,7 +20,7 @@ from hilum.domain import (
     ReportJob,
     ReportState,
 )
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from hilum.store.admin.erase import Erasure
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.log import AuditFilter, AuditLog, Deed
@@ -30,7 +30,7 @@ from hilum.store.schema import tables
 from hilum.verbs import Verb
 from tests.support.street import Street
 
-DESTINATIONS = {name: Destination(accept_untrained=True) for name in ("pacs", "lab")}
+DESTINATIONS = {name: DicomDestination(accept_untrained=True) for name in ("pacs", "lab")}
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(
 
 
 def test_what_would_be_withheld_now_is_not_sent_again(delivered: Street) -> None:
-    refusing = {"pacs": Destination()}
+    refusing = {"pacs": DicomDestination()}
     found = delivered.ledger.resend("1.2.1", among=refusing)
     assert found is not None
     assert [item["destination"] for item in found.left] == ["pacs", "lab"]

@@ -18,7 +18,7 @@ from hilum.domain import (
     ReportJob,
     ReportState,
 )
-from hilum.settings import Destination
+from hilum.settings import DicomDestination, SenderDestination
 from hilum.store.audit.log import AuditFilter, AuditLog, Deed
 from hilum.store.queries.studies import StudyFilter
 from hilum.store.queries.views import LedgerViews
@@ -27,7 +27,7 @@ from hilum.verbs import Thing, Verb
 from tests.support.street import Street
 
 PACS = "pacs"
-REFUSING, ACCEPTING = {PACS: Destination()}, {PACS: Destination(accept_untrained=True)}
+REFUSING, ACCEPTING = {PACS: DicomDestination()}, {PACS: DicomDestination(accept_untrained=True)}
 
 
 @pytest.fixture
@@ -106,7 +106,9 @@ def test_nothing_is_released_to_a_destination_that_the_settings_do_not_name(
     withholding: Street,
 ) -> None:
     assert (
-        withholding.ledger.requeue("deliver", among={"other": Destination(accept_untrained=True)})
+        withholding.ledger.requeue(
+            "deliver", among={"other": DicomDestination(accept_untrained=True)}
+        )
         == 0
     )
     assert withholding.ledger.requeue("deliver") == 0, "nobody has said that the cause is gone"
@@ -119,7 +121,7 @@ def test_a_report_to_an_unknown_sender_is_released_when_its_port_is_named(
         connection.execute(update(delivery).values(reason="sender_unknown"))
         connection.execute(update(study).values(peer_address="10.0.0.1"))
     other, named = (
-        {PACS: Destination(kind="sender", ports={title: 104}, accept_untrained=True)}
+        {PACS: SenderDestination(ports={title: 104}, accept_untrained=True)}
         for title in ("ELSEWHERE", "CR1")
     )
     assert [item["releasable"] for item in views.withheld(other)] == [0]
@@ -129,7 +131,7 @@ def test_a_report_to_an_unknown_sender_is_released_when_its_port_is_named(
 
 
 def test_a_report_that_another_cause_keeps_back_stays(withholding: Street) -> None:
-    both = {PACS: Destination(kind="sender", ports={"ELSEWHERE": 104}, accept_untrained=True)}
+    both = {PACS: SenderDestination(ports={"ELSEWHERE": 104}, accept_untrained=True)}
     assert withholding.ledger.requeue("deliver", among=both) == 0
     assert states(withholding) == [("withheld", "untrained_weights")]
 

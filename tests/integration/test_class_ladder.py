@@ -12,13 +12,12 @@ import pytest
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 from pynetdicom import AE, evt
 
-from hilum.deliver import SopClassRefused
+from hilum.deliver import SopClassRefused, probe_destination
 from hilum.deliver.cstore import DicomClient
-from hilum.deliver.probe import probe
 from hilum.domain import SR_CLASS_PREFERENCE, Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents, derive
-from hilum.settings import Destination
+from hilum.settings import Destination, DicomDestination, FolderDestination
 from testing.phantoms.phantom import make_study
 from tests.support.certificates import Authority
 from tests.support.peers import Orthanc, StoreScp, free_port
@@ -44,7 +43,9 @@ def report() -> Document:
 
 
 def destination(port: int, ae_title: str = "STORESCP", **changes) -> Destination:
-    return Destination(**{"port": port, "ae_title": ae_title, "timeout_seconds": 5.0, **changes})
+    return DicomDestination(
+        **{"port": port, "ae_title": ae_title, "timeout_seconds": 5.0, **changes}
+    )
 
 
 def client_to(port: int, ae_title: str = "STORESCP", **changes) -> contextlib.closing[DicomClient]:
@@ -159,7 +160,7 @@ def test_other_objects_share_the_association_with_reports(report):
 
 def test_probe_of_a_pacs_that_takes_everything():
     with Orthanc() as peer:
-        found = probe("pacs", destination(peer.dicom_port, "ORTHANC"))
+        found = probe_destination("pacs", destination(peer.dicom_port, "ORTHANC"))
     assert (found.is_ok, found.echo, found.sr_class) == (True, "success", "comprehensive_3d")
     assert found.detail == "reports go there as Comprehensive 3D SR Storage"
     assert {item.sop_class for item in found.contexts if item.is_accepted} >= {
@@ -170,9 +171,11 @@ def test_probe_of_a_pacs_that_takes_everything():
 
 def test_probe_names_the_class_that_would_be_sent_and_leaves_nothing_behind():
     with StoreScp(takes=(DCMTK_NAMES[ENHANCED], DCMTK_NAMES[TEXT])) as peer:
-        found = probe("pacs", destination(peer.port))
-        left_out = probe("pacs", destination(peer.port, sr_classes=("comprehensive_3d",)))
-        none = probe("pacs", destination(peer.port, sr_classes=("comprehensive",)))
+        found = probe_destination("pacs", destination(peer.port))
+        left_out = probe_destination(
+            "pacs", destination(peer.port, sr_classes=("comprehensive_3d",))
+        )
+        none = probe_destination("pacs", destination(peer.port, sr_classes=("comprehensive",)))
         assert peer.files() == []
     assert (found.is_ok, found.sr_class) == (True, "enhanced")
     assert {(item.sop_class_uid, item.is_accepted) for item in found.contexts} >= {
@@ -186,10 +189,10 @@ def test_probe_names_the_class_that_would_be_sent_and_leaves_nothing_behind():
 
 def test_probe_says_what_is_missing():
     with StoreScp(refuse_sr=True) as peer:
-        nothing = probe("pacs", destination(peer.port, calling_ae_title="HILUM_A"))
+        nothing = probe_destination("pacs", destination(peer.port, calling_ae_title="HILUM_A"))
     with pacs(COMPREHENSIVE_3D.sop_class_uid, syntax=ImplicitVRLittleEndian) as (port, _):
-        implicit = probe("pacs", destination(port, "PACS"))
-    down = probe("pacs", destination(free_port()))
+        implicit = probe_destination("pacs", destination(port, "PACS"))
+    down = probe_destination("pacs", destination(free_port()))
     assert (
         "accepts no structured report; enable Comprehensive 3D SR Storage for our AE Title HILUM_A"
         in nothing.detail
@@ -202,14 +205,14 @@ def test_probe_says_what_is_missing():
 
 def test_probe_of_a_rejection_names_the_remedy():
     with Orthanc(DicomCheckCalledAet=True) as peer:
-        found = probe("pacs", destination(peer.dicom_port, "WRONG"))
+        found = probe_destination("pacs", destination(peer.dicom_port, "WRONG"))
     assert "(1,1,7)" in found.detail
     assert not found.is_ok
 
 
 def test_probe_looks_for_heat_maps_where_they_shall_go():
     with pacs(COMPREHENSIVE_3D.sop_class_uid) as (port, _):
-        found = probe("pacs", destination(port, "PACS", documents=("sr", "heatmap")))
+        found = probe_destination("pacs", destination(port, "PACS", documents=("sr", "heatmap")))
     assert (found.is_ok, found.sr_class) == (False, "comprehensive_3d")
     assert (
         found.detail
@@ -219,9 +222,9 @@ def test_probe_looks_for_heat_maps_where_they_shall_go():
 
 
 def test_probe_of_a_folder(tmp_path: Path):
-    found = probe("out", Destination(kind="folder", path=tmp_path / "out"))
+    found = probe_destination("out", FolderDestination(path=tmp_path / "out"))
     assert (found.is_ok, found.detail) == (True, "will be made with the first document")
-    assert not probe("out", Destination(kind="folder", path=tmp_path / "no" / "out")).is_ok
+    assert not probe_destination("out", FolderDestination(path=tmp_path / "no" / "out")).is_ok
     assert list(tmp_path.iterdir()) == []
 
 
@@ -254,7 +257,7 @@ def test_a_report_goes_over_tls(secured, authority, report):
     with client_to(secured.port, **tls(authority)) as client:
         client.deliver(report)
     assert [path.name.partition(".")[2] for path in secured.files()] == [report.sop_instance_uid]
-    assert probe(
+    assert probe_destination(
         "pacs", destination(secured.port, **tls(authority, tls_server_name="pacs.test"))
     ).is_ok
 
@@ -273,7 +276,7 @@ def test_tls_that_fails_says_why(secured, authority, tmp_path):
         "not usable": tls(authority, key_file=stranger.key),
     }
     for words, settings in cases.items():
-        found = probe("pacs", destination(secured.port, **settings))
+        found = probe_destination("pacs", destination(secured.port, **settings))
         assert not found.is_ok
         assert words in found.detail, (words, found.detail)
 
@@ -286,13 +289,16 @@ def test_a_pacs_without_tls_and_tls_without_a_pacs(authority, report):
     ):
         client.deliver(report)
     assert caught.value.is_outage
-    assert "no DICOM answer" in probe("pacs", destination(free_port(), **tls(authority))).detail
+    assert (
+        "no DICOM answer"
+        in probe_destination("pacs", destination(free_port(), **tls(authority))).detail
+    )
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(authority):
     from hilum.deliver.scu.tls import tls_of
 
-    options = tls_of(destination(1, **tls(authority)))
+    options = tls_of(destination(1, **tls(authority)), "127.0.0.1")
     assert options is not None
     context = options.context()
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2

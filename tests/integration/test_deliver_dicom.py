@@ -20,7 +20,7 @@ from hilum.deliver.cstore import DicomClient
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents
-from hilum.settings import Destination
+from hilum.settings import Destination, DicomDestination
 from testing.phantoms.phantom import make_instance, make_study, save
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.results import CONTEXT, make_release, report_of
@@ -50,7 +50,9 @@ def data_set(content: bytes) -> bytes:
 
 
 def destination(port: int, ae_title: str, **changes) -> Destination:
-    return Destination(**{"port": port, "ae_title": ae_title, "timeout_seconds": 10.0, **changes})
+    return DicomDestination(
+        **{"port": port, "ae_title": ae_title, "timeout_seconds": 10.0, **changes}
+    )
 
 
 def client_to(port: int, ae_title: str = "PACS", **changes) -> contextlib.closing[DicomClient]:

@@ -32,6 +32,7 @@ from hilum.report import (
     derive,
     json_schema,
 )
+from hilum.settings import DicomDestination
 from testing.phantoms.phantom import make_study
 from tests.support import sr_gate
 from tests.support.heat_maps import explained
@@ -477,12 +478,11 @@ def test_dcmtk_can_show_it(tmp_path):
 @pytest.mark.slow
 def test_a_pacs_takes_picture_and_report_over_one_association(tmp_path):
     from hilum.deliver import open_client
-    from hilum.settings import Destination
     from tests.support.peers import Orthanc
 
     report = built(tmp_path, make_study(33, "DX", ("PA",), rows=64, columns=64), make_release())
     with Orthanc() as orthanc:
-        there = Destination(
+        there = DicomDestination(
             host="127.0.0.1",
             port=orthanc.dicom_port,
             ae_title=orthanc.ae_title,

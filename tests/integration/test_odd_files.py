@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.domain import Reason
+from hilum.domain import REASONS
 from testing.serving import Hilum
 from tests.support import odd_files
 from tests.support.installation import START_SECONDS, all_processes
@@ -45,7 +45,7 @@ def test_the_page_says_what_the_server_does(ended: list[Ended]) -> None:
 
 def test_each_file_is_read_or_ends_for_a_reason_of_the_closed_list(ended: list[Ended]) -> None:
     assert len(ended) == 53
-    known = {reason.value for reason in Reason}
+    known = set(REASONS)
     for item in ended:
         is_reading = item.end.startswith("analysed, view ")
         reasons = re.findall(r"^`([a-z_]+)`", item.end)

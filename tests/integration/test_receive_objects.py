@@ -20,7 +20,7 @@ from pydicom.uid import ImplicitVRLittleEndian, SecondaryCaptureImageStorage
 from hilum.domain import DeliveryJob, DeliveryState, Document
 from hilum.errors import Refused
 from hilum.processes.dispatcher import DeliverHandler
-from hilum.settings import Destination, Pipeline
+from hilum.settings import Pipeline, SenderDestination
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_instance, make_study
 from tests.support.header_bombs import BOMBS, bomb_in
@@ -492,7 +492,7 @@ def test_a_report_goes_back_to_the_sender_of_its_study(ledger: Ledger) -> None:
         str(report.SOPInstanceUID),
     )
     with StoreScp("CR1") as scp, StoreScp("CR2") as other:
-        destination = Destination(kind="sender", ports={"CR1": scp.port, "CR2": other.port})
+        destination = SenderDestination(ports={"CR1": scp.port, "CR2": other.port})
         handler = DeliverHandler("back", destination, None, Pipeline())  # type: ignore[arg-type] # nothing is derived here
 
         def job(calling: str) -> DeliveryJob:

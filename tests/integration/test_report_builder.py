@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hilum.domain import Document, Outcome, Reason, Release, ReportJob
+from hilum.domain import Document, ImageReason, Outcome, Release, ReportJob
 from hilum.errors import WorkerDied
 from hilum.observability import telemetry
 from hilum.processes.report_builder import ReportBuilder
@@ -151,7 +151,7 @@ def test_a_study_that_nobody_could_read_gets_json_alone(pool: ReportPool) -> Non
         claimed.result,
         outcome=Outcome.NOT_ANALYSED,
         findings=(),
-        reason=Reason.CORRUPT_HEADER.value,
+        reason=ImageReason.CORRUPT_HEADER.value,
     )
     broken = tuple(
         dataclasses.replace(item, header=b"\x40\x00\x75\x02OB\x02\x00\x01\x20")

@@ -22,13 +22,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hilum.domain import (
+    REASONS,
     SR_CLASS_PREFERENCE,
     Decision,
     Document,
     Finding,
     Instance,
     Outcome,
-    Reason,
     ReportJob,
     Result,
     SourceImage,
@@ -110,7 +110,7 @@ def results(draw: st.DrawFn, instances: Sequence[Instance]) -> Result:
         for number in range(len(instances))
     ]
     reasons = [
-        None if flag else draw(st.sampled_from((*Reason, "of_a_later_version"))) for flag in flags
+        None if flag else draw(st.sampled_from((*REASONS, "of_a_later_version"))) for flag in flags
     ]
     sources = [
         SourceImage(
@@ -131,7 +131,7 @@ def results(draw: st.DrawFn, instances: Sequence[Instance]) -> Result:
         source_digest="",
         revision=draw(st.integers(1, 1000)),
         outcome=outcome,
-        reason=None if used else draw(st.sampled_from(Reason)),
+        reason=None if used else draw(st.sampled_from(list(REASONS.values()))),
         findings=(
             tuple(draw(st.lists(findings(used), max_size=4, unique_by=lambda item: item.key)))
             if used

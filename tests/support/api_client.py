@@ -14,13 +14,13 @@ from hilum.api.app import create_app
 from hilum.api.auth.access import Access, open_access
 from hilum.api.auth.local_token import local_token_file
 from hilum.api.dependencies import Dependencies
-from hilum.deliver.probe import Probe
+from hilum.deliver import Probe
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.same_bytes import sha256_of
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.services.interventions import LedgerInterventions
 from hilum.services.releases.rollouts import RolloutVerbs
-from hilum.settings import Api, Destination, Receive, Settings, Site, Stow
+from hilum.settings import Api, Destination, DicomDestination, Receive, Settings, Site, Stow
 from hilum.store.admin.decisions import Decisions
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.access_tokens import AccessTokens
@@ -55,7 +55,7 @@ def settings_for(
             reserve_bytes=reserve_bytes, network_timeout_seconds=network_timeout_seconds
         ),
         "stow": Stow(maximum_parts=maximum_parts),
-        "destinations": {"pacs": Destination(accept_untrained=True), **(destinations or {})},
+        "destinations": {"pacs": DicomDestination(accept_untrained=True), **(destinations or {})},
     }
     return Settings.model_construct(
         **{

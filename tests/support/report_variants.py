@@ -10,7 +10,7 @@ from typing import Any
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import Document, Reading, ReadingState, Reason, Release, ReportJob
+from hilum.domain import Document, ImageReason, Reading, ReadingState, Release, ReportJob
 from testing.phantoms.phantom import make_instance
 from tests.support.reporting import sent
 from tests.support.results import (
@@ -73,7 +73,7 @@ def constant(instance: Any, release: Release) -> Reading:
         release,
         state=ReadingState.NOT_ANALYSED,
         logits=None,
-        reason=Reason.CONSTANT_IMAGE.value,
+        reason=ImageReason.CONSTANT_IMAGE.value,
     )
 
 
@@ -82,7 +82,7 @@ def doubted(instance: Any, release: Release) -> Reading:
 
 
 def refused(instance: Any, release: Release) -> Reading:
-    reason = Reason.IMPLAUSIBLE_PIXELS.value
+    reason = ImageReason.IMPLAUSIBLE_PIXELS.value
     return reading_of(
         instance,
         release,

@@ -18,13 +18,13 @@ from pydicom.filewriter import write_dataset
 from hilum.assemble import Close, assemble
 from hilum.domain import (
     Code,
+    ImageReason,
     Instance,
     Label,
     Lease,
     Priority,
     Reading,
     ReadingState,
-    Reason,
     Release,
     ReportJob,
     Result,
@@ -145,7 +145,7 @@ def reading_of(instance: Instance, release: Release, **changes: Any) -> Reading:
 
 def lateral_of(instance: Instance, release: Release) -> Reading:
     """The reading of a lateral view by a release of frontal views."""
-    reason = Reason.LATERAL_NOT_SUPPORTED.value
+    reason = ImageReason.LATERAL_NOT_SUPPORTED.value
     return reading_of(
         instance,
         release,

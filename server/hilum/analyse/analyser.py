@@ -18,7 +18,7 @@ from hilum.analyse.decode.read_error import not_read
 from hilum.analyse.decode.worker import Answer, DecodeRequest, NotReady, Ready
 from hilum.analyse.futures import settle
 from hilum.analyse.inference.batcher import Batcher, Gateway, Inferred
-from hilum.domain import Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
+from hilum.domain import REASONS, Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
 from hilum.settings import Analyse, Guard
@@ -132,7 +132,7 @@ class Analyser:
             _observe_decoding(answers)
         answer = answers[release.id]
         if isinstance(answer, NotReady):
-            raise NotAnalysed(Reason(answer.reason), answer.detail)
+            raise NotAnalysed(REASONS[answer.reason], answer.detail)
         telemetry.PREPARE_SECONDS.labels(release.id).observe(answer.prepare_seconds)
         return answer
 

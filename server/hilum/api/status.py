@@ -115,8 +115,9 @@ def _of_certificates(settings: Settings) -> Iterator[Sample]:
         "api": settings.api.tls_certificate_file,
     }
     files |= {
-        f"destinations.{name}": item.certificate_file
+        f"destinations.{name}": item.tls_client.certificate_file
         for name, item in settings.destinations.items()
+        if item.tls_client is not None
     }
     files |= {
         f"commitment.{title}": item.certificate_file for title, item in settings.commitment.items()

@@ -8,19 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Final
 
-from hilum.domain import Identity, Instance, Reading, ReadingState, Reason, StudyJob
-
-# What a release does not claim to read takes nothing away from its result.
-OUT_OF_SCOPE: Final = frozenset(
-    {
-        Reason.LATERAL_NOT_SUPPORTED,
-        Reason.WRONG_MODALITY,
-        Reason.NOT_CHEST,
-        Reason.NOT_FOR_PRESENTATION,
-    }
+from hilum.domain import (
+    Identity,
+    Instance,
+    Reading,
+    ReadingState,
+    Reason,
+    StudyJob,
+    is_out_of_scope,
 )
+
 Identify = Callable[[Instance], Identity]
 """Reads a header."""
 
@@ -49,7 +47,7 @@ class Image:
     @property
     def is_out_of_scope(self) -> bool:
         """Whether the release does not claim to read such an image, rejected or not."""
-        return self.reading is not None and self.reading.reason in OUT_OF_SCOPE
+        return self.reading is not None and is_out_of_scope(self.reading.reason)
 
     @property
     def logits(self) -> tuple[float, ...] | None:

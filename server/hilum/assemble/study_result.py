@@ -14,9 +14,8 @@ from itertools import count
 from typing import Final
 
 from hilum.assemble.findings import ImageScores, find, score_image
-from hilum.assemble.images import OUT_OF_SCOPE, Identify, Image, images_of, of_one_patient
+from hilum.assemble.images import Identify, Image, images_of, of_one_patient
 from hilum.domain import (
-    SR_KINDS,
     Outcome,
     ReadingState,
     Reason,
@@ -24,6 +23,8 @@ from hilum.domain import (
     Result,
     SourceImage,
     StudyJob,
+    identifier_names,
+    is_out_of_scope,
     mint_uid,
     source_digest,
 )
@@ -259,7 +260,7 @@ def _outcome(images: Sequence[Image], *, is_configured: bool) -> tuple[Outcome, 
     if len(reasons) == len(left):
         only = reasons[0] if len(set(reasons)) == 1 else Reason.NO_ANALYSED_IMAGE.value
         return Outcome.NOT_ANALYSED, only
-    failed = [reason for reason in reasons if reason not in OUT_OF_SCOPE]
+    failed = [reason for reason in reasons if not is_out_of_scope(reason)]
     return (Outcome.PARTIAL, failed[0]) if failed else (Outcome.ANALYSED, None)
 
 
@@ -305,15 +306,10 @@ def _identifiers(
     Revisions share their series, also across epochs.
     """
     since = (epoch,) if epoch else ()
+    kinds, series = identifier_names()
     return {
-        **{
-            kind: mint_uid(namespace, study_uid, name, kind, digest, *since)
-            for kind in (*SR_KINDS, "json", "heatmap")
-        },
-        **{
-            series: mint_uid(namespace, study_uid, name, series)
-            for series in ("sr_series", "heatmap_series")
-        },
+        **{kind: mint_uid(namespace, study_uid, name, kind, digest, *since) for kind in kinds},
+        **{item: mint_uid(namespace, study_uid, name, item) for item in series},
     }
 
 

@@ -33,7 +33,7 @@ def probe_destination(
     C-ECHO, SR classes, Transfer Syntaxes. Sends no object.
     """
     settings = settings_of(config)
-    from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed elsewhere
+    from hilum import deliver  # noqa: PLC0415 - pynetdicom is not needed elsewhere
 
     if name not in settings.destinations:
         print(
@@ -43,7 +43,7 @@ def probe_destination(
         )
         raise typer.Exit(2)
     with explained(), acting(settings, None, Thing.DESTINATION, name):
-        found = probe(name, settings.destinations[name])
+        found = deliver.probe_destination(name, settings.destinations[name])
     print(f"{found.destination}: {found.address}{f', C-ECHO: {found.echo}' if found.echo else ''}")
     for item in found.contexts:
         print(

@@ -21,7 +21,7 @@ from hilum.cli.frame import (
     settings_of,
     studies_app,
 )
-from hilum.domain import ReportState
+from hilum.domain import SR, ReportState
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
@@ -134,7 +134,9 @@ def _current_report(detail: Mapping[str, Any]) -> int | None:
         if result["is_current"]
         for document in result["documents"]
     ]
-    return max((document["id"] for document in documents if document["kind"] == "sr"), default=None)
+    return max(
+        (document["id"] for document in documents if document["kind"] == SR.key), default=None
+    )
 
 
 @app.command()

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from hilum.cli.frame import Config, app, explained, settings_of
 from hilum.errors import ConfigurationError, Retry
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from hilum.verbs import OF_FILES, performs
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def send(
 
 def _named(
     name: str, to: str | None, given: dict[str, Any], config: Path | None, *, tls: bool
-) -> Destination:
+) -> DicomDestination:
     """Raises ConfigurationError."""
     if to or tls or given:
         raise ConfigurationError(
@@ -105,7 +105,9 @@ def _named(
             ]
         )
     known = {
-        key: item for key, item in settings_of(config).destinations.items() if item.kind == "dicom"
+        key: item
+        for key, item in settings_of(config).destinations.items()
+        if isinstance(item, DicomDestination)
     }
     if name not in known:
         raise ConfigurationError(
@@ -119,7 +121,7 @@ def _named(
     return known[name]
 
 
-def _addressed(to: str | None, given: dict[str, Any], *, tls: bool) -> Destination:
+def _addressed(to: str | None, given: dict[str, Any], *, tls: bool) -> DicomDestination:
     """Raises ConfigurationError."""
     if to is None:
         raise ConfigurationError(
@@ -140,10 +142,10 @@ def _addressed(to: str | None, given: dict[str, Any], *, tls: bool) -> Destinati
     )
 
 
-def _checked(values: dict[str, Any]) -> Destination:
+def _checked(values: dict[str, Any]) -> DicomDestination:
     """As a destination of the settings is. Raises ConfigurationError."""
     try:
-        return Destination.model_validate(values)
+        return DicomDestination.model_validate(values)
     except ValidationError as error:
         raise ConfigurationError(
             [_words(item["loc"], item["msg"]) for item in error.errors()]
@@ -160,7 +162,7 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _wait_for(receiver: Destination, seconds: float) -> None:
+def _wait_for(receiver: DicomDestination, seconds: float) -> None:
     """Return when the receiver accepts connections, or when the time is up.
 
     Then the sender says why not.
@@ -175,7 +177,7 @@ def _wait_for(receiver: Destination, seconds: float) -> None:
             return
 
 
-def _send(paths: list[Path], receiver: Destination) -> SendReport:
+def _send(paths: list[Path], receiver: DicomDestination) -> SendReport:
     """Raises ConfigurationError where files of TLS are not usable."""
     # Pynetdicom is not needed elsewhere.
     from hilum.deliver.scu.tls import tls_of  # noqa: PLC0415 - as above
@@ -183,7 +185,7 @@ def _send(paths: list[Path], receiver: Destination) -> SendReport:
         send as send_files,
     )
 
-    if (tls := tls_of(receiver)) is not None:
+    if (tls := tls_of(receiver, receiver.host)) is not None:
         try:
             tls.context()
         except Retry as error:

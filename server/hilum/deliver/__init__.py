@@ -5,31 +5,43 @@ The stored bytes are sent unchanged, and a repeated delivery sends the same byte
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
-from hilum.deliver.client import DestinationClient, ReceiverBusy, SopClassRefused, UnknownOutcome
+from hilum.deliver.client import (
+    DestinationClient,
+    Probe,
+    ReceiverBusy,
+    SopClassRefused,
+    UnknownOutcome,
+)
 from hilum.deliver.cstore import DicomClient
 from hilum.deliver.folder import FolderClient
 from hilum.deliver.send import FileState, SendReport, SentFile, send
+from hilum.deliver.sender import SenderClient
 from hilum.settings import Destination
 
 __all__ = [
     "DESTINATIONS",
     "DestinationClient",
     "FileState",
+    "Probe",
     "ReceiverBusy",
     "SendReport",
     "SentFile",
     "SopClassRefused",
     "UnknownOutcome",
     "open_client",
+    "probe_destination",
     "send",
 ]
 
-DESTINATIONS: Final[Mapping[str, Callable[[str, Destination], DestinationClient]]] = {
+# The client of each kind of `settings.DESTINATION_KINDS`.
+DESTINATIONS: Final[Mapping[str, Callable[[str, Any], DestinationClient]]] = {
     "dicom": DicomClient,
     "folder": FolderClient,
+    "sender": SenderClient,
 }
 
 
@@ -39,3 +51,11 @@ def open_client(name: str, destination: Destination) -> DestinationClient:
     Nothing is connected or created before the first document.
     """
     return DESTINATIONS[destination.kind](name, destination)
+
+
+def probe_destination(
+    name: str, destination: Destination, limit_seconds: float | None = None
+) -> Probe:
+    """Test a destination without sending a document (see `DestinationClient.probe`)."""
+    with contextlib.closing(open_client(name, destination)) as client:
+        return client.probe(limit_seconds)

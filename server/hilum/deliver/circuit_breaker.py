@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from hilum.deliver import DestinationClient, ReceiverBusy
+from hilum.deliver import DestinationClient, Probe, ReceiverBusy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.observability import telemetry
@@ -74,6 +74,10 @@ class CircuitBreaker:
             self._has_answered()
             raise
         self._has_answered()
+
+    def probe(self, limit_seconds: float | None = None) -> Probe:
+        """Probe as `DestinationClient.probe`."""
+        return self._client.probe(limit_seconds)
 
     def close(self) -> None:
         """Close as `DestinationClient.close`."""

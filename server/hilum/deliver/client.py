@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Protocol
 
 from hilum.domain import Document, SrClass
@@ -33,6 +34,35 @@ class SopClassRefused(Refused):
         self.accepted = accepted
 
 
+@dataclass(frozen=True, slots=True)
+class ProbeAccepted:
+    """One SOP Class in one Transfer Syntax, and whether the destination takes it."""
+
+    sop_class: str
+    sop_class_uid: str
+    transfer_syntax: str
+    transfer_syntax_uid: str
+    is_accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """The outcome of a test of a destination.
+
+    `is_ok`: reports can go there. `sr_class`: the class in which they go. `detail`: the findings,
+    and the remedy. `advice`: what follows from a failure.
+    """
+
+    destination: str
+    address: str
+    is_ok: bool
+    detail: str
+    echo: str | None = None
+    sr_class: str | None = None
+    contexts: tuple[ProbeAccepted, ...] = ()
+    advice: str = "Reports wait until then."
+
+
 class DestinationClient(Protocol):
     """The way to one destination, with one owner and one thread at a time."""
 
@@ -40,8 +70,14 @@ class DestinationClient(Protocol):
         """Return when the destination has the document.
 
         Idempotent: the same document again is the same bytes under the same UID. Raises Retry
-        (later; `is_outage` when the document is not the cause), Unknown and Busy (both a Retry),
-        ClassRefused, or another Refused (never again by itself; `detail` contains the remedy).
+        (later; `is_outage` when the document is not the cause), UnknownOutcome and ReceiverBusy (both a Retry),
+        SopClassRefused, or another Refused (never again by itself; `detail` contains the remedy).
+        """
+
+    def probe(self, limit_seconds: float | None = None) -> Probe:
+        """Test the destination without sending a document. Never raises.
+
+        `limit_seconds`: for each message, where it is less than the settings allow.
         """
 
     def close(self) -> None:

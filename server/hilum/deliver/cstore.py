@@ -7,23 +7,25 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from io import BytesIO
 from typing import Final
 
 from pydicom.uid import UID, ExplicitVRLittleEndian
 
-from hilum.deliver.client import SopClassRefused
+from hilum.deliver.client import Probe, SopClassRefused
+from hilum.deliver.probe import probe_receiver
 from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate, refusal
 from hilum.deliver.scu.tls import tls_of
-from hilum.domain import SR_CLASS_PREFERENCE, Document, SrClass
+from hilum.domain import SR, SR_CLASS_PREFERENCE, Document, SrClass
 from hilum.errors import Refused
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 
 _META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element with the length of the rest
 _SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 
 
-def peer_of(destination: Destination) -> Peer:
+def peer_of(destination: DicomDestination) -> Peer:
     """Return the receiver as the settings describe it."""
     titles = destination.ae_title, destination.calling_ae_title
     return Peer(
@@ -31,11 +33,11 @@ def peer_of(destination: Destination) -> Peer:
         destination.port,
         *titles,
         destination.timeout_seconds,
-        tls_of(destination),
+        tls_of(destination, destination.host),
     )
 
 
-def ladder_of(destination: Destination) -> tuple[SrClass, ...]:
+def ladder_of(destination: DicomDestination) -> tuple[SrClass, ...]:
     """Return the SR classes that may go there, the richest first."""
     return tuple(item for item in SR_CLASS_PREFERENCE if item.name in destination.sr_classes)
 
@@ -46,14 +48,15 @@ class DicomClient:
     It serves the SR classes of the destination and the other classes sent there.
     """
 
-    def __init__(self, name: str, destination: Destination) -> None:
+    def __init__(self, name: str, destination: DicomDestination) -> None:
         self._name = name
+        self._destination = destination
         self._peer = peer_of(destination)
         self._ladder = ladder_of(destination)
         self._idle_seconds = destination.idle_release_seconds
         self._lock = threading.Lock()
         self._association: ScuAssociation | None = None
-        self._takes_reports = "sr" in destination.documents
+        self._takes_reports = SR.key in destination.documents
         self._others: tuple[str, ...] = ()
         self._proposed: tuple[str, ...] = ()
         self._timer: threading.Timer | None = None
@@ -75,6 +78,13 @@ class DicomClient:
                 self._used_at = time.monotonic()
                 if self._timer is None:
                     self._start_timer(self._idle_seconds)
+
+    def probe(self, limit_seconds: float | None = None) -> Probe:
+        """Ask the receiver what it would accept, by an association of its own."""
+        allowed = self._peer.timeout_seconds
+        seconds = allowed if limit_seconds is None else min(allowed, limit_seconds)
+        peer = replace(self._peer, timeout_seconds=seconds)
+        return probe_receiver(self._name, peer, self._destination, self._ladder)
 
     def close(self) -> None:
         """Release the association."""

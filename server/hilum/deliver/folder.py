@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 from typing import Final
 
 from hilum import beneath
-from hilum.deliver.client import ReceiverBusy
+from hilum.deliver.client import Probe, ReceiverBusy
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
-from hilum.settings import Destination
+from hilum.settings import FolderDestination
 
 _UNSAFE: Final = re.compile(r"[^0-9A-Za-z._@-]")
 
@@ -23,8 +22,7 @@ class FolderClient:
     The last part of the path is created when it is missing, its parents are not.
     """
 
-    def __init__(self, name: str, destination: Destination) -> None:
-        assert destination.path is not None, "settings refuse a folder destination without path"
+    def __init__(self, name: str, destination: FolderDestination) -> None:
         self._name = name
         self._folder = destination.path
 
@@ -49,23 +47,23 @@ class FolderClient:
         advice = "check that the folder exists, is mounted, is writable and has space"
         return kind(f"{self._folder}: {error.strerror}; {advice}", is_outage=True)
 
+    def probe(self, _limit_seconds: float | None = None) -> Probe:
+        """Look whether files can be written there (see `DestinationClient.probe`)."""
+        folder = self._folder
+        existing = folder if folder.exists() else folder.parent
+        is_ok = existing.is_dir() and os.access(existing, os.W_OK | os.X_OK)
+        detail = "writable" if folder.exists() else "will be made with the first document"
+        if not is_ok:
+            detail = f"{existing} is no folder that this user may write in; make it one"
+        return Probe(self._name, str(folder), is_ok=is_ok, detail=detail)
+
     def close(self) -> None:
         """Do nothing: nothing is held open."""
 
 
 def file_name(document: Document) -> str:
-    """Return the file name of a document: the same document always has the same name.
-
-    A DICOM object is named by its UID, JSON by study, release and revision.
-    """
-    if document.sop_instance_uid is not None:
-        return f"{document.sop_instance_uid}.dcm"
-    content = json.loads(document.content)
-    release = f"{content['release']['name']}@{content['release']['version']}"
-    name = (
-        f"{content['study']['study_instance_uid']}_{release}_r{content['revision']}.{document.kind}"
-    )
-    return _UNSAFE.sub("_", name)
+    """Return the file name of a document: the same document always has the same name."""
+    return _UNSAFE.sub("_", document.file_name)
 
 
 def _holds(folder: int, name: str, content: bytes) -> bool:

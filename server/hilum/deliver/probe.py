@@ -1,14 +1,12 @@
-"""A test of a destination before the first study: C-ECHO and one negotiation.
+"""A test of a receiver before the first study: C-ECHO and one negotiation.
 
 The negotiation covers the SR classes and Transfer Syntaxes.
 """
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from pydicom.uid import (
@@ -19,11 +17,11 @@ from pydicom.uid import (
 )
 from pynetdicom.sop_class import Verification
 
-from hilum.deliver.cstore import ladder_of, peer_of
-from hilum.deliver.scu.association import Contexts, Peer, ScuAssociation, associate
-from hilum.domain import SR_CLASS_PREFERENCE, SrClass
+from hilum.deliver.client import Probe, ProbeAccepted
+from hilum.deliver.scu.association import Contexts, Peer, ScuAssociation, Unreachable, associate
+from hilum.domain import HEAT_MAP, SR, SR_CLASS_PREFERENCE, SrClass
 from hilum.errors import Refused, Retry
-from hilum.settings import Destination
+from hilum.settings import ObjectDestination
 
 _SR_CLASSES: Final = tuple(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 # Objects are sent in Explicit VR. The other syntax shows an administrator whether the class or the
@@ -32,78 +30,19 @@ _SYNTAXES: Final = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
 _SECOND_TRY_SECONDS: Final = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeAccepted:
-    """One SOP Class in one Transfer Syntax, and whether the destination takes it."""
-
-    sop_class: str
-    sop_class_uid: str
-    transfer_syntax: str
-    transfer_syntax_uid: str
-    is_accepted: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Probe:
-    """The outcome of a test of a destination.
-
-    `is_ok`: reports can go there. `sr_class`: the class in which they go. `detail`: the findings,
-    and the remedy.
-    """
-
-    destination: str
-    address: str
-    is_ok: bool
-    detail: str
-    echo: str | None = None
-    sr_class: str | None = None
-    contexts: tuple[ProbeAccepted, ...] = ()
-
-
-def probe(name: str, destination: Destination) -> Probe:
-    """Test a destination without sending an object. Never raises; a failure is in `detail`."""
-    if destination.kind == "sender":
-        detail = (
-            f"back to {', '.join(destination.ports)}: where that is, is known when a study has come"
-        )
-        return Probe(name, destination.address, is_ok=True, detail=detail)
-    return (
-        _probe_folder(name, destination)
-        if destination.kind == "folder"
-        else _probe_dicom(name, destination)
-    )
-
-
-def _probe_folder(name: str, destination: Destination) -> Probe:
-    folder = destination.path
-    assert folder is not None, "settings refuse a folder destination without path"
-    existing = folder if folder.exists() else folder.parent
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        return Probe(
-            name,
-            destination.address,
-            is_ok=False,
-            detail=f"{existing} is no folder that this user may write in; make it one",
-        )
-    return Probe(
-        name,
-        destination.address,
-        is_ok=True,
-        detail="writable" if folder.exists() else "will be made with the first document",
-    )
-
-
-def _probe_dicom(name: str, destination: Destination) -> Probe:
-    peer = peer_of(destination)
-    classes = [
-        Verification,
-        *_SR_CLASSES,
-        *([SecondaryCaptureImageStorage] if "heatmap" in destination.documents else []),
-    ]
+def probe_receiver(
+    name: str, peer: Peer, destination: ObjectDestination, ladder: Sequence[SrClass]
+) -> Probe:
+    """Test a receiver without sending an object. Never raises; a failure is in `detail`."""
+    pictures = [SecondaryCaptureImageStorage] if HEAT_MAP.key in destination.documents else []
+    classes = [Verification, *_SR_CLASSES, *pictures]
     try:
         association = _associate(peer, [(uid, syntax) for uid in classes for syntax in _SYNTAXES])
+    except Unreachable as error:
+        advice = "Nothing answers there: check host, port and firewall; results wait until it does."
+        return Probe(name, str(peer), is_ok=False, detail=error.detail, advice=advice)
     except (Retry, Refused) as error:
-        return Probe(name, str(peer), is_ok=False, detail=error.detail)
+        return Probe(name, str(peer), is_ok=False, detail=error.detail, advice=_advice(name))
     try:
         contexts = _contexts(association)
         echo = _echo(association)
@@ -114,22 +53,29 @@ def _probe_dicom(name: str, destination: Destination) -> Probe:
         for item in contexts
         if item.is_accepted and item.transfer_syntax_uid == ExplicitVRLittleEndian
     }
-    chosen = next((item for item in ladder_of(destination) if item.sop_class_uid in sendable), None)
+    chosen = next((item for item in ladder if item.sop_class_uid in sendable), None)
     problems = list(_problems(destination, chosen, sendable, contexts))
     taken = (
         f"reports go there as {UID(chosen.sop_class_uid).name}"
         if chosen
         else "it takes what it shall get"
     )
-    detail = "; ".join(problems) or taken
     return Probe(
         name,
         str(peer),
-        not problems,
-        detail,
-        echo,
-        None if chosen is None else chosen.name,
-        contexts,
+        is_ok=not problems,
+        detail="; ".join(problems) or taken,
+        echo=echo,
+        sr_class=None if chosen is None else chosen.name,
+        contexts=contexts,
+        advice=_advice(name),
+    )
+
+
+def _advice(name: str) -> str:
+    return (
+        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until"
+        " then."
     )
 
 
@@ -141,6 +87,8 @@ def _associate(peer: Peer, contexts: Contexts) -> ScuAssociation:
     """
     try:
         return associate(peer, contexts)
+    except Unreachable:
+        raise
     except Retry:
         time.sleep(_SECOND_TRY_SECONDS)
         return associate(peer, contexts)
@@ -173,17 +121,17 @@ def _echo(association: ScuAssociation) -> str:
 
 
 def _problems(
-    destination: Destination,
+    destination: ObjectDestination,
     chosen: SrClass | None,
     sendable: set[str],
     contexts: tuple[ProbeAccepted, ...],
 ) -> Iterator[str]:
     """Return remedies for a destination that responds, but does not take all of its documents."""
-    if "sr" in destination.documents and chosen is None:
+    if SR.key in destination.documents and chosen is None:
         yield _no_report(
             destination.calling_ae_title, [uid for uid in _SR_CLASSES if uid in sendable], contexts
         )
-    if "heatmap" in destination.documents and SecondaryCaptureImageStorage not in sendable:
+    if HEAT_MAP.key in destination.documents and SecondaryCaptureImageStorage not in sendable:
         yield (
             f"it accepts no heat map; enable {SecondaryCaptureImageStorage.name} for our AE Title"
             f" {destination.calling_ae_title} there"

@@ -1,7 +1,7 @@
 """The words of Hilum as types: what travels between the rooms.
 
-Standard library only, so that every process may import it, and so that a room can be tested with
-plain lists.
+Standard library only, and the reasons of `hilum_preprocessing`, so that every process may import
+it, and so that a room can be tested with plain lists.
 Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 chapter 9.
 """
 
@@ -19,7 +19,20 @@ from hilum.domain.dicom import (
     SrClass,
     mint_uid,
 )
-from hilum.domain.documents import Document, NewDocument
+from hilum.domain.documents import (
+    DOCUMENT_KINDS,
+    HEAT_MAP,
+    JSON,
+    SR,
+    Document,
+    DocumentKind,
+    Made,
+    NewDocument,
+    file_stem,
+    identifier_names,
+    kind_of,
+    orderable_kinds,
+)
 from hilum.domain.images import (
     ActivationMaps,
     Identifiers,
@@ -41,7 +54,14 @@ from hilum.domain.jobs import (
     StudyJob,
 )
 from hilum.domain.priority import Priority
-from hilum.domain.reasons import Reason, RemovalReason
+from hilum.domain.reasons import (
+    REASONS,
+    AnyReason,
+    ImageReason,
+    Reason,
+    RemovalReason,
+    is_out_of_scope,
+)
 from hilum.domain.releases import Label, Release, alias_of
 from hilum.domain.results import Decision, Finding, Outcome, Result, SourceImage, source_digest
 from hilum.domain.rollouts import Rollout, RolloutMode
@@ -61,7 +81,12 @@ from hilum.domain.states import (
 from hilum.domain.studies import Study
 
 __all__ = [
+    "DOCUMENT_KINDS",
+    "HEAT_MAP",
     "IMAGE_SOP_CLASSES",
+    "JSON",
+    "REASONS",
+    "SR",
     "SR_CLASS_PREFERENCE",
     "SR_KINDS",
     "TRANSFER_SYNTAXES",
@@ -69,6 +94,7 @@ __all__ = [
     "ActivationMaps",
     "Actor",
     "Advance",
+    "AnyReason",
     "AssociationRecord",
     "Channel",
     "Code",
@@ -85,13 +111,16 @@ __all__ = [
     "DeliveryJob",
     "DeliveryState",
     "Document",
+    "DocumentKind",
     "Finding",
     "Identifiers",
     "Identity",
+    "ImageReason",
     "Instance",
     "Job",
     "Label",
     "Lease",
+    "Made",
     "NewDocument",
     "Outcome",
     "Priority",
@@ -118,7 +147,12 @@ __all__ = [
     "StudyState",
     "WorkState",
     "alias_of",
+    "file_stem",
     "flags_of",
+    "identifier_names",
+    "is_out_of_scope",
+    "kind_of",
     "mint_uid",
+    "orderable_kinds",
     "source_digest",
 ]

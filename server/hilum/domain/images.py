@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hilum.domain.reasons import Reason, RemovalReason
+from hilum.domain.reasons import ImageReason, RemovalReason
 from hilum.domain.states import ReadingState
 
 
@@ -103,7 +103,7 @@ def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, .
 
     A row of another version may hold values that this one does not know.
     """
-    has_flags = state == ReadingState.ANALYSED or reason == Reason.IMPLAUSIBLE_PIXELS
+    has_flags = state == ReadingState.ANALYSED or reason == ImageReason.IMPLAUSIBLE_PIXELS
     named = tuple((detail or "").split(", ")) if has_flags else ()
     return named if all(_FLAG.fullmatch(name) for name in named) else ()
 

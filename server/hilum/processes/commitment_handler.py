@@ -37,7 +37,7 @@ def _report_to(peer: CommitmentPeer, job: CommitmentJob, verdict: CommitmentVerd
     """
     request = job.request
     titles = peer.ae_title or request.calling_ae_title, request.called_ae_title
-    requester = Peer(peer.host, peer.port, *titles, peer.timeout_seconds, tls_of(peer))
+    requester = Peer(peer.host, peer.port, *titles, peer.timeout_seconds, tls_of(peer, peer.host))
     association = _associated(requester)
     try:
         context = association.accepted[0]

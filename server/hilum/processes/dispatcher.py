@@ -12,14 +12,18 @@ from functools import partial
 from hilum import __version__
 from hilum.assemble import WaitingStudy, assemble
 from hilum.deliver import SopClassRefused
-from hilum.deliver.destinations import clients_of
+from hilum.deliver.destinations import DestinationClients
 from hilum.domain import (
+    DOCUMENT_KINDS,
+    HEAT_MAP,
     SR_KINDS,
     Advance,
     DeliveryJob,
     DeliveryState,
     Document,
+    DocumentKind,
     Job,
+    Made,
     NewDocument,
     Outcome,
     Reason,
@@ -42,7 +46,7 @@ from hilum.processes.report_builder import ReportBuilder
 from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
-from hilum.report import Report, ReportContext, derive
+from hilum.report import REPORTS, Report, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Destination, Pipeline, Settings
@@ -217,10 +221,7 @@ class ReportHandler:
                 "release_not_available",
                 f"{job.result.release} has no manifest any more; put it back and requeue",
             )
-        is_wanted = _has_findings(job) or any(
-            self._wants("sr", name, job) for name in self._settings.destinations
-        )
-        kinds = ("sr", "json") if is_wanted else ("json",)
+        kinds = tuple(kind for kind in REPORTS if self._is_due(DOCUMENT_KINDS[kind], job))
         started = time.perf_counter()
         report = await self._build(job, release, kinds)
         telemetry.REPORT_SECONDS.labels("+".join(item.kind for item in report.documents)).observe(
@@ -235,11 +236,19 @@ class ReportHandler:
         _say_reported(job, documents)
         return Advance(ResultState.REPORTED, values, documents=documents)
 
+    def _is_due(self, kind: DocumentKind, job: ReportJob) -> bool:
+        """Return whether a document of this kind is made of the result."""
+        return (
+            kind.made is Made.ALWAYS
+            or (kind.made is Made.WITH_FINDINGS and _has_findings(job))
+            or any(self._wants(kind.key, name, job) for name in self._settings.destinations)
+        )
+
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
         takers = [
             item
             for name, item in self._settings.destinations.items()
-            if self._wants("heatmap", name, job)
+            if self._wants(HEAT_MAP.key, name, job)
         ]
         if not self._heat_maps.is_wanted(job, release, takers):
             return Report(await self._builder.documents(job, release, kinds), None)
@@ -260,7 +269,7 @@ class ReportHandler:
             for name, item in self._settings.destinations.items()
             if self._wants(document.kind, name, job)
         }
-        if takes_away and document.kind == "heatmap":
+        if takes_away and document.kind == HEAT_MAP.key:
             takers = {
                 name: item for name, item in takers.items() if name in job.heat_map_destinations
             }
@@ -282,14 +291,15 @@ class ReportHandler:
         The numbers of that one are no longer valid, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
-        has_earlier = name in job.delivered_reports or (
-            kind == "heatmap" and name in job.heat_map_destinations
-        )
+        if takes_away and document.kind == HEAT_MAP.key:
+            takers = {
+                name: item for name, item in takers.items() if name in job.heat_map_destinations
+            }
         if name not in handling.destinations and not has_earlier:
             return False
         destination = self._settings.destinations[name]
         is_silent = (
-            kind == "sr"
+            DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
             and not _has_findings(job)
             and not destination.report_not_analysed
             and name not in job.delivered_reports
@@ -345,7 +355,7 @@ class DeliverHandler:
     ) -> None:
         self._name = name
         self._pool = pool
-        self._clients = clients_of(name, destination, settings)
+        self._clients = DestinationClients(name, destination, settings)
         self._thread = OneThread(f"deliver-{name}")
 
     async def handle(self, job: Job) -> Advance:

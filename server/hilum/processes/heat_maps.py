@@ -9,7 +9,7 @@ import asyncio
 import signal
 from collections.abc import Iterable
 
-from hilum.domain import ActivationMaps, Outcome, Release, ReportJob
+from hilum.domain import HEAT_MAP, ActivationMaps, Outcome, Release, ReportJob
 from hilum.observability import telemetry
 from hilum.report import HeatMapSources, Picture, Report, ReportContext, SrTemplate, build_report
 from hilum.settings import Destination, Settings
@@ -30,7 +30,7 @@ class HeatMaps:
         self._ledger = ledger
         self._archive = Archive(settings.archive_dir)
         asking = [
-            name for name, item in settings.destinations.items() if "heatmap" in item.documents
+            name for name, item in settings.destinations.items() if HEAT_MAP.key in item.documents
         ]
         if settings.report.intended_use == "triage" and asking:
             log.warning(
@@ -49,7 +49,7 @@ class HeatMaps:
         """
         can_be_drawn = release.has_cam and job.result.outcome is not Outcome.NOT_ANALYSED
         if self._settings.report.intended_use == "triage" or not (
-            can_be_drawn or "heatmap" in job.predecessors
+            can_be_drawn or HEAT_MAP.key in job.predecessors
         ):
             return False
         subject = Subject(job.result.is_trained, job.study.calling_ae_title, job.study.peer_address)

@@ -135,6 +135,6 @@ def _identifiers(settings: Settings, views: LedgerViews) -> LedgerIdentifiers | 
 
 
 def _probe(settings: Settings, name: str) -> dict[str, Any]:
-    from hilum.deliver.probe import probe  # noqa: PLC0415 - pynetdicom is not needed before the first probe
+    from hilum.deliver import probe_destination  # noqa: PLC0415 - pynetdicom is not needed before the first probe
 
-    return asdict(probe(name, settings.destinations[name]))
+    return asdict(probe_destination(name, settings.destinations[name]))

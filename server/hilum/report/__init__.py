@@ -9,7 +9,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from hilum.domain import Document, Outcome, Reason, Release, ReportJob
+from hilum.domain import (
+    DOCUMENT_KINDS,
+    JSON,
+    SR,
+    Document,
+    Made,
+    Outcome,
+    Reason,
+    Release,
+    ReportJob,
+)
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
 from hilum.report.documents import structured_report
@@ -48,8 +58,8 @@ REPORTS: Final[
         ],
     ]
 ] = {
-    "sr": structured_report,
-    "json": json_report,
+    SR.key: structured_report,
+    JSON.key: json_report,
 }
 
 
@@ -83,7 +93,8 @@ def build_documents(
         except NotAnalysed:
             # A report would have to name a patient and an image, and a study that nobody could read
             # has neither.
-            if kind != "sr" or job.result.outcome is not Outcome.NOT_ANALYSED:
+            is_for_findings = DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
+            if not is_for_findings or job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
     return built
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pydicom.uid import Comprehensive3DSRStorage
 
-from hilum.domain import Document, Release, ReportJob
+from hilum.domain import SR, Document, Release, ReportJob
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.sources import Extracts, Headers, replaced
 from hilum.report.sr.build import build
-from hilum.report.sr.document_header import MEDIA_TYPE, encode
+from hilum.report.sr.document_header import encode
 from hilum.report.template import SrTemplate
 
 
@@ -38,12 +38,12 @@ def structured_report(
     else:
         content = template.fill(job.result, extracts.reported(), before, heat_map)
     return Document(
-        kind="sr",
-        media_type=MEDIA_TYPE,
+        kind=SR.key,
+        media_type=SR.media_type,
         content=content,
         sop_class_uid=Comprehensive3DSRStorage,
-        sop_instance_uid=job.result.identifiers["sr"],
-        series_instance_uid=job.result.identifiers["sr_series"],
+        sop_instance_uid=job.result.identifiers[SR.key],
+        series_instance_uid=job.result.identifiers[SR.series],
         predecessor_uid=before[0].sop_instance_uid if before else None,
         result_id=job.result.id,
     )

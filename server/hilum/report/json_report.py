@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pydicom.multival import MultiValue
 
-from hilum.domain import Document, Finding, Release, ReportJob, Result, SourceImage
+from hilum.domain import JSON, SR, Document, Finding, Release, ReportJob, Result, SourceImage
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.sources import Extracts
@@ -21,7 +21,6 @@ from hilum.report.wording import caveats, meaning_of
 from hilum.timestamps import is_moment, iso
 from hilum_preprocessing.errors import flag_meaning
 
-MEDIA_TYPE: Final = "application/json"
 SCHEMA: Final = "hilum/result/1.0"
 _SCHEMA_FILE: Final = Path(__file__).with_name("result.schema.json")
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False)
@@ -49,7 +48,7 @@ def json_report(
     result = job.result
     content = {
         "schema": SCHEMA,
-        "result_uid": result.identifiers["json"],
+        "result_uid": result.identifiers[JSON.key],
         "revision": result.revision,
         "supersedes": _superseded(job),
         "created_at": iso(result.created_at),
@@ -69,7 +68,7 @@ def json_report(
         "timings": _timings(result),
     }
     return Document(
-        kind="json", media_type=MEDIA_TYPE, content=_encode(content), result_id=result.id
+        kind=JSON.key, media_type=JSON.media_type, content=_encode(content), result_id=result.id
     )
 
 
@@ -81,7 +80,7 @@ def _encode(content: Mapping[str, Any]) -> bytes:
 
 def _superseded(job: ReportJob) -> str | None:
     """The `result_uid` of the document that this one replaces."""
-    before = job.predecessors.get("json")
+    before = job.predecessors.get(JSON.key)
     return (
         str(json.loads(before.content)["result_uid"]) if before and before.content else None
     )  # it may have been erased
@@ -196,8 +195,8 @@ def _structured_report(result: Result) -> dict[str, str] | None:
     if not result.findings:
         return None
     return {
-        "sop_instance_uid": result.identifiers["sr"],
-        "series_instance_uid": result.identifiers["sr_series"],
+        "sop_instance_uid": result.identifiers[SR.key],
+        "series_instance_uid": result.identifiers[SR.series],
     }
 
 

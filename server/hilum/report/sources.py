@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import Document, Instance, Outcome, Reason, ReportJob
+from hilum.domain import SR, Document, ImageReason, Instance, Outcome, Reason, ReportJob
 from hilum.errors import NotAnalysed
 from hilum.report.headers.header import Said, read_descriptors, read_header
 from hilum.report.template.extract import Extract, extract, further_extract
@@ -70,7 +70,7 @@ class _Sources(Generic[Read]):
             first = (instance, header) if first is None and header is not None else first
         if first is None:
             raise NotAnalysed(
-                Reason.CORRUPT_HEADER, "no image of the study has a header that can be read"
+                ImageReason.CORRUPT_HEADER, "no image of the study has a header that can be read"
             )
         return first
 
@@ -124,7 +124,7 @@ class Extracts(_Sources[Extract]):
 
 def replaced(job: ReportJob) -> Sequence[Document]:
     """What the report replaces: wherever an earlier one was really sent, the newest of them, of whatever SOP Class."""
-    shown = [job.predecessors["sr"]] if "sr" in job.predecessors else []
+    shown = [job.predecessors[SR.key]] if SR.key in job.predecessors else []
     return (
         list(
             {

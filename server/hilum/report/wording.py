@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from hilum.domain import Decision, Outcome, Reason, Release, Result, SourceImage
+from hilum.domain import REASONS, Decision, Outcome, Release, Result, SourceImage
 from hilum.report.context import HeatMap, ReportContext
 from hilum_preprocessing.errors import flag_meaning
 
@@ -97,7 +97,7 @@ def meaning_of(reason: str | None) -> str | None:
     """The sentence that belongs to a reason; a reason of a later version stands for itself."""
     if reason is None:
         return None
-    return Reason(reason).meaning if reason in Reason._value2member_map_ else reason
+    return REASONS[reason].meaning if reason in REASONS else reason
 
 
 def _image_remarks(result: Result) -> Iterator[str]:

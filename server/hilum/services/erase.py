@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from hilum.domain import JSON
 from hilum.errors import ConfigurationError
 from hilum.libraries import silence_libraries
 from hilum.observability import telemetry
@@ -24,8 +25,6 @@ from hilum.store.audit.log import AuditLog, Deed
 from hilum.verbs import Thing
 
 _log = telemetry.logger("services")
-
-_JSON = "application/json"
 
 
 @dataclass(slots=True)
@@ -238,7 +237,9 @@ def _results(erasure: Erasure, patient: Patient) -> dict[str, set[int]]:
 def _is_report_of(patient: Patient, media_type: str, content: bytes) -> bool:
     try:
         return (
-            _is_json_of(patient, content) if media_type == _JSON else is_object_of(content, patient)
+            _is_json_of(patient, content)
+            if media_type == JSON.media_type
+            else is_object_of(content, patient)
         )
     except CannotUnderstand:
         return False  # Hilum wrote it

@@ -12,7 +12,7 @@ from PIL import Image
 
 from hilum.analyse.decode.prepare import prepare_for_releases
 from hilum.analyse.decode.worker import DecodeRequest, NotReady
-from hilum.domain import Reason
+from hilum.domain import REASONS
 from hilum.errors import ConfigurationError
 from hilum.models.manifest.catalogue import load_catalogue
 from hilum.settings import Settings
@@ -64,7 +64,7 @@ def prepare_file(
             **common,
             "outcome": "not_analysed",
             "reason": answer.reason,
-            "meaning": Reason(answer.reason).meaning,
+            "meaning": REASONS[answer.reason].meaning,
             "detail": answer.detail,
         }
     _write(

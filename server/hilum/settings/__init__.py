@@ -5,6 +5,15 @@ Every error is reported at once.
 `docs/reference/settings.md` is generated from the descriptions here. Units are in the names.
 """
 
+from hilum.settings.destinations import (
+    DESTINATION_KINDS,
+    AnyDestination,
+    Destination,
+    DicomDestination,
+    FolderDestination,
+    ObjectDestination,
+    SenderDestination,
+)
 from hilum.settings.fields import (
     FINGERPRINT,
     LOOPBACK,
@@ -27,23 +36,28 @@ from hilum.settings.fields import (
 from hilum.settings.guard import Guard, RefusedFlag
 from hilum.settings.loading import find_file, load, restore, secrets_in
 from hilum.settings.models import Analyse, Models, Triton
-from hilum.settings.outbound import CommitmentPeer, Destination, Report
+from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
 from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Syslog, Tracing
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
+from hilum.settings.tls import TlsClient
 
 __all__ = [
+    "DESTINATION_KINDS",
     "FINGERPRINT",
     "LOOPBACK",
     "AeTitle",
     "Analyse",
+    "AnyDestination",
     "Api",
     "Audit",
     "CertificateName",
     "CommitmentPeer",
     "Destination",
+    "DicomDestination",
+    "FolderDestination",
     "GrpcAddress",
     "Guard",
     "Handling",
@@ -52,6 +66,7 @@ __all__ = [
     "Log",
     "Models",
     "Network",
+    "ObjectDestination",
     "OptionalAeTitle",
     "OtherObjects",
     "Pipeline",
@@ -63,12 +78,14 @@ __all__ = [
     "Retention",
     "Route",
     "Sender",
+    "SenderDestination",
     "Settings",
     "Site",
     "SopClass",
     "Stow",
     "Studies",
     "Syslog",
+    "TlsClient",
     "Tracing",
     "TransferSyntax",
     "Triton",

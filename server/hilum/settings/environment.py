@@ -12,9 +12,10 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeGuard, get_args, get_origin
+from typing import Any, Final, get_args, get_origin
 
-from pydantic import BaseModel
+from hilum.settings.fields import Section
+from hilum.settings.tables import fields_of, models_of
 
 Place = tuple[str, ...]
 
@@ -47,7 +48,7 @@ class Overlaid:
 
 
 def overlay(
-    content: Mapping[str, Any], model: type[BaseModel], environment: Mapping[str, str]
+    content: Mapping[str, Any], model: type[Section], environment: Mapping[str, str]
 ) -> Overlaid:
     """`content` of a file for `model` under what the variables say.
 
@@ -81,7 +82,7 @@ def _is_no_setting(name: str, value: str) -> bool:
 
 
 def _target(
-    variable: str, content: Mapping[str, Any], model: type[BaseModel]
+    variable: str, content: Mapping[str, Any], model: type[Section]
 ) -> tuple[Place, object] | UnknownVariable:
     """The place of what a variable gives, and its type."""
     place: Place = ()
@@ -92,19 +93,13 @@ def _target(
         if get_origin(kind) is Mapping:
             name = _as_it_stands(part, here)
             kind = get_args(kind)[1]
-        elif _is_section(kind) and name in kind.model_fields:
-            kind = kind.model_fields[name].annotation
+        elif name in (known := fields_of(kind)):
+            kind = known[name].annotation
         else:
-            return UnknownVariable(
-                variable, (*place, name), list(kind.model_fields) if _is_section(kind) else []
-            )
+            return UnknownVariable(variable, (*place, name), list(known))
         place = (*place, name)
         here = here.get(name) if isinstance(here, Mapping) else {}
     return place, kind
-
-
-def _is_section(kind: object) -> TypeGuard[type[BaseModel]]:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 def _as_it_stands(name: str, here: object) -> str:
@@ -123,7 +118,7 @@ def _value(text: str, kind: object) -> object:
         list
         if get_origin(kind) is tuple
         else dict
-        if _is_section(kind) or get_origin(kind) is Mapping
+        if models_of(kind) or get_origin(kind) is Mapping
         else None
     )
     if wanted is None:

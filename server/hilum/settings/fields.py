@@ -8,7 +8,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Literal
 
 from pydantic import (
     AfterValidator,
@@ -199,31 +199,6 @@ def printable_token(value: str) -> str:
             " character"
         )
     return value
-
-
-class _TlsClient(Protocol):
-    """Read-only, because sections are frozen."""
-
-    @property
-    def tls(self) -> bool: ...
-    @property
-    def ca_file(self) -> Path | None: ...
-    @property
-    def certificate_file(self) -> Path | None: ...
-    @property
-    def key_file(self) -> Path | None: ...
-    @property
-    def tls_server_name(self) -> str: ...
-
-
-def require_whole_tls(peer: _TlsClient) -> None:
-    """Raise ValueError for half a certificate, or for one without TLS."""
-    if not peer.tls and (
-        peer.ca_file or peer.certificate_file or peer.key_file or peer.tls_server_name
-    ):
-        raise ValueError("ca_file, certificate_file, key_file and tls_server_name need tls = true")
-    if (peer.certificate_file is None) != (peer.key_file is None):
-        raise ValueError("certificate_file and key_file belong together; give both or none")
 
 
 def nearest(name: str, known: list[str]) -> str:

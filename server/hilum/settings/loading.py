@@ -11,14 +11,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from hilum.errors import ConfigurationError
 from hilum.settings.environment import Overlaid, overlay
 from hilum.settings.fields import nearest
 from hilum.settings.renamed import advice_for_setting
 from hilum.settings.root import Settings
-from hilum.settings.sections import NAMED, known_names, section_model
+from hilum.settings.sections import kinds_with, known_names
 
 _SECRETS = {("api", "token"), ("ledger", "url")}
 
@@ -38,12 +38,7 @@ def restore(text: str) -> Settings:
     sections: dict[str, Any] = {}
     for section, value in json.loads(text).items():
         try:
-            if section in NAMED:
-                sections[section] = {
-                    name: NAMED[section][0].model_validate(item) for name, item in value.items()
-                }
-            else:
-                sections[section] = section_model(section).model_validate(value)
+            sections[section] = _type_of(section).validate_python(value)
         except (ValidationError, KeyError) as error:
             problem = (
                 f"settings: [{section}] is not of this version of Hilum: stop `hilum serve` and"
@@ -51,6 +46,11 @@ def restore(text: str) -> Settings:
             )
             raise ConfigurationError([problem]) from error
     return Settings.model_construct(**sections)
+
+
+def _type_of(section: str) -> TypeAdapter[Any]:
+    kind: Any = Settings.model_fields[section].annotation
+    return TypeAdapter(kind)
 
 
 def find_file(explicit: Path | None) -> Path | None:
@@ -137,7 +137,11 @@ def _content(file: Path) -> dict[str, Any]:
 
 
 def _unknown(place: tuple[str, ...], known: list[str]) -> str:
-    return advice_for_setting(place) or f"unknown setting{nearest(place[-1], known)}"
+    if advice := advice_for_setting(place):
+        return advice
+    if kinds := kinds_with(place):
+        return f"only of kind {' or '.join(kinds)}; leave it out, or correct kind"
+    return f"unknown setting{nearest(place[-1], known)}"
 
 
 def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:

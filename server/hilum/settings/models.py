@@ -7,7 +7,8 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from hilum.settings.fields import GrpcAddress, Section, printable_token, require_whole_tls
+from hilum.settings.fields import GrpcAddress, Section, printable_token
+from hilum.settings.tls import TlsClient
 
 
 class Models(Section):
@@ -29,7 +30,7 @@ class Models(Section):
     )
 
 
-class Triton(Section):
+class Triton(TlsClient):
     """Where the models run."""
 
     url: GrpcAddress = Field(
@@ -52,24 +53,6 @@ class Triton(Section):
             "Batches go by shared memory to the embedded Triton, and to others at a loopback"
             " address if they can map it."
         ),
-    )
-    tls: bool = Field(
-        default=False, description="TLS to a Triton of yours; its certificate is verified."
-    )
-    ca_file: Path | None = Field(
-        None,
-        description=(
-            "tls: PEM file of the authority that signed its certificate; none: the system's."
-        ),
-    )
-    certificate_file: Path | None = Field(
-        None, description="tls: PEM file of our certificate, for a Triton that asks for one."
-    )
-    key_file: Path | None = Field(
-        None, description="tls: PEM file of the key to it, not encrypted."
-    )
-    tls_server_name: str = Field(
-        "", description="tls: name in its certificate, where it is not the host of the address."
     )
     token: str = Field(
         "",
@@ -116,8 +99,7 @@ class Triton(Section):
         return printable_token(value)
 
     @model_validator(mode="after")
-    def _tls_is_whole(self) -> Triton:
-        require_whole_tls(self)
+    def _tokens_go_by_tls(self) -> Triton:
         if self.tls and not self.addresses:
             raise ValueError(
                 "tls needs url or urls: the embedded Triton is reached by a socket of its own"

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args, get_origin
 
-from pydantic import BaseModel
-
 from hilum.settings.root import Settings
-from hilum.settings.sections import NAMED, section_model
+from hilum.settings.sections import NAMED
+from hilum.settings.tables import OneOf, fields_of, models_of
 
 _TYPE_WORDS: Mapping[object, str] = {
     str: "text",
@@ -23,29 +22,29 @@ _TYPE_WORDS: Mapping[object, str] = {
 
 def describe() -> Iterator[tuple[str, str, str, str]]:
     """(name, type, default, description) of every setting, for the documentation."""
-    for section in Settings.model_fields:
-        model, prefix = (
-            (NAMED[section][0], f"{section}.{NAMED[section][1]}")
-            if section in NAMED
-            else (section_model(section), section)
-        )
-        yield from _described(model, prefix)
+    for section, info in Settings.model_fields.items():
+        kind: object = info.annotation
+        if section in NAMED:
+            yield from _described(get_args(kind)[1], f"{section}.{NAMED[section]}")
+        else:
+            yield from _described(kind, section)
 
 
-def _described(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+def _described(annotation: object, prefix: str) -> Iterator[tuple[str, str, str, str]]:
     """A section's own settings, then those of the sections in it."""
-    inner = {name: info.annotation for name, info in model.model_fields.items()}
-    sections = {
-        name: kind
-        for name, kind in inner.items()
-        if isinstance(kind, type) and issubclass(kind, BaseModel)
-    }
-    for name, info in model.model_fields.items():
-        if name not in sections:
+    models = models_of(annotation)
+    fields = fields_of(annotation)
+    for name, info in fields.items():
+        if not models_of(info.annotation):
             default = _as_toml(None if info.is_required() else info.get_default())
-            yield f"{prefix}.{name}", _type_name(info.annotation), default, info.description or ""
-    for name, kind in sections.items():
-        yield from _described(kind, f"{prefix}.{name}")
+            having = [kind for kind, model in models.items() if name in model.model_fields]
+            is_choice = name == "kind" and len(models) > 1
+            type_name = " or ".join(models) if is_choice else _type_name(info.annotation)
+            of = f"{', '.join(having)}: " if len(having) < len(models) else ""
+            yield f"{prefix}.{name}", type_name, default, f"{of}{info.description or ''}"
+    for name, info in fields.items():
+        if models_of(info.annotation):
+            yield from _described(info.annotation, f"{prefix}.{name}")
 
 
 def _type_name(annotation: object) -> str:
@@ -58,6 +57,8 @@ def _type_name(annotation: object) -> str:
         return f"list of {_type_name(arguments[0])}"
     if origin is Mapping:
         return "table"
+    if words := [item for item in arguments if isinstance(item, OneOf)]:
+        return " or ".join(words[0].names())
     if arguments:  # Annotated[X, …] and X | None
         return _type_name(arguments[0])
     return _TYPE_WORDS[annotation]

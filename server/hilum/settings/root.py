@@ -9,10 +9,11 @@ from pathlib import Path
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from hilum.settings.destinations import AnyDestination, Destination
 from hilum.settings.fields import AeTitle, Section, nearest
 from hilum.settings.guard import Guard
 from hilum.settings.models import Analyse, Models, Triton
-from hilum.settings.outbound import CommitmentPeer, Destination, Report
+from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
 from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Tracing
@@ -33,7 +34,7 @@ class Settings(Section):
     pipeline: Pipeline = Pipeline()
     ledger: Ledger = Ledger()
     report: Report = Report()
-    destinations: Mapping[str, Destination] = {}
+    destinations: Mapping[str, AnyDestination] = {}
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
@@ -53,7 +54,7 @@ class Settings(Section):
         bad = [
             name
             for name, item in value.items()
-            if item.path and archive and item.path.resolve().is_relative_to(archive.resolve())
+            if item.folder and archive and item.folder.resolve().is_relative_to(archive.resolve())
         ]
         if bad:
             raise ValueError(f"path must not lie in the archive ({archive}): {', '.join(bad)}")

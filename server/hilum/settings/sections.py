@@ -1,50 +1,42 @@
-"""The names and the model of each section."""
+"""The names of sections, and of the settings in them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import get_args, get_origin
 
-from pydantic import BaseModel
-
-from hilum.settings.fields import Section
-from hilum.settings.outbound import CommitmentPeer, Destination
 from hilum.settings.root import Settings
-from hilum.settings.studies import Route, Sender, Watch
+from hilum.settings.tables import fields_of, models_of
 
-# Sections that hold named tables: of what model, and what the name is.
-NAMED: Mapping[str, tuple[type[Section], str]] = {
-    "destinations": (Destination, "<name>"),
-    "routes": (Route, "<CALLED_AE_TITLE>"),
-    "senders": (Sender, "<CALLING_AE_TITLE>"),
-    "watch": (Watch, "<name>"),
-    "commitment": (CommitmentPeer, "<CALLING_AE_TITLE>"),
+# Sections that hold named tables, and what the name is.
+NAMED: Mapping[str, str] = {
+    "destinations": "<name>",
+    "routes": "<CALLED_AE_TITLE>",
+    "senders": "<CALLING_AE_TITLE>",
+    "watch": "<name>",
+    "commitment": "<CALLING_AE_TITLE>",
 }
 
 
-def section_model(name: str) -> type[BaseModel]:
-    """Return the model of a section that is no table of named ones."""
-    annotation = Settings.model_fields[name].annotation
-    if not (
-        isinstance(annotation, type) and issubclass(annotation, BaseModel)
-    ):  # pragma: no cover - guarded by the callers
-        raise TypeError(name)
-    return annotation
-
-
 def known_names(prefix: tuple[str, ...]) -> list[str]:
-    """Names that may stand after this prefix."""
-    if not prefix:
-        return list(Settings.model_fields)
-    if prefix[0] in NAMED:
-        return list(NAMED[prefix[0]][0].model_fields) if len(prefix) == 2 else []
-    return _names_in(Settings, prefix)
+    """Return the names that may stand after this prefix."""
+    kind = _type_at(prefix)
+    return [] if get_origin(kind) is Mapping else list(fields_of(kind))
 
 
-def _names_in(model: type[BaseModel], prefix: tuple[str, ...]) -> list[str]:
-    """Of the section there; empty where there is none."""
-    for name in prefix:
-        annotation = model.model_fields[name].annotation if name in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
-            return []
-        model = annotation
-    return list(model.model_fields)
+def kinds_with(place: tuple[str, ...]) -> list[str]:
+    """Return the kinds of a section that have this setting; empty where a section has no kinds."""
+    models = models_of(_type_at(place[:-1]))
+    return [kind for kind, model in models.items() if kind and place[-1] in model.model_fields]
+
+
+def _type_at(place: tuple[str, ...]) -> object:
+    """Return the type of what stands there; None where there is no such section."""
+    kind: object = Settings
+    for name in place:
+        if get_origin(kind) is Mapping:
+            kind = get_args(kind)[1]
+        else:
+            info = fields_of(kind).get(name)
+            kind = None if info is None else info.annotation
+    return kind

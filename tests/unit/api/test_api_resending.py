@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hilum.domain import Scope
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from tests.support import commands
 from tests.support.api_client import Rig, open_rig
 
@@ -24,7 +24,8 @@ ADDRESS = f"/api/v1/studies/{STUDY}/resend"
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
     with open_rig(
-        tmp_path, destinations={"lab": Destination(accept_untrained=True), "clinic": Destination()}
+        tmp_path,
+        destinations={"lab": DicomDestination(accept_untrained=True), "clinic": DicomDestination()},
     ) as opened:
         opened.street.destinations, opened.street.withheld = (
             ("pacs", "lab"),
@@ -210,7 +211,7 @@ def test_a_release_from_the_page_follows_the_rules_of_rest(rig: Rig, tmp_path: P
         f"/studies/{STUDY}/requeue", data={"stage": "deliver"}, follow_redirects=False
     )
     assert response.headers["location"].endswith("requeued=0"), "the cause persists"
-    accepting = {"clinic": Destination(accept_untrained=True)}
+    accepting = {"clinic": DicomDestination(accept_untrained=True)}
     with open_rig(
         tmp_path, url=f"sqlite:///{tmp_path / 'ledger.sqlite'}", destinations=accepting
     ) as changed:

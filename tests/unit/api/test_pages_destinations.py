@@ -10,7 +10,7 @@ import pytest
 
 from hilum.api.pages.destination_boxes import destination_box
 from hilum.domain import Advance, DeliveryState
-from hilum.settings import Destination
+from hilum.settings import DicomDestination
 from hilum.store.audit.log import AuditFilter
 from tests.support.api_client import TOKEN, Rig, open_rig
 from tests.support.html import Strict
@@ -93,7 +93,7 @@ def test_rest_says_the_same(rig: Rig) -> None:
 def test_a_destination_that_will_refuse_what_reads_is_named_before_a_study_comes(
     tmp_path: Path,
 ) -> None:
-    with open_rig(tmp_path, destinations={"clinic": Destination()}) as empty:
+    with open_rig(tmp_path, destinations={"clinic": DicomDestination()}) as empty:
         words = words_of(empty)
         assert (
             "It gets nothing of densenet121_untrained@1: results of untrained weights mean nothing"
@@ -240,7 +240,7 @@ def test_the_error_that_holds_up_documents_comes_before_one_of_before() -> None:
 
 
 def test_withheld_documents_are_released_once_the_settings_let_them_go(tmp_path: Path) -> None:
-    with open_rig(tmp_path, destinations={"clinic": Destination()}) as rig:
+    with open_rig(tmp_path, destinations={"clinic": DicomDestination()}) as rig:
         rig.street.destinations = ()
         rig.street.withheld = dict.fromkeys(("pacs", "clinic"), "untrained_weights")
         rig.street.walk("1.2.1", 1)

@@ -20,7 +20,7 @@ from hilum.api.pages.formatting import (
     study_chip,
 )
 from hilum.api.pages.timeline import timeline
-from hilum.domain import DeliveryState, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import DeliveryState, ImageReason, ReadingState, Reason, ResultState, StudyState
 from hilum.store.queries.report_states import report_state
 from hilum_preprocessing import Flag
 
@@ -71,12 +71,12 @@ def test_a_short_time_is_not_zero() -> None:
         ("analysed", None, None, ""),
         ("analysed", None, "few_levels", f"In doubt: {Flag.FEW_LEVELS.meaning}"),
         ("analysed", None, "later_flag", "In doubt: later_flag"),
-        ("not_analysed", "undecodable", "no SOI", f"{Reason.UNDECODABLE.meaning} no SOI"),
+        ("not_analysed", "undecodable", "no SOI", f"{ImageReason.UNDECODABLE.meaning} no SOI"),
         (
             "not_analysed",
             "implausible_pixels",
             "saturated",
-            f"{Reason.IMPLAUSIBLE_PIXELS.meaning} In doubt: {Flag.SATURATED.meaning}",
+            f"{ImageReason.IMPLAUSIBLE_PIXELS.meaning} In doubt: {Flag.SATURATED.meaning}",
         ),
         ("due", None, "the engine does not answer", "the engine does not answer"),
     ],

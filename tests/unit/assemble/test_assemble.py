@@ -11,6 +11,7 @@ from hilum.domain import (
     SR_KINDS,
     Code,
     Decision,
+    ImageReason,
     Instance,
     Label,
     Outcome,
@@ -125,15 +126,17 @@ def test_a_lateral_view_is_out_of_a_frontal_releases_scope():
 
 
 def test_an_image_that_should_have_been_read_makes_the_result_partial():
-    result = one(study_job([PA, SIDE], [reading_of(PA, RELEASE), failed(SIDE, Reason.UNDECODABLE)]))
+    result = one(
+        study_job([PA, SIDE], [reading_of(PA, RELEASE), failed(SIDE, ImageReason.UNDECODABLE)])
+    )
     assert (result.outcome, result.reason) == (Outcome.PARTIAL, "undecodable")
 
 
 @pytest.mark.parametrize(
     ("reasons", "expected"),
     [
-        ((Reason.NOT_CHEST, Reason.NOT_CHEST), "not_chest"),
-        ((Reason.NOT_CHEST, Reason.LATERAL_NOT_SUPPORTED), "no_analysed_image"),
+        ((ImageReason.NOT_CHEST, ImageReason.NOT_CHEST), "not_chest"),
+        ((ImageReason.NOT_CHEST, ImageReason.LATERAL_NOT_SUPPORTED), "no_analysed_image"),
     ],
 )
 def test_no_analysed_image_still_gives_a_result_with_a_reason(reasons, expected):
@@ -404,7 +407,7 @@ def test_images_of_several_orders_are_said_to_be(accession, has_several):
 def test_the_order_of_the_rows_does_not_matter(kinds, random):
     instances = [instance(number) for number in range(1, len(kinds) + 1)]
     readings = [
-        failed(item, Reason.UNDECODABLE)
+        failed(item, ImageReason.UNDECODABLE)
         if kind == "failed"
         else reading_of(item, RELEASE, view=kind)
         for item, kind in zip(instances, kinds, strict=True)
@@ -421,7 +424,7 @@ def test_the_order_of_the_rows_does_not_matter(kinds, random):
 def test_every_image_is_used_or_has_a_reason(kinds):
     instances = [instance(number) for number in range(1, len(kinds) + 1)]
     readings = [
-        failed(item, Reason.UNDECODABLE)
+        failed(item, ImageReason.UNDECODABLE)
         if kind == "failed"
         else reading_of(item, RELEASE, view=kind)
         for item, kind in zip(instances, kinds, strict=True)

@@ -2,15 +2,16 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 
 import pytest
 
-from hilum.deliver import DESTINATIONS, open_client
+from hilum.deliver import open_client
 from hilum.deliver.folder import file_name
-from hilum.domain import Document
+from hilum.domain import Document, file_stem
 from hilum.errors import Refused, Retry
 from hilum.report import build_documents
-from hilum.settings import Destination
+from hilum.settings import FolderDestination
 from testing.phantoms.phantom import make_study
 from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
 from tests.support.results import CONTEXT, make_release, report_of
@@ -25,7 +26,7 @@ SR = Document(
 
 
 def client_to(path):
-    return open_client("folder", Destination(kind="folder", path=path, documents=("sr", "json")))
+    return open_client("folder", FolderDestination(path=path, documents=("sr", "json")))
 
 
 def test_a_file_appears_whole_under_its_uid(tmp_path):
@@ -83,24 +84,17 @@ def test_json_is_named_by_study_release_and_revision(tmp_path):
     release = make_release()
     job = report_of(make_study(1, views=("PA",), rows=16, columns=16), release)
     (document,) = build_documents(job, release, CONTEXT, ("json",))
-    client_to(tmp_path).deliver(document)
+    stem = file_stem(job.result.study_instance_uid, release.id, job.result.revision)
+    client_to(tmp_path).deliver(replace(document, stem=stem))
     (written,) = tmp_path.iterdir()
     assert written.name == f"{job.result.study_instance_uid}_densenet121@2_r1.json"
     assert json.loads(written.read_bytes())["revision"] == 1
 
 
 def test_a_name_never_leaves_the_folder():
-    content = {
-        "release": {"name": "../../evil", "version": "/1"},
-        "study": {"study_instance_uid": "1.2"},
-        "revision": 1,
-    }
-    name = file_name(Document("json", "application/json", json.dumps(content).encode()))
+    stem = file_stem("1.2", "../../evil@/1", 1)
+    name = file_name(Document("json", "application/json", b"{}", stem=stem))
     assert name == "1.2_.._.._evil@_1_r1.json"
-
-
-def test_every_kind_of_destination_has_a_client():
-    assert set(DESTINATIONS) == {"dicom", "folder"}
 
 
 def test_a_link_of_another_account_leads_no_document_elsewhere():

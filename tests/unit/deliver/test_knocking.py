@@ -13,10 +13,9 @@ import pytest
 
 from hilum.deliver import destinations, open_client
 from hilum.deliver.circuit_breaker import CircuitBreaker
-from hilum.deliver.destinations import SenderClients
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
-from hilum.settings import Destination, Pipeline
+from hilum.settings import FolderDestination, Pipeline, SenderDestination
 
 SR = Document(
     "sr",
@@ -29,9 +28,7 @@ LONG, SHORT = Pipeline(backoff_seconds=100.0), Pipeline(backoff_seconds=1e-4)
 
 
 def client_to(folder: Path, settings: Pipeline) -> CircuitBreaker:
-    return CircuitBreaker(
-        "share", open_client("share", Destination(kind="folder", path=folder)), settings
-    )
+    return CircuitBreaker("share", open_client("share", FolderDestination(path=folder)), settings)
 
 
 def refused(client: CircuitBreaker) -> Retry:
@@ -143,8 +140,7 @@ def test_of_many_senders_each_that_is_away_is_remembered(monkeypatch: pytest.Mon
             """Nothing is open."""
 
     monkeypatch.setattr(destinations, "open_client", lambda *_: Away())
-    monkeypatch.setattr(SenderClients, "_sender", lambda *_: None)
-    senders = SenderClients("back", Destination(kind="sender", ports={"CR": 104}), LONG)
+    senders = DestinationClients("back", SenderDestination(ports={"CR": 104}), LONG)
     for _ in range(2):
         for number in range(12):
             client = senders.of(

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from hilum.models.manifest.catalogue import load_catalogue
-from hilum.settings import Destination, Settings, describe, load
+from hilum.settings import DicomDestination, Settings, describe, load
 from hilum.withheld_reports import in_place, refusals
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -416,7 +416,7 @@ def test_reports_of_the_examples_releases_arrive_at_its_destination():
     settings = load(DEPLOY / "hilum.toml")
     releases = load_catalogue(ROOT / "model_repository", settings.active_releases)
     assert refusals(settings, in_place(settings, releases, [])) == []
-    assert not Destination().accept_untrained, (
+    assert not DicomDestination().accept_untrained, (
         "who does not ask for them gets no results of untrained weights"
     )
 
@@ -424,7 +424,7 @@ def test_reports_of_the_examples_releases_arrive_at_its_destination():
 def test_what_is_commented_out_in_the_example_is_right_too(tmp_path: Path):
     """Every `# name = value` with its comment sign removed must load as well."""
     text = re.sub(
-        r"^# (?=\w+ += |\[(destinations|senders))",
+        r"^# (?=\w+ += |\[(destinations|senders|commitment))",
         "",
         (DEPLOY / "hilum.toml").read_text(),
         flags=re.MULTILINE,

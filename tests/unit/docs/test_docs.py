@@ -116,7 +116,7 @@ def test_every_reason_of_a_refusal_is_documented():
 def test_every_reason_of_a_refusal_can_be_requeued_by_its_name():
     tables = page("reference/states.md").partition("### Why a report of storage commitment")[2]
     known = {reason for stage in ("deliver", "commit") for reason in requeue.reasons(stage)}
-    assert known - set(domain.Reason) == set(
+    assert known - set(domain.REASONS) == set(
         re.findall(r"^\| `([a-z_]+)` \|", tables, re.MULTILINE)
     )
     assert refusals() - known == set()

@@ -13,7 +13,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from hilum.domain import Reason
+from hilum.domain import ImageReason
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry
 
@@ -42,7 +42,7 @@ def test_a_foreign_message_is_left_out_and_the_place_is_not() -> None:
 
 def test_our_own_messages_stand() -> None:
     text = telemetry.traceback_without_messages(
-        caught(NotAnalysed(Reason.CORRUPT_HEADER, "Rows is 0"))
+        caught(NotAnalysed(ImageReason.CORRUPT_HEADER, "Rows is 0"))
     )
     assert text.endswith("hilum.errors.NotAnalysed: corrupt_header: Rows is 0")
     assert telemetry.traceback_without_messages(caught(Retry("Triton is loading"))).endswith(

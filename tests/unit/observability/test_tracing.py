@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hilum.analyse.inference.batcher import Batcher
-from hilum.domain import Advance, Job, Priority, ReadingState, Reason
+from hilum.domain import Advance, ImageReason, Job, Priority, ReadingState
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
 from hilum.observability.otlp import SpanWriter
@@ -130,7 +130,7 @@ def test_how_a_stage_ended_is_said(kept: Kept, tmp_path: Path) -> None:
         if tried[-1] == "1.2.0" and tried.count("1.2.0") == 1:
             raise Retry("Triton is loading", after_seconds=0.0, is_outage=True)
         if tried[-1] == "1.2.1":
-            raise NotAnalysed(Reason.CHILD, "too young")
+            raise NotAnalysed(ImageReason.CHILD, "too young")
         if tried[-1] == "1.2.2":
             raise ValueError("a bug")
         return Advance(ReadingState.ANALYSED)

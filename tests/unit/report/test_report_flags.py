@@ -9,7 +9,7 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from hilum.domain import SR_CLASS_PREFERENCE, Reading, ReadingState, Reason, ReportJob
+from hilum.domain import SR_CLASS_PREFERENCE, ImageReason, Reading, ReadingState, Reason, ReportJob
 from hilum.report import build_documents, derive, json_schema, sr_text
 from hilum_preprocessing import Flag
 from testing.phantoms.phantom import make_study
@@ -54,7 +54,7 @@ def comments_in(document) -> list[str]:
 
 
 def refused(instance, detail: str | None) -> Reading:
-    reason = Reason.IMPLAUSIBLE_PIXELS.value
+    reason = ImageReason.IMPLAUSIBLE_PIXELS.value
     return reading_of(
         instance,
         RELEASE,
@@ -125,7 +125,8 @@ def test_images_that_were_all_unused_are_counted_and_not_listed():
         comment for comment in comments_in(sent(job, RELEASE)[0]) if "images not used" in comment
     ]
     assert (
-        said == f"2 of 2 images not used (implausible_pixels): {Reason.IMPLAUSIBLE_PIXELS.meaning}"
+        said
+        == f"2 of 2 images not used (implausible_pixels): {ImageReason.IMPLAUSIBLE_PIXELS.meaning}"
     )
 
 
@@ -148,7 +149,7 @@ def test_an_unused_image_is_named_with_its_reason():
         [reading_of(instances[0], RELEASE), lateral_of(instances[1], RELEASE)], instances
     )
     (said,) = [comment for comment in comments_in(sent(job, RELEASE)[0]) if "not used" in comment]
-    meaning = Reason.LATERAL_NOT_SUPPORTED.meaning
+    meaning = ImageReason.LATERAL_NOT_SUPPORTED.meaning
     uid = instances[1].sop_instance_uid
     assert (
         said
@@ -168,7 +169,7 @@ def test_an_image_that_the_guard_refused_says_which_flags_it_was(others):
     job = job_with(readings, instances)
     sr, plain = sent(job, RELEASE)
     comments = " ".join(comments_in(sr))
-    assert f"not used (implausible_pixels): {Reason.IMPLAUSIBLE_PIXELS.meaning}" in comments
+    assert f"not used (implausible_pixels): {ImageReason.IMPLAUSIBLE_PIXELS.meaning}" in comments
     assert f"In doubt (few_levels): {Flag.FEW_LEVELS.meaning}" in comments
     assert f"In doubt (saturated): {Flag.SATURATED.meaning}" in comments
     assert (instances[0].sop_instance_uid in comments) == bool(others)
@@ -186,12 +187,17 @@ def test_an_image_that_the_guard_refused_says_which_flags_it_was(others):
         (ReadingState.ANALYSED, None, "few_levels", ("few_levels",)),
         (
             ReadingState.NOT_ANALYSED,
-            Reason.IMPLAUSIBLE_PIXELS,
+            ImageReason.IMPLAUSIBLE_PIXELS,
             "few_levels, saturated",
             ("few_levels", "saturated"),
         ),
-        (ReadingState.NOT_ANALYSED, Reason.IMPLAUSIBLE_PIXELS, "half of the image is black", ()),
-        (ReadingState.NOT_ANALYSED, Reason.UNDECODABLE, "eof", ()),
+        (
+            ReadingState.NOT_ANALYSED,
+            ImageReason.IMPLAUSIBLE_PIXELS,
+            "half of the image is black",
+            (),
+        ),
+        (ReadingState.NOT_ANALYSED, ImageReason.UNDECODABLE, "eof", ()),
         (ReadingState.FAILED, Reason.ATTEMPTS_EXHAUSTED, "timeout", ()),
         (ReadingState.DUE, None, "timeout", ()),
     ],

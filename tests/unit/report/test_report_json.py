@@ -7,7 +7,7 @@ import pickle
 import pytest
 from jsonschema import Draft202012Validator, FormatChecker
 
-from hilum.domain import ReadingState, Reason
+from hilum.domain import ImageReason, ReadingState
 from hilum.errors import NotAnalysed, Refused
 from hilum.report import REPORTS, build_documents, json_schema, sr_text
 from testing.phantoms.phantom import make_study
@@ -72,7 +72,7 @@ def not_analysed(release):
             release,
             state=ReadingState.NOT_ANALYSED,
             logits=None,
-            reason=Reason.CONSTANT_IMAGE.value,
+            reason=ImageReason.CONSTANT_IMAGE.value,
         )
     ]
     (result,) = results_of(
@@ -331,9 +331,9 @@ def test_jobs_and_errors_travel_to_a_process_pool_and_back():
     assert build_documents(
         travelled, pickle.loads(pickle.dumps(release)), CONTEXT
     ) == build_documents(job, release, CONTEXT)
-    error = pickle.loads(pickle.dumps(NotAnalysed(Reason.CORRUPT_HEADER, "why")))
+    error = pickle.loads(pickle.dumps(NotAnalysed(ImageReason.CORRUPT_HEADER, "why")))
     assert (error.reason, error.detail, str(error)) == (
-        Reason.CORRUPT_HEADER,
+        ImageReason.CORRUPT_HEADER,
         "why",
         "corrupt_header: why",
     )

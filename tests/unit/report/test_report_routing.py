@@ -18,15 +18,15 @@ from hilum.domain import (
     DeliveryJob,
     DeliveryState,
     Document,
+    ImageReason,
     ReadingState,
-    Reason,
     ReportJob,
 )
 from hilum.processes import dispatcher
 from hilum.processes.dispatcher import DeliverHandler, ReportHandler
 from hilum.processes.report_pool import ReportPool
 from hilum.report import build_documents, derive
-from hilum.settings import Destination, Pipeline, Settings
+from hilum.settings import Destination, DicomDestination, FolderDestination, Pipeline, Settings
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_study
 from tests.support.ledgers import migrated_sqlite
@@ -45,11 +45,9 @@ from tests.support.results import (
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 RELEASE = make_release()
-QUIET = Destination(kind="folder", path=Path("quiet"))
-ASKING = Destination(kind="folder", path=Path("asking"), report_not_analysed=True)
-JSON_ONLY = Destination(
-    kind="folder", path=Path("json"), documents=("json",), report_not_analysed=True
-)
+QUIET = FolderDestination(path=Path("quiet"))
+ASKING = FolderDestination(path=Path("asking"), report_not_analysed=True)
+JSON_ONLY = FolderDestination(path=Path("json"), documents=("json",), report_not_analysed=True)
 DRAWN = Document(
     "heatmap", "application/dicom", b"", "1.2.840.10008.5.1.4.1.1.7", "2.25.3", "2.25.2"
 )
@@ -70,7 +68,7 @@ def job(*, is_analysed: bool, held: dict[str, Document] | None = None) -> Report
     constant = {
         "state": ReadingState.NOT_ANALYSED,
         "logits": None,
-        "reason": Reason.CONSTANT_IMAGE.value,
+        "reason": ImageReason.CONSTANT_IMAGE.value,
     }
     (result,) = results_of(
         study_job([image], [reading_of(image, RELEASE, **({} if is_analysed else constant))]),
@@ -171,7 +169,7 @@ def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_el
         "cancelled": ("sr", "heatmap"),
     }
     more = {
-        name: Destination(kind="folder", path=Path(name), documents=documents)
+        name: FolderDestination(path=Path(name), documents=documents)
         for name, documents in kinds.items()
     }
     claimed = job(is_analysed=False, held={"had": held("2.25.1"), "cancelled": held("2.25.1")})
@@ -221,7 +219,7 @@ def test_stepping_down_stores_the_other_class_and_ends_the_delivery(tmp_path: Pa
     delivery = DeliveryJob(
         LEASE, "pacs", document, "1.2", RELEASE.id, True, 0.0, 0.0, claimed.result.identifiers
     )
-    handler = DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline())
+    handler = DeliverHandler("pacs", DicomDestination(), HereAndNow(), Pipeline())
     decided = run(
         handler._step_down(delivery, SopClassRefused("it does not take it", SR_CLASS_PREFERENCE[2]))
     )
@@ -244,7 +242,7 @@ def test_a_delivery_that_hangs_does_not_keep_its_process_from_ending(
     """As a folder on a server that is away. What its thread is at is not closed under it."""
     monkeypatch.setattr(dispatcher, "_CLOSE_SECONDS", 0.05)
     handler, goes_on, closed = (
-        DeliverHandler("pacs", Destination(), HereAndNow(), Pipeline()),
+        DeliverHandler("pacs", DicomDestination(), HereAndNow(), Pipeline()),
         threading.Event(),
         list[bool](),
     )
@@ -268,16 +266,18 @@ def test_a_delivery_that_hangs_does_not_keep_its_process_from_ending(
         ),
         ({"sr_classes": ("enhanced", "enhanced")}, "once and in this order"),
         ({"sr_classes": ()}, "at least 1 item"),
-        ({"sr_classes": ("chest_cad",)}, "Input should be"),
+        ({"sr_classes": ("chest_cad",)}, "no class of reports"),
         ({"ca_file": "ca.pem"}, "need tls = true"),
         ({"tls": True, "key_file": "key.pem"}, "certificate_file and key_file belong together"),
     ],
 )
 def test_a_setting_that_cannot_work_is_refused(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ValidationError, match=said):
-        Destination(**changes)
+        DicomDestination(**changes)
 
 
 def test_tls_files_survive_the_way_to_a_child_process() -> None:
-    given = Destination(tls=True, ca_file=Path("ca.pem"), sr_classes=("enhanced", "basic_text"))
-    assert Destination.model_validate_json(given.model_dump_json()) == given
+    given = DicomDestination(
+        tls=True, ca_file=Path("ca.pem"), sr_classes=("enhanced", "basic_text")
+    )
+    assert DicomDestination.model_validate_json(given.model_dump_json()) == given

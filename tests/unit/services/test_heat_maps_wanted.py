@@ -12,7 +12,7 @@ import pytest
 
 from hilum.domain import Advance, Document, Outcome, ReadingJob, ReadingState
 from hilum.processes.heat_maps import HeatMaps
-from hilum.settings import Destination, Report, Settings, Site
+from hilum.settings import DicomDestination, Report, Settings, Site
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from testing.phantoms.phantom import make_study
@@ -32,7 +32,7 @@ def ledger(tmp_path: Path) -> Iterator[Ledger]:
 def settings(
     tmp_path: Path, *documents: str, intended_use: str = "research", accept_untrained: bool = False
 ) -> Settings:
-    destination = Destination(documents=documents, accept_untrained=accept_untrained)
+    destination = DicomDestination(documents=documents, accept_untrained=accept_untrained)
     return Settings(
         site=Site(state_dir=tmp_path),
         report=Report(intended_use=intended_use),
@@ -62,7 +62,7 @@ def test_a_destination_that_asks_gets_one(tmp_path, ledger):
 
 
 def test_by_default_nobody_asks(tmp_path, ledger):
-    assert "heatmap" not in Destination().documents
+    assert "heatmap" not in DicomDestination().documents
     assert not is_wanted(settings(tmp_path, "sr"), ledger, job_of(WITH_MAPS), WITH_MAPS)
 
 

@@ -104,7 +104,7 @@ def test_every_problem_is_named_at_once_with_the_nearest_known_key(
     [
         ("[receive\n", "not valid TOML"),
         ('[destinations."a b"]\n', "letters, digits"),
-        ('[destinations.x]\nkind = "folder"\n', 'needs path = "'),
+        ('[destinations.x]\nkind = "folder"\n', "destinations.x.path: Field required"),
         ('[destinations.x]\ndocuments = ["json"]\n', "cannot take"),
         ('[receive]\nae_titles = ["SEVENTEEN_LETTERS"]\n', "at most 16"),
         ('[analyse]\ndevice = "gpu"\n', "analyse.device"),

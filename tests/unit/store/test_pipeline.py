@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import inspect, select, text
 from sqlalchemy.exc import OperationalError
 
-from hilum.domain import Advance, Instance, Job, Priority, ReadingJob, ReadingState, Reason
+from hilum.domain import Advance, ImageReason, Instance, Job, Priority, ReadingJob, ReadingState
 from hilum.errors import NotAnalysed, Refused, Retry, WorkerDied
 from hilum.pipeline import STAGES, StageLoop, back_off
 from hilum.processes.run_stages import readiness_of
@@ -152,7 +152,7 @@ def test_every_error_is_a_verb(ledger: Ledger) -> None:
         uid = job.instance.sop_instance_uid
         tries[uid] = tries.get(uid, 0) + 1
         if uid == "1.2.0":
-            raise NotAnalysed(Reason.UNDECODABLE, "cut")
+            raise NotAnalysed(ImageReason.UNDECODABLE, "cut")
         if uid == "1.2.1" and tries[uid] < 3:
             raise Retry("loading", is_outage=True)
         if uid == "1.2.2":

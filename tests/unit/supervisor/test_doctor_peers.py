@@ -12,7 +12,7 @@ import pytest
 from pynetdicom import AE
 from pynetdicom.sop_class import Comprehensive3DSRStorage, Verification
 
-from hilum.deliver.probe import probe
+from hilum.deliver import probe_destination
 from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.supervisor.checks.peers import gone, peers
@@ -98,7 +98,8 @@ def test_a_folder_is_judged_as_the_probe_judges_it(tmp_path: Path) -> None:
         destinations=destinations | {"back": {"kind": "sender", "ports": {"CR1": 104}}}
     )  # type: ignore[arg-type]
     probes = {
-        f"destination {name}": probe(name, item) for name, item in settings.destinations.items()
+        f"destination {name}": probe_destination(name, item)
+        for name, item in settings.destinations.items()
     }
     checks = {check.name: (check.ok, check.detail) for check in peers(settings)}
     assert checks == {

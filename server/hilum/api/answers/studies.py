@@ -8,6 +8,7 @@ from pydantic import Field, PlainSerializer
 
 from hilum.api.fields import Moment, ResponseModel
 from hilum.domain import (
+    SR,
     Channel,
     Decision,
     DeliveryState,
@@ -224,8 +225,8 @@ class DocumentAnswer(ResponseModel):
 
     id: int
     result_id: int
-    kind: str = Field(examples=["sr"])
-    media_type: str = Field(examples=["application/dicom"])
+    kind: str = Field(examples=[SR.key])
+    media_type: str = Field(examples=[SR.media_type])
     sop_class_uid: str | None
     sop_instance_uid: str | None
     series_instance_uid: str | None

@@ -13,15 +13,16 @@ from typing import Any, Final, Literal
 from hilum.api.pages.render_process import FAILED
 from hilum.api.pages.render_worker import GONE
 from hilum.domain import (
+    REASONS,
     DeliveryState,
     Identifiers,
     Outcome,
     ReadingState,
-    Reason,
     ReportState,
     ResultState,
     StudyState,
     flags_of,
+    kind_of,
 )
 from hilum.timestamps import iso
 from hilum_preprocessing.errors import flag_meaning
@@ -90,11 +91,7 @@ def plain(word: str | None) -> str:
 
 def meaning(reason: str | None) -> str:
     """The sentence of a reason; a reason without one in plain words."""
-    return (
-        Reason(reason).meaning
-        if reason is not None and reason in Reason._value2member_map_
-        else plain(reason)
-    )
+    return REASONS[reason].meaning if reason is not None and reason in REASONS else plain(reason)
 
 
 def identifier_words(found: Identifiers | None) -> list[tuple[str, str]]:
@@ -123,7 +120,7 @@ def reading_words(reading: Item) -> str:
 
 def document_words(kind: str) -> str:
     """A kind of document."""
-    return _DOCUMENTS.get(kind) or plain(kind)
+    return kind_of(kind).label
 
 
 def picture_words(reason: str) -> str:
@@ -151,7 +148,6 @@ _REPORTED: Final[Mapping[str, Chip]] = {
     ReportState.DELIVERED: Chip("done", "good"),
     ReportState.NOT_DELIVERED: Chip("not sent", "warn"),
 }
-_DOCUMENTS: Final = {"sr": "Structured Report", "json": "JSON", "heatmap": "Heat map"}
 _NAMES: Final = {"due": "waiting", "leased": "in work", "dead": "not delivered"}
 
 

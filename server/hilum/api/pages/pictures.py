@@ -13,6 +13,7 @@ from pathlib import Path
 
 from hilum.api.pages.render_process import NoPicture, Painter
 from hilum.api.pages.render_worker import GONE
+from hilum.domain import kind_of
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.log import Deed
@@ -20,7 +21,6 @@ from hilum.store.queries.views import LedgerViews
 
 _CACHE_BYTES = 64 << 20
 _RETRY_SECONDS = 300.0  # a file that hung its decoder is not tried at each look
-_PICTURE_KIND = "heatmap"
 Picture = bytes | NoPicture
 _GONE = NoPicture(GONE)
 _REJECTED = NoPicture(
@@ -99,7 +99,7 @@ class Pictures:
         Raises Retry. Tells `deed` whose it is.
         """
         row = self._views.document(document_id)
-        if row is None or not is_picture(row["kind"], row["media_type"]):
+        if row is None or not kind_of(row["kind"]).is_picture:
             return None
         if deed is not None:
             deed.study_instance_uid = row["study_instance_uid"]
@@ -130,11 +130,6 @@ class Pictures:
             return self._archive.locate(path)
         except OSError:
             return None
-
-
-def is_picture(kind: str, media_type: str) -> bool:
-    """Whether a document is one to look at: heat maps are Secondary Capture images."""
-    return kind.startswith(_PICTURE_KIND) and media_type == "application/dicom"
 
 
 def _size(picture: Picture) -> int:

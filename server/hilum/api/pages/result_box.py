@@ -11,8 +11,7 @@ from typing import Any
 
 from hilum.api.pages.findings import FindingRow, caveats, finding_rows
 from hilum.api.pages.formatting import Chip, Moment, chip, count, document_words, meaning, moment
-from hilum.api.pages.pictures import is_picture
-from hilum.domain import Release
+from hilum.domain import Release, kind_of
 
 Item = Mapping[str, Any]
 
@@ -25,7 +24,7 @@ class DocumentLine:
     kind: str
     uid: str
     size: str
-    is_picture: bool
+    caption: str
     predecessor: str
     ways: Sequence[tuple[str, Chip, str]]
 
@@ -77,7 +76,7 @@ def _document_line(paper: Item) -> DocumentLine:
         kind=document_words(paper["kind"]),
         uid=paper["sop_instance_uid"] or "",
         size=f"{paper['size_bytes'] / 1000:.1f} kB",
-        is_picture=is_picture(paper["kind"], paper["media_type"]),
+        caption=kind_of(paper["kind"]).caption,
         predecessor=paper["predecessor_uid"] or "",
         ways=[
             (way["destination"], chip(way["state"]), _way_words(way)) for way in paper["deliveries"]

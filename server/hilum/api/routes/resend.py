@@ -13,7 +13,7 @@ from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import API_PREFIX, UID_PATTERN, ResponseModel, StudyUid
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
-from hilum.domain import Scope
+from hilum.domain import SR, Scope
 from hilum.store.audit.log import Deed
 from hilum.store.queue.resend import Resent
 from hilum.verbs import Verb, performs
@@ -48,7 +48,7 @@ class ResentDocument(ResponseModel):
     """A document that is due again."""
 
     destination: str
-    document: str = Field(examples=["sr"])
+    document: str = Field(examples=[SR.key])
     sop_instance_uid: str | None
 
 

@@ -24,7 +24,7 @@ from hilum.api.fields import (
 )
 from hilum.api.guard import guarded
 from hilum.api.problems import documented
-from hilum.domain import Outcome, Scope, StudyState
+from hilum.domain import DOCUMENT_KINDS, JSON, Outcome, Scope, StudyState, kind_of
 from hilum.store.queries.views import StudyFilter
 from hilum.verbs import Thing, Verb, performs
 
@@ -36,8 +36,10 @@ _NO_STUDY = (
     " /api/v1/associations says what was refused; send the study again."
 )
 _MEDIA_TYPES = {
-    "application/dicom": {"schema": {"type": "string", "format": "binary"}},
-    "application/json": {"schema": {"type": "object"}},
+    kind.media_type: {
+        "schema": {"type": "object"} if kind is JSON else {"type": "string", "format": "binary"}
+    }
+    for kind in DOCUMENT_KINDS.values()
 }
 DocumentKey = Annotated[
     str,
@@ -172,8 +174,7 @@ def get_document(parts: PartsHere, deed: DeedHere, document: DocumentKey) -> Res
             404, "There is no such document; /api/v1/studies/{uid}/documents lists a study's."
         )
     deed.about(Thing.DOCUMENT, found["id"]).study_instance_uid = found["study_instance_uid"]
-    suffix = "dcm" if found["media_type"] == "application/dicom" else "json"
-    name = f"{found['sop_instance_uid'] or found['id']}.{suffix}"
+    name = f"{found['sop_instance_uid'] or found['id']}.{kind_of(found['kind']).suffix}"
     return Response(
         found["content"],
         media_type=found["media_type"],

@@ -44,6 +44,10 @@ _REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
 }
 
 
+class Unreachable(Retry):
+    """No program accepts connections there."""
+
+
 @dataclass(frozen=True, slots=True)
 class Peer:
     """The receiver of an association, and the time limit for each message."""
@@ -340,7 +344,7 @@ def _connected(peer: Peer) -> socket.socket:
     try:
         plain = socket.create_connection((peer.host, peer.port), peer.timeout_seconds)
     except OSError as error:
-        raise _nobody(peer, error.strerror or "no answer in time") from error
+        raise _nobody(peer, error.strerror or "no answer in time", kind=Unreachable) from error
     # TCP_NODELAY: a C-STORE ends in a small packet, which Nagle's algorithm holds back for 40 ms.
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return plain if peer.tls is None else secure(plain, peer.tls, str(peer))
@@ -367,9 +371,9 @@ def _answer(
     )
 
 
-def _nobody(peer: Peer, what: str, tls: str = "") -> Retry:
+def _nobody(peer: Peer, what: str, tls: str = "", kind: type[Retry] = Retry) -> Retry:
     advice = f"is it running, are host and port right, is a firewall between{tls}?"
-    return Retry(f"no DICOM answer from {peer.host}:{peer.port} ({what}); {advice}", is_outage=True)
+    return kind(f"no DICOM answer from {peer.host}:{peer.port} ({what}); {advice}", is_outage=True)
 
 
 def refusal(association: ScuAssociation, sop_class_uid: str) -> Refused:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hilum.dicom.own_certificate import CERTIFICATE_HAS_EXPIRED, load_own_certificate
 from hilum.errors import Retry
-from hilum.settings import CommitmentPeer, Destination
+from hilum.settings import TlsClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +48,11 @@ class Tls:
         )
 
 
-def tls_of(destination: Destination | CommitmentPeer) -> Tls | None:
-    """Return the TLS settings of a destination; None: the association is not encrypted."""
-    if not destination.tls:
+def tls_of(peer: TlsClient, host: str) -> Tls | None:
+    """Return the TLS settings of a peer at `host`; None: the association is not encrypted."""
+    if not peer.tls:
         return None
-    name = destination.tls_server_name or destination.host
-    return Tls(destination.ca_file, destination.certificate_file, destination.key_file, name)
+    return Tls(peer.ca_file, peer.certificate_file, peer.key_file, peer.tls_server_name or host)
 
 
 def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:

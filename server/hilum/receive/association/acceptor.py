@@ -39,7 +39,7 @@ from hilum.receive.storage.scp import StreamedStorage
 from hilum.receive.upper_layer.connection import say_last
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
 from hilum.receive.upper_layer.loop import End, Loop
-from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 from hilum.receive.upper_layer.provider import StorageProvider
 from hilum.receive.upper_layer.requests import RequestSender
 
@@ -123,7 +123,7 @@ class Acceptor:
             self.account.request_problem = str(problem)
         else:
             self.account.unheard = NOT_DICOM
-        return pdu.provider_abort(Reason.INVALID_PARAMETER)
+        return pdu.provider_abort(AbortReason.INVALID_PARAMETER)
 
     def _admission(self) -> AssociationRejection | None:
         titles = self.account.called_ae_title, self.account.calling_ae_title

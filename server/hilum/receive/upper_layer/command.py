@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from hilum.dicom import command_set, pdu
 from hilum.dicom.command_set import number, text, uid
-from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 
 UNRECOGNISED_OPERATION = 0x0211  # PS3.7 annex C.5.12
 _AFFECTED = command_set.AFFECTED_SOP_CLASS_UID, command_set.AFFECTED_SOP_INSTANCE_UID
@@ -48,11 +48,11 @@ def decode(encoded: bytes) -> Command:
     try:
         values = command_set.decode(encoded)
     except ValueError as error:
-        raise ProtocolError(Reason.INVALID_PARAMETER) from error
+        raise ProtocolError(AbortReason.INVALID_PARAMETER) from error
     field = number(values.get(command_set.COMMAND_FIELD))
     data_set_type = number(values.get(command_set.COMMAND_DATA_SET_TYPE))
     if field is None or data_set_type is None:
-        raise ProtocolError(Reason.INVALID_PARAMETER)
+        raise ProtocolError(AbortReason.INVALID_PARAMETER)
     sop_class, sop_instance = _REQUESTED if field == command_set.N_ACTION_RQ else _AFFECTED
     return Command(
         field,

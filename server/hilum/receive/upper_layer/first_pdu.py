@@ -7,7 +7,7 @@ import time
 from typing import Final
 
 from hilum.dicom import pdu
-from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, AbortReason, ProtocolError
 
 # 128 Presentation Contexts with 50 Transfer Syntaxes each, and a user identity of 64 KiB.
 MAXIMUM_BYTES: Final = 256 << 10
@@ -27,9 +27,11 @@ def read_first_pdu(sock: socket.socket, seconds: float) -> bytes:
     if kind == pdu.ABORT:  # PS3.8 Table 9-10, Sta2: the connection is closed without a response
         raise ConnectionResetError
     if kind != pdu.ASSOCIATE_RQ:
-        raise ProtocolError(Reason.UNEXPECTED_PDU if kind in _DICOM else Reason.UNRECOGNISED_PDU)
+        raise ProtocolError(
+            AbortReason.UNEXPECTED_PDU if kind in _DICOM else AbortReason.UNRECOGNISED_PDU
+        )
     if length > MAXIMUM_BYTES:
-        raise ProtocolError(Reason.INVALID_PARAMETER)
+        raise ProtocolError(AbortReason.INVALID_PARAMETER)
     return header + _read(sock, length, deadline)
 
 

@@ -14,7 +14,7 @@ from enum import StrEnum
 from hilum.dicom import pdu
 from hilum.receive.upper_layer.connection import PduReader
 from hilum.receive.upper_layer.messages import Messages
-from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import OF_OTHER_STATES, AbortReason, ProtocolError
 from hilum.receive.upper_layer.provider import AcceptedContext, Fragment, StorageProvider
 from hilum.receive.upper_layer.requests import RequestSender
 
@@ -131,15 +131,15 @@ class Loop:
 
     def _p_data(self, length: int) -> None:
         if length > _MAXIMUM_PDU_BYTES:
-            raise ProtocolError(Reason.INVALID_PARAMETER)
+            raise ProtocolError(AbortReason.INVALID_PARAMETER)
         left = length
         while left:
             if left < pdu.ITEM.size:
-                raise ProtocolError(Reason.INVALID_PARAMETER)
+                raise ProtocolError(AbortReason.INVALID_PARAMETER)
             size, context_id, control = self._connection.unpack(pdu.ITEM)
             left -= pdu.ITEM_LENGTH_BYTES + size
             if size < 2 or left < 0:
-                raise ProtocolError(Reason.INVALID_PARAMETER)
+                raise ProtocolError(AbortReason.INVALID_PARAMETER)
             is_alone = size + pdu.ITEM_LENGTH_BYTES == length
             beginning = (
                 pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
@@ -151,10 +151,12 @@ class Loop:
     def _end_of(self, kind: int, length: int) -> End:
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):
             raise ProtocolError(
-                Reason.UNEXPECTED_PDU if kind in OF_OTHER_STATES else Reason.UNRECOGNISED_PDU
+                AbortReason.UNEXPECTED_PDU
+                if kind in OF_OTHER_STATES
+                else AbortReason.UNRECOGNISED_PDU
             )
         if length != _SHORT_PDU_BYTES:
-            raise ProtocolError(Reason.INVALID_PARAMETER)
+            raise ProtocolError(AbortReason.INVALID_PARAMETER)
         if kind == pdu.ABORT:
             return End.ABORTED_BY_PEER
         return self._finish(End.RELEASED, pdu.RELEASED)

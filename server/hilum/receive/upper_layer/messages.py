@@ -8,7 +8,7 @@ from hilum.dicom import command_set
 from hilum.receive.upper_layer import command
 from hilum.receive.upper_layer.command import Command
 from hilum.receive.upper_layer.connection import PduReader
-from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 from hilum.receive.upper_layer.provider import (
     AcceptedContext,
     DataSetSink,
@@ -64,9 +64,9 @@ class Messages:
 
     def _command_fragment(self, context_id: int, size: int) -> None:
         if self._request is not None or self._context_id not in (None, context_id):
-            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+            raise ProtocolError(AbortReason.UNEXPECTED_PARAMETER)
         if context_id not in self._contexts or len(self._encoded) + size > _MAXIMUM_COMMAND_BYTES:
-            raise ProtocolError(Reason.INVALID_PARAMETER)
+            raise ProtocolError(AbortReason.INVALID_PARAMETER)
         self._context_id = context_id
         while size:
             piece = self._connection.take(size)
@@ -76,7 +76,7 @@ class Messages:
     def _data_fragment(self, fragment: Fragment) -> bool:
         """Return whether the data set is complete."""
         if self._request is None or fragment.context_id != self._context_id:
-            raise ProtocolError(Reason.UNEXPECTED_PARAMETER)
+            raise ProtocolError(AbortReason.UNEXPECTED_PARAMETER)
         left, is_last = self._lend(fragment)
         while left:
             piece = self._connection.take(left)
@@ -114,7 +114,7 @@ class Messages:
         if request.is_response:
             self._take_response(request)
         elif request.message_id is None:
-            raise ProtocolError(Reason.INVALID_PARAMETER)
+            raise ProtocolError(AbortReason.INVALID_PARAMETER)
         elif (provider := self._providers.get(request.field)) is not None:
             self._incoming = provider.begin(request, self._contexts[context_id])
         self._request = request
@@ -127,7 +127,7 @@ class Messages:
             self._outgoing is None
             or response.field != command_set.N_EVENT_REPORT_RQ | command_set.IS_RESPONSE
         ):
-            raise ProtocolError(Reason.INVALID_PARAMETER)
+            raise ProtocolError(AbortReason.INVALID_PARAMETER)
         status = response.number(command_set.STATUS)
         message_id = response.number(command_set.MESSAGE_ID_BEING_RESPONDED_TO)
         self._outgoing.answered(message_id, _PROCESSING_FAILURE if status is None else status)

@@ -13,7 +13,7 @@ from hilum.dicom import pdu
 OF_OTHER_STATES = frozenset((pdu.ASSOCIATE_RQ, pdu.ASSOCIATE_AC, pdu.ASSOCIATE_RJ, pdu.RELEASE_RP))
 
 
-class Reason(IntEnum):
+class AbortReason(IntEnum):
     """The reason of an abort by the provider (PS3.8 Table 9-26)."""
 
     NOT_SPECIFIED = 0
@@ -26,6 +26,6 @@ class Reason(IntEnum):
 class ProtocolError(Exception):
     """A violation of the protocol by the peer: the association is aborted."""
 
-    def __init__(self, reason: Reason) -> None:
+    def __init__(self, reason: AbortReason) -> None:
         super().__init__(reason.name)
         self.reason = reason

@@ -16,7 +16,7 @@ from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
 from hilum.dicom.character_sets import without_escapes
-from hilum.domain import Reason
+from hilum.domain import ImageReason
 from hilum.errors import NotAnalysed
 from hilum.report.headers.inherited import IDENTIFIERS
 
@@ -95,7 +95,7 @@ def _identifier(value: str) -> str:
     text = value.strip("\0")
     if _CONTROL.search(text):
         raise NotAnalysed(
-            Reason.CORRUPT_HEADER,
+            ImageReason.CORRUPT_HEADER,
             "an identifier of the patient or the order holds control characters",
         )
     return text

@@ -21,7 +21,7 @@ from pydicom.multival import MultiValue
 from pydicom.tag import Tag
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
-from hilum.domain import Instance, Reason
+from hilum.domain import ImageReason, Instance
 from hilum.errors import NotAnalysed
 from hilum.report.headers.elements import UNREADABLE, cleaned_elements
 from hilum.report.headers.inherited import OF_FIRST, OF_OTHERS
@@ -109,7 +109,7 @@ def _parse(encoded: bytes, is_implicit: bool, is_little: bool) -> Dataset:
         return read_dataset(CountedBytes(encoded), is_implicit, is_little)
     except UNREADABLE as error:
         raise NotAnalysed(
-            Reason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}"
+            ImageReason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}"
         ) from None
 
 

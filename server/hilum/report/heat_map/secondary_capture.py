@@ -14,7 +14,16 @@ from numpy.typing import NDArray
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
-from hilum.domain import Document, Instance, Outcome, Release, ReportJob, Result, SourceImage
+from hilum.domain import (
+    HEAT_MAP,
+    Document,
+    Instance,
+    Outcome,
+    Release,
+    ReportJob,
+    Result,
+    SourceImage,
+)
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, ReportContext
 from hilum.report.headers.header import pair, read_header, utc_offset
@@ -26,7 +35,6 @@ from hilum.report.heat_map.sheet import WITHDRAWN, SheetRow, heading, resolution
 from hilum.report.sources import Headers
 from hilum.report.sr import codes
 from hilum.report.sr.document_header import (
-    MEDIA_TYPE,
     PRODUCT,
     algorithm_equipment,
     encode,
@@ -50,7 +58,7 @@ def heat_map(
     can be drawn, a sheet that says so takes its place. Deterministic: the same result and the same
     files give the same bytes.
     """
-    may_be_shown = "heatmap" in job.predecessors
+    may_be_shown = HEAT_MAP.key in job.predecessors
     try:
         drawn = _drawn(job, release, context, sources)
     except HeatMapLeftOut as error:
@@ -171,9 +179,9 @@ def _capture(
         bits_allocated=8,
         coordinate_system="PATIENT",
         patient_orientation=("L", "F"),  # asked for by highdicom; replaced by `_orient`
-        series_instance_uid=result.identifiers["heatmap_series"],
+        series_instance_uid=result.identifiers[HEAT_MAP.series],
         series_number=context.heat_map_series_number,
-        sop_instance_uid=result.identifiers["heatmap"],
+        sop_instance_uid=result.identifiers[HEAT_MAP.key],
         instance_number=result.revision,
         manufacturer=short(context.manufacturer),
         transfer_syntax_uid=ExplicitVRLittleEndian,
@@ -267,10 +275,10 @@ def _describe(
 
 
 def _document(capture: Dataset, job: ReportJob) -> Document:
-    predecessor = job.predecessors.get("heatmap")
+    predecessor = job.predecessors.get(HEAT_MAP.key)
     return Document(
-        kind="heatmap",
-        media_type=MEDIA_TYPE,
+        kind=HEAT_MAP.key,
+        media_type=HEAT_MAP.media_type,
         content=encode(capture),
         sop_class_uid=str(capture.SOPClassUID),
         sop_instance_uid=str(capture.SOPInstanceUID),

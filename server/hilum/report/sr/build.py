@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from highdicom.sr import Comprehensive3DSR
 from pydicom.dataset import Dataset
 
-from hilum.domain import Document, Release, Result
+from hilum.domain import SR, Document, Release, Result
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.headers.header import utc_offset
 from hilum.report.sr.content import content_tree
@@ -42,9 +42,9 @@ def build(
     report = Comprehensive3DSR(
         evidence=[*images, *_shown(heat_map, result)],
         content=content_tree(result, release, images, context, heat_map),
-        series_instance_uid=result.identifiers["sr_series"],
+        series_instance_uid=result.identifiers[SR.series],
         series_number=context.series_number,
-        sop_instance_uid=result.identifiers["sr"],
+        sop_instance_uid=result.identifiers[SR.key],
         instance_number=result.revision,
         manufacturer=short(context.manufacturer),
         is_complete=True,

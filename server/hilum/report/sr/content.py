@@ -25,7 +25,7 @@ from highdicom import sr
 from pydicom.dataset import Dataset
 from pydicom.sr.coding import Code
 
-from hilum.domain import Finding, Outcome, Release, Result
+from hilum.domain import SR, Finding, Outcome, Release, Result
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.numbers import certainty_of, score_of
 from hilum.report.sr import codes
@@ -97,7 +97,7 @@ def measurement_group(
 ) -> sr.ContentItem:
     """What was measured of one finding, on those of `images` that it rests on."""
     used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
-    uid = codes.tracking_uid(result.identifiers["sr_series"], finding.key)
+    uid = codes.tracking_uid(result.identifiers[SR.series], finding.key)
     group = sr.MeasurementsAndQualitativeEvaluations(
         tracking_identifier=sr.TrackingIdentifier(uid=hd.UID(uid), identifier=finding.key),
         finding_type=None if codes.is_private(finding) else _code(finding),

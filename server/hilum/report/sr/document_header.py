@@ -18,7 +18,6 @@ from hilum.domain import Release, Result, mint_uid
 from hilum.report.context import ReportContext
 from hilum.report.sr import codes
 
-MEDIA_TYPE: Final = "application/dicom"
 PRODUCT: Final = "Hilum"
 _LONG_STRING: Final = 64
 

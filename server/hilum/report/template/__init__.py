@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from hilum.domain import Document, Release, Result
+from hilum.domain import SR, Document, Release, Result
 from hilum.report.context import HeatMap, ReportContext
 from hilum.report.headers.header import utc_offset
 from hilum.report.sr.document_header import date_and_time, local
@@ -59,7 +59,7 @@ class SrTemplate:
         if images[0].sop_class_uid not in self.sop_classes:
             raise Unusual("unknown_sop_class")
         said = dict(self._said(result, images, before, heat_map))
-        return self.frame.fill(uid(result.identifiers["sr"]), said, images[0])
+        return self.frame.fill(uid(result.identifiers[SR.key]), said, images[0])
 
     def _said(
         self,
@@ -79,9 +79,9 @@ class SrTemplate:
         )
         if offset is not None:
             yield "TimezoneOffsetFromUTC", text(offset)
-        yield "SOPInstanceUID", uid(result.identifiers["sr"])
+        yield "SOPInstanceUID", uid(result.identifiers[SR.key])
         yield "StudyInstanceUID", uid(images[0].study_instance_uid)
-        yield "SeriesInstanceUID", uid(result.identifiers["sr_series"])
+        yield "SeriesInstanceUID", uid(result.identifiers[SR.series])
         yield "SeriesDescription", text(series_description(result))
         yield "InstanceNumber", text(str(result.revision))
         yield (

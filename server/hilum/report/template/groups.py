@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import Finding, Release, Result
+from hilum.domain import SR, Finding, Release, Result
 from hilum.report.context import HeatMap
 from hilum.report.sr import codes
 from hilum.report.sr.content import (
@@ -69,7 +69,7 @@ class Groups:
         group = self.groups.get(named(finding))
         if group is None:
             raise Unusual("unknown_finding")
-        tracking = uid(codes.tracking_uid(result.identifiers["sr_series"], finding.key))
+        tracking = uid(codes.tracking_uid(result.identifiers[SR.series], finding.key))
         used = [
             source for image, source in sources.items() if image in finding.source_sop_instance_uids
         ]

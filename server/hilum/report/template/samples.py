@@ -11,7 +11,18 @@ from typing import Any, Final
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import Decision, Document, Finding, Outcome, Reason, Release, Result, SourceImage
+from hilum.domain import (
+    SR,
+    SR_CLASS_PREFERENCE,
+    Decision,
+    Document,
+    Finding,
+    Outcome,
+    Reason,
+    Release,
+    Result,
+    SourceImage,
+)
 from hilum.report.context import HeatMap
 
 _CREATED_AT: Final = 1_000_000_000.125
@@ -40,7 +51,7 @@ _IMAGE: Final[Mapping[str, Any]] = {
     ),
 }
 _SHOWN: Final = ("1.2.840.10008.5.1.4.1.1.7", "2.25.4", "2.25.5")
-_BEFORE: Final = Document("sr", "", b"", "1.2.840.10008.5.1.4.1.1.88.34", "2.25.6", "2.25.7")
+_BEFORE: Final = Document(SR.key, "", b"", SR_CLASS_PREFERENCE[0].sop_class_uid, "2.25.6", "2.25.7")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,7 @@ def _result(release: Release, findings: tuple[Finding, ...]) -> Result:
         is_trained=True,
         is_calibrated=False,
         preprocessing_version=None,
-        identifiers={"sr": "2.25.8", "sr_series": "2.25.9"},
+        identifiers={SR.key: "2.25.8", SR.series: "2.25.9"},
         timings={},
         created_at=_CREATED_AT,
     )

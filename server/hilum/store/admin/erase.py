@@ -17,7 +17,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, and_, case, delete, func, null, or_, select, update
 
 from hilum.domain import (
-    SR_KINDS,
+    DOCUMENT_KINDS,
+    JSON,
     ComparisonState,
     ConflictState,
     DeliveryState,
@@ -51,8 +52,6 @@ from hilum.store.schema.tables import (
 
 _BATCH = 500
 _BEGINNING_BYTES = 64 << 10
-# They name the patient. Heat maps, which are large, are made with them, of the same result.
-_NAMING_KINDS = (*SR_KINDS, "json")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 # As a later report's predecessors are chosen (`jobs`): refused by its SOP Class, a document was not
 # sent.
@@ -144,7 +143,7 @@ class Erasure:
         # end need not be read.
         beginning = func.substr(document.c.content, 1, _BEGINNING_BYTES).label("content")
         content = case(
-            (document.c.media_type == "application/json", document.c.content), else_=beginning
+            (document.c.media_type == JSON.media_type, document.c.content), else_=beginning
         ).label("content")
         columns = (
             document.c.id,
@@ -154,7 +153,8 @@ class Erasure:
             content,
         )
         joined = select(*columns).join(result, result.c.id == document.c.result_id)
-        is_report = and_(document.c.kind.in_(_NAMING_KINDS), func.length(document.c.content) > 0)
+        naming = [kind.key for kind in DOCUMENT_KINDS.values() if kind.names_patient]
+        is_report = and_(document.c.kind.in_(naming), func.length(document.c.content) > 0)
         with self._reader.connect() as connection:
             return list(
                 connection.execute(

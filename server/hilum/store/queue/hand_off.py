@@ -13,7 +13,19 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from hilum.domain import DeliveryJob, Document, Job, Lease, ReportJob, Result, StudyJob, WorkState
+from hilum.domain import (
+    DeliveryJob,
+    Document,
+    Job,
+    Lease,
+    ReportJob,
+    Result,
+    Study,
+    StudyJob,
+    WorkState,
+    file_stem,
+)
+from hilum.store.database.prepared import PreparedRow
 
 Columns = Mapping[str, object]
 
@@ -89,7 +101,8 @@ class HandingOn:
         """Its row is there; if it is leased, its job is."""
         if (lease := _lease(row_id, begun)) is not None:
             assert isinstance(self._before, ReportJob)
-            self.jobs.append(_delivery_job(lease, self._before, stored, name))
+            before = self._before
+            self.jobs.append(delivery_job(lease, name, stored, before.result, before.study))
 
 
 def _lease(row_id: int, begun: Columns) -> Lease | None:
@@ -97,14 +110,20 @@ def _lease(row_id: int, begun: Columns) -> Lease | None:
     return None if token is None else Lease(row_id, str(token), attempts=1, lapses=0)
 
 
-def _delivery_job(lease: Lease, reported: ReportJob, stored: Document, name: str) -> DeliveryJob:
-    study = reported.study
-    result = reported.result
+def delivery_job(
+    lease: Lease,
+    name: str,
+    stored: Document,
+    result: Result | PreparedRow,
+    study: Study | PreparedRow,
+) -> DeliveryJob:
+    """Return the job of a delivery, from rows or from the job before."""
+    uid = study.study_instance_uid
     return DeliveryJob(
         lease=lease,
         destination=name,
-        document=stored,
-        study_instance_uid=study.study_instance_uid,
+        document=replace(stored, stem=file_stem(uid, result.release, result.revision)),
+        study_instance_uid=uid,
         release=result.release,
         is_trained=result.is_trained,
         last_received_at=study.last_received_at,

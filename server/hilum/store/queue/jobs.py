@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, select
 
 from hilum.domain import (
+    HEAT_MAP,
     SR_KINDS,
     DeliveryJob,
     DeliveryState,
@@ -27,6 +29,7 @@ from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.commitments import commitment_job
 from hilum.store.queue.comparisons import comparison_job
 from hilum.store.queue.complete import NEVER_SENT
+from hilum.store.queue.hand_off import delivery_job
 from hilum.store.schema import codec
 from hilum.store.schema.tables import delivery, document, instance, reading, result, study
 
@@ -69,6 +72,7 @@ _TO_DELIVER = PreparedStatement(
         document,
         result.c.study_instance_uid,
         result.c.release,
+        result.c.revision,
         result.c.content["is_trained"].as_boolean().label("is_trained"),
         result.c.identifiers,
         result.c.is_current,
@@ -160,21 +164,8 @@ def _report_job(connection: Connection, row: PreparedRow, lease: Lease) -> Repor
 
 def _delivery_job(connection: Connection, row: PreparedRow, lease: Lease) -> DeliveryJob:
     found = _TO_DELIVER.one(connection, {"row": row.document_id})
-    return DeliveryJob(
-        lease=lease,
-        destination=row.destination,
-        document=codec.document_of(found),
-        study_instance_uid=found.study_instance_uid,
-        release=found.release,
-        is_trained=found.is_trained,
-        last_received_at=found.last_received_at,
-        quiet_until=found.quiet_until,
-        identifiers=found.identifiers,
-        calling_ae_title=found.calling_ae_title,
-        peer_address=found.peer_address,
-        is_current=found.is_current,
-        delivered_at=row.delivered_at,
-    )
+    job = delivery_job(lease, row.destination, codec.document_of(found), found, found)
+    return replace(job, is_current=found.is_current, delivered_at=row.delivered_at)
 
 
 _WAVES: dict[str, Callable[[Connection, Sequence[tuple[PreparedRow, Lease]]], Iterable[Job]]] = {
@@ -236,7 +227,7 @@ def _heat_map_destinations(connection: Connection, result_id: int | None) -> fro
         joined = document.join(delivery, delivery.c.document_id == document.c.id)
         query = select(document.c.id, delivery.c.destination).select_from(joined)
         rows = connection.execute(
-            query.where(document.c.result_id == ancestor, document.c.kind == "heatmap")
+            query.where(document.c.result_id == ancestor, document.c.kind == HEAT_MAP.key)
         ).all()
         found.update(
             row.destination

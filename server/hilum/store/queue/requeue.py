@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, func, select, update
 
-from hilum.domain import DeliveryState, ReadingState, Reason, StudyState, WorkState
+from hilum.domain import REASONS, DeliveryState, ReadingState, Reason, StudyState, WorkState
 from hilum.settings import Destination
 from hilum.store.audit.log import Deed
 from hilum.store.queue import complete
@@ -69,7 +69,7 @@ def subject_of(row: Row[*tuple[Any, ...]]) -> Subject:
 
 def reasons(stage: str) -> tuple[str, ...]:
     """Every reason for which an item of this stage may have ended."""
-    return (*Reason, *{"deliver": _OF_DELIVERIES, "commit": _OF_COMMITMENTS}.get(stage, ()))
+    return (*REASONS, *{"deliver": _OF_DELIVERIES, "commit": _OF_COMMITMENTS}.get(stage, ()))
 
 
 def condition(

@@ -12,10 +12,10 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from hilum.deliver.probe import probe
+from hilum.deliver import probe_destination
 from hilum.dicom.own_certificate import all_expire_at, crls_expire_at, expires_at
 from hilum.errors import Retry
-from hilum.settings import CommitmentPeer, Destination, Settings
+from hilum.settings import CommitmentPeer, Destination, Settings, TlsClient
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check, accepts, unless_refused
 
@@ -46,46 +46,14 @@ def peers(settings: Settings) -> Iterator[Check]:
 
 
 def _destination(name: str, destination: Destination) -> Iterator[Check]:
+    """Check what `hilum destinations probe` checks, with a shorter time limit."""
     title = f"destination {name}"
-    yield (
-        _receiver(title, name, destination)
-        if destination.kind == "dicom"
-        else _unasked(title, name, destination)
-    )
-    yield from _tls(title, f"destinations.{name}", destination)
-
-
-def _unasked(title: str, name: str, destination: Destination) -> Check:
-    """Check a folder, or a sender destination, whose address is not known yet."""
-    found = probe(name, destination)
-    return Check(title, found.is_ok, f"{found.address}: {found.detail}", "Reports wait until then.")
-
-
-def _receiver(title: str, name: str, destination: Destination) -> Check:
-    """Check the classes that a receiver would accept, as `hilum destinations probe` does.
-
-    The time limit is shorter than there.
-    """
-    where = f"{destination.ae_title}@{destination.host}:{destination.port}"
-    if not accepts(destination.host, destination.port):
-        return Check(
-            title,
-            ok=False,
-            detail=where,
-            advice=(
-                "Nothing answers there: check host, port and firewall; results wait until it does."
-            ),
-        )
-    seconds = min(destination.timeout_seconds, _ANSWER_SECONDS)
-    found = probe(name, destination.model_copy(update={"timeout_seconds": seconds}))
-    detail = found.detail if found.detail.startswith(where) else f"{where}: {found.detail}"
-    return Check(
-        title,
-        found.is_ok,
-        detail,
-        f"`hilum destinations probe {name}` shows all that it accepts; results wait or die until"
-        " then.",
-    )
+    found = probe_destination(name, destination, _ANSWER_SECONDS)
+    where = f"{found.address}: "
+    detail = found.detail if found.detail.startswith(where) else where + found.detail
+    yield Check(title, found.is_ok, detail, found.advice)
+    if (peer := destination.tls_client) is not None:
+        yield from _tls(title, f"destinations.{name}", peer)
 
 
 def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
@@ -102,7 +70,7 @@ def _requester(title: str, peer: CommitmentPeer) -> Iterator[Check]:
     yield from _tls(f"commitment {title}", f"commitment.{title}", peer)
 
 
-def _tls(title: str, section: str, peer: Destination | CommitmentPeer) -> Iterator[Check]:
+def _tls(title: str, section: str, peer: TlsClient) -> Iterator[Check]:
     if peer.certificate_file is not None:
         yield certificate(f"{title} TLS", peer.certificate_file, f"{section}.certificate_file")
     if peer.ca_file is not None:

@@ -20,7 +20,7 @@ from hilum.dicom import pdu
 from hilum.dicom.associate import Malformed, decode_request
 from hilum.receive.association.negotiation import Acceptance, accept
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
-from hilum.receive.upper_layer.protocol import ProtocolError, Reason
+from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 from hilum.receive.upper_layer.provider import AcceptedContext
 from tests.support.raw_scu import DX
 from tests.support.wire import VERIFICATION, association_request
@@ -78,13 +78,13 @@ def test_whatever_comes_as_a_request_is_one_or_malformed(content: bytes) -> None
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (b"GET / HTTP/1.1", Reason.UNRECOGNISED_PDU),
-        (pdu.RELEASE, Reason.UNEXPECTED_PDU),
-        (pdu.HEADER.pack(4, 100), Reason.UNEXPECTED_PDU),
-        (pdu.HEADER.pack(1, 0xFFFFFFFF), Reason.INVALID_PARAMETER),
+        (b"GET / HTTP/1.1", AbortReason.UNRECOGNISED_PDU),
+        (pdu.RELEASE, AbortReason.UNEXPECTED_PDU),
+        (pdu.HEADER.pack(4, 100), AbortReason.UNEXPECTED_PDU),
+        (pdu.HEADER.pack(1, 0xFFFFFFFF), AbortReason.INVALID_PARAMETER),
     ],
 )
-def test_what_is_no_request_is_known_by_six_bytes(sent: bytes, reason: Reason) -> None:
+def test_what_is_no_request_is_known_by_six_bytes(sent: bytes, reason: AbortReason) -> None:
     ours, peer = socket.socketpair()
     with ours, peer:
         peer.sendall(sent)

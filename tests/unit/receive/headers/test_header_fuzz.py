@@ -41,7 +41,7 @@ SPECS = {
     "plain@1": {"recipe": "torchxrayvision_224"},
 }
 SYNTAXES = (ExplicitVRLittleEndian, ImplicitVRLittleEndian)
-REASONS = {reason.value for reason in domain.Reason}
+REASONS = set(domain.REASONS)
 VRS = b"AE AS AT CS DA DS DT FL FD IS LO LT OB OD OF OW PN SH SL SQ SS ST TM UC UI UL UN UR US UT XX".split()
 UIDS = {0x00080016, 0x00080018, 0x0020000D, 0x0020000E}
 PIXELS = 0x7FE00010

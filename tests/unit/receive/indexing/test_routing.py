@@ -202,7 +202,7 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
         ('[routes.HILUM]\ndestinations = ["pacs"]\n', "HILUM: no destination 'pacs'"),
         ('[routes.HILUM]\npriority = "quick"\n', "routes.HILUM.priority"),
         ("[routes.HILUM]\nquiet = 1\n", "did you mean 'quiet_seconds'?"),
-        ('[destinations.back]\nkind = "sender"\n', "a sender destination needs ports"),
+        ('[destinations.back]\nkind = "sender"\n', "destinations.back.ports: Field required"),
         ('[receive]\npeers = ["10.0.0.1/8"]\n', "has host bits set"),
         ('[receive]\npeers = ["pacs.local"]\n', "does not appear to be"),
         ("[senders.ROUTER]\nmaximum_associations = -1\n", "greater than or equal to 0"),

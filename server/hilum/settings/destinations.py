@@ -1,0 +1,180 @@
+"""Settings of destinations: a model for each kind, and the table of kinds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, ClassVar, Final, Literal
+
+from pydantic import Field, field_validator
+
+from hilum.domain import DOCUMENT_KINDS, SR, SR_CLASS_PREFERENCE, orderable_kinds
+from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.tables import ByKind, OneOf
+from hilum.settings.tls import TlsClient
+
+
+def _sr_classes() -> list[str]:
+    return [item.name for item in SR_CLASS_PREFERENCE]
+
+
+class Destination(Section):
+    """A receiver of documents, `[destinations.<name>]`: the part that all kinds have."""
+
+    has_one_place: ClassVar[bool] = True
+    """False: each document decides where it goes, so one place that is away delays no other."""
+
+    kind: str
+    documents: tuple[Annotated[str, OneOf("kind of document", orderable_kinds)], ...] = Field(
+        (SR.key,),
+        min_length=1,
+        description=(
+            "Kinds of document it receives. heatmap: a Secondary Capture image, linked from the SR."
+        ),
+    )
+    accept_untrained: bool = Field(
+        default=False,
+        description="Takes results of untrained weights; refuse them for any clinical receiver.",
+    )
+    report_not_analysed: bool = Field(
+        default=False,
+        description=(
+            "Also gets a structured report on studies of which no image could be analysed, saying"
+            " why."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """Where its documents go, for people."""
+        raise NotImplementedError
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder into which it writes; it must not lie in the archive."""
+        return None
+
+    @property
+    def tls_client(self) -> TlsClient | None:
+        """The settings of TLS to it; None: its kind has none."""
+        return None
+
+    def for_sender(self, _host: str, _ae_title: str) -> Destination | None:
+        """Return the destination of documents on studies of this sender; None: it has none."""
+        return self
+
+
+class ObjectDestination(TlsClient, Destination):
+    """A destination that gets DICOM objects by C-STORE."""
+
+    calling_ae_title: AeTitle = Field("HILUM", description="our AE Title.")
+    sr_classes: tuple[Annotated[str, OneOf("class of reports", _sr_classes)], ...] = Field(
+        tuple(item.name for item in SR_CLASS_PREFERENCE),
+        min_length=1,
+        description=(
+            "SOP Classes of structured reports to propose; the first in this order that the"
+            " receiver accepts is sent."
+        ),
+    )
+    timeout_seconds: float = Field(30.0, gt=0, description="limit for each message.")
+    idle_release_seconds: float = Field(
+        20.0, ge=0, description="an association unused this long is released."
+    )
+
+    @property
+    def tls_client(self) -> TlsClient:
+        """Its own."""
+        return self
+
+    @field_validator("documents")
+    @classmethod
+    def _are_objects(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        for key in value:
+            if not DOCUMENT_KINDS[key].is_dicom:
+                objects = [name for name in orderable_kinds() if DOCUMENT_KINDS[name].is_dicom]
+                raise ValueError(
+                    f"a DICOM destination cannot take {key!r}, which is no DICOM object; it takes"
+                    f" {', '.join(objects)}"
+                )
+        return value
+
+    @field_validator("sr_classes")
+    @classmethod
+    def _follow_the_ladder(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        ladder = _sr_classes()
+        if list(value) != [name for name in ladder if name in value]:
+            raise ValueError(f"name each class once and in this order: {', '.join(ladder)}")
+        return value
+
+
+class DicomDestination(ObjectDestination):
+    """C-STORE to one receiver."""
+
+    kind: Literal["dicom"] = Field(
+        "dicom",
+        description=(
+            "dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back"
+            " to who sent the study."
+        ),
+    )
+    host: Host = Field("127.0.0.1", description="host of the receiver.")
+    port: Port = Field(4242, description="port of the receiver.")
+    ae_title: AeTitle = Field("PACS", description="Called AE Title.")
+
+    @property
+    def address(self) -> str:
+        """AE_TITLE@HOST:PORT."""
+        return f"{self.ae_title}@{self.host}:{self.port}"
+
+
+class FolderDestination(Destination):
+    """Files in a folder."""
+
+    kind: Literal["folder"] = "folder"
+    path: Path = Field(description="where the files go.")
+
+    @property
+    def address(self) -> str:
+        """The folder."""
+        return str(self.path)
+
+    @property
+    def folder(self) -> Path:
+        """The folder."""
+        return self.path
+
+
+class SenderDestination(ObjectDestination):
+    """C-STORE back to the sender of each study."""
+
+    has_one_place: ClassVar[bool] = False
+
+    kind: Literal["sender"] = "sender"
+    ports: Mapping[AeTitle, Port] = Field(
+        min_length=1,
+        description=(
+            "the port of each sender, by the AE Title that it calls from; the host is that of its"
+            " association."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """In words."""
+        return "the sender of each study"
+
+    def for_sender(self, host: str, ae_title: str) -> DicomDestination | None:
+        """Return the sender as a receiver; None: the settings name no port for it."""
+        if not host or ae_title not in self.ports:
+            return None
+        given = {name: getattr(self, name) for name in ObjectDestination.model_fields}
+        place = {"kind": "dicom", "host": host, "port": self.ports[ae_title], "ae_title": ae_title}
+        return DicomDestination.model_construct(**{**given, **place})
+
+
+DESTINATION_KINDS: Final[Mapping[str, type[Destination]]] = {
+    "dicom": DicomDestination,
+    "folder": FolderDestination,
+    "sender": SenderDestination,
+}
+AnyDestination = Annotated[Destination, ByKind(DESTINATION_KINDS)]
