@@ -34,7 +34,8 @@ class Subject:
 class Cause:
     """One reason of a withheld delivery. `why` and `advice` name the destination as `{name}`.
 
-    `may_be_gone`: False: by the destination's settings alone, nothing that was withheld for this is released now.
+    `may_be_gone`: False: by the destination's settings alone, nothing that was withheld for this is
+    released now.
     """
 
     reason: str
@@ -83,7 +84,8 @@ def advice_of(reason: str, name: str) -> str:
 class WithholdingCause:
     """What a destination will not get, before it is made.
 
-    `of`: the releases or senders whose reports stay away. `is_all`: nothing else would go there either.
+    `of`: the releases or senders whose reports stay away. `is_all`: nothing else would go there
+    either.
     """
 
     destination: str
@@ -127,7 +129,8 @@ def refusals(
 ) -> list[WithholdingCause]:
     """What destinations of these settings will not get, in their order.
 
-    `releases`: for each release of the settings those that read in its place: itself, or what a rollout has put there or shall put.
+    `releases`: for each release of the settings those that read in its place: itself, or what a
+    rollout has put there or shall put.
     """
     paths = {name: list(_paths(settings, name, releases)) for name in settings.destinations}
     return [
@@ -142,7 +145,8 @@ def in_place(
 ) -> dict[str, list[Release]]:
     """For each release of the settings those that read in its place, as `refusals` wants them.
 
-    `rollouts`: rows of the ledger. A candidate counts from its beginning, also as a shadow: once promoted, its reports shall arrive.
+    `rollouts`: rows of the ledger. A candidate counts from its beginning, also as a shadow: once
+    promoted, its reports shall arrive.
     """
     named = {
         row["configured"]: (row["serving"], row["candidate"])

@@ -70,8 +70,9 @@ class DestinationClient(Protocol):
         """Return when the destination has the document.
 
         Idempotent: the same document again is the same bytes under the same UID. Raises Retry
-        (later; `is_outage` when the document is not the cause), UnknownOutcome and ReceiverBusy (both a Retry),
-        SopClassRefused, or another Refused (never again by itself; `detail` contains the remedy).
+        (later; `is_outage` when the document is not the cause), UnknownOutcome and ReceiverBusy
+        (both a Retry), SopClassRefused, or another Refused (never again by itself; `detail`
+        contains the remedy).
         """
 
     def probe(self, limit_seconds: float | None = None) -> Probe:

@@ -15,11 +15,13 @@ from hilum.domain.states import ReadingState
 class Instance:
     """A stored SOP Instance.
 
-    `header` is the data set up to Pixel Data, in the byte order and VR encoding of `transfer_syntax_uid` (deflated data sets:
-    explicit little endian). `path` is relative to the archive. `digest` covers the data set,
+    `header` is the data set up to Pixel Data, in the byte order and VR encoding of
+    `transfer_syntax_uid` (deflated data sets: explicit little endian). `path` is relative to the
+    archive. `digest` covers the data set,
     `pixel_digest` Pixel Data alone.
     `removal_reason`: it was rejected and takes no part in results.
-    `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the image.
+    `pixels_removed_at`: since when there is no file any more; the row goes on speaking for the
+    image.
     """
 
     sop_instance_uid: str
@@ -58,8 +60,8 @@ class Identity:
 class Identifiers:
     """By what a hospital knows a study, as a header says it; empty: it does not say.
 
-    `issuer`: Issuer of Patient ID (0010,0021). `study_date`: `2026-11-20`, or the text of the header
-    where that is no date.
+    `issuer`: Issuer of Patient ID (0010,0021). `study_date`: `2026-11-20`, or the text of the
+    header where that is no date.
     """
 
     patient_id: str = ""
@@ -123,8 +125,8 @@ class ActivationMaps:
 class Rejection:
     """An image that shall take no part in results.
 
-    `note_uid` None: a person said so, not a rejection note: `rejected_by`. `holds_for_all`: it holds
-    for an image of any sender; else only for one that `calling_ae_title` has sent.
+    `note_uid` None: a person said so, not a rejection note: `rejected_by`. `holds_for_all`: it
+    holds for an image of any sender; else only for one that `calling_ae_title` has sent.
     """
 
     sop_instance_uid: str

@@ -101,9 +101,12 @@ def build_documents(
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The documents of a result; `heat_map_left_out` says why a heat map that was asked for is not drawn.
+    """The documents of a result.
 
-    `takes_heat_map_away`: the heat map among them is a sheet of words, for those alone who may have an earlier one.
+    `heat_map_left_out`: why a heat map that was asked for is not drawn.
+
+    `takes_heat_map_away`: the heat map among them is a sheet of words, for those destinations that
+    may have an earlier one.
     """
 
     documents: list[Document]

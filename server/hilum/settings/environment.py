@@ -76,7 +76,10 @@ def overlay(
 
 
 def _is_no_setting(name: str, value: str) -> bool:
-    """Also what Kubernetes puts into each pod beside a Service that is called hilum (or hilum-something): addresses, no settings."""
+    """Return whether a variable is no setting.
+
+    Kubernetes gives each pod beside a Service named hilum (or hilum-something) its addresses.
+    """
     is_link = _SERVICE.fullmatch(name) or (name.endswith("_PORT") and _LINK.match(value))
     return name.upper() in _NO_SETTINGS or (_BETWEEN not in name and bool(is_link))
 

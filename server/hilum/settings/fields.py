@@ -50,7 +50,10 @@ AeTitle = Annotated[OptionalAeTitle, AfterValidator(_no_blank_ae_title)]
 
 
 def _host(value: str) -> str:
-    """What the resolver takes: it raises UnicodeError for others, not OSError, and ValueError for a null character."""
+    """Return a host name that the resolver takes.
+
+    For others it raises UnicodeError, not OSError, and ValueError for a null character.
+    """
     try:
         value.encode("idna")
     except UnicodeError as error:
@@ -163,7 +166,10 @@ class Section(BaseModel):
     @field_validator("*")
     @classmethod
     def _is_usable(cls, value: object) -> object:
-        """Infinity has no JSON, in which children get the settings, and poll(2) waits for 2^31 ms at most."""
+        """Return a value that has JSON and that poll(2) can wait for.
+
+        Infinity has no JSON, in which children get the settings. The limit of poll(2) is 2^31 ms.
+        """
         if isinstance(value, float) and not abs(value) <= _LARGEST:
             raise ValueError(f"must be at most {_LARGEST}; no number says for ever")
         if isinstance(value, Path):

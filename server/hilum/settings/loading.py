@@ -68,7 +68,11 @@ def find_file(explicit: Path | None) -> Path | None:
 
 
 def _is_there(file: Path) -> bool:
-    """Not in a folder that this user may not enter, as the home of who says `sudo -u hilum hilum ...`."""
+    """Return whether a file is there.
+
+    False in a folder that this user may not enter, as the home of a person who has called
+    `sudo -u hilum hilum ...`.
+    """
     with contextlib.suppress(PermissionError):
         return file.is_file()
     return False
@@ -155,7 +159,8 @@ def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str
     value = (
         "" if is_secret or isinstance(item.get("input"), dict) else f" (got {item.get('input')!r})"
     )
-    return f"{where}{'.'.join(place)}{': ' if place else ''}{item['msg'].removeprefix('Value error, ')}{value}"
+    name = f"{'.'.join(place)}: " if place else ""
+    return f"{where}{name}{item['msg'].removeprefix('Value error, ')}{value}"
 
 
 def _origin(place: tuple[str, ...], file: Path | None, given: Overlaid) -> str:

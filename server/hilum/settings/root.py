@@ -144,7 +144,10 @@ class Settings(Section):
     def _watched_folders_are_their_own(
         cls, value: Mapping[str, Watch], info: ValidationInfo
     ) -> Mapping[str, Watch]:
-        """What lies in them is moved or deleted, which must not befall our own files, nor what another one watches."""
+        """Watched folders lie beside our own files and beside each other.
+
+        Files in them are moved or deleted.
+        """
         taken = {name: path.resolve() for name, path in paths_named(info.data)}
         for name, watch in value.items():
             _require_called(watch.called_ae_title, info)

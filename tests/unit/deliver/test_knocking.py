@@ -13,6 +13,7 @@ import pytest
 
 from hilum.deliver import destinations, open_client
 from hilum.deliver.circuit_breaker import CircuitBreaker
+from hilum.deliver.destinations import DestinationClients
 from hilum.domain import Document
 from hilum.errors import Refused, Retry
 from hilum.settings import FolderDestination, Pipeline, SenderDestination
