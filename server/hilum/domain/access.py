@@ -17,7 +17,10 @@ class Channel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who asks for a verb: the name that was authenticated, the way in, and the address it came from (empty: this host)."""
+    """The origin of a verb: the authenticated name, the way in, and the address.
+
+    An empty address is this host.
+    """
 
     name: str
     channel: Channel

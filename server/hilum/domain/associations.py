@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class AssociationRecord:
     """Who sent what, what was refused and what the sender should change; of STOW-RS requests, too.
 
-    `count`: so many of a kind, on which nothing was stored, from the same sender within a minute; `ended_at` is the last one's.
+    `count`: so many of a kind, on which nothing was stored, from the same sender within a minute;
+    `ended_at` is the last one's.
     """
 
     started_at: float

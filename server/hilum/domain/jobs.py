@@ -40,9 +40,12 @@ class ReadingJob:
 
 @dataclass(frozen=True, slots=True)
 class StudyJob:
-    """A claimed study with all its images (rejected ones too), all their readings and the current results (one a release).
+    """A claimed study with all its images, all their readings and the current results.
 
-    `superseded_digests`: by release, source digests of results that are not current, of a study that has a current one.
+    Rejected images are among them. There is one current result for each release.
+
+    `spent_digests`: by release, source digests of results that are not current, of a study that
+    has a current one.
     """
 
     lease: Lease
@@ -50,15 +53,15 @@ class StudyJob:
     instances: tuple[Instance, ...]
     readings: tuple[Reading, ...]
     current_results: tuple[Result, ...]
-    superseded_digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    spent_digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
-    """A claimed result with the images that it names, and the document that a new one replaces (kind to document).
+    """A claimed result with the images that it names, and the documents that new ones replace.
 
-    `delivered_reports`: for each destination the newest earlier structured report that it may hold, of whatever SOP Class. `heat_map_destinations`: destinations
-    that may hold an earlier heat map.
+    `held`: for each destination the newest earlier structured report that it may hold, of whatever
+    SOP Class. `pictured`: destinations that may hold an earlier heat map.
     """
 
     lease: Lease
@@ -66,8 +69,8 @@ class ReportJob:
     study: Study
     instances: tuple[Instance, ...]
     predecessors: Mapping[str, Document]
-    delivered_reports: Mapping[str, Document] = field(default_factory=dict)
-    heat_map_destinations: frozenset[str] = frozenset()
+    held: Mapping[str, Document] = field(default_factory=dict)
+    pictured: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +91,11 @@ class ComparisonJob:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryJob:
-    """A claimed delivery, the document to send and what the metrics and the guard against untrained weights need to know.
+    """A claimed delivery: the document, and the facts that metrics and the guard of promise 8 need.
 
-    `identifiers` are the result's: the UIDs under which a document of another SOP Class would go. `is_current`: the result was not
-    superseded while another try had the delivery. `delivered_at`: the destination has it since
-    then, and it is sent again.
+    `identifiers` are the result's: the UIDs under which a document of another SOP Class would go.
+    `is_current`: the result was not superseded while another try had the delivery. `delivered_at`:
+    the destination has it since then, and it is sent again.
     """
 
     lease: Lease
@@ -125,10 +128,10 @@ class CommitmentJob:
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """What a stage decided; the loop writes it in one transaction with the rows that follow from it.
+    """A decision of a stage; the loop writes it and the rows that follow in one transaction.
 
-    `values` are further columns of the claimed row. `results` follow a study, `documents` a result, or a delivery whose receiver
-    wants the same report in another SOP Class.
+    `values` are further columns of the claimed row. `results` follow a study, `documents` a result,
+    or a delivery whose receiver wants the same report in another SOP Class.
     """
 
     state: StrEnum

@@ -33,13 +33,13 @@ class Release:
 
     Read-only facts, parsed by the models room.
 
-    `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes. `activation` is sigmoid, softmax or
-    none. `aggregation` over views is max, mean or first_frontal. `calibration` None means: scores
-    are no probabilities.
-    `build_key` digests all that the built tree depends on: a tree with another key is stale. `operating_points` says where they
-    come from: `measured_on` and `criterion`. `members` names the networks of an ensemble, in the
-    order of their numbers, and `rule` says how they become one (mean_score, mean_logit); empty: one
-    network. `digest` is that of all that the manifest says.
+    `input_spec` is the mapping that `hilum_preprocessing.InputSpec.from_mapping` takes.
+    `activation` is sigmoid, softmax or none. `aggregation` over views is max, mean or
+    first_frontal. `calibration` None means: scores are no probabilities.
+    `build_key` digests all that the built tree depends on: a tree with another key is stale.
+    `operating_points` says where they come from: `measured_on` and `criterion`. `members` names the
+    networks of an ensemble, in the order of their numbers, and `rule` says how they become one
+    (mean_score, mean_logit); empty: one network. `digest` is that of all that the manifest says.
     """
 
     name: str

@@ -72,8 +72,10 @@ class SourceImage:
 class Result:
     """All findings of a study by one release, from exactly these source images.
 
-    `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the result was stored.
-    `is_shadow`: for comparison only; it gets no document. `has_several_orders`: its images name different Accession Numbers.
+    `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the
+    result was stored.
+    `is_shadow`: for comparison only; it gets no document. `has_several_orders`: its images name
+    different Accession Numbers.
     """
 
     study_instance_uid: str

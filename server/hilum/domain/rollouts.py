@@ -21,9 +21,12 @@ class RolloutMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How one alias (the name of a release of the settings, without version) goes from one release to another.
+    """How one alias goes from one release to another.
 
-    `configured`: what the settings name. `serving`: what reads new studies. `previous`: kept loaded for the way back.
+    An alias is the name of a release of the settings, without its version.
+
+    `configured`: what the settings name. `serving`: what reads new studies. `previous`: kept loaded
+    for the way back.
     `candidate`: what shall follow, by `mode`; `fraction` is a canary's share of studies.
     """
 

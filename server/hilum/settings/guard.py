@@ -39,7 +39,10 @@ RefusedFlag = Literal[_FLAGS_OF_PIXELS, _FLAGS_OF_LEVELS, _FLAGS_OF_ORIENTATION,
 
 
 class Guard(Section):
-    """What a usual frontal chest radiograph looks like, and which doubts about an image mean no finding. Others are flags on the result."""
+    """Limits of a usual frontal chest radiograph, and the doubts that mean no finding.
+
+    Other doubts are flags on the result.
+    """
 
     span_at_least: float = Field(
         0.05,
