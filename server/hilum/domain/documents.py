@@ -95,8 +95,9 @@ DOCUMENT_KINDS: Final[Mapping[str, DocumentKind]] = {
 
 def kind_of(key: str) -> DocumentKind:
     """Return the row of a kind. One of another version is a row of bytes that stands for itself."""
-    unknown = DocumentKind(key, key.replace("_", " "), "application/octet-stream", "bin")
-    return DOCUMENT_KINDS.get(key, unknown)
+    return DOCUMENT_KINDS.get(key) or DocumentKind(
+        key, key.replace("_", " "), "application/octet-stream", "bin"
+    )
 
 
 def orderable_kinds() -> tuple[str, ...]:
