@@ -50,7 +50,7 @@ class Probe:
     """The outcome of a test of a destination.
 
     `is_ok`: reports can go there. `sr_class`: the class in which they go. `detail`: the findings,
-    and the remedy. `advice`: what follows from a failure.
+    and the remedy. `advice`: the consequence of a failure.
     """
 
     destination: str

@@ -80,7 +80,7 @@ class DicomClient:
                     self._start_timer(self._idle_seconds)
 
     def probe(self, limit_seconds: float | None = None) -> Probe:
-        """Ask the receiver what it would accept, by an association of its own."""
+        """Test the receiver by an association of its own (see `probe_receiver`)."""
         allowed = self._peer.timeout_seconds
         seconds = allowed if limit_seconds is None else min(allowed, limit_seconds)
         peer = replace(self._peer, timeout_seconds=seconds)

@@ -46,7 +46,7 @@ def peers(settings: Settings) -> Iterator[Check]:
 
 
 def _destination(name: str, destination: Destination) -> Iterator[Check]:
-    """Check what `hilum destinations probe` checks, with a shorter time limit."""
+    """Check as `hilum destinations probe` does, with a shorter time limit."""
     title = f"destination {name}"
     found = probe_destination(name, destination, _ANSWER_SECONDS)
     where = f"{found.address}: "
