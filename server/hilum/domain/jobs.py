@@ -44,8 +44,8 @@ class StudyJob:
 
     Rejected images are among them. There is one current result for each release.
 
-    `spent_digests`: by release, source digests of results that are not current, of a study that
-    has a current one.
+    `superseded_digests`: by release, source digests of results that are not current, of a study
+    that has a current one.
     """
 
     lease: Lease
@@ -53,15 +53,15 @@ class StudyJob:
     instances: tuple[Instance, ...]
     readings: tuple[Reading, ...]
     current_results: tuple[Result, ...]
-    spent_digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    superseded_digests: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class ReportJob:
     """A claimed result with the images that it names, and the documents that new ones replace.
 
-    `held`: for each destination the newest earlier structured report that it may hold, of whatever
-    SOP Class. `pictured`: destinations that may hold an earlier heat map.
+    `delivered_reports`: for each destination the newest earlier structured report that it may
+    hold, of any SOP Class. `heat_map_destinations`: destinations that may hold an earlier heat map.
     """
 
     lease: Lease
@@ -69,8 +69,8 @@ class ReportJob:
     study: Study
     instances: tuple[Instance, ...]
     predecessors: Mapping[str, Document]
-    held: Mapping[str, Document] = field(default_factory=dict)
-    pictured: frozenset[str] = frozenset()
+    delivered_reports: Mapping[str, Document] = field(default_factory=dict)
+    heat_map_destinations: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -291,10 +291,9 @@ class ReportHandler:
         The numbers of that one are no longer valid, so it gets a successor.
         """
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
-        if takes_away and document.kind == HEAT_MAP.key:
-            takers = {
-                name: item for name, item in takers.items() if name in job.heat_map_destinations
-            }
+        has_earlier = name in job.delivered_reports or (
+            kind == HEAT_MAP.key and name in job.heat_map_destinations
+        )
         if name not in handling.destinations and not has_earlier:
             return False
         destination = self._settings.destinations[name]

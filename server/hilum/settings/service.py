@@ -63,7 +63,7 @@ class Pipeline(Section):
     )
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
     poll_seconds: float = Field(
-        5.0, gt=0, description="A stage looks for work this often even if no doorbell rings."
+        5.0, gt=0, description="A stage looks for work this often even if nothing notifies it."
     )
     dispatchers: int = Field(
         1, ge=1, le=16, description="Dispatcher processes (assemble, report, deliver)."
@@ -145,7 +145,7 @@ class Api(Section):
         default=False,
         description=(
             "Whether pages show Patient ID, Accession Number and Study Date, and pages and REST"
-            " find studies by them. Each look is a row of the audit (docs/audit.md)."
+            " find studies by them. Each look is a row of the audit (docs/operate/audit.md)."
         ),
     )
     tls_certificate_file: Path | None = Field(
@@ -225,7 +225,7 @@ class Log(Section):
 
 
 class Tracing(Section):
-    """OpenTelemetry spans of each study (docs/tracing.md).
+    """OpenTelemetry spans of each study (docs/operate/tracing.md).
 
     They last from its association to the SR that is accepted.
     """
@@ -285,7 +285,7 @@ class Syslog(Section):
 
 
 class Audit(Section):
-    """Who did what (docs/audit.md)."""
+    """Who did what (docs/operate/audit.md)."""
 
     look_minutes: float = Field(
         5.0,

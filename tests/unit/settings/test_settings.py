@@ -522,16 +522,16 @@ def test_secrets_are_found_in_a_settings_file_wherever_they_stand(tmp_path: Path
         ),
         (
             "[analyse]\nreads_once = false\n",
-            "analyse.drop_page_cache: `drop_page_cache` is now called `drop_page_cache`: rename it",
+            "analyse.reads_once: `reads_once` is now called `drop_page_cache`: rename it",
         ),
         (
             "[receive]\nplain = false\n",
-            "receive.allow_unencrypted: `plain` is now called `allow_unencrypted`: rename it",
+            "receive.plain: `plain` is now called `allow_unencrypted`: rename it",
         ),
         (
             '[receive]\nname_sync = "twice"\n',
             (
-                "receive.durability: `durability` is now called `durability`: rename it, and write"
+                "receive.name_sync: `name_sync` is now called `durability`: rename it, and write"
                 ' "strict" for "twice"'
             ),
         ),
