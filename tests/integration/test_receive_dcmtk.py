@@ -436,7 +436,7 @@ def test_two_processes_share_the_socket_and_one_may_go(
         assert sorted(listener.data_sets().values()) == sorted(data_set_of(file) for file in sent)
     finally:
         other.kill()
-        other.wait()
+        other.join()
 
 
 def _folders(listener: ListenerProcess) -> set[str]:

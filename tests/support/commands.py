@@ -1,12 +1,7 @@
-"""`hilum` commands, each in a process of its own. A fork server has imported what they need.
-
-A start of Python and its imports cost a command a second of CPU; a fork costs a few milliseconds.
-`test_cli.test_version` starts the program itself.
-"""
+"""`hilum` commands, each in a forked process. `test_cli.test_version` starts the program itself."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -15,21 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from testing.serving import hilum_program
-
-_SERVER = multiprocessing.get_context("forkserver")
-_SERVER.set_forkserver_preload(
-    [
-        "hilum.cli",
-        "sqlalchemy.dialects.sqlite",
-        "alembic.command",
-        "fastapi",
-        "pydicom",
-        "pynetdicom",
-        "PIL.Image",
-        "requests",
-        "torch",
-    ]
-)
+from tests.support.forks import FORKS, become_program
 
 
 def hilum(
@@ -50,7 +31,7 @@ def hilum(
         streams = [Path(made, name) for name in ("typed", "stdout", "stderr")]
         for stream, text in zip(streams, (typed, "", ""), strict=True):
             stream.write_text(text)
-        process = _SERVER.Process(
+        process = FORKS.Process(
             target=_run,
             args=(
                 command,
@@ -83,16 +64,7 @@ def _run(
     """In the forked process: what the program would find, then what it does."""
     from hilum.__main__ import main
 
-    for descriptor, (stream, flags) in enumerate(
-        zip(streams, (os.O_RDONLY, os.O_WRONLY, os.O_WRONLY), strict=True)
-    ):
-        os.dup2(opened := os.open(stream, flags | os.O_APPEND), descriptor)
-        os.close(opened)
-    sys.stdin = os.fdopen(0, closefd=False)
-    os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.umask(0o022)
+    become_program(streams, folder, environment)
     if user is not None:
         os.setreuid(user, user)
     sys.argv = command

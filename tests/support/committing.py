@@ -1,7 +1,4 @@
-"""Storage commitment from outside.
-
-An SCU of pynetdicom that asks and takes reports, and the dispatcher's loop that sends them.
-"""
+"""Storage commitment: an SCU of pynetdicom, and the dispatcher's loop in a forked process."""
 
 from __future__ import annotations
 
@@ -9,12 +6,10 @@ import asyncio
 import queue
 import signal
 import ssl
-import subprocess
-import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from multiprocessing.context import ForkServerProcess
 from typing import Self
 
 from pydicom.dataset import Dataset
@@ -27,8 +22,8 @@ from hilum.pipeline import STAGES, StageLoop
 from hilum.processes.commitment_handler import CommitHandler
 from hilum.settings import CommitmentPeer, Settings, restore
 from hilum.store.ledger import Ledger
+from tests.support.forks import FORKS
 
-_ROOT = Path(__file__).resolve().parents[2]
 PUSH_MODEL, INSTANCE = "1.2.840.10008.1.20.1", "1.2.840.10008.1.20.1.1"
 OWNER = "dispatcher-of-the-test"
 
@@ -180,22 +175,18 @@ class Dispatcher:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: ForkServerProcess | None = None
 
     def start(self) -> None:
         """Start it."""
-        self.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.committing"], stdin=subprocess.PIPE, cwd=_ROOT
-        )
-        assert self.child.stdin is not None
-        self.child.stdin.write(self._settings.dump().encode())
-        self.child.stdin.close()
+        self.child = FORKS.Process(target=_serve, args=(self._settings.dump(),), daemon=True)
+        self.child.start()
 
     def kill(self) -> None:
         """kill -9, and what the supervisor does then."""
         assert self.child is not None
         self.child.kill()
-        self.child.wait()
+        self.child.join()
         ledger = Ledger(self._settings.ledger_url)
         ledger.end_leases(OWNER, is_clean=False)
         ledger.close()
@@ -205,12 +196,17 @@ class Dispatcher:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.child is not None and self.child.poll() is None:
+        if self.child is not None and self.child.exitcode is None:
             self.child.terminate()
-            self.child.wait(timeout=30)
+            self.child.join(30)
 
 
-async def _serve(settings: Settings) -> None:
+def _serve(settings_text: str) -> None:
+    """The child."""
+    asyncio.run(_dispatch(restore(settings_text)))
+
+
+async def _dispatch(settings: Settings) -> None:
     ledger = Ledger(settings.ledger_url)
     handler = CommitHandler(settings, ledger)
     loop = StageLoop(STAGES["commit"], ledger, settings.pipeline, OWNER, handler.handle)
@@ -218,7 +214,3 @@ async def _serve(settings: Settings) -> None:
     await loop.run()
     handler.close()
     ledger.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(_serve(restore(sys.stdin.read())))

@@ -1,7 +1,6 @@
-"""A listener in a process of its own, on a socket that the test has bound, as the supervisor will do it.
+"""A listener in a forked process, on a socket that the test has bound as the supervisor does.
 
-The socket listens before the process starts, so nobody has to wait for it, and it outlives a kill
--9.
+The socket listens before the process starts, so no client has to wait, and it outlives a kill -9.
 """
 
 from __future__ import annotations
@@ -12,26 +11,25 @@ import shutil
 import signal
 import socket
 import sqlite3
-import subprocess
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Self
 
 from hilum.receive.headers.file_meta import decode
+from hilum.receive.listener import serve_listener
 from hilum.receive.storage import transfer_library
 from hilum.receive.storage.session import open_inbox
 from hilum.settings import Settings, restore
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
+from tests.support.forks import FORKS, become_program
 
-_ROOT = Path(__file__).resolve().parents[2]
 PROCESS = "listener-1"
 NOT_COMPILED = Path("/nowhere/transfer.so")
-_LIBRARY, _ORACLE = "HILUM_TEST_TRANSFER_LIBRARY", "HILUM_TEST_ORACLE"
 
 
 def make_settings(state: Path, senders: dict[str, Any] | None = None, **receive: Any) -> Settings:
@@ -67,9 +65,8 @@ class ListenerProcess:
         `is_oracle`: pynetdicom instead of ours.
         """
         self.settings = settings
-        self._added = {_LIBRARY: str(library)} if library is not None else {}
-        if is_oracle:
-            self._added[_ORACLE] = "1"
+        self._library = library
+        self._is_oracle = is_oracle
         self.archive = Archive(settings.archive_dir)
         self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
         self.port = int(self.socket.getsockname()[1])
@@ -79,30 +76,19 @@ class ListenerProcess:
             else None
         )
         self.log = settings.site.state_dir / "listener.log"
-        self.child: subprocess.Popen[bytes] | None = None
+        self.child: ForkServerProcess | None = None
 
     def start(self) -> None:
         """Start the child; connections made from now on are answered as soon as it is up."""
         self.child = self.start_another(PROCESS)
 
-    def start_another(self, process: str) -> subprocess.Popen[bytes]:
+    def start_another(self, process: str) -> ForkServerProcess:
         """One more child of this name on the same socket; the caller ends it."""
-        sockets = [each.fileno() for each in (self.socket, self.tls_socket) if each is not None]
-        command = [sys.executable, "-m", "tests.support.listening", process, *map(str, sockets)]
-        environment = {**os.environ, **self._added}
-        with self.log.open("ab") as log:
-            child = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                cwd=_ROOT,
-                pass_fds=sockets,
-                env=environment,
-            )
-        assert child.stdin is not None
-        child.stdin.write(self.settings.dump().encode())
-        child.stdin.close()
+        work = (process, self.settings.dump(), self.log, self.socket, self.tls_socket)
+        child = FORKS.Process(
+            target=_listen, args=(*work, self._library, self._is_oracle), daemon=True
+        )
+        child.start()
         return child
 
     @property
@@ -115,13 +101,14 @@ class ListenerProcess:
         """kill -9."""
         assert self.child is not None
         self.child.kill()
-        self.child.wait()
+        self.child.join()
 
-    def stop(self) -> int:
+    def stop(self) -> int | None:
         """SIGTERM; the exit status."""
         assert self.child is not None
         self.child.terminate()
-        return self.child.wait(timeout=30)
+        self.child.join(30)
+        return self.child.exitcode
 
     def ledger(self) -> Ledger:
         """The test's own view of the ledger."""
@@ -145,7 +132,7 @@ class ListenerProcess:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.child is not None and self.child.poll() is None:
+        if self.child is not None and self.child.exitcode is None:
             self.kill()
         self.socket.close()
         if self.tls_socket is not None:
@@ -163,26 +150,27 @@ def unindexed(archive: Archive) -> Iterator[Path]:
     return (file for file in (archive.root / "unindexed").rglob("*") if file.is_file())
 
 
-def main(process: str, descriptor: int, tls_descriptor: int | None = None) -> None:
+def _listen(
+    process: str,
+    settings_text: str,
+    log: Path,
+    plain: socket.socket,
+    tls: socket.socket | None,
+    library: Path | None,
+    is_oracle: bool,
+) -> None:
     """The child."""
-    from hilum.receive.listener import serve_listener
-
-    if library := os.environ.get(_LIBRARY):
-        transfer_library.PATH = Path(library)  # type: ignore[misc] # a constant but for this
+    become_program((Path(os.devnull), log, log))
+    if library is not None:
+        transfer_library.PATH = library  # type: ignore[misc] # a constant but for this
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    settings = restore(sys.stdin.read())
+    settings = restore(settings_text)
     ledger = Ledger(settings.ledger_url)
     archive = open_inbox(settings, process)
-    tls = None if tls_descriptor is None else socket.socket(fileno=tls_descriptor)
-    if os.environ.get(_ORACLE):
+    if is_oracle:
         from testing.pynetdicom_listener import serve_oracle
 
-        serve_oracle(settings, socket.socket(fileno=descriptor), ledger, archive, stop)
-        return
-    serve_listener(settings, socket.socket(fileno=descriptor), ledger, archive, stop, tls)
-    assert "torch" not in sys.modules
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], *map(int, sys.argv[2:]))
+        serve_oracle(settings, plain, ledger, archive, stop)
+    else:
+        serve_listener(settings, plain, ledger, archive, stop, tls)
