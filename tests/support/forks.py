@@ -8,14 +8,19 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TypeVar, cast
+
+T = TypeVar("T")
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
     [
         "hilum.cli",
         "hilum.receive.listener",
+        "hilum_preprocessing.resize.compiled",
         "sqlalchemy.dialects.sqlite",
         "alembic.command",
         "fastapi",
@@ -48,3 +53,21 @@ def become_program(
         os.environ.clear()
         os.environ.update(environment)
     os.umask(0o022)
+
+
+def in_fork(function: Callable[..., T], *args: object) -> T:
+    """What `function` returns in a forked process. Raises EOFError if that process dies."""
+    receiver, sender = FORKS.Pipe(duplex=False)
+    with receiver:
+        child = FORKS.Process(target=_answer, args=(sender, function, args), daemon=True)
+        child.start()
+        sender.close()
+        try:
+            return cast("T", receiver.recv())
+        finally:
+            child.join()
+
+
+def _answer(sender: Connection, function: Callable[..., object], args: tuple[object, ...]) -> None:
+    with sender:
+        sender.send(function(*args))

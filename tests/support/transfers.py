@@ -194,7 +194,7 @@ def _all_of(sock: socket.socket) -> bytes:
 
 
 if __name__ == "__main__":
-    watched = TransferLibrary(Path(sys.argv[1]), BLOCK_BYTES)
-    for seed in range(int(sys.argv[2])):
+    watched = TransferLibrary(Path(sys.argv[2]), BLOCK_BYTES)
+    for seed in range(int(sys.argv[1])):
         run(watched, drawn(Random(seed)))
     sys.stdout.write("nothing outside\n")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 import shutil
 import subprocess
 import sys
@@ -28,8 +27,14 @@ from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
 from hilum_preprocessing.tensor.without_torch import prepared
+from tests.support.compiling import (
+    COMPILERS,
+    quick_library,
+    require_no_access_outside,
+    verdict_on,
+)
 from tests.support.matrices import dense
-from tests.support.peers import missing, require_program
+from tests.support.peers import missing
 
 KERNELS = [
     "skimage",
@@ -41,7 +46,7 @@ KERNELS = [
     "torch_bicubic",
     "nearest",
 ]
-COMPILERS = ("cc", "gcc", "clang")
+USED = (True, "compiled (resize.so)")
 SOURCE = library.PATH.with_suffix(".c")
 RANGES = {"u1": (0, 255), "i1": (-128, 127), "u2": (0, 65535), "i2": (-32768, 32767)}
 
@@ -379,33 +384,7 @@ def library_of(folder: Path, text: str) -> Path:
     return source.with_suffix(".so")
 
 
-def quick_library_of(folder: Path, text: str) -> Path:
-    """The same without the seconds of -O3, for a source whose mistake no optimisation mends."""
-    source, library = folder / "resize.c", folder / "resize.so"
-    source.write_text(text)
-    compiler = next(filter(shutil.which, COMPILERS))
-    subprocess.run(
-        [compiler, "-std=gnu11", "-O1", "-fPIC", "-shared", "-o", library, source], check=True
-    )
-    return library
-
-
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, COMPILERS)), reason="no C compiler")
-SAID = """
-import pathlib, sys
-from hilum_preprocessing.resize import compiled, library
-library.PATH = pathlib.Path(sys.argv[1])
-library, how = compiled.loaded()
-print(library is None, how)
-"""
-
-
-def said_of(library: Path) -> str:
-    return subprocess.run(
-        [sys.executable, "-c", SAID, library], capture_output=True, text=True, check=True
-    ).stdout
-
-
 NOWHERE = """
 import pathlib
 from hilum_preprocessing.resize import library
@@ -445,32 +424,31 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tmp_path):
     text = SOURCE.read_text()
     assert before in text
-    found = said_of(quick_library_of(tmp_path, text.replace(before, after)))
-    assert found.startswith("True")
-    assert said in found
+    is_used, how = verdict_on(quick_library(tmp_path / "resize.so", text.replace(before, after)))
+    assert not is_used
+    assert said in how
 
 
 @needs_compiler
 def test_one_without_mistakes_is_used_whatever_the_optimisation(tmp_path):
     """So it is for its mistakes that none of the above is used."""
-    assert said_of(quick_library_of(tmp_path, SOURCE.read_text())) == "False compiled (resize.so)\n"
+    assert verdict_on(quick_library(tmp_path / "resize.so", SOURCE.read_text())) == USED
 
 
 @needs_compiler
 def test_other_processors_take_the_plain_loops(tmp_path):
-    """Known pictures as numpy makes them: said_of asks for them."""
-    plain = "#define PLAIN\n" + SOURCE.read_text()
-    assert said_of(library_of(tmp_path, plain)) == "False compiled (resize.so)\n"
-    assert "computes wrong" in said_of(
-        quick_library_of(tmp_path, plain.replace("* HALF + lows", "* HALF - lows"))
-    )
+    """On known pictures, compared with numpy."""
+    plain, library = "#define PLAIN\n" + SOURCE.read_text(), tmp_path / "resize.so"
+    assert verdict_on(quick_library(library, plain)) == USED
+    _, how = verdict_on(quick_library(library, plain.replace("* HALF + lows", "* HALF - lows")))
+    assert "computes wrong" in how
 
 
 @needs_compiler
 def test_the_hook_compiles_and_replaces(tmp_path):
     library = library_of(tmp_path, SOURCE.read_text())
     mapped = ctypes.CDLL(str(library))
-    assert said_of(library) == "False compiled (resize.so)\n"
+    assert verdict_on(library) == USED
     inode = library.stat().st_ino
     library_of(tmp_path, SOURCE.read_text())
     assert library.stat().st_ino != inode, "a process that runs keeps the old one"
@@ -485,7 +463,9 @@ def test_without_a_compiler_there_is_no_library_and_a_reason(tmp_path):
     assert "no C compiler" in str(compile_library(source, {"PATH": str(tmp_path)}))
     assert not source.with_suffix(".so").exists()
     assert "No such file" in str(compile_library(source, {"CC": str(tmp_path / "cc")}))
-    assert said_of(source.with_suffix(".so")).startswith("True by torch")
+    is_used, how = verdict_on(source.with_suffix(".so"))
+    assert not is_used
+    assert how.startswith("by torch")
 
 
 @needs_compiler
@@ -534,29 +514,7 @@ def test_it_stays_within_its_arrays(tmp_path):
 
     A picture's shape comes from outside, and this is C.
     """
-    library = tmp_path / "resize.so"
-    options = [
-        "-std=gnu11",
-        "-O1",
-        "-g",
-        "-fPIC",
-        "-shared",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=undefined",
-    ]
-    subprocess.run([require_program("gcc", "gcc"), *options, "-o", library, SOURCE], check=True)
-    runtime = subprocess.run(
-        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    guarded = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
-    run = subprocess.run(
-        [sys.executable, "-c", GUARDED, library],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=guarded,
-    )
-    assert run.stdout == "nothing outside\n", run.stderr[-3000:]
+    require_no_access_outside(SOURCE, tmp_path / "resize.so", "-c", GUARDED)
 
 
 def test_a_full_grid_is_the_default():

@@ -19,7 +19,6 @@ from random import Random
 import pytest
 
 from deploy.compile_c import TRANSFER
-from deploy.compile_c import compiled as compile_library
 from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.compiled import loaded
@@ -27,11 +26,16 @@ from hilum.receive.storage.transfer_library import PATH, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 from hilum.store.archive.direct_io import takes_direct_io
+from tests.support.compiling import (
+    COMPILERS,
+    quick_library,
+    require_no_access_outside,
+    verdict_on,
+)
 from tests.support.page_cache import can_be_dropped, is_in_memory
-from tests.support.peers import missing, require_program
+from tests.support.peers import missing
 from tests.support.transfers import BLOCK_BYTES, drawn, run
 
-ROOT = Path(__file__).parents[4]
 HEADER = Path("/usr/include/xxhash.h")
 SIZE = 1000
 ALIGNED_BYTES = 4096
@@ -44,13 +48,13 @@ has_library = pytest.mark.skipif(
     LIBRARY is None, reason=f"large objects are received {loaded()[1]}"
 )
 needs_compiler = pytest.mark.skipif(
-    not (any(map(shutil.which, ("cc", "gcc", "clang"))) and HEADER.exists()),
+    not (any(map(shutil.which, COMPILERS)) and HEADER.exists()),
     reason="no C compiler, or no xxhash.h",
 )
 
 
 def test_a_machine_with_a_compiler_has_the_library() -> None:
-    if not any(map(shutil.which, ("cc", "gcc", "clang"))) or not HEADER.exists():
+    if not any(map(shutil.which, COMPILERS)) or not HEADER.exists():
         missing(
             "no C compiler or no xxhash.h: objects are received in Python (Debian packages gcc,"
             " libc6-dev and libxxhash-dev)"
@@ -239,13 +243,6 @@ def test_a_connection_that_ends_in_the_last_fragment_is_lost(file):
     assert not pair.unread.is_last
 
 
-SAID = """
-import pathlib, sys
-from hilum.receive.storage import compiled, transfer_library
-transfer_library.PATH = pathlib.Path(sys.argv[1])
-library, how = compiled.loaded()
-print(library is None, how)
-"""
 SMALL = """
 import socket
 made = socket.socketpair
@@ -266,14 +263,6 @@ from hilum.supervisor.checks.doctor import examine
 compiled.warn_without()
 print([check.detail for check in examine(Settings()) if check.name == "receive"])
 """
-
-
-def said_of(folder: Path, text: str) -> str:
-    source = folder / "transfer.c"
-    source.write_text(text)
-    assert compile_library(source) is None
-    command = [sys.executable, "-c", SAID, source.with_suffix(".so")]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
 @needs_compiler
@@ -314,17 +303,18 @@ def said_of(folder: Path, text: str) -> str:
 def test_a_library_that_is_not_ours_or_wrong_is_not_used(before, after, said, tmp_path):
     text = TRANSFER.read_text()
     assert before in text
-    found = said_of(tmp_path, text.replace(before, after))
-    assert found.startswith("True in Python: transfer.so ")
-    assert said in found
+    is_used, how = verdict_on(quick_library(tmp_path / "transfer.so", text.replace(before, after)))
+    assert not is_used
+    assert how.startswith("in Python: transfer.so ")
+    assert said in how
 
 
 @needs_compiler
-def test_other_processors_take_the_plain_digests(tmp_path):
-    assert (
-        said_of(tmp_path, "#define PLAIN\n" + TRANSFER.read_text())
-        == "False by compiled code (transfer.so)\n"
-    )
+@pytest.mark.parametrize("processor", ["", "#define PLAIN\n"], ids=["usual", "without AVX2"])
+def test_one_without_mistakes_is_used_on_every_processor(processor, tmp_path):
+    """So a library of the test above is refused for its mistake."""
+    library = quick_library(tmp_path / "transfer.so", processor + TRANSFER.read_text())
+    assert verdict_on(library) == (True, "by compiled code (transfer.so)")
 
 
 @has_library
@@ -350,24 +340,6 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 
 @needs_compiler
 def test_it_stays_within_its_memory(tmp_path):
-    """GCC's sanitizers look at every access: what comes is a stranger's, and this is C."""
-    library = tmp_path / "transfer.so"
-    options = [
-        "-std=gnu11",
-        "-O1",
-        "-g",
-        "-fPIC",
-        "-shared",
-        "-fsanitize=address,undefined",
-        "-fno-sanitize-recover=undefined",
-    ]
-    subprocess.run([require_program("gcc", "gcc"), *options, "-o", library, TRANSFER], check=True)
-    runtime = subprocess.run(
-        ["gcc", "-print-file-name=libasan.so"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    guarded = {**os.environ, "LD_PRELOAD": runtime, "ASAN_OPTIONS": "detect_leaks=0"}
-    command = [sys.executable, "-m", "tests.support.transfers", library, "300"]
-    found = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=guarded, cwd=ROOT
-    )
-    assert found.stdout == "nothing outside\n", found.stderr[-3000:]
+    """The bytes come from a stranger, and this is C."""
+    watched = ("-m", "tests.support.transfers", "300")
+    require_no_access_outside(TRANSFER, tmp_path / "transfer.so", *watched)
