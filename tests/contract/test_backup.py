@@ -24,6 +24,7 @@ from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema.tables import expired_file, instance, result
 from tests.support.accounts import folder_of_stranger, open_to_all
 from tests.support.arrivals import arrival_of
+from tests.support.database import change
 from tests.support.deciding import Site
 from tests.support.ledgers import migrated_postgres, migrated_sqlite, older_sqlite
 from tests.support.street import Clock, Street
@@ -162,13 +163,11 @@ def test_a_header_that_is_corrected_between_the_dump_and_the_backup(
         files = arrive(archive, b"in the dump"), arrive(archive, b"corrected")
         for file in files:
             give_row(street, archive, file, file.name)
-        with ledger._engine.begin() as connection:
-            connection.execute(
-                insert(expired_file).values(path="ab/cd/erased.dcm", cause="erased", due_at=0.0)
-            )
-            connection.execute(
-                insert(expired_file).values(path="ab/cd/gone.dcm", cause="age", due_at=0.0)
-            )
+        change(
+            ledger,
+            insert(expired_file).values(path="ab/cd/erased.dcm", cause="erased", due_at=0.0),
+            insert(expired_file).values(path="ab/cd/gone.dcm", cause="age", due_at=0.0),
+        )
         store(archive, "ab/cd/erased.dcm")
         put = back_up(ledger.url, archive, tmp_path / "copy")
     assert copied(tmp_path / "copy") == {

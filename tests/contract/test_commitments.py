@@ -16,6 +16,7 @@ from hilum.domain import (
 from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.commitments import LeaseOwner, rename, reported
 from hilum.store.schema.tables import commitment
+from tests.support.database import transaction
 from tests.support.street import Clock, Street
 
 CR = "1.2.840.10008.5.1.4.1.1.1.1"
@@ -122,7 +123,7 @@ def test_who_is_erased_is_not_named_by_a_request_that_has_ended(street: Street) 
     street.ledger.advance(
         "commit", [(job.lease, Advance(CommitmentState.DEAD, {"failures": [["1.2.3.1", 0x0112]]}))]
     )
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         rename(connection, {"1.2.3.1": "2.25.7", "1.2.3": "2.25.8"})
     (row,) = street.rows(commitment)
     assert (row.instances, row.failures) == (
@@ -140,7 +141,7 @@ def test_all_names_of_a_study_are_looked_for_at_once_and_only_in_rows_that_hold_
         values = reported(CommitmentVerdict(references, ())) if references == (FIRST,) else {}
         street.ledger.advance("commit", [(job.lease, Advance(CommitmentState.REPORTED, values))])
     asked: list[str] = []
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         event.listen(
             connection, "before_cursor_execute", lambda *call: asked.append(call[2].split()[0])
         )
@@ -151,7 +152,7 @@ def test_all_names_of_a_study_are_looked_for_at_once_and_only_in_rows_that_hold_
 
 def erase(street: Street) -> None:
     """The first one, whose Study Instance UID is nobody's business here."""
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         rename(connection, {"1.2.3.1": "2.25.7"})
 
 

@@ -45,6 +45,7 @@ from hilum.store.queries.views import LedgerViews, StudyFilter
 from hilum.store.queue.commitments import LeaseOwner, reported
 from hilum.store.retention.policy import RetentionPolicy, Rule
 from hilum.store.schema import tables
+from tests.support.database import change, rows, transaction
 from tests.support.storing import element
 from tests.support.street import RELEASE, Street
 
@@ -128,8 +129,7 @@ def found_in(folder: Path, marks: list[bytes] = MARKS) -> list[str]:
 
 
 def former_headers(street: Street) -> list[object]:
-    with street.ledger._engine.begin() as connection:
-        return list(connection.execute(select(tables.former_header)).all())
+    return rows(street.ledger, select(tables.former_header))
 
 
 def test_no_byte_of_the_patient_stays_and_others_are_left_alone(
@@ -215,10 +215,10 @@ def test_headers_that_an_earlier_version_has_written_are_shortened_once(
     for number in range(3):
         receive(street, archive, "1.2.3", number, header=header_of(PATIENT) + overlay)
     walk_on(street)
-    with closing(RetentionPolicy(ledger_url, archive, street.clock)) as retention:
-        with (
-            street.ledger._engine.begin() as connection
-        ):  # an image of which that version had removed the pixels
+    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+        with transaction(
+            street.ledger
+        ) as connection:  # an image of which that version had removed the pixels
             connection.execute(
                 update(tables.instance)
                 .where(tables.instance.c.id == 1)
@@ -377,7 +377,7 @@ def test_a_study_that_lost_its_only_image_before_any_report_is_found_by_its_uid(
         street._arrival("1.9.9", 1, Priority.LIVE, "CR1", RELEASE).instance,
         **{**theirs, "sop_instance_uid": "1.2.3.1"},
     )
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     archive.bring("quarantine/st/ud/first.dcm")
     assert [row.study_instance_uid for row in street.rows(tables.instance)] == ["1.9.9"]
@@ -528,7 +528,7 @@ def name_in_reports(street: Street, study: str, patient_id: str, issuer: str = "
     )
     named = {"study": {"patient_id": patient_id, "issuer_of_patient_id": issuer or None}}
     contents = {"sr": report_of(patient_id), "json": json.dumps(named, ensure_ascii=False).encode()}
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         for kind, content in contents.items():
             of_kind = tables.document.c.id.in_(of_study), tables.document.c.kind == kind
             connection.execute(update(tables.document).where(*of_kind).values(content=content))
@@ -553,7 +553,7 @@ def test_a_study_that_has_lost_its_only_image_to_another_one_is_found_by_its_rep
         street._arrival("1.9.9", 1, Priority.LIVE, "CR1", RELEASE).instance,
         **{**other, "sop_instance_uid": "1.2.3.1"},
     )
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         resolve(connection, held, ConflictState.REPLACED, FileInQuarantine(moved), street.clock.now)
     former, replaced = "st/ud/1.2.3.1.dcm", "st/ud/other.dcm"
     archive.bring(f"quarantine/{former}")
@@ -614,9 +614,11 @@ def test_reports_of_an_equal_id_of_another_issuer_stay(settings: Settings, stree
     walk_on(street)
     name_in_reports(street, "1.2.3", PATIENT, "SOUTH")
     street_documents = street.rows(tables.document)
-    with street.ledger._engine.begin() as connection:
-        connection.execute(delete(tables.delivery))
-        connection.execute(delete(tables.document).where(tables.document.c.kind == "sr"))
+    change(
+        street.ledger,
+        delete(tables.delivery),
+        delete(tables.document).where(tables.document.c.kind == "sr"),
+    )
     assert len(street_documents) == 2
     assert erase(settings, Patient(PATIENT, "NORTH"), is_dry_run=True).documents == 0
     assert erase(settings, Patient(PATIENT, "SOUTH"), is_dry_run=True).documents == 1
@@ -680,7 +682,7 @@ def test_quarantine_is_judged_by_each_file_itself(
         "calling_ae_title": "CR1",
         "state": "held",
     }
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         for name in ("theirs", "others"):
             connection.execute(
                 insert(tables.conflict).values(

@@ -33,6 +33,7 @@ from hilum.store.queries import changes
 from hilum.store.queries.views import LedgerViews, StudyFilter
 from hilum.store.schema.tables import delivery, result, study
 from tests.support.arrivals import arrival_of
+from tests.support.database import engine_of, transaction
 from tests.support.ledgers import migrated_postgres, migrated_sqlite
 from tests.support.street import RELEASE, Clock, Street
 
@@ -218,7 +219,7 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
     with closing(Ledger(url, Clock())) as slow, closing(Ledger(url, Clock())) as quick:
         Street(quick, Clock()).receive("1.2.0", 1)
         assert follower.follow() == ["1.2.0"]
-        with slow._engine.begin() as connection:
+        with transaction(slow) as connection:
             record.record(connection, [arrival_of("1.2.1.1", "1.2.1", (RELEASE,))], Clock().now)
             Street(quick, Clock()).receive("1.2.2", 1)
             assert follower.follow() == []
@@ -228,7 +229,7 @@ def test_who_commits_late_is_not_missed(postgres_url: str) -> None:
             }
         assert follower.follow() == ["1.2.1", "1.2.2"]
         # Its number is as old as its first row; what it changes last it may change after others.
-        with slow._engine.begin() as connection:
+        with transaction(slow) as connection:
             connection.execute(text("UPDATE destination SET is_paused = false WHERE name = ''"))
             connection.execute(text("INSERT INTO destination (name) VALUES ('first')"))
             Street(quick, Clock()).receive("1.2.0", 2)
@@ -251,7 +252,7 @@ def test_a_cluster_that_counts_anew_is_followed_on(
         street = Street(ledger, Clock())
         street.receive("1.2.0", 1)
         follower.follow()
-        with ledger._engine.begin() as connection:
+        with transaction(ledger) as connection:
             connection.execute(
                 text("UPDATE installation SET value = 'another' WHERE key = 'changes_of'")
             )
@@ -298,11 +299,11 @@ def test_a_user_who_may_not_ask_for_the_cluster_starts_and_is_followed_on(
 @pytest.mark.parametrize("rank", range(3))
 def test_who_follows_walks_no_table(tmp_path: Path, rank: int) -> None:
     url, place = migrated_sqlite(tmp_path), {"change": 5, "row": 7, "limit": 50}
-    with closing(LedgerViews(url)) as views, views._engine.connect() as connection:
+    with closing(LedgerViews(url)) as views, transaction(views) as connection:
         query = (
             changes.page_query(rank)
             .params(place)
-            .compile(views._engine, compile_kwargs={"literal_binds": True})
+            .compile(engine_of(views), compile_kwargs={"literal_binds": True})
         )
         plan = [row.detail for row in connection.execute(text(f"EXPLAIN QUERY PLAN {query}"))]
     searched = [

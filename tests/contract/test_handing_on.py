@@ -32,7 +32,8 @@ from hilum.domain import (
 from hilum.store.ledger import Ledger
 from hilum.store.queue.hand_off import Heir
 from hilum.store.schema import tables
-from tests.contract.test_ledger import analyse_all, arrival, result_for, rows
+from tests.support.database import change, rows
+from tests.support.ledger_steps import analyse_all, arrival, result_for
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock
 
@@ -261,8 +262,7 @@ def test_only_the_owner_of_a_destination_inherits(ledger: Ledger, clock: Clock, 
 def test_of_a_result_that_was_superseded_nothing_goes_on(ledger: Ledger, clock: Clock) -> None:
     assert ledger.acquire_destination("pacs", "d", 1800)
     first = first_report(ledger, clock)
-    with ledger._engine.begin() as connection:
-        connection.execute(tables.result.update().values(is_current=False))
+    change(ledger, tables.result.update().values(is_current=False))
     assert reported(ledger, first, TO_PACS, "pacs") == []
     assert [(row.state, row.reason) for row in rows(ledger, tables.delivery)] == [
         ("cancelled", "superseded")

@@ -13,6 +13,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.retention.policy import RetentionPolicy, Rule, Share
 from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import hourly_share
+from tests.support.database import change
 from tests.support.street import Clock, Street
 
 EVERY_PRIORITY = frozenset(Priority)
@@ -34,8 +35,7 @@ def retention(ledger_url: str, tmp_path: Path, clock: Clock) -> Iterator[Retenti
 def studies(street: Street, count: int, size_bytes: int = 1000) -> None:
     for number in range(count):
         street.walk(f"1.2.{number}", 1)
-    with street.ledger._engine.begin() as connection:
-        connection.execute(tables.instance.update().values(size_bytes=size_bytes))
+    change(street.ledger, tables.instance.update().values(size_bytes=size_bytes))
     street.clock.now += 7200
 
 
@@ -92,12 +92,12 @@ def test_pressure_takes_as_much_as_comes(
     under_pressure = Rule(EVERY_PRIORITY, clock.now, "pressure")
     assert retention.release(under_pressure, bytes_wanted=1000) == GIB
     street.receive("1.3.1", 1)
-    with street.ledger._engine.begin() as connection:
-        connection.execute(
-            tables.instance.update()
-            .where(tables.instance.c.sop_instance_uid == "1.3.1.1")
-            .values(size_bytes=GIB)
-        )
+    change(
+        street.ledger,
+        tables.instance.update()
+        .where(tables.instance.c.sop_instance_uid == "1.3.1.1")
+        .values(size_bytes=GIB),
+    )
     assert [retention.release(under_pressure, bytes_wanted=1000) for _ in range(3)] == [GIB, GIB, 0]
 
 

@@ -24,6 +24,7 @@ from hilum.store.queries.views import LedgerViews
 from hilum.store.schema import tables
 from hilum.supervisor.checks.retention import retention_checks
 from hilum.supervisor.housekeeping import Housekeeper
+from tests.support.database import change, transaction
 from tests.support.ledgers import migrated_sqlite
 from tests.support.street import Clock, Street
 
@@ -50,7 +51,7 @@ class Site:
 
     def remember(self, moment: float) -> None:
         """The known time."""
-        with self.ledger._engine.begin() as connection:
+        with transaction(self.ledger) as connection:
             known_time._write(connection, Believed(moment, moment))
 
     def walk(self, study: str) -> Path:
@@ -239,12 +240,12 @@ def test_a_clock_that_runs_away_in_small_steps_gains_a_few_hours_in_all(site: Si
 
 def test_superseded_files_wait_by_the_same_time(site: Site) -> None:
     machine, file = Machine(site), site.walk("1.2.3")
-    with site.ledger._engine.begin() as connection:
-        connection.execute(
-            tables.expired_file.insert().values(
-                path="studies/1.2.3.1.dcm", cause="superseded", due_at=NOW + 3600, instance_id=9
-            )
-        )
+    change(
+        site.ledger,
+        tables.expired_file.insert().values(
+            path="studies/1.2.3.1.dcm", cause="superseded", due_at=NOW + 3600, instance_id=9
+        ),
+    )
     machine.run(0)
     site.clock.now += 31 * DAY
     machine.run(60)
@@ -260,7 +261,7 @@ def test_an_upgrade_begins_with_the_clock_where_rows_bear_it_out(
 ) -> None:
     site.walk("1.2.3")
     received_at = site.street.rows(tables.instance)[0].received_at
-    with site.ledger._engine.begin() as connection:
+    with transaction(site.ledger) as connection:
         connection.exec_driver_sql("DELETE FROM installation WHERE key = 'known_time'")
         known_time.mint(connection, received_at + days * DAY)
         found = values.read(connection, "known_time")

@@ -16,77 +16,22 @@ from hilum.domain import (
     DeliveryState,
     Document,
     NewDocument,
-    Outcome,
-    Priority,
     ReadingJob,
     ReadingState,
     ReportJob,
-    Result,
     ResultState,
-    StudyJob,
     StudyState,
 )
 from hilum.store.intake.received import Compared
-from hilum.store.ledger import Arrival, ImageChanged, Ledger, RecordOutcome
+from hilum.store.ledger import ImageChanged, Ledger, RecordOutcome
 from hilum.store.migrations.migrate import migrate
 from hilum.store.queue import requeue
 from hilum.store.schema import tables
-from tests.support.arrivals import arrival_of
+from tests.support.database import engine_of, rows, transaction
+from tests.support.ledger_steps import analyse_all, arrival, close_study, result_for
 from tests.support.street import Clock
 
 RELEASE = "densenet121_untrained@1"
-
-
-def arrival(
-    number: int = 1, study: str = "1.2.3", releases: tuple[str, ...] = (RELEASE,), **changes: object
-) -> Arrival:
-    return arrival_of(f"1.2.3.{number}", study, releases, **changes)
-
-
-def result_for(
-    study: str, digest: str, created_at: float, supersedes_id: int | None = None
-) -> Result:
-    return Result(
-        study,
-        RELEASE,
-        digest,
-        1,
-        Outcome.ANALYSED,
-        None,
-        (),
-        (),
-        False,
-        False,
-        "hp1",
-        {"sr": f"2.25.{created_at:.0f}"},
-        {},
-        created_at,
-        supersedes_id,
-    )
-
-
-def rows(ledger: Ledger, table: object) -> list:
-    with ledger._engine.begin() as connection:
-        return list(connection.execute(select(table).order_by(table.c.id)).all())  # type: ignore[attr-defined]
-
-
-def analyse_all(ledger: Ledger, state: ReadingState = ReadingState.ANALYSED) -> None:
-    jobs = ledger.claim("analyse", 100, "a", 60)
-    assert all(
-        ledger.advance("analyse", [(job.lease, Advance(state, {"logits": [0.5]})) for job in jobs])
-    )
-
-
-def close_study(
-    ledger: Ledger, digest: str, created_at: float, supersedes_id: int | None = None
-) -> StudyJob:
-    (job,) = ledger.claim("assemble", 1, "d", 60)
-    assert isinstance(job, StudyJob)
-    new = result_for(job.study.study_instance_uid, digest, created_at, supersedes_id)
-    assert ledger.advance("assemble", [(job.lease, Advance(StudyState.CLOSED, results=[new]))]) == [
-        True
-    ]
-    return job
 
 
 def report(ledger: Ledger, destinations: tuple[str, ...] = ("pacs",)) -> ReportJob:
@@ -473,7 +418,7 @@ def test_requeue_of_many_goes_in_parts_and_looks_before_it_writes(
                 if row.open_readings
             ]
 
-    event.listen(ledger._engine, "after_cursor_execute", note)
+    event.listen(engine_of(ledger), "after_cursor_execute", note)
     assert ledger.requeue("analyse", reason="undecodable") == 0
     assert changed == []
     assert ledger.requeue("analyse", reason="attempts_exhausted") == 6
@@ -621,7 +566,7 @@ def test_namespace_is_minted_once(ledger_url: str, ledger: Ledger) -> None:
 
 
 def plan_of(ledger: Ledger, statement: str) -> str:
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         return "\n".join(str(row) for row in connection.exec_driver_sql(statement))
 
 

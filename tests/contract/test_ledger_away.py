@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.store.database.engines import AWAY, error_text, open_engine, open_reader
 from hilum.store.ledger import Ledger
+from tests.support.database import change
 from tests.support.ledgers import migrated_postgres
 
 
@@ -110,8 +111,7 @@ def test_subscriptions_find_the_server_among_several(url: str, tmp_path: Path) -
         )
         ledger = Ledger(several)
         subscription = ledger.listen("analyse")
-        with ledger._engine.begin() as connection:
-            connection.execute(text("NOTIFY hilum_analyse"))
+        change(ledger, "NOTIFY hilum_analyse")
         assert subscription.wait(30), hosts
         subscription.close()
         ledger.close()

@@ -8,12 +8,10 @@ from __future__ import annotations
 import dataclasses
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from sqlalchemy import event
 
 from hilum.assemble import Close, assemble
 from hilum.domain import (
@@ -34,7 +32,8 @@ from hilum.receive.headers.patient import identity_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.queue.hand_off import Heir
-from tests.contract.test_ledger import arrival
+from tests.support.database import statements
+from tests.support.ledger_steps import arrival
 from tests.support.ledgers import migrated_sqlite
 from tests.support.results import make_release
 
@@ -58,14 +57,14 @@ def test_statements_of_a_study(tmp_path: Path) -> None:
             for number in (1, 2)
         ]
     )
-    assert {stage: _served(ledger, stage, release) for stage in _MOST} == _MOST
+    require_no_more(_MOST, ledger, release)
 
 
 def test_statements_of_a_wave(tmp_path: Path) -> None:
     """Eight studies at once take hardly more of them than one does."""
     ledger, release = Ledger(migrated_sqlite(tmp_path)), make_release()
     _record(ledger, release, studies=8)
-    assert {stage: _served(ledger, stage, release) for stage in _MOST_OF_EIGHT} == _MOST_OF_EIGHT
+    require_no_more(_MOST_OF_EIGHT, ledger, release)
 
 
 @pytest.mark.parametrize(("studies", "expected"), [(1, _HANDED_ON), (8, _EIGHT_HANDED_ON)])
@@ -82,12 +81,20 @@ def test_statements_of_studies_that_are_handed_on(
     )
     counts = {}
     for stage in _HANDED_ON:
-        with _counting(ledger) as said:
+        with statements(ledger) as said:
             _, jobs = ledger.advance_and_hand_on(
                 stage, [(job, _decided(job, release)) for job in jobs], _heirs_of(stage, heirs)
             )
         counts[stage] = len(said)
-    assert counts == expected
+    assert all(count <= expected[stage] for stage, count in counts.items()), counts
+
+
+def require_no_more(most: Mapping[str, tuple[int, int]], ledger: Ledger, release: Release) -> None:
+    """Serve these stages with at most so many statements of the claim and of the advance."""
+    for stage, (claim, advance) in most.items():
+        claimed, advanced = _served(ledger, stage, release)
+        assert claimed <= claim, (stage, claimed)
+        assert advanced <= advance, (stage, advanced)
 
 
 def _record(ledger: Ledger, release: Release, studies: int) -> None:
@@ -104,9 +111,9 @@ def _heirs_of(stage: str, heirs: Mapping[str | None, Heir]) -> dict[str | None, 
 
 def _served(ledger: Ledger, stage: str, release: Release) -> tuple[int, int]:
     """Statements of the claim and of the advance."""
-    with _counting(ledger) as claimed:
+    with statements(ledger) as claimed:
         jobs = ledger.claim(stage, 16, "worker", 60)
-    with _counting(ledger) as advanced:
+    with statements(ledger) as advanced:
         written = ledger.advance(stage, [(job.lease, _decided(job, release)) for job in jobs])
     assert written
     assert all(written)
@@ -132,16 +139,3 @@ def _document(kind: str, *destinations: str) -> NewDocument:
         Document(kind, "application/dicom", b"", sop_instance_uid=f"2.25.{uuid.uuid4().int}"),
         destinations,
     )
-
-
-@contextmanager
-def _counting(ledger: Ledger) -> Iterator[list[str]]:
-    said: list[str] = []
-
-    def hear(*arguments: object) -> None:
-        said.append(str(arguments[2]))
-
-    event.listen(ledger._engine, "before_cursor_execute", hear)
-    yield said
-    event.remove(ledger._engine, "before_cursor_execute", hear)
-    said[:] = [statement for statement in said if not statement.startswith("BEGIN")]

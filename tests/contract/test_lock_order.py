@@ -44,6 +44,7 @@ from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts, _store
 from hilum.store.rollouts.rules import rolled_back
 from hilum.store.schema.tables import instance, reading, rollout, study
 from tests.support.arrivals import arrival_of
+from tests.support.database import change, transaction
 from tests.support.ledgers import migrated_postgres
 from tests.support.rolling import kept
 from tests.support.street import Clock
@@ -80,7 +81,7 @@ def beside(ledger: Ledger, first: Step, batch: Callable[[], object], then: Step)
     """`batch` comes between two steps of a transaction and waits until it is committed."""
     failed: list[Exception] = []
     thread = threading.Thread(target=lambda: _try(batch, failed))
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         first(connection)
         thread.start()
         wait_for(lambda: _are_waiting(ledger), what="a batch that waits")
@@ -97,7 +98,7 @@ def _try(batch: Callable[[], object], failed: list[Exception]) -> None:
 
 
 def _are_waiting(ledger: Ledger) -> bool:
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         return bool(connection.execute(_WAITING).scalar_one())
 
 
@@ -228,7 +229,7 @@ def test_an_image_that_comes_while_its_release_is_rolled_back_is_read_by_the_for
                 verb,
                 lambda _: None,
             )
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         assert connection.execute(select(reading.c.release)).scalars().all() == ["a@1"]
 
 
@@ -261,7 +262,7 @@ def test_an_image_that_is_rejected_in_the_moment_in_which_it_comes_is_not_report
     beside(
         ledger, steps[0 if is_note_first else 1], verbs[1 if is_note_first else 0], lambda _: None
     )
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         assert connection.execute(select(instance.c.is_removed)).scalars().all() == [True]
         assert connection.execute(select(reading.c.state)).scalars().all() == [
             ReadingState.NOT_ANALYSED
@@ -312,7 +313,7 @@ def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
 
 def test_a_person_ends_readings_of_an_image_that_is_corrected(ledger: Ledger) -> None:
     ledger.record([image(*FIRST)])
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         row = connection.execute(select(reading.c.id)).scalar_one()
     beside(
         ledger,
@@ -361,8 +362,7 @@ def read_archive(ledger: Ledger, order: reanalyse.ReanalysisRequest) -> None:
 def close_all(ledger: Ledger) -> None:
     """As a dispatcher would after all is read, but that nothing is said."""
     ledger.advance("analyse", [(lease, _ANALYSED) for lease in leases(ledger)])
-    with ledger._engine.begin() as connection:
-        connection.execute(update(study).values(state=StudyState.CLOSED))
+    change(ledger, update(study).values(state=StudyState.CLOSED))
 
 
 @pytest.mark.parametrize("is_reanalysed", [True, False], ids=["reanalysed", "corrected"])
@@ -427,13 +427,13 @@ def test_a_shadow_is_to_be_reported_over_an_archive_while_it_reads_it(ledger: Le
         rollouts.confirm("a", "a@2", "analyser", kept("a@2").digest)
     ledger.record([image(*FIRST), image("1.2.7", FIRST[1])])
     first, second = leases(ledger, "a@2")
-    with ledger._engine.begin() as connection:
-        connection.execute(update(study).values(state=StudyState.CLOSED))
-        connection.execute(
-            update(reading)
-            .where(reading.c.id == first.row_id)
-            .values(claimed_by="another", leased_until=_NOW + 3600)
-        )
+    change(
+        ledger,
+        update(study).values(state=StudyState.CLOSED),
+        update(reading)
+        .where(reading.c.id == first.row_id)
+        .values(claimed_by="another", leased_until=_NOW + 3600),
+    )
 
     def goes_on(connection: Connection) -> None:
         holds(second)(connection)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, bindparam, event, insert, select, text, update
+from sqlalchemy import Connection, bindparam, insert, select, text, update
 from sqlalchemy.exc import IntegrityError, OperationalError, ProgrammingError, StatementError
 
 from hilum.domain import ReadingState
@@ -14,7 +14,8 @@ from hilum.store.database.engines import open_engine
 from hilum.store.database.prepared import PreparedStatement
 from hilum.store.ledger import Ledger
 from hilum.store.schema.tables import instance, reading, study
-from tests.contract.test_ledger import analyse_all, arrival, close_study
+from tests.support.database import statements, transaction
+from tests.support.ledger_steps import analyse_all, arrival, close_study
 from tests.support.street import Clock
 
 _BY_UID = select(study).where(study.c.study_instance_uid == bindparam("uid"))
@@ -37,7 +38,7 @@ def connection(ledger: Ledger, clock: Clock) -> Iterator[Connection]:
     analyse_all(ledger)
     clock.now += 600
     close_study(ledger, "digest", clock.now)
-    with ledger._engine.begin() as opened:
+    with transaction(ledger) as opened:
         yield opened
 
 
@@ -151,15 +152,15 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
         "last_received_at",
         "called_ae_title",
     )
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         row = connection.execute(select(study)).one()
-    values |= {name: getattr(row, name) for name in (*copied, "state", "priority", "due_at")}
-    with pytest.raises(IntegrityError) as caught, ledger._engine.begin() as connection:
-        PreparedStatement(insert(study)).write(connection, values)
+    values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
+    with pytest.raises(IntegrityError) as caught, transaction(ledger) as connection:
+        Prepared(insert(study)).write(connection, values)
     assert caught.value.orig is not None
     assert "SECRET" not in str(caught.value)
-    with pytest.raises((OperationalError, ProgrammingError)), ledger._engine.begin() as connection:
-        PreparedStatement(text("SELECT 1 FROM nowhere")).all(connection)
+    with pytest.raises((OperationalError, ProgrammingError)), transaction(ledger) as connection:
+        Prepared(text("SELECT 1 FROM nowhere")).all(connection)
     assert ledger.claim("analyse", 1, "a", 60), "and the ledger goes on"
 
 
@@ -171,12 +172,10 @@ def test_what_a_converter_does_not_take(connection: Connection) -> None:
     assert "SECRET" not in str(caught.value)
 
 
-def test_who_listens_hears_it(ledger: Ledger) -> None:
-    heard: list[str] = []
-    event.listen(ledger._engine, "before_cursor_execute", lambda *call: heard.append(call[2]))
-    with ledger._engine.begin() as connection:
-        PreparedStatement(_BY_UID).first(connection, {"uid": "1"})
-    assert [said.split()[0] for said in heard if not said.startswith("BEGIN")] == ["SELECT"]
+def test_listeners_of_the_engine_hear_a_prepared_statement(ledger: Ledger) -> None:
+    with statements(ledger) as heard, transaction(ledger) as connection:
+        Prepared(_BY_UID).first(connection, {"uid": "1"})
+    assert [statement.split()[0] for statement in heard] == ["SELECT"]
 
 
 def test_a_column_whose_default_python_computes_is_refused(ledger_url: str) -> None:

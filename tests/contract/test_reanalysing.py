@@ -24,6 +24,7 @@ from hilum.store.schema.tables import (
     study,
 )
 from tests.support.arrivals import QUIET_SECONDS
+from tests.support.database import change, transaction
 from tests.support.rolling import CONFIGURED, Rolling, kept
 
 AGAIN, ALONG = ReanalysisRequest("chest@2"), ReanalysisRequest("chest@2", is_shadow=True)
@@ -156,7 +157,7 @@ def test_a_study_has_waited_since_its_last_image_was_read(
     begin(reanalysis, AGAIN)
     rolling.clock.now += 3 * 3600
     rolling.read()
-    with rolling.ledger._engine.begin() as connection:
+    with transaction(rolling.ledger) as connection:
         (found,) = [
             item
             for item in queues(connection, rolling.clock.now)
@@ -238,7 +239,7 @@ def test_what_is_left_out_is_counted(rolling: Rolling, reanalysis: Reanalysis) -
     walk(rolling, "1.1", "1.2", "1.3")
     rolling.ledger.reject([Rejection("1.1.1", "1.1", RemovalReason.QUALITY, None, "CR1")])
     rolling.close_studies()
-    with rolling.ledger._engine.begin() as connection:
+    with transaction(rolling.ledger) as connection:
         gone = update(instance).where(instance.c.sop_instance_uid == "1.2.1")
         connection.execute(gone.values(pixels_removed_at=rolling.clock.now))
     rolling.receive("1.4", 1)
@@ -255,20 +256,17 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
     rolling.clock.now += 3600
     since = rolling.clock.now
     walk(rolling, "1.2", "1.3")
-    assert counted(reanalysis, ReanalysisRequest("chest@2", since=since)).studies == 2
-    assert counted(reanalysis, ReanalysisRequest("chest@2", until=since)).studies == 1
-    assert (
-        counted(reanalysis, ReanalysisRequest("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies
-        == 2
+    assert counted(reanalysis, Order("chest@2", since=since)).studies == 2
+    assert counted(reanalysis, Order("chest@2", until=since)).studies == 1
+    assert counted(reanalysis, Order("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies == 2
+    change(
+        rolling.ledger,
+        update(study)
+        .where(study.c.study_instance_uid == "1.1")
+        .values(calling_ae_title="DX7", called_ae_title="CHEST"),
     )
-    with rolling.ledger._engine.begin() as connection:
-        connection.execute(
-            update(study)
-            .where(study.c.study_instance_uid == "1.1")
-            .values(calling_ae_title="DX7", called_ae_title="CHEST")
-        )
-    assert counted(reanalysis, ReanalysisRequest("chest@2", calling_ae_title="DX7")).studies == 1
-    assert counted(reanalysis, ReanalysisRequest("chest@2", called_ae_title="HILUM")).studies == 2
+    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7")).studies == 1
+    assert counted(reanalysis, Order("chest@2", called_ae_title="HILUM")).studies == 2
     assert (
         counted(
             reanalysis,

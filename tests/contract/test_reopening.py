@@ -17,7 +17,8 @@ from sqlalchemy import event, select, text
 from hilum.domain import Advance, ReadingState, Rejection, RemovalReason
 from hilum.store.ledger import Ledger
 from hilum.store.schema.tables import study
-from tests.contract.test_ledger import arrival
+from tests.support.database import engine_of, transaction
+from tests.support.ledger_steps import arrival
 from tests.support.ledgers import migrated_postgres
 from tests.support.waiting import wait_for
 
@@ -57,7 +58,7 @@ def test_a_reading_ends_while_its_study_is_opened_again(
         is_written.set()
         may_commit.wait(300)
 
-    event.listen(analyser._engine, "commit", hold)
+    event.listen(engine_of(analyser), "commit", hold)
     with ThreadPoolExecutor(2) as threads:
         ending = threads.submit(analyser.advance, "analyse", [(first.lease, _ENDED)])
         assert is_written.wait(120)
@@ -66,7 +67,7 @@ def test_a_reading_ends_while_its_study_is_opened_again(
         may_commit.set()
         assert ending.result() == [True]
         opening.result()
-    with other._engine.connect() as connection:
+    with transaction(other) as connection:
         assert connection.execute(select(study.c.open_readings)).scalar_one() == open_readings
 
 
@@ -75,5 +76,5 @@ def _waiting(ledger: Ledger) -> int:
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND"
         " wait_event_type = 'Lock'"
     )
-    with ledger._engine.connect() as connection:
+    with transaction(ledger) as connection:
         return int(connection.execute(text(query)).scalar_one())

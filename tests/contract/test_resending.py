@@ -28,6 +28,7 @@ from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.resend import Resent
 from hilum.store.schema import tables
 from hilum.verbs import Verb
+from tests.support.database import change
 from tests.support.street import Street
 
 DESTINATIONS = {name: DicomDestination(accept_untrained=True) for name in ("pacs", "lab")}
@@ -182,8 +183,7 @@ def test_a_replaced_report_is_not_sent_again(delivered: Street) -> None:
 def test_what_never_arrived_is_not_sent_again(
     delivered: Street, state: str, reason: str, said: str
 ) -> None:
-    with delivered.ledger._engine.begin() as connection:
-        connection.execute(update(tables.delivery).values(state=state, reason=reason))
+    change(delivered.ledger, update(tables.delivery).values(state=state, reason=reason))
     found = why(resend(delivered))
     assert len(found) == 2
     assert all(item.startswith(said) for item in found)
@@ -193,12 +193,12 @@ def test_what_never_arrived_is_not_sent_again(
 def test_of_a_report_that_went_in_another_class_that_one_alone_goes_again(
     delivered: Street,
 ) -> None:
-    with delivered.ledger._engine.begin() as connection:
-        connection.execute(
-            update(tables.delivery)
-            .where(tables.delivery.c.destination == "lab")
-            .values(state="cancelled", reason="class_ladder")
-        )
+    change(
+        delivered.ledger,
+        update(tables.delivery)
+        .where(tables.delivery.c.destination == "lab")
+        .values(state="cancelled", reason="class_ladder"),
+    )
     found = resend(delivered)
     assert ([item["destination"] for item in found.due], found.left) == (["pacs"], [])
 

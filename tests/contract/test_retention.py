@@ -30,6 +30,7 @@ from hilum.store.retention import deletions
 from hilum.store.retention.deletions import Removed
 from hilum.store.retention.policy import RetentionPolicy, RetentionScan, Rule
 from hilum.store.schema import tables
+from tests.support.database import change, engine_of, transaction
 from tests.support.descriptors import deleted_and_open
 from tests.support.street import HEADER, RELEASE, Clock, Street
 
@@ -94,13 +95,16 @@ def test_rows_are_durable_before_files_go_and_space_comes_back_after_the_commit(
     retention.release(older_than(clock, 1))
     there: list[bool] = []
     kept: list[int] = []
-    listener = event.listens_for(retention._engine, "commit")(
+    listener = event.listens_for(engine_of(retention), "commit")(
         lambda _connection: kept.append(len(deleted_and_open(archive.root)))
     )
     removed = deletions.remove_due(
-        retention._engine, archive, clock.now, lambda: there.extend(file.exists() for file in files)
+        engine_of(retention),
+        archive,
+        clock.now,
+        lambda: there.extend(file.exists() for file in files),
     )
-    event.remove(retention._engine, "commit", listener)
+    event.remove(engine_of(retention), "commit", listener)
     assert len(removed) == 2
     assert there == [True, True]
     assert kept == [2, 0], "one commit while the space is held, one that forgets the files"
@@ -124,9 +128,7 @@ def test_a_power_cut_does_not_bring_back_what_was_said_to_be_deleted(
     def sync(folder: Path) -> None:
         synced[folder] = [file.exists() for file in files]
         assert len(street.rows(tables.expired_file)) == 2, "written down until it is durable"
-        with (
-            retention._engine.begin() as connection
-        ):  # the transaction is over: nobody waits for it
+        with transaction(retention) as connection:  # the transaction is over: nobody waits for it
             connection.execute(update(tables.instance).values(header_revision=0))
 
     monkeypatch.setattr("hilum.store.archive.archive.sync_folder", sync)
@@ -232,8 +234,7 @@ def requeued(street: Street) -> None:
 
 def failed_study(street: Street) -> None:
     street.walk("1.2.3", 1)
-    with street.ledger._engine.begin() as connection:
-        connection.execute(update(tables.study).values(state=StudyState.FAILED))
+    change(street.ledger, update(tables.study).values(state=StudyState.FAILED))
 
 
 @pytest.mark.parametrize(
@@ -265,12 +266,12 @@ def test_what_is_not_sent_holds_nothing_up(
     state: str, street: Street, clock: Clock, archive: Archive, retention: RetentionPolicy
 ) -> None:
     undelivered(street)
-    with street.ledger._engine.begin() as connection:
-        connection.execute(
-            update(tables.delivery).values(
-                state=state, reason="untrained_weights", finished_at=clock.now
-            )
-        )
+    change(
+        street.ledger,
+        update(tables.delivery).values(
+            state=state, reason="untrained_weights", finished_at=clock.now
+        ),
+    )
     clock.now += HOUR + 1
     assert retention.release(older_than(clock, 1)) == 1000
 
@@ -611,7 +612,7 @@ def test_requests_for_commitment_are_forgotten_when_they_have_ended(
 def test_a_thousand_are_forgotten_at_once_and_not_more(
     street: Street, clock: Clock, retention: RetentionPolicy
 ) -> None:
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         row = {
             "started_at": 1.0,
             "ended_at": 2.0,

@@ -15,6 +15,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.schema import tables
 from hilum.supervisor.supervisor import bury_silent
 from tests.support.arrivals import arrival_of
+from tests.support.database import change
 from tests.support.street import Clock
 from tests.support.waiting import wait_for
 
@@ -88,8 +89,7 @@ def test_processes_of_another_host_are_none_of_our_business(
 ) -> None:
     ledger.record([arrival_of("1.2.3.1", "1.2.3", (RELEASE,))])
     busy(ledger, "elsewhere", dead)
-    with ledger._engine.begin() as connection:
-        connection.execute(update(tables.process).values(host="another"))
+    change(ledger, update(tables.process).values(host="another"))
     clock.now += 11
     bury_silent(ledger, 10)
     assert not ledger.acquire_destination("pacs", "next", 600)

@@ -24,6 +24,7 @@ from hilum.store.queries.studies import StudyFilter
 from hilum.store.queries.views import LedgerViews
 from hilum.store.schema.tables import delivery, study
 from hilum.verbs import Thing, Verb
+from tests.support.database import change
 from tests.support.street import Street
 
 PACS = "pacs"
@@ -117,9 +118,11 @@ def test_nothing_is_released_to_a_destination_that_the_settings_do_not_name(
 def test_a_report_to_an_unknown_sender_is_released_when_its_port_is_named(
     withholding: Street, views: LedgerViews
 ) -> None:
-    with withholding.ledger._engine.begin() as connection:
-        connection.execute(update(delivery).values(reason="sender_unknown"))
-        connection.execute(update(study).values(peer_address="10.0.0.1"))
+    change(
+        withholding.ledger,
+        update(delivery).values(reason="sender_unknown"),
+        update(study).values(peer_address="10.0.0.1"),
+    )
     other, named = (
         {PACS: SenderDestination(ports={title: 104}, accept_untrained=True)}
         for title in ("ELSEWHERE", "CR1")

@@ -19,7 +19,7 @@ from testing.serving import Hilum, hilum_program
 from tests.support import commands
 from tests.support.accounts import as_stranger, open_to_all
 from tests.support.certificates import Authority, Identity
-from tests.support.installation import hilum_with
+from tests.support.installation import hilum_with, is_up
 from tests.support.models import make_tiny
 from tests.support.peers import require_program
 from tests.support.waiting import wait_for
@@ -40,13 +40,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
         for inner in ("", "state", "state/run"):
             (folder / "hilum" / inner).chmod(0o755)
         yield started
-
-
-def is_up(server: Hilum) -> bool:
-    try:
-        return server.get("/health/live").status_code == 200
-    except httpx.TransportError:
-        return False
 
 
 def by_stranger(*command: str | Path) -> subprocess.CompletedProcess[str]:

@@ -15,13 +15,13 @@ import subprocess
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from testing.phantoms.phantom import make_instance, save, uid_for
 from testing.serving import Hilum
 from tests.support import commands
+from tests.support.database import rows_of
 from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of
 
@@ -45,18 +45,12 @@ def ingest(server: Hilum, *words: object) -> subprocess.CompletedProcess[str]:
     return commands.hilum(*server.command("ingest", *map(str, words))[1:])
 
 
-def rows(server: Hilum, query: str) -> list[dict[str, Any]]:
-    with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute(query)]
-
-
 def stored(server: Hilum) -> dict[str, bytes]:
     """SOP Instance UID to the data set in the archive."""
     archive = server.folder / "state/archive"
     return {
         row["sop_instance_uid"]: data_set_of(archive / row["path"])
-        for row in rows(server, "SELECT * FROM instance")
+        for row in rows_of(server.folder / "state", "SELECT * FROM instance")
     }
 
 
@@ -95,15 +89,17 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(
         " only" in done.stderr
     )
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
-    assert {row["priority"] for row in rows(installation, "SELECT priority FROM reading")} == {2}, (
-        "the priority reanalysis"
-    )
+    assert {
+        row["lane"] for row in rows_of(installation.folder / "state", "SELECT lane FROM reading")
+    } == {2}, "the lane reanalysis"
     for name in ("ct.dcm", "DICOMDIR"):
         (tmp_path / "files" / name).unlink()
     again = ingest(installation, tmp_path / "files")
     assert again.stdout.startswith("0 stored, 30 known"), again.stdout
     assert again.returncode == 0
-    assert len(rows(installation, "SELECT 1 FROM reading")) == 30, "nothing is read twice"
+    assert len(rows_of(installation.folder / "state", "SELECT 1 FROM reading")) == 30, (
+        "nothing is read twice"
+    )
 
 
 def test_two_copies_with_different_headers_are_each_taken_once(
@@ -116,11 +112,14 @@ def test_two_copies_with_different_headers_are_each_taken_once(
         image.PatientName = name
         save(image, tmp_path / "files" / f"{'ab'[name[0] == 'C']}.dcm")
         assert ingest(installation, tmp_path / "files").returncode == 0
-    before = rows(installation, "SELECT header_revision, digest FROM instance")
+    before = rows_of(installation.folder / "state", "SELECT header_revision, digest FROM instance")
     assert before[0]["header_revision"] == 2
     for _ in range(2):
         assert ingest(installation, tmp_path / "files").stdout.startswith("0 stored, 2 known")
-    assert rows(installation, "SELECT header_revision, digest FROM instance") == before
+    assert (
+        rows_of(installation.folder / "state", "SELECT header_revision, digest FROM instance")
+        == before
+    )
     assert stored(installation)[str(image.SOPInstanceUID)] == data_set_of(tmp_path / "files/b.dcm")
 
 
@@ -221,10 +220,10 @@ def test_a_route_and_a_priority_are_those_that_were_asked_for(tmp_path: Path) ->
         ).returncode
         == 0
     )
-    assert ingest(made, files[1], "--to", "NIGHT", "--priority", "live").returncode == 0
-    columns = "priority, calling_ae_title, called_ae_title"
-    priorities = rows(
-        made,
+    assert ingest(made, files[1], "--to", "NIGHT", "--lane", "live").returncode == 0
+    columns = "lane, calling_ae_title, called_ae_title"
+    lanes = rows_of(
+        made.folder / "state",
         f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY"
         " reading.id",
     )
@@ -252,7 +251,8 @@ def test_killed_in_the_middle_and_repeated_everything_is_there_once(
     assert done.returncode == 0, done.stderr
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
     counts = Counter(
-        row["instance_id"] for row in rows(installation, "SELECT instance_id FROM reading")
+        row["instance_id"]
+        for row in rows_of(installation.folder / "state", "SELECT instance_id FROM reading")
     )
     assert len(counts) == 400
     assert set(counts.values()) == {1}

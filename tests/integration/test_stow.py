@@ -8,28 +8,26 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pydicom
 import pytest
 from dicomweb_client.api import DICOMwebClient
-from pydicom import Dataset
 
 from testing.phantoms.phantom import make_instance, make_study
 from testing.serving import Hilum
-from tests.support.installation import START_SECONDS, hilum_with, processes
+from tests.support.database import rows_of
+from tests.support.installation import START_SECONDS, hilum_with, is_up, processes
 from tests.support.listening import data_set_of
 from tests.support.models import make_tiny
+from tests.support.stow import RELATED, archived, body, encoded, failures, post
 from tests.support.waiting import wait_for
 
 QUIET_SECONDS = 600.0  # so that nothing but the end of a request can close a study
-RELATED = 'multipart/related; type="application/dicom"; boundary={}'
 
 
 @pytest.fixture(scope="module")
@@ -38,41 +36,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
     with hilum_with(folder, make_tiny(folder / "tiny"), {}, quiet_seconds=QUIET_SECONDS) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
-
-
-def encoded(dataset: Dataset) -> bytes:
-    buffer = BytesIO()
-    dataset.save_as(buffer, enforce_file_format=True)
-    return buffer.getvalue()
-
-
-def body(
-    *parts: bytes, boundary: str = "B", header: str = "Content-Type: application/dicom\r\n"
-) -> bytes:
-    inner = b"".join(f"--{boundary}\r\n{header}\r\n".encode() + part + b"\r\n" for part in parts)
-    return inner + f"--{boundary}--\r\n".encode()
-
-
-def post(
-    server: Hilum, content: bytes, path: str = "/studies", kind: str = RELATED.format("B")
-) -> httpx.Response:
-    return server.post(f"/dicom-web{path}", content=content, headers={"Content-Type": kind})
-
-
-def rows(server: Hilum, query: str, *values: object) -> list[dict[str, Any]]:
-    with sqlite3.connect(server.folder / "state/ledger.sqlite") as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute(query, values)]
-
-
-def archived(server: Hilum, uid: str) -> bytes:
-    (row,) = rows(server, "SELECT path FROM instance WHERE sop_instance_uid = ?", uid)
-    return data_set_of(server.folder / "state/archive" / row["path"])
-
-
-def failures(answer: httpx.Response) -> dict[str, int]:
-    items = answer.json().get("00081198", {"Value": []})["Value"]
-    return {item["00081155"]["Value"][0]: item["00081197"]["Value"][0] for item in items}
 
 
 def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(
@@ -89,15 +52,17 @@ def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(
     assert "FailedSOPSequence" not in answer
     uid = str(study[0].StudyInstanceUID)
     found = wait_for(
-        lambda: rows(server, "SELECT outcome FROM result WHERE study_instance_uid = ?", uid),
+        lambda: rows_of(
+            server.folder / "state", "SELECT outcome FROM result WHERE study_instance_uid = ?", uid
+        ),
         what="the result",
     )
     assert [row["outcome"] for row in found] == ["analysed"]
     for image in study:
         (tmp_path / "sent.dcm").write_bytes(encoded(image))
         assert archived(server, image.SOPInstanceUID) == data_set_of(tmp_path / "sent.dcm")
-    (row,) = rows(
-        server,
+    (row,) = rows_of(
+        server.folder / "state",
         "SELECT calling_ae_title, called_ae_title, peer_address FROM study WHERE"
         " study_instance_uid = ?",
         uid,
@@ -111,7 +76,14 @@ def test_dicomweb_client_stores_a_study_which_is_closed_with_the_request(
         study, study_instance_uid=uid
     )
     assert len(again.ReferencedSOPSequence) == 2, "the same bytes again are success, once"
-    assert len(rows(server, "SELECT 1 FROM instance WHERE study_instance_uid = ?", uid)) == 2
+    assert (
+        len(
+            rows_of(
+                server.folder / "state", "SELECT 1 FROM instance WHERE study_instance_uid = ?", uid
+            )
+        )
+        == 2
+    )
 
 
 def test_good_parts_are_stored_beside_bad_ones_which_are_named_with_a_reason(server: Hilum) -> None:
@@ -134,8 +106,10 @@ def test_good_parts_are_stored_beside_bad_ones_which_are_named_with_a_reason(ser
         == good.SOPClassUID
     )
     wait_for(
-        lambda: rows(
-            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", good.SOPInstanceUID
+        lambda: rows_of(
+            server.folder / "state",
+            "SELECT 1 FROM instance WHERE sop_instance_uid = ?",
+            good.SOPInstanceUID,
         ),
         what="the row",
     )
@@ -146,7 +120,11 @@ def test_an_object_of_another_study_is_refused_where_the_address_names_one(serve
     answer = post(server, body(encoded(image)), "/studies/1.2.3")
     assert (answer.status_code, failures(answer)) == (409, {str(image.SOPInstanceUID): 0xA900})
     assert (
-        rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID)
+        rows_of(
+            server.folder / "state",
+            "SELECT 1 FROM instance WHERE sop_instance_uid = ?",
+            image.SOPInstanceUID,
+        )
         == []
     )
 
@@ -156,7 +134,11 @@ def test_an_object_that_ends_in_its_header_is_refused_and_leaves_nothing(server:
     answer = post(server, body(encoded(image)[:700]))
     assert answer.status_code == 409
     assert (
-        rows(server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID)
+        rows_of(
+            server.folder / "state",
+            "SELECT 1 FROM instance WHERE sop_instance_uid = ?",
+            image.SOPInstanceUID,
+        )
         == []
     )
 
@@ -196,8 +178,10 @@ def test_complete_parts_before_a_broken_end_are_stored(server: Hilum) -> None:
     answer = post(server, body(encoded(image), b"x")[:-20])
     assert answer.status_code == 400
     wait_for(
-        lambda: rows(
-            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", image.SOPInstanceUID
+        lambda: rows_of(
+            server.folder / "state",
+            "SELECT 1 FROM instance WHERE sop_instance_uid = ?",
+            image.SOPInstanceUID,
         ),
         what="the row",
     )
@@ -227,7 +211,9 @@ def test_other_pixels_under_a_known_uid_are_a_conflict_and_the_first_stay(server
         )
     uid = str(image.SOPInstanceUID)
     wait_for(
-        lambda: rows(server, "SELECT 1 FROM conflict WHERE sop_instance_uid = ?", uid),
+        lambda: rows_of(
+            server.folder / "state", "SELECT 1 FROM conflict WHERE sop_instance_uid = ?", uid
+        ),
         what="the conflict",
     )
     assert first.endswith(archived(server, uid))
@@ -261,7 +247,10 @@ def test_what_was_answered_with_success_survives_kill_9_of_the_web_process(serve
     wait_for(
         lambda: (
             answered.keys()
-            <= {row["sop_instance_uid"] for row in rows(server, "SELECT * FROM instance")}
+            <= {
+                row["sop_instance_uid"]
+                for row in rows_of(server.folder / "state", "SELECT * FROM instance")
+            }
         ),
         what="all rows",
     )
@@ -302,10 +291,3 @@ def test_a_nearly_full_disk_is_said_before_anything_is_taken(tmp_path: Path) -> 
         assert answer.status_code == 503
         assert "Retry-After" in answer.headers
         assert "MiB of disk are free" in answer.json()["detail"]
-
-
-def is_up(server: Hilum) -> bool:
-    try:
-        return server.get("/health/live").status_code == 200
-    except httpx.TransportError:
-        return False

@@ -14,11 +14,12 @@ from pydicom import Dataset
 from hilum.store.archive.archive import Archive
 from testing.phantoms.phantom import make_instance
 from testing.serving import Hilum
-from tests.integration.test_stow import archived, body, encoded, failures, is_up, post, rows
+from tests.support.database import rows_of
 from tests.support.disks import fill_to, small_disk
-from tests.support.installation import hilum_with
+from tests.support.installation import hilum_with, is_up
 from tests.support.listening import unindexed
 from tests.support.models import make_tiny
+from tests.support.stow import archived, body, encoded, failures, post
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20
@@ -69,7 +70,9 @@ def test_what_fits_is_stored_and_the_rest_may_come_again(server: Hilum) -> None:
     wait_for(lambda: not remains(server), what="their places")
     assert [
         row["sop_instance_uid"]
-        for row in rows(server, "SELECT * FROM instance ORDER BY sop_instance_uid")
+        for row in rows_of(
+            server.folder / "state", "SELECT * FROM instance ORDER BY sop_instance_uid"
+        )
     ] == sorted((first.SOPInstanceUID, last.SOPInstanceUID))
     for sent in (first, last):
         assert encoded(sent).endswith(archived(server, str(sent.SOPInstanceUID)))
@@ -87,8 +90,10 @@ def test_where_nothing_fits_the_same_request_later_may_succeed(server: Hilum) ->
     again = post(server, body(encoded(large)))
     assert again.status_code == 200, again.text
     wait_for(
-        lambda: rows(
-            server, "SELECT 1 FROM instance WHERE sop_instance_uid = ?", str(large.SOPInstanceUID)
+        lambda: rows_of(
+            server.folder / "state",
+            "SELECT 1 FROM instance WHERE sop_instance_uid = ?",
+            str(large.SOPInstanceUID),
         ),
         what="its row",
     )

@@ -6,32 +6,15 @@ One of them takes its files, and when it is killed another one does.
 from __future__ import annotations
 
 import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from sqlalchemy import func, select
 
 from hilum.store.archive.archive import Archive
-from hilum.store.database.engines import open_reader
-from hilum.store.schema import tables
 from testing.phantoms.phantom import make_instance, save, uid_for
 from testing.serving import Hilum
 from tests.support.waiting import wait_for
-
-_WATCH = """
-import sys, threading
-from pathlib import Path
-from hilum.observability import telemetry
-from hilum.settings import load
-from hilum.store.ledger import Ledger
-from hilum.processes import watcher
-settings = load(Path(sys.argv[1]))
-telemetry.configure_logging("info", "json", "watcher")
-watcher.run(None, settings, Ledger(settings.ledger_url), threading.Event())
-"""
+from tests.support.watcher import stored, watcher
 
 
 @pytest.fixture
@@ -43,30 +26,6 @@ def installation(tmp_path: Path) -> Hilum:
     made.write_settings()
     subprocess.run(made.command("migrate"), check=True, capture_output=True)
     return made
-
-
-@contextmanager
-def watcher(installation: Hilum, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """The watcher's process, as the supervisor of a host starts it; killed at the end."""
-    with log.open("wb") as output:
-        running = subprocess.Popen(
-            [sys.executable, "-c", _WATCH, str(installation.settings_file)], stderr=output
-        )
-    try:
-        yield running
-    finally:
-        running.kill()
-        running.wait()
-
-
-def stored(installation: Hilum) -> int:
-    engine = open_reader(f"sqlite:///{installation.folder / 'state/ledger.sqlite'}")
-    with engine.connect() as connection:
-        count: int = connection.execute(
-            select(func.count()).select_from(tables.instance)
-        ).scalar_one()
-    engine.dispose()
-    return count
 
 
 def unsettled(installation: Hilum) -> list[Path]:

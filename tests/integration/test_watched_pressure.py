@@ -14,11 +14,11 @@ import pytest
 from hilum.store.archive.archive import Archive
 from testing.phantoms.phantom import make_instance, save, uid_for
 from testing.serving import Hilum
-from tests.integration.test_watched_by_two import stored, watcher
 from tests.support.disks import fill_to, small_disk
 from tests.support.ledgers import migrated_sqlite
 from tests.support.listening import data_set_of, unindexed
 from tests.support.waiting import wait_for
+from tests.support.watcher import stored, watcher
 
 MIB = 1 << 20
 _LIMITS = {

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Row, Table, select
+from sqlalchemy import Row, Table
 
 from hilum.assemble import Close, assemble
 from hilum.domain import (
@@ -42,6 +42,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.intake.received import Arrival
 from hilum.store.intake.record import RecordOutcome
 from hilum.store.ledger import Ledger
+from tests.support.database import rows
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.storing import data_set, meta
 from tests.support.street import Clock
@@ -154,8 +155,7 @@ class Site:
 
     def rows(self, table: Table) -> list[Row[Any]]:
         """All rows, by id."""
-        with self.ledger._engine.begin() as connection:
-            return list(connection.execute(select(table).order_by(table.c.id)).all())
+        return rows(self.ledger, table)
 
     def content(self, path: str) -> bytes:
         """The data set at a row's path, wherever the file lies."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 from pydicom import Dataset
 
 from hilum.deliver.send import SendReport, send
@@ -155,3 +156,10 @@ __all__ = [
     "wait_for",
     "workers_of",
 ]
+
+
+def is_up(server: Hilum) -> bool:
+    try:
+        return server.get("/health/live").status_code == 200
+    except httpx.TransportError:
+        return False

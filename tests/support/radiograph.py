@@ -5,6 +5,8 @@ The smallest data set that the preprocessing accepts, for tests that need exact 
 
 from __future__ import annotations
 
+import io
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -12,7 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
-from pydicom.uid import UID, ExplicitVRLittleEndian, JPEGBaseline8Bit, SecondaryCaptureImageStorage
+from pydicom.uid import (
+    UID,
+    ExplicitVRBigEndian,
+    ExplicitVRLittleEndian,
+    JPEGBaseline8Bit,
+    SecondaryCaptureImageStorage,
+)
 
 from hilum_preprocessing import InputSpec
 
@@ -94,3 +102,21 @@ def spec(recipe: str = "torchxrayvision_224", **changes: Any) -> InputSpec:
     for name, value in changes.items():
         fields[name] = {**fields[name], **value} if isinstance(value, dict) else value
     return InputSpec.from_mapping(fields)
+
+
+def saved(path: Path, dataset: Dataset, transfer_syntax_uid: str | None = None) -> Path:
+    """As a file of that Transfer Syntax; pixels of the data set are little endian before."""
+    if transfer_syntax_uid == ExplicitVRBigEndian and dataset.BitsAllocated == 16:
+        dataset.PixelData = np.frombuffer(dataset.PixelData, "<u2").astype(">u2").tobytes()
+    if dataset.BitsAllocated == 8:
+        dataset["PixelData"].VR = "OB"
+    if transfer_syntax_uid is not None:
+        under(dataset, transfer_syntax_uid)
+    dataset.file_meta.MediaStorageSOPClassUID, dataset.file_meta.MediaStorageSOPInstanceUID = (
+        dataset.SOPClassUID,
+        "1.2.3",
+    )
+    content = io.BytesIO()
+    dataset.save_as(content, enforce_file_format=True)
+    path.write_bytes(content.getvalue())
+    return path

@@ -35,6 +35,7 @@ from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.store.rollouts.manifests import KeptManifest
 from hilum.store.rollouts.rollouts import Rollouts
 from tests.support.arrivals import QUIET_SECONDS, arrival_of
+from tests.support.database import rows
 from tests.support.results import LOGITS, NAMESPACE, make_release
 from tests.support.street import Clock
 
@@ -158,8 +159,7 @@ class Rolling:
             .where(*(table.c[name] == value for name, value in values.items()))
             .order_by(table.c.id)
         )
-        with self.ledger._engine.begin() as connection:
-            return list(connection.execute(query).all())
+        return rows(self.ledger, query)
 
 
 def by_study(rows: list[Row[Any]], name: str) -> Mapping[str, set[Any]]:

@@ -6,21 +6,20 @@ the second object's call.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from multiprocessing.connection import Connection
 from typing import Any
 
 from pydicom.uid import DigitalXRayImageStorageForPresentation, ExplicitVRLittleEndian
 
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.settings import Settings, restore
+from tests.support.forks import FORKS
 from tests.support.taking import StoreRequest, store
 
-_ROOT = Path(__file__).resolve().parents[2]
 # Where the child dies while it handles the second of two objects, and how many objects a scan then
 # finds.
 BOUNDARIES = {
@@ -82,21 +81,24 @@ def meta(uid: str, transfer_syntax_uid: str = ExplicitVRLittleEndian) -> FileMet
 
 
 def store_until_killed(settings: Settings, boundary: str, order: str) -> list[str]:
-    """Run the child, which takes the file system for one that is IN_ORDER or not, until it kills itself; the UIDs that it acknowledged."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "tests.support.storing", boundary, order],
-        check=False,
-        input=settings.dump(),
-        capture_output=True,
-        text=True,
-        cwd=_ROOT,
-        timeout=60,
-    )
-    assert ran.returncode == -signal.SIGKILL, ran.stderr
-    return ran.stdout.split()
+    """Run the child until it kills itself; the UIDs that it acknowledged.
+
+    `order`: whether it takes the file system for one that keeps names IN_ORDER.
+    """
+    receiver, sender = FORKS.Pipe(duplex=False)
+    child = FORKS.Process(target=_store, args=(sender, settings.dump(), boundary, order))
+    child.start()
+    sender.close()
+    acknowledged: list[str] = []
+    with receiver, contextlib.suppress(EOFError):
+        while True:
+            acknowledged.append(receiver.recv())
+    child.join(60)
+    assert child.exitcode == -signal.SIGKILL
+    return acknowledged
 
 
-def main(boundary: str, order: str) -> None:
+def _store(sender: Connection, settings_text: str, boundary: str, order: str) -> None:
     """The child."""
     from hilum.receive.indexing.indexer import Indexer
     from hilum.receive.storage.image_store import ImageStore
@@ -105,7 +107,7 @@ def main(boundary: str, order: str) -> None:
     from hilum.store.ledger import Ledger
 
     durable_rename.is_in_order = lambda _mount: order == IN_ORDER
-    settings = restore(sys.stdin.read())
+    settings = restore(settings_text)
     archive = open_inbox(settings, "listener-1")
     indexer = Indexer(settings, Ledger(settings.ledger_url), archive)
     intake = ImageStore(settings.receive, archive, indexer)
@@ -116,7 +118,7 @@ def main(boundary: str, order: str) -> None:
             meta(uid), DigitalXRayImageStorageForPresentation, memoryview(data_set(uid))
         )
         store(request, intake.begin)
-        os.write(1, f"{uid}\n".encode())
+        sender.send(uid)
     indexer.start()
     indexer.stop(30)
 
@@ -151,7 +153,3 @@ def _die_at(real: Callable[..., Any], *, is_done: bool = True) -> Callable[..., 
         os.kill(os.getpid(), signal.SIGKILL)
 
     return function
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

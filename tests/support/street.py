@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import Table, select
+from sqlalchemy import Table
 
 from hilum.domain import (
     Advance,
@@ -36,6 +36,7 @@ from hilum.domain import (
 )
 from hilum.store.ledger import Arrival, Ledger
 from tests.support.arrivals import BEGAN_AT, QUIET_SECONDS, arrival_of
+from tests.support.database import rows
 
 RELEASE = "densenet121_untrained@1"
 EFFUSION = Code("60046008", "SCT", "Pleural effusion")
@@ -187,8 +188,7 @@ class Street:
 
     def rows(self, table: Table) -> list[Any]:
         """All rows of a table of the ledger, in the order of their ids."""
-        with self.ledger._engine.begin() as connection:
-            return list(connection.execute(select(table).order_by(table.c.id)).all())
+        return rows(self.ledger, table)
 
     def beat(self, name: str, role: str, *, is_ready: bool = True, detail: str = "") -> None:
         """A heartbeat now."""

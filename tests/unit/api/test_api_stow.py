@@ -8,37 +8,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import socket
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import httpx
 import pytest
 from starlette.exceptions import HTTPException
 
-from hilum.api.app import create_app
-from hilum.api.auth.access import open_access
-from hilum.api.dependencies import Dependencies
 from hilum.api.routes.stow import _take
-from hilum.api.serve import serve_api
 from hilum.api.stow_store import Stowed
-from hilum.services.stow import StowOutcome, stow_store
-from hilum.store.archive.archive import Archive
-from hilum.store.audit.access_tokens import AccessTokens
-from hilum.store.ledger import Ledger
-from hilum.store.migrations.migrate import migrate
-from hilum.store.queries.views import LedgerViews
-from testing.phantoms.phantom import make_instance
-from tests.support.api_client import TOKEN, open_rig, settings_for
+from hilum.services.stow import Outcome
+from tests.support.api_client import TOKEN, open_rig
 from tests.support.listening import unindexed
+from tests.support.stow import HEADERS, KEY, begin, everything, served
 from tests.support.waiting import wait_for
-from tests.unit.services.test_stowing import encoded
 
 BODY = b"--B\r\n\r\nan object\r\n--B--\r\n"
-KEY = {"Authorization": f"Bearer {TOKEN}"}
-HEADERS = {"Content-Type": 'multipart/related; type="application/dicom"; boundary=B', **KEY}
 REQUESTS = 60  # more than the threads of the web process
 
 
@@ -99,44 +86,6 @@ def test_requests_that_wait_for_the_ledger_leave_threads_for_others(tmp_path: Pa
         assert asyncio.run(ask(rig.client.app, store)) == [200] * (1 + REQUESTS)
 
 
-@contextlib.contextmanager
-def served(
-    folder: Path, stop: threading.Event, network_timeout_seconds: float, maximum_parts: int = 10_000
-) -> Iterator[tuple[int, Archive]]:
-    """A real web server on a real archive: its port. It gives requests a second at its end."""
-    settings = settings_for(
-        folder,
-        token=TOKEN,
-        network_timeout_seconds=network_timeout_seconds,
-        maximum_parts=maximum_parts,
-    )
-    migrate(settings.ledger_url)
-    ledger, views = Ledger(settings.ledger_url), LedgerViews(settings.ledger_url)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        stow_store(settings, ledger, views, threading.Event()) as store,
-    ):
-        app = create_app(
-            Dependencies(
-                settings,
-                views,
-                str(folder),
-                {},
-                open_access(settings, views, AccessTokens(settings.ledger_url)),
-                store=store,
-            )
-        )
-        serving = threading.Thread(target=serve_api, args=(app, listening, stop, 1))
-        serving.start()
-        try:
-            yield listening.getsockname()[1], Archive(settings.archive_dir)
-        finally:
-            stop.set()
-            serving.join()
-    views.close()
-    ledger.close()
-
-
 def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> None:
     with served(tmp_path, threading.Event(), 2.0) as (port, archive), begin(port) as sender:
         wait_for(lambda: list(unindexed(archive)), what="half of the object")
@@ -152,28 +101,6 @@ def test_a_sender_that_drips_is_told_so_and_leaves_nothing(tmp_path: Path) -> No
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert b"receive.minimum_bytes_per_second" in answer
         wait_for(lambda: not list(unindexed(archive)), what="an archive without half of an object")
-
-
-def begin(port: int) -> socket.socket:
-    """A request that stops in the middle of its image."""
-    image = encoded(make_instance(1, rows=2000, columns=2000))
-    head = "\r\n".join(
-        [
-            "POST /dicom-web/studies HTTP/1.1",
-            "Host: 127.0.0.1",
-            *(f"{name}: {value}" for name, value in HEADERS.items()),
-        ]
-    )
-    made = socket.create_connection(("127.0.0.1", port), timeout=30)
-    made.sendall(
-        f"{head}\r\nContent-Length: 99999999\r\n\r\n--B\r\n\r\n".encode() + image[:3_000_000]
-    )
-    return made
-
-
-def everything(sender: socket.socket) -> bytes:
-    """Until the server closes."""
-    return b"".join(iter(lambda: sender.recv(65536), b""))
 
 
 def test_a_sender_that_stalls_is_told_so_and_leaves_nothing(tmp_path: Path) -> None:

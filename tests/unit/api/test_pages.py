@@ -18,6 +18,7 @@ from hilum.api.pages.formatting import local
 from hilum.errors import Retry
 from tests.support import gallery
 from tests.support.api_client import TOKEN, Rig, open_rig
+from tests.support.database import engine_of
 from tests.support.html import Strict
 
 ADDRESSES = [
@@ -419,10 +420,10 @@ def statements(rig: Rig, address: str) -> int:
         ("begin", lambda _c: seen.append("BEGIN")),
     )
     for listen in heard:
-        event.listen(rig.views._engine, *listen)
+        event.listen(engine_of(rig.views), *listen)
     rig.client.get(address).raise_for_status()
     for listen in heard:
-        event.remove(rig.views._engine, *listen)
+        event.remove(engine_of(rig.views), *listen)
     assert seen.count("BEGIN") == 1, "one snapshot for a page"
     return len(seen)
 

@@ -21,8 +21,8 @@ from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from tests.support.collector import Collector
-from tests.unit.analyse.test_batcher import RELEASE, Engine, image
-from tests.unit.store.test_pipeline import fill, run_until, states
+from tests.support.engine import RELEASE, Engine, image
+from tests.support.stage_loop import fill, run_until, states
 
 NAMESPACE = uuid.UUID(int=7)
 

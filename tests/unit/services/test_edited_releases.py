@@ -25,6 +25,7 @@ from hilum.settings import Models, Settings, Site
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import release_manifest
+from tests.support.database import change
 from tests.support.fleets import Engines, Rig
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny
@@ -187,10 +188,10 @@ def test_a_candidate_of_a_ledger_without_manifests_that_was_not_proved_may_be_ed
     """An upgrade in the middle of a rollout: the ledger's revision before kept none."""
     with installation(own, tmp_path) as (rig, verbs, _):
         rig.start("chest@2", SHADOW)
-        with rig.rolling.ledger._engine.begin() as connection:
-            connection.execute(
-                delete(release_manifest).where(release_manifest.c.release == "chest@2")
-            )
+        change(
+            rig.rolling.ledger,
+            delete(release_manifest).where(release_manifest.c.release == "chest@2"),
+        )
         keep_releases(verbs.settings, verbs.rollouts)
         verbs.stop("chest", "a person")
         edit(own, "chest@2", POINT, "operating_point = 0.9")

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-import sqlite3
 import threading
 from contextlib import closing, suppress
 from pathlib import Path
@@ -22,11 +21,11 @@ from hilum.domain import Instance, Priority
 from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_instance
+from tests.support.database import rows_of
 from tests.support.disks import dead_disk
 from tests.support.notes import key_objects
+from tests.support.stow import HEADERS, begin, encoded, everything, served
 from tests.support.waiting import wait_for
-from tests.unit.api.test_api_stow import HEADERS, begin, everything, served
-from tests.unit.services.test_stowing import encoded
 
 IMAGE = encoded(make_instance(70, rows=64, columns=64))
 COMPUTED_TOMOGRAPHY = IMAGE.replace(
@@ -57,14 +56,10 @@ def post(
     return answer.status_code
 
 
-def rows(folder: Path) -> list[dict[str, Any]]:
-    with sqlite3.connect(folder / "ledger.sqlite") as connection:
-        connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute("SELECT * FROM association ORDER BY id")]
-
-
 def only_row(folder: Path) -> dict[str, Any]:
-    (row,) = wait_for(lambda: rows(folder), what="the row")
+    (row,) = wait_for(
+        lambda: rows_of(folder, "SELECT * FROM association ORDER BY id"), what="the row"
+    )
     assert (row["calling_ae_title"], row["called_ae_title"], row["peer_address"]) == (
         "STOW_RS",
         "HILUM",
@@ -176,7 +171,9 @@ def test_a_sender_without_the_token_is_found(tmp_path: Path) -> None:
         assert post(port, body(IMAGE), headers={**HEADERS, "Authorization": "Bearer wrong"}) == 401
         assert only_row(tmp_path)["reason"] == "http_401"
         assert post(port, body(IMAGE), headers=HEADERS) == 200
-    assert len(rows(tmp_path)) == 1, "the end of the process has written what was to be written"
+    assert len(rows_of(tmp_path, "SELECT * FROM association ORDER BY id")) == 1, (
+        "the end of the process has written what was to be written"
+    )
 
 
 def test_many_requests_without_the_token_are_one_row_and_one_line_of_the_log(
@@ -184,7 +181,7 @@ def test_many_requests_without_the_token_are_one_row_and_one_line_of_the_log(
 ) -> None:
     with capture_logs() as logs, served(tmp_path, threading.Event(), 60.0) as (port, _):
         assert {post(port, body(IMAGE), headers={}) for _ in range(100)} == {401}
-    found = rows(tmp_path)
+    found = rows_of(tmp_path, "SELECT * FROM association ORDER BY id")
     assert sum(row["count"] for row in found) == 100
     assert len(found) <= 2, "one, or two where a minute ended"
     assert 1 <= len([line for line in logs if line["event"] == "associations_refused"]) <= 2
@@ -231,8 +228,10 @@ def test_what_is_taken_has_no_row_of_its_own_and_nothing_is_kept_of_what_was_sen
         )
         assert post(port, body(content), path="/studies/1.2") == 409
         assert post(port, content) == 400
-    assert [row["outcome"] for row in rows(tmp_path)] == ["released", "aborted"]
-    assert "SECRET" not in str(rows(tmp_path))
+    assert [
+        row["outcome"] for row in rows_of(tmp_path, "SELECT * FROM association ORDER BY id")
+    ] == ["released", "aborted"]
+    assert "SECRET" not in str(rows_of(tmp_path, "SELECT * FROM association ORDER BY id"))
 
 
 def test_what_a_parser_quotes_is_a_text_that_every_database_takes(tmp_path: Path) -> None:
@@ -310,4 +309,6 @@ def test_parts_that_say_what_they_are_are_bounded_too(tmp_path: Path) -> None:
     with served(tmp_path, threading.Event(), 60.0, maximum_parts=3) as (port, _):
         assert post(port, body(*[COMPUTED_TOMOGRAPHY] * 3)) == 409
         assert post(port, body(*[COMPUTED_TOMOGRAPHY] * 4)) == 413
-    assert [row["reason"] for row in rows(tmp_path)] == ["0x0122", "http_413"]
+    assert [
+        row["reason"] for row in rows_of(tmp_path, "SELECT * FROM association ORDER BY id")
+    ] == ["0x0122", "http_413"]

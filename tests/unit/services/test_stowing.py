@@ -7,11 +7,9 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from io import BytesIO
 from pathlib import Path
 
 import pytest
-from pydicom import Dataset
 from pydicom.uid import EnhancedSRStorage, SecondaryCaptureImageStorage
 
 from hilum.api.routes import stow
@@ -22,7 +20,9 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.queries.views import LedgerViews
 from testing.phantoms.phantom import make_instance
+from tests.support.database import rows_of
 from tests.support.disks import dead_disk
+from tests.support.stow import encoded
 from tests.support.waiting import wait_for
 
 
@@ -50,13 +50,7 @@ def store(settings: Settings, request: pytest.FixtureRequest) -> Iterator[StowSt
     ledger.close()
 
 
-def encoded(dataset: Dataset) -> bytes:
-    buffer = BytesIO()
-    dataset.save_as(buffer, enforce_file_format=True)
-    return buffer.getvalue()
-
-
-def put(store: StowStore, content: bytes, piece: int = 100_000) -> StowOutcome:
+def put(store: StowStore, content: bytes, piece: int = 100_000) -> Outcome:
     part = store.open("10.0.0.7").begin(None)
     for start in range(0, len(content), piece):
         part.write(content[start : start + piece])
@@ -131,20 +125,16 @@ def test_a_part_that_is_no_image_is_taken_and_not_kept(
     part.write(encoded(report))
     assert part.end() == StowOutcome(EnhancedSRStorage, report.SOPInstanceUID, "")
     visit.end(200, "")
-    (row,) = wait_for(lambda: rows_of(settings, "association"), what="the row")
+    (row,) = wait_for(
+        lambda: rows_of(settings.site.state_dir, "SELECT * FROM association"), what="the row"
+    )
     assert (row["outcome"], row["reason"], row["stored"]) == (
         "released",
         "other_objects_discarded",
         0,
     )
     assert "1 Enhanced SR Storage" in row["advice"]
-    assert not rows_of(settings, "instance")
-
-
-def rows_of(settings: Settings, table: str) -> list[sqlite3.Row]:
-    with sqlite3.connect(settings.site.state_dir / "ledger.sqlite") as connection:
-        connection.row_factory = sqlite3.Row
-        return connection.execute(f"SELECT * FROM {table}").fetchall()
+    assert not rows_of(settings.site.state_dir, "SELECT * FROM instance")
 
 
 def test_a_study_is_closed_when_all_its_images_have_rows(

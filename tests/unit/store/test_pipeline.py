@@ -6,12 +6,12 @@ import asyncio
 import contextlib
 import dataclasses
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import inspect, select, text
+from sqlalchemy import inspect, select
 from sqlalchemy.exc import OperationalError
 
 from hilum.domain import Advance, ImageReason, Instance, Job, Priority, ReadingJob, ReadingState
@@ -23,10 +23,8 @@ from hilum.store.database.engines import sync_of
 from hilum.store.ledger import Arrival, Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.schema import tables
-
-FAST = Pipeline(
-    backoff_seconds=0.01, maximum_backoff_seconds=0.02, maximum_attempts=3, poll_seconds=0.2
-)
+from tests.support.database import change, transaction
+from tests.support.stage_loop import FAST, fill, run_until, states
 
 
 @pytest.fixture
@@ -34,44 +32,6 @@ def ledger(tmp_path: Path) -> Ledger:
     url = f"sqlite:///{tmp_path / 'l.sqlite'}"
     migrate(url)
     return Ledger(url)
-
-
-def fill(ledger: Ledger, count: int) -> None:
-    template = Instance(
-        "", "1.2", "1.2.3", "1.2.3.1", "1.2.840.10008.1.2.1", "a", 1, "d", "p", 0.0, "A", "B"
-    )
-    items = [
-        dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}")
-        for n in range(count)
-    ]
-    ledger.record([Arrival(item, Priority.LIVE, ("r@1",), 0, 0) for item in items])
-
-
-def states(ledger: Ledger) -> list[tuple[str, str | None]]:
-    with ledger._engine.begin() as connection:
-        return [
-            (row.state, row.reason)
-            for row in connection.execute(select(tables.reading).order_by(tables.reading.c.id))
-        ]
-
-
-def run_until(
-    ledger: Ledger,
-    handle: Callable[[Job], Awaitable[Advance]],
-    is_done: Callable[[], bool],
-    settings: Pipeline = FAST,
-) -> None:
-    async def serve() -> None:
-        loop = StageLoop(STAGES["analyse"], ledger, settings, "test", handle)
-        task = asyncio.create_task(loop.run())
-        end = time.monotonic() + 120
-        while not is_done() and time.monotonic() < end:
-            await asyncio.sleep(0.01)
-        loop.stop()
-        await task
-
-    asyncio.run(serve())
-    assert is_done()
 
 
 async def analysed(_job: Job) -> Advance:
@@ -265,12 +225,11 @@ def test_what_is_decided_while_the_ledger_is_away_is_written_when_it_is_back(
 
 def rename(ledger: Ledger, old: str, new: str) -> None:
     """As far as the loop can see, the database is away: every statement on the table fails."""
-    with ledger._engine.begin() as connection:
-        connection.execute(text(f"ALTER TABLE {old} RENAME TO {new}"))
+    change(ledger, f"ALTER TABLE {old} RENAME TO {new}")
 
 
 def is_there(ledger: Ledger) -> bool:
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         return inspect(connection).has_table("reading")
 
 
@@ -320,8 +279,7 @@ class _PutOff(Ledger):
 
     def claim_and_look(self, *args: Any, **kwargs: Any) -> tuple[list[Job], float | None]:
         if not self.is_put_off:
-            with self._engine.begin() as connection:
-                connection.execute(tables.reading.update().values(due_at=time.time() + 0.3))
+            change(self, tables.reading.update().values(due_at=time.time() + 0.3))
             self.is_put_off = True
         return super().claim_and_look(*args, **kwargs)
 
@@ -397,7 +355,7 @@ def test_without_room_nothing_is_claimed_and_with_room_everything_is_done(ledger
         await task
 
     asyncio.run(asyncio.wait_for(serve(), 60))
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         assert {row.attempts for row in connection.execute(select(tables.reading))} == {1}, (
             "the wait used up no attempt"
         )

@@ -18,7 +18,8 @@ from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.queue.hand_off import Heir
 from hilum.store.schema import tables
-from tests.contract.test_ledger import arrival, result_for
+from tests.support.database import change, transaction
+from tests.support.ledger_steps import arrival, result_for
 from tests.support.ledgers import migrated_sqlite
 
 SETTINGS = Pipeline(
@@ -72,8 +73,7 @@ def fill(ledger: Ledger, count: int) -> None:
     ledger.advance(
         "analyse", [(job.lease, Advance(ReadingState.ANALYSED, {"logits": [0.5]})) for job in jobs]
     )
-    with ledger._engine.begin() as connection:
-        connection.execute(tables.study.update().values(due_at=0, quiet_until=0))
+    change(ledger, tables.study.update().values(due_at=0, quiet_until=0))
 
 
 async def close(job: Job) -> Advance:
@@ -85,7 +85,7 @@ async def close(job: Job) -> Advance:
 
 
 def results(ledger: Ledger) -> list[tuple[str, int, int]]:
-    with ledger._engine.begin() as connection:
+    with transaction(ledger) as connection:
         return [
             (row.state, row.attempts, row.lapses)
             for row in connection.execute(select(tables.result))

@@ -23,6 +23,7 @@ from hilum.store.retention.rate import Hour
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.retention import retention_checks
 from tests.support import commands
+from tests.support.database import transaction
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
 
@@ -48,7 +49,7 @@ class Site:
         }
 
     def remember(self, moment: float) -> None:
-        with self.ledger._engine.begin() as connection:
+        with transaction(self.ledger) as connection:
             known_time._write(connection, Believed(moment, time.time()))
 
     def hilum(self, *words: str) -> subprocess.CompletedProcess[str]:
@@ -102,7 +103,7 @@ def test_where_nothing_was_promised_yet_a_promise_without_an_end_is_no_problem(s
 
 def test_an_hour_that_is_spent_is_a_problem(site: Site) -> None:
     assert site.found(days=30)["retention"].ok
-    with site.ledger._engine.begin() as connection:
+    with transaction(site.ledger) as connection:
         rate.write(connection, Hour(time.time(), 1000, 1000))
     assert (
         site.found(days=30)["retention"].detail

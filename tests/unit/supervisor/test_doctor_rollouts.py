@@ -18,6 +18,7 @@ from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.doctor import examine
 from testing.serving import free_ports
+from tests.support.database import change
 from tests.support.ledgers import migrated_sqlite
 from tests.support.models import Tiny, make_tiny
 from tests.support.versions import add_version
@@ -107,8 +108,7 @@ def test_a_release_that_a_rollout_wants_and_that_is_gone_is_a_problem(
 
 
 def test_a_ledger_of_another_version_is_not_asked(settings: Settings, rollouts: Rollouts) -> None:
-    with rollouts._engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+    change(rollouts, "UPDATE alembic_version SET version_num = '0001'")
     assert not any(check.name.startswith("rollout") for check in examine(settings))
 
 

@@ -19,6 +19,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.retention import policy
 from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
+from tests.support.database import transaction
 from tests.support.disks import small_disk
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
@@ -166,9 +167,9 @@ def test_under_pressure_as_much_leaves_as_is_missing(tiny_disk: Path) -> None:
     files = [store(settings, f"1.2.{number}", 2 * MIB) for number in range(4)]
     for number in range(4):
         street.walk(f"1.2.{number}", 1)
-    with (
-        street.ledger._engine.begin() as connection
-    ):  # the ledger says 1000 bytes an image; this disk is small
+    with transaction(
+        street.ledger
+    ) as connection:  # the ledger says 1000 bytes an image; this disk is small
         connection.exec_driver_sql(f"UPDATE instance SET size_bytes = {2 * MIB}")
     keeper = Housekeeper(settings)
     keeper.turn()
@@ -187,7 +188,7 @@ def test_without_an_archive_nothing_is_touched_and_nothing_forgotten(tmp_path: P
     keeper = Housekeeper(settings)
     keeper.turn()
     (settings.archive_dir / "locks").mkdir()
-    with street.ledger._engine.begin() as connection:
+    with transaction(street.ledger) as connection:
         assert (
             connection.exec_driver_sql(
                 "SELECT count(*) FROM instance WHERE pixels_removed_at IS NULL"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import tracemalloc
 from pathlib import Path
 
@@ -21,7 +20,7 @@ from pydicom.uid import (
 
 from hilum_preprocessing import NotAnalysable, Reason, decode, read_file
 from tests.support.encoders import encoded
-from tests.support.radiograph import radiograph, ramp, scene, under
+from tests.support.radiograph import radiograph, ramp, saved, scene, under
 
 SYNTAXES = [
     ImplicitVRLittleEndian,
@@ -29,24 +28,6 @@ SYNTAXES = [
     ExplicitVRBigEndian,
     DeflatedExplicitVRLittleEndian,
 ]
-
-
-def saved(path: Path, dataset: Dataset, transfer_syntax_uid: str | None = None) -> Path:
-    """As a file of that Transfer Syntax; pixels of the data set are little endian before."""
-    if transfer_syntax_uid == ExplicitVRBigEndian and dataset.BitsAllocated == 16:
-        dataset.PixelData = np.frombuffer(dataset.PixelData, "<u2").astype(">u2").tobytes()
-    if dataset.BitsAllocated == 8:
-        dataset["PixelData"].VR = "OB"
-    if transfer_syntax_uid is not None:
-        under(dataset, transfer_syntax_uid)
-    dataset.file_meta.MediaStorageSOPClassUID, dataset.file_meta.MediaStorageSOPInstanceUID = (
-        dataset.SOPClassUID,
-        "1.2.3",
-    )
-    content = io.BytesIO()
-    dataset.save_as(content, enforce_file_format=True)
-    path.write_bytes(content.getvalue())
-    return path
 
 
 def reason_of(path: Path) -> Reason:

@@ -12,32 +12,20 @@ from pydicom.sequence import Sequence
 
 from hilum_preprocessing import (
     Flag,
-    InputSpec,
     NotAnalysable,
     Reason,
     SpecError,
     decode,
     level_flags,
 )
-from hilum_preprocessing.levels.grayscale import level_table
-from tests.support.radiograph import radiograph, ramp, spec
+from tests.support.gray_levels import levels, source
+from tests.support.radiograph import radiograph, ramp
 
-IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]
 TWO_WINDOWS = {
     "WindowCenter": ["1000", "3000"],
     "WindowWidth": ["500", "100"],
     "WindowCenterWidthExplanation": ["NORMAL", "Harder "],
 }
-
-
-def levels(dataset: Dataset, given: InputSpec) -> np.ndarray[Any, Any]:
-    stored = decode(dataset)
-    table = level_table(stored, given)
-    return table.values[stored.array.astype(int) - table.first]
-
-
-def source(**fields: object) -> InputSpec:
-    return spec(intensity=IDENTITY, source=fields)
 
 
 def windowed(centre: str, width: str) -> np.ndarray[Any, Any]:

@@ -15,31 +15,17 @@ from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum_preprocessing import (
     Flag,
-    InputSpec,
     NotAnalysable,
     Reason,
     decode,
     level_flags,
     read_file,
 )
-from hilum_preprocessing.header.luts import Window
-from hilum_preprocessing.levels.grayscale import level_table, windowed
-from hilum_preprocessing.levels.lines import line_of
+from hilum_preprocessing.grayscale import level_table, windowed
+from hilum_preprocessing.lines import line_of
+from hilum_preprocessing.luts import Window
+from tests.support.gray_levels import levels, source
 from tests.support.radiograph import radiograph, ramp, scene, spec, under
-
-IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]
-"""Intensity operations that leave levels alone, so that a test sees what the source steps made of them."""
-
-
-def levels(dataset: Dataset, given: InputSpec) -> np.ndarray[Any, Any]:
-    """The level of each pixel, in float64, before any geometry."""
-    stored = decode(dataset)
-    table = level_table(stored, given)
-    return table.values[stored.array.astype(int) - table.first]
-
-
-def source(**fields: str) -> InputSpec:
-    return spec(intensity=IDENTITY, source=fields)
 
 
 def lut(first: int, entries: list[int], bits: int, **attributes: Any) -> Sequence:

@@ -27,6 +27,7 @@ from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.committing import with_address
+from tests.support.database import rows_of
 from tests.support.listening import make_settings
 from tests.support.waiting import wait_for
 
@@ -74,12 +75,7 @@ class House:
         )
 
     def rows(self, condition: str) -> list[dict[str, Any]]:
-        with sqlite3.connect(self.file) as connection:
-            connection.row_factory = sqlite3.Row
-            return [
-                dict(row)
-                for row in connection.execute(f"SELECT * FROM commitment WHERE {condition}")
-            ]
+        return rows_of(self.file.parent, f"SELECT * FROM commitment WHERE {condition}")
 
     def ended(self) -> dict[str, Any]:
         return wait_for(lambda: self.rows("state NOT IN ('due', 'leased')"))[0]

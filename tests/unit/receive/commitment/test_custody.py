@@ -28,6 +28,7 @@ from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.committing import action_information
+from tests.support.database import change, transaction
 from tests.support.listening import make_settings
 from tests.support.storing import DigitalXRayImageStorageForPresentation, data_set, meta
 from tests.support.street import Clock
@@ -109,7 +110,7 @@ def test_what_is_promised_is_written_down_before_anybody_hears_of_it(house: Hous
     for uid in ("1.2.3", "1.2.4"):
         house.index(house.acknowledge(uid))
     house.verdict(SopReference(DX, "1.2.3"), SopReference(CR, "1.2.4"))
-    with house.ledger._engine.begin() as connection:
+    with transaction(house.ledger) as connection:
         rows = connection.exec_driver_sql(
             "SELECT sop_instance_uid, committed_at IS NOT NULL FROM instance ORDER BY 1"
         ).all()
@@ -140,8 +141,7 @@ def test_another_class_is_a_conflict(house: House) -> None:
 
 def test_pixels_that_have_left_are_not_kept(house: House) -> None:
     house.index(house.acknowledge("1.2.3"))
-    with house.ledger._engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE instance SET pixels_removed_at = 1.0")
+    change(house.ledger, "UPDATE instance SET pixels_removed_at = 1.0")
     assert house.verdict(after=11.0) == NOT_THERE
 
 

@@ -18,9 +18,9 @@ from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, SopClassNotNegotiated
 from hilum.settings import Receive, Sender
 from tests.support.header_bombs import BOMBS, bomb_in
+from tests.support.reception import House
 from tests.support.storing import uid_element
 from tests.support.taking import StoreRequest, receive
-from tests.unit.receive.storage.test_reception import House
 
 NO_IMAGES = {
     "Basic Text SR": "1.2.840.10008.5.1.4.1.1.88.11",

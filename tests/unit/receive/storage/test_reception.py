@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from pydicom.uid import (
     ComputedRadiographyImageStorage,
@@ -16,9 +13,7 @@ from pydicom.uid import (
 
 from hilum.receive.headers import file_meta
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.indexing.indexer import Indexer
-from hilum.receive.policy.association_policy import Policy
-from hilum.receive.sinks import StoreOutcome
+from hilum.receive.sinks import Taken
 from hilum.receive.statuses import (
     DataSetDoesNotMatch,
     OutOfResources,
@@ -26,49 +21,12 @@ from hilum.receive.statuses import (
     UnsupportedObject,
     answer,
 )
-from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
-from hilum.receive.storage.image_store import ImageStore
-from hilum.store.archive.archive import Archive
-from hilum.store.ledger import Ledger
-from tests.support.listening import make_settings
+from hilum.receive.storage.dispatcher import Maker
+from tests.support.reception import MAKER, House
 from tests.support.storing import element, uid_element
 from tests.support.taking import StoreRequest, store
 
 SR = "1.2.840.10008.5.1.4.1.1.88.34"
-MAKER = EquipmentIdentity("Hilum project", "5e71a1")
-
-
-class House:
-    """A reception over a ledger that can be taken away."""
-
-    def __init__(self, state: Path) -> None:
-        settings = make_settings(
-            state,
-            {
-                "CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]},
-                "STRICT": {"other_objects": "refuse"},
-            },
-        )
-        self.file = state / "ledger.sqlite"
-        self.ledger = Ledger(settings.ledger_url)
-        self.archive = Archive(settings.archive_dir, "listener-1")
-        intake = ImageStore(
-            settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
-        )
-        self.reception = ObjectDispatcher(
-            intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
-        )
-
-    def take_ledger_away(self) -> None:
-        self.ledger.close()
-        self.file.unlink()
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path / "state")
-    yield made
-    made.ledger.close()
 
 
 def request(

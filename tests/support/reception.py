@@ -1,0 +1,51 @@
+"""A reception over a ledger that can be taken away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.receive.indexing.indexer import Indexer
+from hilum.receive.policy.association_policy import Policy
+from hilum.receive.storage.dispatcher import Maker, Reception
+from hilum.receive.storage.image_store import Intake
+from hilum.store.archive.archive import Archive
+from hilum.store.ledger import Ledger
+from tests.support.listening import make_settings
+
+MAKER = Maker("Hilum project", "5e71a1")
+
+
+class House:
+    """A reception over a ledger that can be taken away."""
+
+    def __init__(self, state: Path) -> None:
+        settings = make_settings(
+            state,
+            {
+                "CR1": {"sop_classes": ["ComputedRadiographyImageStorage"]},
+                "STRICT": {"other_objects": "refuse"},
+            },
+        )
+        self.file = state / "ledger.sqlite"
+        self.ledger = Ledger(settings.ledger_url)
+        self.archive = Archive(settings.archive_dir, "listener-1")
+        intake = Intake(
+            settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
+        )
+        self.reception = Reception(
+            intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
+        )
+
+    def take_ledger_away(self) -> None:
+        self.ledger.close()
+        self.file.unlink()
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> Iterator[House]:
+    made = House(tmp_path / "state")
+    yield made
+    made.ledger.close()
