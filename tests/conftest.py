@@ -16,6 +16,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
+from tests.support.api_client import rig  # noqa: F401 - a fixture
+from tests.support.certificates import authority  # noqa: F401 - a fixture
+from tests.support.disks import tiny_disk  # noqa: F401 - a fixture
 from tests.support.ledgers import (
     # Fixtures.
     clock,  # noqa: F401
@@ -26,8 +29,11 @@ from tests.support.ledgers import (
     street,  # noqa: F401
     views,  # noqa: F401
 )
-from tests.support.models import built_models  # noqa: F401 - a fixture
+from tests.support.models import built_models, tiny  # noqa: F401 - fixtures
+from tests.support.peers import down_port, refuser  # noqa: F401 - fixtures
 from tests.support.pynetdicom_reactor import mend
+from tests.support.rolling import rolling  # noqa: F401 - a fixture
+from tests.support.triton import embedded_triton  # noqa: F401 - a fixture
 
 mend()
 

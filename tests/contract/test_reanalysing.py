@@ -31,13 +31,6 @@ AGAIN, ALONG = ReanalysisRequest("chest@2"), ReanalysisRequest("chest@2", is_sha
 
 
 @pytest.fixture
-def rolling(ledger_url: str) -> Iterator[Rolling]:
-    opened = Rolling(ledger_url)
-    yield opened
-    opened.close()
-
-
-@pytest.fixture
 def reanalysis(rolling: Rolling) -> Iterator[Reanalysis]:
     with closing(Reanalysis(rolling.ledger.url, rolling.clock)) as opened:
         yield opened

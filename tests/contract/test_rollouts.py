@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,8 +20,8 @@ from hilum.store.ledger import RecordOutcome
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts import reassign
 from hilum.store.rollouts.manifests import KeptManifest
-from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest, Rollouts
-from hilum.store.schema import (
+from hilum.store.rollouts.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.schema.tables import (
     assignment,
     comparison,
     document,
@@ -42,14 +41,7 @@ SHADOW, SWITCH, HALF = (
 )
 
 
-@pytest.fixture
-def rolling(ledger_url: str) -> Iterator[Rolling]:
-    opened = Rolling(ledger_url)
-    yield opened
-    opened.close()
-
-
-def running(rolling: Rolling, order: RolloutRequest, candidate: str = "chest@2") -> None:
+def running(rolling: Rolling, order: Order, candidate: str = "chest@2") -> None:
     """An order that an analyser has confirmed."""
     rolling.rollouts.start(CONFIGURED, kept(candidate), order, "a person")
     rolling.rollouts.confirm("chest", candidate, "analyser", kept(candidate).digest)

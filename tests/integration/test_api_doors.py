@@ -20,7 +20,7 @@ from tests.support import commands
 from tests.support.accounts import as_stranger, open_to_all
 from tests.support.certificates import Authority, Identity
 from tests.support.installation import hilum_with, is_up
-from tests.support.models import make_tiny
+from tests.support.models import Tiny, make_tiny
 from tests.support.peers import require_program
 from tests.support.waiting import wait_for
 
@@ -29,12 +29,12 @@ ERASE = {"study_instance_uid": "1.2.3"}
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
     """With the settings of a first start, in a folder into which every account may look."""
     place = open_to_all() if _IS_ROOT else nullcontext(tmp_path_factory.mktemp("doors"))
     with (
         place as folder,
-        hilum_with(folder / "hilum", make_tiny(folder / "tiny"), {}, role="api") as started,
+        hilum_with(folder / "hilum", tiny, {}, role="api") as started,
     ):
         wait_for(lambda: is_up(started), what="the web process")
         for inner in ("", "state", "state/run"):

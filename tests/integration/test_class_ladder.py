@@ -229,11 +229,6 @@ def test_probe_of_a_folder(tmp_path: Path):
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("tls"))
-
-
-@pytest.fixture(scope="module")
 def secured(authority: Authority) -> Iterator[StoreScp]:
     """A PACS that speaks TLS and wants a certificate of its authority from us."""
     own = authority.identity("pacs", "DNS:pacs.test", "IP:127.0.0.1")

@@ -25,7 +25,7 @@ from tests.support.installation import (
     wait_for,
     workers_of,
 )
-from tests.support.models import make_tiny
+from tests.support.models import Tiny
 from tests.support.processes import descendants_of
 
 pytestmark = pytest.mark.slow
@@ -33,13 +33,11 @@ SETTING = "hilum_log__level"  # its name may stand in any case
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("decode")
     os.environ[SETTING] = "info"
     analyse = {"decode_processes": 1, "decode_seconds": 5.0, "canary_seconds": 2.0}
-    with hilum_with(
-        folder, make_tiny(folder / "tiny"), {}, quiet_seconds=0.2, analyse=analyse
-    ) as running:
+    with hilum_with(folder, tiny, {}, quiet_seconds=0.2, analyse=analyse) as running:
         del os.environ[SETTING]
         running.wait_until_ready(START_SECONDS)
         yield running

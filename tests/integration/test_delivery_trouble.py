@@ -36,7 +36,7 @@ from tests.support.installation import (
     small_study,
     wait_for,
 )
-from tests.support.models import make_tiny
+from tests.support.models import Tiny
 from tests.support.peers import Orthanc, StoreScp, free_port
 from tests.support.read_back import items
 
@@ -117,7 +117,7 @@ def authority(factory: pytest.TempPathFactory) -> Authority:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Iterator[Hilum]:
+def server(tmp_path_factory: pytest.TempPathFactory, places: Places, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("trouble")
     ca_file = str(tmp_path_factory.getbasetemp() / "authority" / "authority.pem")
     ports = {
@@ -132,7 +132,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, places: Places) -> Iterator
     destinations["orthanc"] = {"port": places.orthanc.dicom_port, "ae_title": "ORTHANC"}
     destinations["secured"] |= {"tls": True, "ca_file": ca_file}
     destinations["text"]["report_not_analysed"] = True
-    with hilum_with(folder, make_tiny(folder / "tiny"), destinations) as running:
+    with hilum_with(folder, tiny, destinations) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 

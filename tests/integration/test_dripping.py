@@ -79,19 +79,8 @@ def drip(connection: socket.socket, pieces: Sequence[bytes]) -> bytes:
     raise AssertionError("it took all of it")
 
 
-def row_of(listener: ListenerProcess, calling: str) -> dict[str, object]:
-    return dict(
-        wait_for(
-            lambda: listener.rows(
-                f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"
-            ),
-            what="the row",
-        )[0]
-    )
-
-
 def require_cut(listener: ListenerProcess, calling: str) -> None:
-    row = row_of(listener, calling)
+    row = listener.association_of(calling)
     assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "too_slow", 0)
     assert str(row["advice"]).startswith(
         f"It sent less than {MINIMUM} bytes a second of a message for 4 s"
@@ -140,7 +129,7 @@ def test_a_slow_sender_and_one_that_only_asks_are_served(listener: ListenerProce
         for wire in (slow, asks):
             wire.send(RELEASE)
             assert wire.next_pdu()[0] == 6
-    assert [row_of(listener, calling)["outcome"] for calling in ("SLOW", "ASKS")] == [
+    assert [listener.association_of(calling)["outcome"] for calling in ("SLOW", "ASKS")] == [
         "released",
         "released",
     ]

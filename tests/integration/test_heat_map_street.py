@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pydicom
 import pytest
@@ -17,7 +16,14 @@ from hilum.models.manifest.catalogue import load_catalogue
 from testing.phantoms import phantom
 from testing.serving import Hilum
 from tests.support import sr_gate
-from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, wait_for
+from tests.support.installation import (
+    START_SECONDS,
+    detail,
+    hilum_with,
+    save_all,
+    send_to,
+    wait_for,
+)
 from tests.support.models import MANIFESTS, Tiny, build_cached
 
 pytestmark = pytest.mark.slow
@@ -50,12 +56,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
     with hilum_with(folder, densenet, destinations, quiet_seconds=2.0) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
-
-
-def detail(server: Hilum, study_uid: str) -> dict[str, Any]:
-    answer = server.get(f"/api/v1/studies/{study_uid}")
-    found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
-    return found
 
 
 def is_done(server: Hilum, study_uid: str) -> bool:

@@ -19,17 +19,12 @@ from testing.serving import Hilum
 from tests.support import commands
 from tests.support.certificates import Authority
 from tests.support.installation import START_SECONDS, free_ports, hilum_with, processes
-from tests.support.models import make_tiny
+from tests.support.models import Tiny, make_tiny
 from tests.support.peers import require_program
 from tests.support.waiting import wait_for
 from tests.support.wire import Wire
 
 LIMIT, LIMIT_OF_ROUTER = 6, 4
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +34,7 @@ def tls_port() -> int:
 
 @pytest.fixture(scope="module")
 def server(
-    tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_port: int
+    tmp_path_factory: pytest.TempPathFactory, authority: Authority, tls_port: int, tiny: Tiny
 ) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("listeners")
     own = authority.identity("hilum", "IP:127.0.0.1")
@@ -53,7 +48,7 @@ def server(
     senders = {"senders.ROUTER": {"maximum_associations": LIMIT_OF_ROUTER}}
     with hilum_with(
         folder,
-        make_tiny(folder / "tiny"),
+        tiny,
         {},
         role="listener,dispatcher",
         receive=receive,

@@ -18,7 +18,7 @@ from testing.serving import Hilum
 from tests.support import commands, marked
 from tests.support.decoding import crash_while_held, held_up, reading_of
 from tests.support.installation import START_SECONDS, hilum_with, save_all, send_to, wait_for
-from tests.support.models import make_tiny
+from tests.support.models import Tiny
 from tests.support.peers import StoreScp
 from tests.support.raw_scu import RawScu
 
@@ -27,13 +27,9 @@ GOOD, CUT, TEXT, BROKEN, CORRUPT, CRASHED = (marked.image(seed) for seed in rang
 
 
 @pytest.fixture(scope="module")
-def refuser() -> Iterator[StoreScp]:
-    with StoreScp(refuse_sr=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, refuser: StoreScp) -> Iterator[Hilum]:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, refuser: StoreScp, tiny: Tiny
+) -> Iterator[Hilum]:
     """A server that logs all it can, after the patient has been through it."""
     folder = tmp_path_factory.mktemp("marked")
     destinations = {
@@ -47,9 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, refuser: StoreScp) -> Itera
         "down": {"kind": "dicom", "host": "127.0.0.1", "port": 1, "ae_title": "DOWN"},
     }
     log = {"level": "debug", "format": "json"}
-    with hilum_with(
-        folder, make_tiny(folder / "tiny"), destinations, quiet_seconds=0.3, log=log
-    ) as running:
+    with hilum_with(folder, tiny, destinations, quiet_seconds=0.3, log=log) as running:
         running.wait_until_ready(START_SECONDS)
         go_wrong_in_every_way(running, folder / "sent")
         yield running

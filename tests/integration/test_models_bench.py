@@ -13,14 +13,10 @@ import pytest
 
 from testing.serving import as_toml
 from tests.support import commands
-from tests.support.models import Tiny, make_tiny
-from tests.support.triton import RemoteTriton, killed_afterwards, require_triton
+from tests.support.models import Tiny
+from tests.support.triton import RemoteTriton, killed_afterwards
 
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("bench"))
+pytestmark = pytest.mark.usefixtures("embedded_triton")
 
 
 def run(

@@ -19,13 +19,14 @@ from testing.phantoms import phantom
 from testing.serving import Hilum
 from tests.support.installation import (
     START_SECONDS,
+    detail,
     hilum_with,
     save_all,
     send_to,
     small_study,
     wait_for,
 )
-from tests.support.models import make_tiny
+from tests.support.models import Tiny
 from tests.support.notes import key_objects
 from tests.support.sr_gate import assert_clean
 
@@ -39,7 +40,7 @@ def inbox(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hilum]:
+def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("changes")
     destinations = {
         name: {"kind": "folder", "path": str(folder / name), "documents": ["sr", "json"]}
@@ -57,7 +58,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hi
     receive = {"ae_titles": ["HILUM", "STUDY"]}
     with hilum_with(
         folder,
-        make_tiny(folder / "tiny"),
+        tiny,
         destinations,
         quiet_seconds=3.0,
         receive=receive,
@@ -66,11 +67,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, inbox: Path) -> Iterator[Hi
     ) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
-
-
-def detail(server: Hilum, study_uid: str) -> dict[str, Any]:
-    answer = server.get(f"/api/v1/studies/{study_uid}")
-    return dict(answer.json()) if answer.status_code == 200 else {}
 
 
 def wait_for_results(server: Hilum, study_uid: str, count: int) -> list[dict[str, Any]]:

@@ -29,17 +29,12 @@ from tests.support.installation import (
     small_study,
     wait_for,
 )
-from tests.support.models import Tiny, make_tiny
+from tests.support.models import Tiny
 
 pytestmark = pytest.mark.slow
 
 KEPT_SECONDS = 2.0
 NAME, PATIENT = "Zwingli^Ottilie", "PID-4711-OZ"
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"))
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,9 @@ import pytest
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
 from hilum.triton.server import EmbeddedTriton
-from tests.support.models import Tiny, make_tiny
-from tests.support.triton import require_triton
+from tests.support.models import Tiny
 
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("profiles"))
+pytestmark = pytest.mark.usefixtures("embedded_triton")
 
 
 def _refusal(repository: Path) -> str:

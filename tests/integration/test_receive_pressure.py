@@ -6,7 +6,6 @@ import contextlib
 import os
 import socket
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,20 +18,13 @@ from hilum.receive.storage.session import open_inbox
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from testing.phantoms import phantom
-from tests.support.disks import dead_disk, fill_to, small_disk
+from tests.support.disks import dead_disk, fill_to
 from tests.support.installation import wait_for
 from tests.support.listening import ListenerProcess, make_settings, unindexed
 from tests.support.raw_scu import rejection_of
 
 MIB = 1 << 20
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB."""
-    with small_disk(tmp_path / "disk", 16) as folder:
-        yield folder
 
 
 def associate(listener: ListenerProcess, called: str = "HILUM") -> Association:

@@ -25,11 +25,6 @@ from tests.support.peers import StoreScp, free_port
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def sender(authority) -> Identity:
     return authority.identity("modality")
 

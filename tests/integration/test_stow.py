@@ -23,7 +23,7 @@ from testing.serving import Hilum
 from tests.support.database import rows_of
 from tests.support.installation import START_SECONDS, hilum_with, is_up, processes
 from tests.support.listening import data_set_of
-from tests.support.models import make_tiny
+from tests.support.models import Tiny, make_tiny
 from tests.support.stow import RELATED, archived, body, encoded, failures, post
 from tests.support.waiting import wait_for
 
@@ -31,9 +31,9 @@ QUIET_SECONDS = 600.0  # so that nothing but the end of a request can close a st
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hilum]:
+def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("stow")
-    with hilum_with(folder, make_tiny(folder / "tiny"), {}, quiet_seconds=QUIET_SECONDS) as running:
+    with hilum_with(folder, tiny, {}, quiet_seconds=QUIET_SECONDS) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
 

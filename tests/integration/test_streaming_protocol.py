@@ -51,17 +51,6 @@ def listener(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ListenerProce
         yield running
 
 
-def row_of(listener: ListenerProcess, calling: str) -> dict[str, object]:
-    return dict(
-        wait_for(
-            lambda: listener.rows(
-                f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"
-            ),
-            what="the row",
-        )[0]
-    )
-
-
 def test_echo_store_and_release_right_behind_the_acceptance_lose_nothing_in_100_associations(
     listener: ListenerProcess,
 ) -> None:
@@ -125,7 +114,7 @@ def test_what_must_not_be_is_aborted_with_its_reason(listener: ListenerProcess, 
     with Wire(listener.port, calling=calling) as wire:
         wire.send(sent)
         assert wire.next_pdu() == (7, bytes((0, 0, PROVIDER, reason)))
-    row = row_of(listener, calling)
+    row = listener.association_of(calling)
     assert (row["outcome"], row["reason"], row["stored"]) == ("aborted", "protocol_error", 0)
     wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
@@ -235,7 +224,7 @@ def test_an_end_inside_an_object_leaves_nothing(
     with Wire(listener.port, calling=calling) as wire:
         wire.send(COMMAND, pdu(4, pdv(data_set("1.2.3", pixels=bytes(1 << 20)), is_last=False)))
         wire.send(last)
-    row = row_of(listener, calling)
+    row = listener.association_of(calling)
     assert (row["outcome"], row["reason"], row["stored"]) == (outcome, reason, 0)
     wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
@@ -246,7 +235,7 @@ def test_an_abort_in_mid_object_is_noticed_at_once(listener: ListenerProcess) ->
             COMMAND, pdu(4, pdv(data_set("1.2.3", pixels=bytes(1 << 20)), is_last=False)), ABORT
         )
         assert (
-            row_of(listener, "MIDABORT")["reason"] == "aborted_by_peer"
+            listener.association_of("MIDABORT")["reason"] == "aborted_by_peer"
         )  # while the connection is open
         wait_for(lambda: not list(unindexed(listener.archive)), what="the files in their places")
 
@@ -255,7 +244,7 @@ def test_a_peer_that_does_not_close_after_its_release_is_cut_off(listener: Liste
     with Wire(listener.port, calling="LINGERS") as wire:
         wire.send(RELEASE)
         assert wire.next_pdu()[0] == 6
-        assert row_of(listener, "LINGERS")["outcome"] == "released"
+        assert listener.association_of("LINGERS")["outcome"] == "released"
 
 
 def test_an_object_behind_the_request_is_stored(listener: ListenerProcess) -> None:
@@ -267,7 +256,10 @@ def test_an_object_behind_the_request_is_stored(listener: ListenerProcess) -> No
         assert wire.status() == 0
         wire.send(RELEASE)
         assert wire.next_pdu()[0] == 6
-    assert (row_of(listener, "EAGER")["outcome"], row_of(listener, "EAGER")["stored"]) == (
+    assert (
+        listener.association_of("EAGER")["outcome"],
+        listener.association_of("EAGER")["stored"],
+    ) == (
         "released",
         1,
     )
@@ -295,7 +287,7 @@ def test_a_sender_of_any_title_that_says_odd_things_of_itself_stores(
             lambda: listener.rows(f"SELECT 1 FROM instance WHERE sop_instance_uid = '{uid}'"),
             what="the image",
         )
-    row = row_of(listener, shown)
+    row = listener.association_of(shown)
     assert (row["outcome"], row["reason"], row["stored"], row["called_ae_title"]) == (
         "released",
         None,
@@ -318,7 +310,7 @@ def test_a_title_that_is_not_ours_is_rejected_and_named(
     assert answers(listener, odd_request(called, calling.ljust(16)))[:10] == pdu(
         3, bytes((0, 1, 1, 7))
     )
-    row = row_of(listener, calling.decode())
+    row = listener.association_of(calling.decode())
     assert (row["outcome"], row["reason"], row["called_ae_title"]) == (
         "rejected",
         "called_ae_title_not_recognised",
@@ -351,7 +343,7 @@ def test_a_request_with_an_even_context_is_aborted_and_has_a_row(listener: Liste
     assert answers(listener, request[:at] + b"\2" + request[at + 1 :]) == pdu(
         7, bytes((0, 0, PROVIDER, INVALID_PARAMETER))
     )
-    row = row_of(listener, "EVEN")
+    row = listener.association_of("EVEN")
     assert (row["outcome"], row["reason"]) == ("aborted", "protocol_error")
     assert "the Presentation Context ID 2 is even" in row["advice"]
 
@@ -361,7 +353,7 @@ def test_a_request_with_a_context_of_no_class_is_aborted_and_has_a_row(
 ) -> None:
     request = association_request("NOCLASS", [("", ExplicitVRLittleEndian)], 0)
     assert answers(listener, request) == pdu(7, bytes((0, 0, PROVIDER, INVALID_PARAMETER)))
-    row = row_of(listener, "NOCLASS")
+    row = listener.association_of("NOCLASS")
     assert (row["outcome"], row["reason"]) == ("aborted", "protocol_error")
 
 

@@ -9,7 +9,6 @@ import io
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import imagecodecs
 import pydicom
@@ -26,6 +25,7 @@ from testing.serving import Hilum
 from tests.support.html import Strict
 from tests.support.installation import (
     START_SECONDS,
+    detail,
     hilum_with,
     kill,
     loaded_libraries,
@@ -67,12 +67,6 @@ def server(tmp_path_factory: pytest.TempPathFactory, orthanc: Orthanc) -> Iterat
     with hilum_with(folder, tiny, destinations) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
-
-
-def detail(server: Hilum, study_uid: str) -> dict[str, Any]:
-    answer = server.get(f"/api/v1/studies/{study_uid}")
-    found: dict[str, Any] = answer.json() if answer.status_code == 200 else {}
-    return found
 
 
 def all_delivered(server: Hilum, study_uid: str, results: int = 1) -> bool:

@@ -39,6 +39,8 @@ from tests.support.triton import (
     require_triton,
 )
 
+pytestmark = pytest.mark.usefixtures("embedded_triton")
+
 SERVER, STRANGER = 41001, 41002
 needs_root = pytest.mark.skipif(
     os.geteuid() != 0, reason="only root can act as two other accounts (setpriv)"
@@ -123,12 +125,6 @@ print(opened, denied, flush=True)
 
 def as_account(uid: int, *command: str) -> list[str]:
     return ["setpriv", "--reuid", str(uid), "--regid", str(uid), "--clear-groups", *command]
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("closed"))
 
 
 @pytest.fixture

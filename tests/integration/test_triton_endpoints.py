@@ -25,8 +25,10 @@ from hilum.models.known_answers.canary import Canary, read_canary
 from hilum.observability.telemetry import TRITON_HEALTHY, TRITON_REQUESTS
 from hilum.triton.server import EmbeddedTriton
 from tests.support.models import TINY_WEIGHTS, Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import killed_afterwards, require_triton
+from tests.support.triton import killed_afterwards
 from tests.support.waiting import WAIT_SECONDS
+
+pytestmark = pytest.mark.usefixtures("embedded_triton")
 
 T = TypeVar("T")
 _SHORT_SECONDS = (
@@ -64,12 +66,6 @@ class Pair:
         images = pictures(3, seed)
         inference = await gateway.infer(self.tiny.release, images)
         assert np.abs(inference.logits - tiny_logits(images)).max() < 1e-4
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("endpoints"))
 
 
 @pytest.fixture

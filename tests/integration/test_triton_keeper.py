@@ -17,15 +17,11 @@ import pytest
 
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.triton.server import EmbeddedTriton
-from tests.support.models import Tiny, make_tiny
-from tests.support.triton import killed_afterwards, require_triton, stubs
+from tests.support.models import Tiny
+from tests.support.triton import killed_afterwards, stubs
 from tests.support.waiting import wait_for
 
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("keeper"))
+pytestmark = pytest.mark.usefixtures("embedded_triton")
 
 
 @pytest.fixture

@@ -21,17 +21,13 @@ import pytest
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.analyse.inference.shared_memory import Regions
 from hilum.triton.server import EmbeddedTriton
-from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
-from tests.support.triton import RemoteTriton, killed_afterwards, require_triton, with_gateway
+from tests.support.models import Tiny, pictures, tiny_logits
+from tests.support.triton import RemoteTriton, killed_afterwards, with_gateway
 from tests.support.waiting import wait_for
 
+pytestmark = pytest.mark.usefixtures("embedded_triton")
+
 _FOLDER = Path("/dev/shm")
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    require_triton()
-    return make_tiny(tmp_path_factory.mktemp("memory"))
 
 
 @pytest.fixture

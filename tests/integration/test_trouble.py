@@ -25,7 +25,6 @@ from tests.support.decoding import reading_of
 from tests.support.installation import (
     START_SECONDS,
     Receiver,
-    free_ports,
     hilum_with,
     receiver_section,
     save_all,
@@ -33,7 +32,7 @@ from tests.support.installation import (
     small_study,
     wait_for,
 )
-from tests.support.models import Tiny, make_tiny
+from tests.support.models import Tiny
 from tests.support.peers import StoreScp
 from tests.support.postgres import fresh_database
 from tests.support.raw_scu import RawScu
@@ -45,22 +44,6 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def ledger_url(postgres_url: str) -> str:
     return fresh_database(postgres_url)
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"))
-
-
-@pytest.fixture(scope="module")
-def refuser() -> Iterator[StoreScp]:
-    with StoreScp(refuse_sr=True) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def down_port() -> int:
-    return free_ports(1)[0]
 
 
 @pytest.fixture(scope="module")

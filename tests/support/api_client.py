@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from fastapi.testclient import TestClient
 
 from hilum.api.app import create_app
@@ -169,3 +170,10 @@ def open_rig(
     views.close()
     decisions.close()
     ledger.close()
+
+
+@pytest.fixture
+def rig(tmp_path: Path) -> Iterator[Rig]:
+    """An API over an empty ledger, for one test."""
+    with open_rig(tmp_path) as opened:
+        yield opened

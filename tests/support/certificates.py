@@ -6,6 +6,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+import pytest
+
 from tests.support.peers import require_program
 
 
@@ -113,3 +115,9 @@ class Authority:
             capture_output=True,
             timeout=60,
         )
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """An authority of this file of tests."""
+    return Authority(tmp_path_factory.mktemp("authority"))

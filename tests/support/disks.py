@@ -61,3 +61,10 @@ def fill_to(folder: Path, free: int) -> Path:
     with file.open("ab") as stream:
         stream.write(b"x" * (found.f_bavail * found.f_frsize - free))
     return file
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 16 MiB."""
+    with small_disk(tmp_path / "disk", 16) as folder:
+        yield folder

@@ -163,3 +163,9 @@ def is_up(server: Hilum) -> bool:
         return server.get("/health/live").status_code == 200
     except httpx.TransportError:
         return False
+
+
+def detail(server: Hilum, study_uid: str) -> dict[str, Any]:
+    """A study as the API shows it; empty: it does not know it."""
+    answer = server.get(f"/api/v1/studies/{study_uid}")
+    return dict(answer.json()) if answer.status_code == 200 else {}

@@ -27,6 +27,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from tests.support.forks import FORKS, become_program
+from tests.support.waiting import wait_for
 
 PROCESS = "listener-1"
 NOT_COMPILED = Path("/nowhere/transfer.so")
@@ -119,6 +120,11 @@ class ListenerProcess:
         with sqlite3.connect(self.settings.site.state_dir / "ledger.sqlite") as connection:
             connection.row_factory = sqlite3.Row
             return connection.execute(query).fetchall()
+
+    def association_of(self, calling: str) -> dict[str, Any]:
+        """The row of an association of this AE Title, once it is there."""
+        query = f"SELECT * FROM association WHERE calling_ae_title = '{calling}'"
+        return dict(wait_for(lambda: self.rows(query), what="the row")[0])
 
     def data_sets(self) -> dict[str, bytes]:
         """SOP Instance UID to the encoded data set, of every recorded instance."""

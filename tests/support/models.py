@@ -37,6 +37,7 @@ __all__ = [
     "make_tiny",
     "one_at_a_time",
     "pictures",
+    "tiny",
     "tiny_logits",
     "tiny_manifest",
     "tiny_network",
@@ -73,6 +74,12 @@ def built_models() -> Path:
     The first run of a machine takes half a minute.
     """
     return build_cached("densenet121_untrained@1")
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The tiny release, built once for all tests that only read it."""
+    return make_tiny(tmp_path_factory.mktemp("tiny"))
 
 
 def pictures(count: int, seed: int = 0) -> Array:

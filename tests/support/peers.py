@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -271,3 +272,16 @@ class StoreScp(Peer):
     def associations(self) -> int:
         """Associations that storescp acknowledged since the start."""
         return self.log().count("Association Acknowledged")
+
+
+@pytest.fixture(scope="module")
+def refuser() -> Iterator[StoreScp]:
+    """A receiver that refuses every report."""
+    with StoreScp(refuse_sr=True) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def down_port() -> int:
+    """A port on which nothing listens."""
+    return free_port()

@@ -11,6 +11,7 @@ from typing import Any
 
 import imagecodecs
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
@@ -22,7 +23,7 @@ from pydicom.uid import (
     SecondaryCaptureImageStorage,
 )
 
-from hilum_preprocessing import InputSpec
+from hilum_preprocessing import InputSpec, NotAnalysable, Reason, decode
 
 
 def radiograph(array: NDArray[Any], bits_stored: int | None = None, **attributes: Any) -> Dataset:
@@ -120,3 +121,10 @@ def saved(path: Path, dataset: Dataset, transfer_syntax_uid: str | None = None) 
     dataset.save_as(content, enforce_file_format=True)
     path.write_bytes(content.getvalue())
     return path
+
+
+def reason_of(dataset: Dataset, **options: Any) -> Reason:
+    """Why the pixels of a data set cannot be decoded."""
+    with pytest.raises(NotAnalysable) as refused:
+        decode(dataset, **options)
+    return refused.value.reason

@@ -6,9 +6,11 @@ Listeners record, analysers read, dispatchers close.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
+import pytest
 from sqlalchemy import Row, Table, select
 
 from hilum.assemble import Close, assemble
@@ -168,3 +170,10 @@ def by_study(rows: list[Row[Any]], name: str) -> Mapping[str, set[Any]]:
     for row in rows:
         found.setdefault(row.study_instance_uid, set()).add(getattr(row, name))
     return found
+
+
+@pytest.fixture
+def rolling(ledger_url: str) -> Iterator[Rolling]:
+    """Rollouts over an empty ledger."""
+    with closing(Rolling(ledger_url)) as opened:
+        yield opened

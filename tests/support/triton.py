@@ -190,3 +190,9 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
     packed = b"".join(bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8))
     address = ipaddress.ip_address(packed)
     return getattr(address, "ipv4_mapped", None) or address
+
+
+@pytest.fixture(scope="session")
+def embedded_triton() -> None:
+    """Skip (fail in CI) where the embedded server cannot run."""
+    require_triton()

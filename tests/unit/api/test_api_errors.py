@@ -22,12 +22,6 @@ from tests.support.api_client import TOKEN, Rig, open_rig
 PROBLEM = "application/problem+json"
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
-
-
 @pytest.mark.parametrize(
     ("path", "place"),
     [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,6 @@ from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from tests.support.api_client import Rig, open_rig
 from tests.support.disks import dead_disk
 from tests.support.rolling import kept
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
 
 
 def ready(rig: Rig, *roles: str) -> dict[str, Any]:

@@ -5,7 +5,6 @@ Complete a study, pause a destination, erase a patient; and back-pressure on wha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from hilum.domain import Advance, DeliveryState, ReadingState
 from tests.support.api_client import Rig, open_rig
 
 PATIENT = "PID-4711-OZ"
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
 
 
 def test_a_study_is_completed_before_its_quiet_period_ends(rig: Rig) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,6 @@ from hilum.domain import (
 )
 from hilum.store.queue.commitments import LeaseOwner
 from tests.support.api_client import Rig, open_rig
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
 
 
 def test_a_refusal_says_what_the_sender_should_change(rig: Rig) -> None:

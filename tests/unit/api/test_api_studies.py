@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from hilum.api.answers.studies import CodeAnswer, FindingAnswer, SourceImageAnswer
 from hilum.api.fields import ResponseModel
 from hilum.domain import Advance, Code, Finding, ReadingState, SourceImage
-from tests.support.api_client import Rig, open_rig
+from tests.support.api_client import Rig
 from tests.support.street import RELEASE, SR_BYTES
-
-
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
 
 
 def test_a_study_from_the_door_to_the_pacs(rig: Rig) -> None:

@@ -45,12 +45,6 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
         yield rig
 
 
-@pytest.fixture
-def rig(tmp_path: Path) -> Iterator[Rig]:
-    with open_rig(tmp_path) as opened:
-        yield opened
-
-
 def text_of(rig: Rig, address: str, status: int = 200) -> str:
     response = rig.client.get(address)
     assert response.status_code == status, response.text

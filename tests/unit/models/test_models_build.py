@@ -19,18 +19,12 @@ from tests.support.models import (
     MANIFESTS,
     TINY_WEIGHTS,
     Tiny,
-    make_tiny,
     pictures,
     tiny_logits,
     tiny_manifest,
     tiny_network,
     write_release,
 )
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"))
 
 
 def _build(folder: Path, text: str, network: Path | None = None) -> list[str]:

@@ -23,7 +23,7 @@ from hilum.store.schema.tables import process
 from hilum.supervisor.supervisor import Supervisor
 from testing.serving import free_ports
 from tests.support.ledgers import older_sqlite
-from tests.support.models import Tiny, make_tiny
+from tests.support.models import Tiny
 
 
 @pytest.fixture
@@ -38,11 +38,6 @@ def settings(tmp_path: Path, tiny: Tiny) -> Settings:
         receive=Receive(port=receive),
         api=Api(port=api),
     )
-
-
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
-    return make_tiny(tmp_path_factory.mktemp("tiny"))
 
 
 def test_a_release_that_is_not_built_leaves_the_ledger_to_the_version_before(

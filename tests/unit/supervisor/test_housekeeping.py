@@ -20,20 +20,12 @@ from hilum.store.retention import policy
 from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
 from tests.support.database import transaction
-from tests.support.disks import small_disk
 from tests.support.listening import make_settings
 from tests.support.street import Clock, Street
 from tests.support.waiting import wait_for
 
 MIB = 1 << 20
 _OPENED: list[Ledger] = []
-
-
-@pytest.fixture
-def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 16 MiB."""
-    with small_disk(tmp_path / "disk", 16) as folder:
-        yield folder
 
 
 @pytest.fixture(autouse=True)

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from PIL import Image
-from pydicom.dataset import Dataset
 from pydicom.uid import (
     HTJ2KLossless,
     JPEG2000Lossless,
@@ -34,7 +33,7 @@ from hilum_preprocessing.codecs.frames import reduce_frame
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
 from hilum_preprocessing.header.pixel_header import PixelHeader
 from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
-from tests.support.radiograph import scene
+from tests.support.radiograph import reason_of, scene
 
 CASES = [
     (uid, bits, is_signed)
@@ -53,12 +52,6 @@ def picture(bits: int, is_signed: bool = False, rows: int = 45, columns: int = 3
     return (array.astype(np.int32) - (1 << bits - 1) * is_signed).astype(
         f"{'i' if is_signed else 'u'}{size}"
     )
-
-
-def reason_of(dataset: Dataset) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset)
-    return refused.value.reason
 
 
 def test_every_compressed_syntax_has_an_encoder_here():

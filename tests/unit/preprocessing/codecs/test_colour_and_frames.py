@@ -26,7 +26,7 @@ from pydicom.uid import (
 
 from hilum_preprocessing import NotAnalysable, Reason, decode, decode_frames
 from tests.support.encoders import enclosed
-from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, scene, under
+from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, reason_of, scene, under
 
 GREY = (scene(24, 20) >> 4).astype(np.uint8)
 RGB = np.dstack([GREY, 255 - GREY, np.roll(GREY, 5, axis=1)])
@@ -57,12 +57,6 @@ def palette(bits: int = 16) -> Dataset:
             entries.astype(f"<u{bits // 8}").tobytes(),
         )
     return dataset
-
-
-def reason_of(dataset: Dataset, **options: str) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset, **options)
-    return refused.value.reason
 
 
 def luma(rgb: np.ndarray) -> np.ndarray:

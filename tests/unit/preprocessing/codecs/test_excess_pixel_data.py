@@ -19,7 +19,7 @@ from pydicom.uid import (
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, decode
 from hilum_preprocessing.prepare import prepare
 from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import radiograph, scene, under
+from tests.support.radiograph import radiograph, reason_of, scene, under
 
 ROWS, COLUMNS = 96, 88
 GREY = scene(ROWS, COLUMNS, 12)
@@ -34,12 +34,6 @@ NATIVE = [
 def native(uid: str = ExplicitVRLittleEndian, **attributes: Any) -> Dataset:
     pixels = GREY.astype(">u2" if uid == ExplicitVRBigEndian else "<u2").tobytes()
     return under(radiograph(GREY, 12, **{"PixelData": pixels, **attributes}), uid)
-
-
-def reason_of(dataset: Dataset, **options: Any) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset, **options)
-    return refused.value.reason
 
 
 # --- uncompressed

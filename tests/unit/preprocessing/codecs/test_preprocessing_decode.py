@@ -26,15 +26,17 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, read_file
 from hilum_preprocessing.header.luts import Rescale, modality_of
 from testing.phantoms.phantom import make_instance, save
-from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, ramp, scene, under
+from tests.support.radiograph import (
+    jpeg,
+    jpeg_radiograph,
+    radiograph,
+    ramp,
+    reason_of,
+    scene,
+    under,
+)
 
 GREY = (scene(24, 20) >> 4).astype(np.uint8)
-
-
-def reason_of(dataset: Dataset, **limits: int) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset, **limits)
-    return refused.value.reason
 
 
 # --- uncompressed

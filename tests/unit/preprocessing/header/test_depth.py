@@ -31,7 +31,7 @@ from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, 
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.prepare import prepare, prepare_stored
 from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import radiograph, scene, under
+from tests.support.radiograph import radiograph, reason_of, scene, under
 
 DEEPER = [(8, 10), (8, 16), (10, 12), (12, 13), (12, 15), (12, 16), (14, 15), (15, 16)]
 WORDS = [
@@ -73,12 +73,6 @@ def words(
     return under(
         radiograph(array, stored, **{"PixelData": pixels, **attributes}), transfer_syntax_uid
     )
-
-
-def reason_of(dataset: Dataset, **options: Any) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset, **options)
-    return refused.value.reason
 
 
 # --- a picture that is deeper than its header says

@@ -20,9 +20,9 @@ from pydicom.uid import (
     RLELossless,
 )
 
-from hilum_preprocessing import NotAnalysable, Reason, decode, decode_frames
+from hilum_preprocessing import Reason, decode, decode_frames
 from tests.support.encoders import ENCODERS, encoded
-from tests.support.radiograph import radiograph, scene, under
+from tests.support.radiograph import radiograph, reason_of, scene, under
 
 SYNTAXES = [
     ExplicitVRLittleEndian,
@@ -54,12 +54,6 @@ def under_syntax(array: NDArray[Any], bits: int, uid: str, **attributes: Any) ->
     order = ">" if uid == ExplicitVRBigEndian else "<"
     pixels = array.astype(array.dtype.newbyteorder(order)).tobytes()
     return under(radiograph(array, bits, **{"PixelData": pixels, **attributes}), uid)
-
-
-def reason_of(dataset: Any) -> Reason:
-    with pytest.raises(NotAnalysable) as refused:
-        decode(dataset)
-    return refused.value.reason
 
 
 @pytest.mark.parametrize("uid", SYNTAXES)

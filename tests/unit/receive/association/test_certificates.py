@@ -39,11 +39,6 @@ from tests.support.peers import require_program
 
 
 @pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("certificates"))
-
-
-@pytest.fixture(scope="module")
 def valid(authority: Authority) -> Identity:
     return authority.identity("valid", "DNS:pacs.test")
 
