@@ -215,7 +215,7 @@ def test_headers_that_an_earlier_version_has_written_are_shortened_once(
     for number in range(3):
         receive(street, archive, "1.2.3", number, header=header_of(PATIENT) + overlay)
     walk_on(street)
-    with closing(Retention(ledger_url, archive, street.clock)) as retention:
+    with closing(RetentionPolicy(ledger_url, archive, street.clock)) as retention:
         with transaction(
             street.ledger
         ) as connection:  # an image of which that version had removed the pixels

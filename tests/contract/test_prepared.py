@@ -156,11 +156,11 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
         row = connection.execute(select(study)).one()
     values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
     with pytest.raises(IntegrityError) as caught, transaction(ledger) as connection:
-        Prepared(insert(study)).write(connection, values)
+        PreparedStatement(insert(study)).write(connection, values)
     assert caught.value.orig is not None
     assert "SECRET" not in str(caught.value)
     with pytest.raises((OperationalError, ProgrammingError)), transaction(ledger) as connection:
-        Prepared(text("SELECT 1 FROM nowhere")).all(connection)
+        PreparedStatement(text("SELECT 1 FROM nowhere")).all(connection)
     assert ledger.claim("analyse", 1, "a", 60), "and the ledger goes on"
 
 
@@ -174,7 +174,7 @@ def test_what_a_converter_does_not_take(connection: Connection) -> None:
 
 def test_listeners_of_the_engine_hear_a_prepared_statement(ledger: Ledger) -> None:
     with statements(ledger) as heard, transaction(ledger) as connection:
-        Prepared(_BY_UID).first(connection, {"uid": "1"})
+        PreparedStatement(_BY_UID).first(connection, {"uid": "1"})
     assert [statement.split()[0] for statement in heard] == ["SELECT"]
 
 

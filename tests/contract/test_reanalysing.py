@@ -249,17 +249,20 @@ def test_only_what_was_asked_for(rolling: Rolling, reanalysis: Reanalysis) -> No
     rolling.clock.now += 3600
     since = rolling.clock.now
     walk(rolling, "1.2", "1.3")
-    assert counted(reanalysis, Order("chest@2", since=since)).studies == 2
-    assert counted(reanalysis, Order("chest@2", until=since)).studies == 1
-    assert counted(reanalysis, Order("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", since=since)).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", until=since)).studies == 1
+    assert (
+        counted(reanalysis, ReanalysisRequest("chest@2", study_uids=("1.1", "1.3", "9.9"))).studies
+        == 2
+    )
     change(
         rolling.ledger,
         update(study)
         .where(study.c.study_instance_uid == "1.1")
         .values(calling_ae_title="DX7", called_ae_title="CHEST"),
     )
-    assert counted(reanalysis, Order("chest@2", calling_ae_title="DX7")).studies == 1
-    assert counted(reanalysis, Order("chest@2", called_ae_title="HILUM")).studies == 2
+    assert counted(reanalysis, ReanalysisRequest("chest@2", calling_ae_title="DX7")).studies == 1
+    assert counted(reanalysis, ReanalysisRequest("chest@2", called_ae_title="HILUM")).studies == 2
     assert (
         counted(
             reanalysis,

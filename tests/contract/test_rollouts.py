@@ -20,7 +20,7 @@ from hilum.store.ledger import RecordOutcome
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts import reassign
 from hilum.store.rollouts.manifests import KeptManifest
-from hilum.store.rollouts.rollouts import CannotRollOut, Order, Rollouts
+from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest, Rollouts
 from hilum.store.schema.tables import (
     assignment,
     comparison,
@@ -41,7 +41,7 @@ SHADOW, SWITCH, HALF = (
 )
 
 
-def running(rolling: Rolling, order: Order, candidate: str = "chest@2") -> None:
+def running(rolling: Rolling, order: RolloutRequest, candidate: str = "chest@2") -> None:
     """An order that an analyser has confirmed."""
     rolling.rollouts.start(CONFIGURED, kept(candidate), order, "a person")
     rolling.rollouts.confirm("chest", candidate, "analyser", kept(candidate).digest)

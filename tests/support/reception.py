@@ -9,13 +9,13 @@ import pytest
 
 from hilum.receive.indexing.indexer import Indexer
 from hilum.receive.policy.association_policy import Policy
-from hilum.receive.storage.dispatcher import Maker, Reception
-from hilum.receive.storage.image_store import Intake
+from hilum.receive.storage.dispatcher import EquipmentIdentity, ObjectDispatcher
+from hilum.receive.storage.image_store import ImageStore
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from tests.support.listening import make_settings
 
-MAKER = Maker("Hilum project", "5e71a1")
+MAKER = EquipmentIdentity("Hilum project", "5e71a1")
 
 
 class House:
@@ -32,10 +32,10 @@ class House:
         self.file = state / "ledger.sqlite"
         self.ledger = Ledger(settings.ledger_url)
         self.archive = Archive(settings.archive_dir, "listener-1")
-        intake = Intake(
+        intake = ImageStore(
             settings.receive, self.archive, Indexer(settings, self.ledger, self.archive)
         )
-        self.reception = Reception(
+        self.reception = ObjectDispatcher(
             intake, self.ledger, MAKER, Policy(settings.receive, settings.senders)
         )
 

@@ -14,7 +14,7 @@ from pydicom import Dataset
 
 from hilum.api.app import create_app
 from hilum.api.auth.access import open_access
-from hilum.api.dependencies import Parts
+from hilum.api.dependencies import Dependencies
 from hilum.api.serve import serve_api
 from hilum.services.stow import stow_store
 from hilum.store.archive.archive import Archive
@@ -88,7 +88,7 @@ def served(
         stow_store(settings, ledger, views, threading.Event()) as store,
     ):
         app = create_app(
-            Parts(
+            Dependencies(
                 settings,
                 views,
                 str(folder),

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 
 from hilum.api.routes.stow import _take
 from hilum.api.stow_store import Stowed
-from hilum.services.stow import Outcome
+from hilum.services.stow import StowOutcome
 from tests.support.api_client import TOKEN, open_rig
 from tests.support.listening import unindexed
 from tests.support.stow import HEADERS, KEY, begin, everything, served

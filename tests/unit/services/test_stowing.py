@@ -50,7 +50,7 @@ def store(settings: Settings, request: pytest.FixtureRequest) -> Iterator[StowSt
     ledger.close()
 
 
-def put(store: StowStore, content: bytes, piece: int = 100_000) -> Outcome:
+def put(store: StowStore, content: bytes, piece: int = 100_000) -> StowOutcome:
     part = store.open("10.0.0.7").begin(None)
     for start in range(0, len(content), piece):
         part.write(content[start : start + piece])

@@ -13,7 +13,7 @@ from pydicom.uid import (
 
 from hilum.receive.headers import file_meta
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.sinks import Taken
+from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import (
     DataSetDoesNotMatch,
     OutOfResources,
@@ -21,7 +21,7 @@ from hilum.receive.statuses import (
     UnsupportedObject,
     answer,
 )
-from hilum.receive.storage.dispatcher import Maker
+from hilum.receive.storage.dispatcher import EquipmentIdentity
 from tests.support.reception import MAKER, House
 from tests.support.storing import element, uid_element
 from tests.support.taking import StoreRequest, store
