@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from tests.support.api_client import rig  # noqa: F401 - a fixture
+from tests.support.api_client import rig, shared_rig  # noqa: F401 - fixtures
 from tests.support.certificates import authority  # noqa: F401 - a fixture
 from tests.support.disks import tiny_disk  # noqa: F401 - a fixture
 from tests.support.ledgers import (

@@ -118,6 +118,11 @@ def opened(browser: Any, address: Address | None = None, **options: Any) -> Iter
         context.close()
 
 
+def login_link(address: Address) -> str:
+    """A link that logs in once, with the address under which the pages are served here."""
+    return address + address.rig.access.links.make("jane").partition(":8640")[2]
+
+
 def focused(tab: Any) -> str:
     """The address of the link that has the focus, or the words of another element."""
     found: str = tab.evaluate(
@@ -234,10 +239,10 @@ def test_the_list_refreshes_in_place_and_keeps_the_focus(
         assert tab.evaluate("window.sameDocument") is True
 
 
-def test_a_server_that_does_not_answer_is_said(browser: Any, rig: Rig) -> None:
-    with opened(browser, Address.of("", rig)) as tab:
+def test_a_page_says_that_its_server_does_not_answer(browser: Any, read_only: Address) -> None:
+    with opened(browser, read_only) as tab:
         tab.clock.install()
-        with gallery.served(rig) as url:
+        with gallery.served(read_only.rig) as url:
             tab.goto(f"{url}/studies/{gallery.TRAINED}")
         tab.clock.run_for(6000)
         tab.get_by_text("Not up to date").wait_for()
@@ -292,41 +297,35 @@ def test_a_page_is_the_form_to_log_in_and_then_the_page(browser: Any, tmp_path: 
 
 
 @pytest.mark.parametrize("has_script", [True, False])
-def test_a_link_logs_a_browser_in_once(browser: Any, tmp_path: Path, has_script: bool) -> None:
-    with open_rig(tmp_path) as rig, gallery.served(rig) as url:
-        gallery.fill(rig)
-        link = url + rig.access.links.make("jane").partition(":8640")[2]
-        with opened(browser, java_script_enabled=has_script) as tab:
-            tab.goto(link)
-            tab.wait_for_url(f"{url}/")
-            tab.get_by_role("link", name="Associations").click()
-            tab.get_by_role("heading", name="Associations").wait_for()
-        with opened(browser) as other:
-            other.goto(link)
-            other.get_by_text("This link was used already").wait_for()
-            other.goto(url)
-            other.get_by_role("button", name="Log in").wait_for()
+def test_a_link_logs_a_browser_in_once(browser: Any, read_only: Address, has_script: bool) -> None:
+    link = login_link(read_only)
+    with opened(browser, java_script_enabled=has_script) as tab:
+        tab.goto(link)
+        tab.wait_for_url(f"{read_only}/")
+        tab.get_by_role("link", name="Associations").click()
+        tab.get_by_role("heading", name="Associations").wait_for()
+    with opened(browser) as other:
+        other.goto(link)
+        other.get_by_text("This link was used already").wait_for()
+        other.goto(read_only)
+        other.get_by_role("button", name="Log in").wait_for()
 
 
-def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, tmp_path: Path) -> None:
-    """As that of a terminal in a browser.
+def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, read_only: Address) -> None:
+    """For example in the page of a terminal.
 
-    The cookie is not sent along by what comes from there, so no redirect may lead on.
+    A request from there carries no cookie of ours, so the login may not end with a redirect.
     """
-    with open_rig(tmp_path) as rig, gallery.served(rig) as url:
-        gallery.fill(rig)
-        link = url + rig.access.links.make("jane").partition(":8640")[2]
-        with opened(browser) as tab:
-            tab.route(
-                "http://terminal.example/",
-                lambda route: route.fulfill(
-                    body=f"<a href='{link}'>in</a>", content_type="text/html"
-                ),
-            )
-            tab.goto("http://terminal.example/")
-            tab.get_by_role("link", name="in").click()
-            tab.wait_for_url(f"{url}/")
-            tab.get_by_role("link", name="Associations").wait_for()
+    body = f"<a href='{login_link(read_only)}'>in</a>"
+    with opened(browser) as tab:
+        tab.route(
+            "http://terminal.example/",
+            lambda route: route.fulfill(body=body, content_type="text/html"),
+        )
+        tab.goto("http://terminal.example/")
+        tab.get_by_role("link", name="in").click()
+        tab.wait_for_url(f"{read_only}/")
+        tab.get_by_role("link", name="Associations").wait_for()
 
 
 @pytest.mark.parametrize("path", [f"/studies/{gallery.DEAD}/requeue", "/api/v1/requeue"])
@@ -334,21 +333,21 @@ def test_a_link_on_a_page_of_another_site_logs_in_too(browser: Any, tmp_path: Pa
     ("site", "status"), [("http://evil.example/", 401), ("http://127.0.0.1:1024/", 403)]
 )
 def test_a_form_of_another_site_is_refused(
-    browser: Any, rig: Rig, address: Address, path: str, site: str, status: int
+    browser: Any, read_only: Address, path: str, site: str, status: int
 ) -> None:
     """The browser sends our cookie for our own site alone: it includes every port of our host."""
     form = (
-        f"<form method=post action='{address}{path}'><input name=stage"
+        f"<form method=post action='{read_only}{path}'><input name=stage"
         " value=deliver></form><script>document.forms[0].submit()</script>"
     )
-    with opened(browser, address) as tab:
+    with opened(browser, read_only) as tab:
         tab.route(site, lambda route: route.fulfill(body=form, content_type="text/html"))
-        with tab.expect_response(address + path) as answered:
+        with tab.expect_response(read_only + path) as answered:
             tab.goto(site, wait_until="commit")
         assert answered.value.status == status
     states = [
         item["deliveries"]
-        for item in rig.get("/api/v1/studies")["studies"]
+        for item in read_only.rig.get("/api/v1/studies")["studies"]
         if item["study_instance_uid"] == gallery.DEAD
     ]
     assert states == [{"dead": 1}]

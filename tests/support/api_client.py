@@ -177,3 +177,10 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     """An API over an empty ledger, for one test."""
     with open_rig(tmp_path) as opened:
         yield opened
+
+
+@pytest.fixture(scope="module")
+def shared_rig(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    """An API over an empty ledger, for the tests of a file that change nothing."""
+    with open_rig(tmp_path_factory.mktemp("api")) as opened:
+        yield opened

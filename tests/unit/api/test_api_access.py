@@ -52,6 +52,20 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
         yield opened
 
 
+@pytest.fixture(scope="module")
+def opened_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
+    api = {"names": ("pacs.test",)}
+    with open_rig(tmp_path_factory.mktemp("access"), token=TOKEN, api=api) as opened:
+        yield opened
+
+
+@pytest.fixture
+def shared(opened_once: Rig) -> Rig:
+    """One API for all tests that change nothing. Each begins without cookies."""
+    opened_once.client.cookies.clear()
+    return opened_once
+
+
 def bearer(secret: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {secret}"}
 
@@ -77,10 +91,10 @@ def all_routes(rig: Rig) -> list[RouteContext]:
     return found
 
 
-def test_every_route_declares_the_scope_that_it_needs(rig: Rig) -> None:
+def test_every_route_declares_the_scope_that_it_needs(shared: Rig) -> None:
     declared = {
         (method, str(route.path)): scopes_of(route)
-        for route in all_routes(rig)
+        for route in all_routes(shared)
         for method in route.methods or ()
     }
     assert {path for (_, path), scopes in declared.items() if not scopes} == OPEN
@@ -245,10 +259,9 @@ def test_probes_tell_strangers_nothing_but_yes_or_no(rig: Rig) -> None:
         "pacs.test",
     ],
 )
-def test_probes_are_answered_under_addresses_and_our_names(tmp_path: Path, host: str) -> None:
-    with open_rig(tmp_path, token=TOKEN, api={"names": ("pacs.test",)}) as rig:
-        for path in ("/health/live", "/health/ready"):
-            assert rig.client.get(path, headers={"Host": host}).status_code in (200, 503)
+def test_probes_are_answered_under_addresses_and_our_names(shared: Rig, host: str) -> None:
+    for path in ("/health/live", "/health/ready"):
+        assert shared.client.get(path, headers={"Host": host}).status_code in (200, 503)
 
 
 _FOREIGN_NAMES = [
@@ -261,14 +274,17 @@ _NO_NAMES = ["", " ", "[evil]", "127.0.0.1:x", "0x7f.1"]
 
 
 @pytest.mark.parametrize("host", [*_FOREIGN_NAMES, *_NO_NAMES])
-def test_probes_are_not_answered_under_other_names(rig: Rig, host: str) -> None:
+def test_probes_are_not_answered_under_other_names(shared: Rig, host: str) -> None:
     """Names that point to this machine (DNS rebinding), and what URL parsers read as another host."""
     for path in ("/health/live", "/health/ready"):
-        assert rig.client.get(path, headers={"Host": host}).status_code == 403
+        assert shared.client.get(path, headers={"Host": host}).status_code == 403
 
 
-def test_a_request_without_a_host_is_not_answered(rig: Rig) -> None:
-    with served(rig) as port, socket.create_connection(("127.0.0.1", port), timeout=30) as caller:
+def test_a_request_without_a_host_is_not_answered(shared: Rig) -> None:
+    with (
+        served(shared) as port,
+        socket.create_connection(("127.0.0.1", port), timeout=30) as caller,
+    ):
         caller.sendall(b"GET /health/live HTTP/1.0\r\n\r\n")
         assert caller.recv(100).startswith(b"HTTP/1.1 403 ")
 
@@ -554,19 +570,19 @@ _FOREIGN = [
 @pytest.mark.parametrize("headers", _FOREIGN)
 @pytest.mark.parametrize("path", [PAUSE, "/studies/1.2.3/requeue", "/logout"])
 def test_nothing_is_changed_for_a_page_of_another_site(
-    rig: Rig, headers: dict[str, str], path: str
+    shared: Rig, headers: dict[str, str], path: str
 ) -> None:
-    """Also of another port or scheme of our host, whose pages get the cookie along.
+    """This includes another port or scheme of our host: the cookie comes along with its requests.
 
-    Nor for a browser that does not say for which page.
+    It also includes a browser that does not name the page.
     """
-    logged_in(rig)
-    assert rig.client.post(path, headers=headers).status_code == 403
-    assert rig.client.get("/").status_code == 200
+    logged_in(shared)
+    assert shared.client.post(path, headers=headers).status_code == 403
+    assert shared.client.get("/").status_code == 200
 
 
-def test_nobody_is_logged_in_by_a_page_of_another_site(rig: Rig) -> None:
-    answer = rig.client.post(
+def test_a_page_of_another_site_logs_nobody_in(shared: Rig) -> None:
+    answer = shared.client.post(
         "/login", data={"token": TOKEN}, headers={"Origin": "http://evil.example"}
     )
     assert (answer.status_code, "set-cookie" in answer.headers) == (403, False)

@@ -47,8 +47,10 @@ PROBLEM = "application/problem+json"
         ("/api/v1/studies?state=closed&limit=2&state=failed", "query.state"),
     ],
 )
-def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, place: str) -> None:
-    response = rig.client.get(path)
+def test_a_bad_request_is_told_where_and_never_repeated(
+    shared_rig: Rig, path: str, place: str
+) -> None:
+    response = shared_rig.client.get(path)
     assert (response.status_code, response.headers["content-type"]) == (422, PROBLEM)
     body = response.json()
     assert (body["title"], body["status"]) == ("Unprocessable Content", 422) or body[
@@ -68,8 +70,8 @@ def test_a_bad_request_is_told_where_and_never_repeated(rig: Rig, path: str, pla
         ("DELETE", "/api/v1/studies", 405),
     ],
 )
-def test_no_such_route(rig: Rig, method: str, path: str, status: int) -> None:
-    response = rig.client.request(method, path)
+def test_no_such_route(shared_rig: Rig, method: str, path: str, status: int) -> None:
+    response = shared_rig.client.request(method, path)
     assert (response.status_code, response.headers["content-type"], response.json()["status"]) == (
         status,
         PROBLEM,
@@ -81,14 +83,14 @@ def test_no_such_route(rig: Rig, method: str, path: str, status: int) -> None:
 @pytest.mark.parametrize(
     ("path", "status"), [("/health/live", 200), ("/api/v1/studies", 200), ("/nowhere", 404)]
 )
-def test_head_is_get_without_content(tmp_path: Path, path: str, status: int) -> None:
+def test_head_is_get_without_content(shared_rig: Rig, path: str, status: int) -> None:
     """Load balancers ask so (RFC 9110 9.3.2).
 
     Of the web server itself: it counts the bytes that it sends.
     """
-    with open_rig(tmp_path) as rig, served(rig.client.app) as port:
+    with served(shared_rig.client.app) as port:
         head, whole = (
-            httpx.request(method, f"http://127.0.0.1:{port}{path}", headers=rig.headers)
+            httpx.request(method, f"http://127.0.0.1:{port}{path}", headers=shared_rig.headers)
             for method in ("HEAD", "GET")
         )
     assert (head.status_code, whole.status_code, head.content) == (status, status, b"")
