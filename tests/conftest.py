@@ -32,6 +32,7 @@ from tests.support.ledgers import (
 from tests.support.models import built_models, tiny  # noqa: F401 - fixtures
 from tests.support.peers import down_port, refuser  # noqa: F401 - fixtures
 from tests.support.pynetdicom_reactor import mend
+from tests.support.reception import reception_rig  # noqa: F401 - a fixture
 from tests.support.rolling import rolling  # noqa: F401 - a fixture
 from tests.support.triton import embedded_triton  # noqa: F401 - a fixture
 

@@ -18,7 +18,7 @@ from tests.support.listening import make_settings
 MAKER = EquipmentIdentity("Hilum project", "5e71a1")
 
 
-class House:
+class ReceptionRig:
     """A reception over a ledger that can be taken away."""
 
     def __init__(self, state: Path) -> None:
@@ -40,12 +40,14 @@ class House:
         )
 
     def take_ledger_away(self) -> None:
+        """Delete the ledger's file."""
         self.ledger.close()
         self.file.unlink()
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path / "state")
+def reception_rig(tmp_path: Path) -> Iterator[ReceptionRig]:
+    """A reception in a state folder of its own."""
+    made = ReceptionRig(tmp_path / "state")
     yield made
     made.ledger.close()

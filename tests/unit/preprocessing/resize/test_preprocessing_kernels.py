@@ -118,7 +118,10 @@ def test_bicubic_without_antialiasing_is_torch_s(before, after):
 
 @pytest.mark.parametrize(
     "kernel",
-    ["cv2_area", "cv2_area_enlarging", "cv2_linear", "pil_lanczos", "torch_bicubic", "nearest"],
+    [
+        *("cv2_area", "cv2_area_enlarging", "cv2_linear", "nearest"),
+        *("pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "torch_aa", "torch_bicubic"),
+    ],
 )
 @pytest.mark.parametrize(("n_in", "n_out"), [(2048, 224), (225, 224), (100, 224), (1, 224), (3, 1)])
 def test_weights_of_a_row_sum_to_one(kernel, n_in, n_out):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from pydicom.uid import UID, ExplicitVRLittleEndian, JPEGBaseline8Bit
@@ -18,7 +16,7 @@ from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, SopClassNotNegotiated
 from hilum.settings import Receive, Sender
 from tests.support.header_bombs import BOMBS, bomb_in
-from tests.support.reception import House
+from tests.support.reception import ReceptionRig
 from tests.support.storing import uid_element
 from tests.support.taking import StoreRequest, receive
 
@@ -59,13 +57,6 @@ NOT_LET_GO = {
     "no UID": "SR",
     "nothing": "",
 }
-
-
-@pytest.fixture
-def house(tmp_path: Path) -> Iterator[House]:
-    made = House(tmp_path / "state")
-    yield made
-    made.ledger.close()
 
 
 @pytest.mark.parametrize("name", NO_IMAGES)
@@ -125,15 +116,17 @@ PIXELS = struct.pack("<HH2sHL", 0x7FE0, 0x0010, b"OW", 0, 4) + bytes(4)
 
 
 @pytest.mark.parametrize("name", [name for name in NO_IMAGES if name != "Key Object Selection"])
-def test_what_is_no_image_is_counted_and_leaves_nothing(house: House, name: str) -> None:
+def test_what_is_no_image_is_counted_and_leaves_nothing(
+    reception_rig: ReceptionRig, name: str
+) -> None:
     before = counted()
-    assert receive(request(NO_IMAGES[name]), house.reception) is StoreOutcome.OTHER_OBJECT
+    assert receive(request(NO_IMAGES[name]), reception_rig.reception) is StoreOutcome.OTHER_OBJECT
     assert counted() == before + 1
-    assert not list(house.archive.unindexed())
+    assert not list(reception_rig.archive.unindexed())
 
 
 def test_a_report_with_more_elements_than_are_read_and_one_that_cannot_be_read_are_let_go_like_others(
-    house: House,
+    reception_rig: ReceptionRig,
 ) -> None:
     for sop_class in (NO_IMAGES["Basic Text SR"], NO_IMAGES["RT Structure Set"]):
         bomb = bomb_in(BOMBS["empty items"]())
@@ -143,29 +136,31 @@ def test_a_report_with_more_elements_than_are_read_and_one_that_cannot_be_read_a
                 sop_class,
                 memoryview(encoded),
             )
-            assert receive(asked, house.reception) is StoreOutcome.OTHER_OBJECT
+            assert receive(asked, reception_rig.reception) is StoreOutcome.OTHER_OBJECT
 
 
 @pytest.mark.parametrize("name", ["a private class", "a class that is newer than the table"])
 def test_of_a_class_that_nobody_knows_what_has_pixels_is_an_image_that_is_refused(
-    house: House, name: str
+    reception_rig: ReceptionRig, name: str
 ) -> None:
     with pytest.raises(SopClassNotNegotiated, match="Send CR, DX or SC images"):
-        receive(request(NO_IMAGES[name], PIXELS), house.reception)
+        receive(request(NO_IMAGES[name], PIXELS), reception_rig.reception)
     with pytest.raises(CannotUnderstand):
-        receive(request(NO_IMAGES[name], b"\xff" * 64), house.reception)
+        receive(request(NO_IMAGES[name], b"\xff" * 64), reception_rig.reception)
 
 
-def test_a_known_class_is_no_image_whatever_it_holds(house: House) -> None:
+def test_a_known_class_is_no_image_whatever_it_holds(reception_rig: ReceptionRig) -> None:
     assert (
-        receive(request(NO_IMAGES["Segmentation"], PIXELS), house.reception)
+        receive(request(NO_IMAGES["Segmentation"], PIXELS), reception_rig.reception)
         is StoreOutcome.OTHER_OBJECT
     )
 
 
-def test_key_objects_that_cannot_be_read_might_be_a_rejection_note(house: House) -> None:
+def test_key_objects_that_cannot_be_read_might_be_a_rejection_note(
+    reception_rig: ReceptionRig,
+) -> None:
     with pytest.raises(CannotUnderstand):
-        receive(request(NO_IMAGES["Key Object Selection"], b"\xff" * 64), house.reception)
+        receive(request(NO_IMAGES["Key Object Selection"], b"\xff" * 64), reception_rig.reception)
 
 
 def test_every_standard_storage_class_is_an_image_or_is_none() -> None:

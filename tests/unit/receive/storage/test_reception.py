@@ -22,7 +22,7 @@ from hilum.receive.statuses import (
     answer,
 )
 from hilum.receive.storage.dispatcher import EquipmentIdentity
-from tests.support.reception import MAKER, House
+from tests.support.reception import MAKER, ReceptionRig
 from tests.support.storing import element, uid_element
 from tests.support.taking import StoreRequest, store
 
@@ -57,37 +57,42 @@ def _even(text: str) -> bytes:
     return (text + " " * (len(text) % 2)).encode()
 
 
-def test_what_says_that_we_made_it_needs_no_ledger(house: House) -> None:
-    house.take_ledger_away()
-    assert store(request(SR), house.reception.taker) is StoreOutcome.OWN_DOCUMENT
+def test_what_says_that_we_made_it_needs_no_ledger(reception_rig: ReceptionRig) -> None:
+    reception_rig.take_ledger_away()
+    assert store(request(SR), reception_rig.reception.taker) is StoreOutcome.OWN_DOCUMENT
     assert (
-        store(request(SecondaryCaptureImageStorage), house.reception.taker)
+        store(request(SecondaryCaptureImageStorage), reception_rig.reception.taker)
         is StoreOutcome.OWN_DOCUMENT
     )
-    assert not list(house.archive.unindexed())
+    assert not list(reception_rig.archive.unindexed())
 
 
 def test_without_the_ledger_nobody_knows_whether_a_changed_report_is_ours_so_it_may_come_again(
-    house: House,
+    reception_rig: ReceptionRig,
 ) -> None:
     other = EquipmentIdentity("Archive", "7")
-    house.take_ledger_away()
+    reception_rig.take_ledger_away()
     for sop_class in (SR, SecondaryCaptureImageStorage):
         with pytest.raises(OutOfResources) as caught:
-            store(request(sop_class, maker=other), house.reception.taker)
+            store(request(sop_class, maker=other), reception_rig.reception.taker)
         assert answer(caught.value).status == 0xA700
     assert (
-        store(request(SR, uid="1.2.840.1", maker=other), house.reception.taker)
+        store(request(SR, uid="1.2.840.1", maker=other), reception_rig.reception.taker)
         is StoreOutcome.OTHER_OBJECT
     ), "no UID of ours"
 
 
-def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: House) -> None:
+def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(
+    reception_rig: ReceptionRig,
+) -> None:
     dx = DigitalXRayImageStorageForPresentation
     with pytest.raises(SopClassNotNegotiated, match=r"not in senders\.CR1\.sop_classes"):
-        store(request(dx, maker=EquipmentIdentity("", ""), calling="CR1"), house.reception.taker)
+        store(
+            request(dx, maker=EquipmentIdentity("", ""), calling="CR1"),
+            reception_rig.reception.taker,
+        )
     assert (
-        store(request(dx, maker=EquipmentIdentity("", "")), house.reception.taker)
+        store(request(dx, maker=EquipmentIdentity("", "")), reception_rig.reception.taker)
         is StoreOutcome.IMAGE
     )
     assert (
@@ -95,13 +100,15 @@ def test_a_sender_of_one_class_may_send_no_other_whatever_way_it_comes(house: Ho
             request(
                 ComputedRadiographyImageStorage, "1.2.9", EquipmentIdentity("", ""), calling="CR1"
             ),
-            house.reception.taker,
+            reception_rig.reception.taker,
         )
         is StoreOutcome.IMAGE
     )
 
 
-def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) -> None:
+def test_a_class_that_is_never_taken_is_named_with_what_to_send(
+    reception_rig: ReceptionRig,
+) -> None:
     mammography = DigitalMammographyXRayImageStorageForPresentation
     for calling, said in (
         ("PACS", "Send CR, DX or SC images; SOP Class is Digital Mammography X-Ray"),
@@ -110,7 +117,7 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
         with pytest.raises(SopClassNotNegotiated) as caught:
             store(
                 request(mammography, maker=EquipmentIdentity("", ""), calling=calling),
-                house.reception.taker,
+                reception_rig.reception.taker,
             )
         assert said in answer(caught.value).comment
     assert caught.value.advice.endswith(
@@ -126,28 +133,34 @@ def test_a_class_that_is_never_taken_is_named_with_what_to_send(house: House) ->
         EquipmentIdentity("Hilum project", "5e71a2"),
     ],
 )
-def test_another_installation_is_somebody_else(house: House, maker: EquipmentIdentity) -> None:
-    assert store(request(SR, maker=maker), house.reception.taker) is StoreOutcome.OTHER_OBJECT
+def test_another_installation_is_somebody_else(
+    reception_rig: ReceptionRig, maker: EquipmentIdentity
+) -> None:
+    assert (
+        store(request(SR, maker=maker), reception_rig.reception.taker) is StoreOutcome.OTHER_OBJECT
+    )
     with pytest.raises(UnsupportedObject) as caught:
-        store(request(SR, maker=maker, calling="STRICT"), house.reception.taker)
+        store(request(SR, maker=maker, calling="STRICT"), reception_rig.reception.taker)
     assert answer(caught.value).status == 0x0122
     assert len(answer(caught.value).comment) == len(caught.value.comment)
     assert (
-        store(request(SecondaryCaptureImageStorage, maker=maker), house.reception.taker)
+        store(request(SecondaryCaptureImageStorage, maker=maker), reception_rig.reception.taker)
         is StoreOutcome.IMAGE
     )
 
 
-def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(house: House) -> None:
+def test_a_report_under_a_wrong_command_is_refused_as_an_image_is(
+    reception_rig: ReceptionRig,
+) -> None:
     with pytest.raises(SopClassNotNegotiated):
-        store(request(SR, context=SecondaryCaptureImageStorage), house.reception.taker)
+        store(request(SR, context=SecondaryCaptureImageStorage), reception_rig.reception.taker)
     wrong = request(SR)
     with pytest.raises(DataSetDoesNotMatch):
         store(
             StoreRequest(
                 FileMeta(SR, "2.25.78", ExplicitVRLittleEndian, "PACS", "HILUM"), SR, wrong.data_set
             ),
-            house.reception.taker,
+            reception_rig.reception.taker,
         )
 
 
