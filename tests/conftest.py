@@ -81,9 +81,10 @@ hypothesis.settings.load_profile("hilum")
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread the files that only compute between those that wait for servers, of which the longest come first.
+    """Spread the files that compute between those that wait for servers, the longest first.
 
-    `make test` hands out files in this order: so while three processes wait, a fourth computes, and none is left with a long file.
+    `make test` hands out files in this order. While three processes wait, a fourth computes, and no
+    process is left with a long file at the end.
     """
     files: defaultdict[Path, list[pytest.Item]] = defaultdict(list)
     for item in items:
@@ -129,7 +130,10 @@ def garbage() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def test_data() -> Path:
-    """Folder of real radiographs, named by HILUM_TEST_DATA. They are not ours to publish, so a fresh checkout has none."""
+    """Folder of real radiographs, named by HILUM_TEST_DATA.
+
+    They are not ours to publish, so a fresh checkout has none.
+    """
     named = os.environ.get("HILUM_TEST_DATA")
     if not named or not Path(named, "manifest.json").is_file():
         if os.environ.get("CI") == "true" and named:

@@ -70,9 +70,9 @@ def _pair(item: Dataset) -> Pair:
 
 
 class CommitmentScu:
-    """Asks as `ae_title`, and takes reports on its own port and on the associations of its requests.
+    """Sends requests as `ae_title`; takes reports on its own port and on those associations.
 
-    `statuses` answer them in turn. While `may_answer` is not set, reports have come and are not answered.
+    `statuses` answer them in turn. While `may_answer` is not set, reports stay unanswered.
     """
 
     def __init__(

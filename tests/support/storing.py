@@ -1,7 +1,7 @@
-"""A child that stores objects through the real intake and indexer, and dies at a chosen durable boundary.
+"""A child that stores objects through intake and indexer, and dies at a chosen boundary.
 
-Death comes from the operating system's functions (the outermost seam): just before or just after
-the second object's call.
+Death comes from a function of the operating system (the outermost seam): just before or just after
+the call for the second object.
 """
 
 from __future__ import annotations

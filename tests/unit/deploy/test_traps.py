@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from deploy.docs_of_preprocessing import ROOT, known_traps, named_by_tests
 
 FILES = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -24,15 +26,15 @@ def test_no_test_names_a_trap_that_nobody_knows():
 
 
 def test_docstrings_are_read_as_people_write_them():
-    folder = ROOT / "tests" / "unit" / "preprocessing"
-    found = named_by_tests(
-        [
-            folder / "header" / "test_preprocessing_guard.py",
-            folder / "resize" / "test_preprocessing_grayscale.py",
-        ]
+    folder = ROOT / "tests" / "unit"
+    guard, grayscale = (
+        next(folder.rglob(f"test_preprocessing_{name}.py")) for name in ("guard", "grayscale")
     )
-    name = "unit/preprocessing/header/test_preprocessing_guard.py::test_what_is_no_frontal_chest_radiograph_has_a_reason"
+    found = named_by_tests([guard, grayscale])
+    name = f"{named(guard)}::test_what_is_no_frontal_chest_radiograph_has_a_reason"
     assert [number for number in (21, 22, 23, 24) if name in found.get(number, ())] == [21, 22, 23]
-    assert found[5] == [
-        "unit/preprocessing/resize/test_preprocessing_grayscale.py::test_window_functions_at_their_edges"
-    ]
+    assert found[5] == [f"{named(grayscale)}::test_window_functions_at_their_edges"]
+
+
+def named(file: Path) -> str:
+    return file.relative_to(ROOT / "tests").as_posix()
