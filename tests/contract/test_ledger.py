@@ -16,6 +16,7 @@ from hilum.domain import (
     DeliveryState,
     Document,
     NewDocument,
+    Priority,
     ReadingJob,
     ReadingState,
     ReportJob,

@@ -154,7 +154,7 @@ def test_errors_are_sqlalchemys_and_repeat_no_value(ledger: Ledger) -> None:
     )
     with transaction(ledger) as connection:
         row = connection.execute(select(study)).one()
-    values |= {name: getattr(row, name) for name in (*copied, "state", "lane", "due_at")}
+    values |= {name: getattr(row, name) for name in (*copied, "state", "priority", "due_at")}
     with pytest.raises(IntegrityError) as caught, transaction(ledger) as connection:
         PreparedStatement(insert(study)).write(connection, values)
     assert caught.value.orig is not None

@@ -90,8 +90,9 @@ def test_a_folder_is_taken_once_bit_for_bit_and_what_is_not_dicom_is_said(
     )
     assert stored(installation) == {uid: data_set_of(file) for uid, file in made.items()}
     assert {
-        row["lane"] for row in rows_of(installation.folder / "state", "SELECT lane FROM reading")
-    } == {2}, "the lane reanalysis"
+        row["priority"]
+        for row in rows_of(installation.folder / "state", "SELECT priority FROM reading")
+    } == {2}, "the priority reanalysis"
     for name in ("ct.dcm", "DICOMDIR"):
         (tmp_path / "files" / name).unlink()
     again = ingest(installation, tmp_path / "files")
@@ -220,9 +221,9 @@ def test_a_route_and_a_priority_are_those_that_were_asked_for(tmp_path: Path) ->
         ).returncode
         == 0
     )
-    assert ingest(made, files[1], "--to", "NIGHT", "--lane", "live").returncode == 0
-    columns = "lane, calling_ae_title, called_ae_title"
-    lanes = rows_of(
+    assert ingest(made, files[1], "--to", "NIGHT", "--priority", "live").returncode == 0
+    columns = "priority, calling_ae_title, called_ae_title"
+    priorities = rows_of(
         made.folder / "state",
         f"SELECT {columns} FROM reading JOIN instance ON instance.id = instance_id ORDER BY"
         " reading.id",

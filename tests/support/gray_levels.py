@@ -11,7 +11,7 @@ from hilum_preprocessing import (
     InputSpec,
     decode,
 )
-from hilum_preprocessing.grayscale import level_table
+from hilum_preprocessing.levels.grayscale import level_table
 from tests.support.radiograph import spec
 
 IDENTITY = [{"op": "clamp", "low": -60000, "high": 60000}]

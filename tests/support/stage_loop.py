@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from sqlalchemy import select
 
-from hilum.domain import Advance, Instance, Job, Lane
+from hilum.domain import Advance, Instance, Job, Priority
 from hilum.pipeline import STAGES, StageLoop
 from hilum.settings import Pipeline
 from hilum.store.ledger import Arrival, Ledger
@@ -29,7 +29,7 @@ def fill(ledger: Ledger, count: int) -> None:
         dataclasses.replace(template, sop_instance_uid=f"1.2.{n}", path=f"{n}")
         for n in range(count)
     ]
-    ledger.record([Arrival(item, Lane.LIVE, ("r@1",), 0, 0) for item in items])
+    ledger.record([Arrival(item, Priority.LIVE, ("r@1",), 0, 0) for item in items])
 
 
 def states(ledger: Ledger) -> list[tuple[str, str | None]]:

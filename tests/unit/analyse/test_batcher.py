@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hilum.analyse.inference.batcher import Batcher
-from hilum.domain import Lane
+from hilum.domain import Priority
 from hilum.errors import Retry
 from tests.support.engine import RELEASE, Engine, image
 

@@ -74,9 +74,9 @@ def test_the_real_release_pins_weights_engine_and_label_order() -> None:
 
 def test_reading_the_catalogue_loads_no_engine_and_no_torch() -> None:
     code = (
-        "import sys, pathlib; from hilum.models import build;"
-        "from hilum.models.inspection import show; from hilum.models.known_answers import canary,"
-        " golden; from hilum.models.manifest import catalogue;"
+        "import sys, pathlib; from hilum.models.build import build;"
+        "from hilum.models.known_answers import canary, golden;"
+        "from hilum.models.inspection import show; from hilum.models.manifest import catalogue;"
         f"catalogue.load_catalogue(pathlib.Path({str(MANIFESTS)!r}));print([name for name"
         " in ('torch', 'onnx', 'onnxruntime', 'openvino', 'tritonclient') if name in sys.modules])"
     )

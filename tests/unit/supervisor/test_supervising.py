@@ -76,6 +76,7 @@ import errno, subprocess, sys, time
 from pathlib import Path
 from hilum.settings import Settings, Site
 from hilum.store.ledger import Ledger
+from hilum.supervisor import supervisor as running
 from hilum.supervisor.supervisor import Child, Supervisor
 
 settings = Settings(site=Site(state_dir=Path(sys.argv[1])))

@@ -8,7 +8,7 @@ from pydicom.dataset import Dataset
 from pydicom.sequence import Sequence
 
 from hilum_preprocessing import NotAnalysable, Reason, SpecError, decode
-from hilum_preprocessing.luts import presentation_lut_shape_of
+from hilum_preprocessing.header.luts import presentation_lut_shape_of
 from tests.support.gray_levels import levels, source
 from tests.support.radiograph import radiograph, ramp, spec
 

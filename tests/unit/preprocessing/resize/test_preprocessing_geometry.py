@@ -8,9 +8,9 @@ import torch
 from PIL import Image
 from skimage.transform import resize as skimage_resize
 
-from hilum_preprocessing import geometry
-from hilum_preprocessing.bands import MATRICES
-from hilum_preprocessing.operations import CentreCrop, Pad, Resize
+from hilum_preprocessing.resize.bands import MATRICES
+from hilum_preprocessing.spec.operations import CentreCrop, Pad, Resize
+from hilum_preprocessing.tensor import geometry
 from tests.support.radiograph import scene
 
 SIZES = [

@@ -21,9 +21,9 @@ from hilum_preprocessing import (
     level_flags,
     read_file,
 )
-from hilum_preprocessing.grayscale import level_table, windowed
-from hilum_preprocessing.lines import line_of
-from hilum_preprocessing.luts import Window
+from hilum_preprocessing.header.luts import Window
+from hilum_preprocessing.levels.grayscale import level_table, windowed
+from hilum_preprocessing.levels.lines import line_of
 from tests.support.gray_levels import levels, source
 from tests.support.radiograph import radiograph, ramp, scene, spec, under
 

@@ -15,8 +15,8 @@ import torch
 from skimage.transform import resize as skimage_resize
 
 from hilum_preprocessing import NotAnalysable, Reason, SpecError, decode, prepare_stored
-from hilum_preprocessing.grayscale import level_table
-from hilum_preprocessing.intensity import equalized
+from hilum_preprocessing.levels.grayscale import level_table
+from hilum_preprocessing.levels.intensity import equalized
 from tests.support.gray_levels import levels
 from tests.support.radiograph import radiograph, ramp, scene, spec
 
