@@ -98,7 +98,7 @@ FOLLOWING: Mapping[str, tuple[tuple[str, str, str], ...]] = {
         (
             "leased",
             "cancelled",
-            "the receiver takes another SOP Class; or lapsed, and its destination is forgotten",
+            "the receiver takes another SOP Class, or lapsed and its destination is forgotten",
         ),
     ),
     "commit": (("reported", "due", "the same request once more"), ("dead", "[*]", "forgotten")),

@@ -37,7 +37,7 @@ TRANSITIONS: Final[Mapping[RolloutState, tuple[tuple[RolloutState, str], ...]]] 
     ),
     RolloutState.DONE: (
         (RolloutState.LOADING, "start"),
-        (RolloutState.CLOSED, "the settings name another release; from any state"),
+        (RolloutState.CLOSED, "the settings name another release (from any state)"),
     ),
     RolloutState.CLOSED: ((RolloutState.LOADING, "start"),),
 }
