@@ -16,10 +16,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import hypothesis
 import pytest
 
-from tests.support.api_client import rig, shared_rig  # noqa: F401 - fixtures
-from tests.support.certificates import authority  # noqa: F401 - a fixture
-from tests.support.disks import tiny_disk  # noqa: F401 - a fixture
-from tests.support.ledgers import (
+from tests.support.ledger.ledgers import (
     # Fixtures.
     clock,  # noqa: F401
     empty_url,  # noqa: F401
@@ -29,16 +26,19 @@ from tests.support.ledgers import (
     street,  # noqa: F401
     views,  # noqa: F401
 )
-from tests.support.models import built_models, tiny  # noqa: F401 - fixtures
-from tests.support.peers import down_port, refuser  # noqa: F401 - fixtures
-from tests.support.pynetdicom_reactor import mend
-from tests.support.reception import reception_rig  # noqa: F401 - a fixture
-from tests.support.rolling import rolling  # noqa: F401 - a fixture
-from tests.support.triton import embedded_triton  # noqa: F401 - a fixture
+from tests.support.ledger.rolling import rolling  # noqa: F401 - a fixture
+from tests.support.machine.disks import tiny_disk  # noqa: F401 - a fixture
+from tests.support.models.releases import built_models, tiny  # noqa: F401 - fixtures
+from tests.support.models.triton import embedded_triton  # noqa: F401 - a fixture
+from tests.support.peers.certificates import authority  # noqa: F401 - a fixture
+from tests.support.peers.peers import down_port, refuser  # noqa: F401 - fixtures
+from tests.support.peers.pynetdicom_reactor import mend
+from tests.support.server.api_client import rig, shared_rig  # noqa: F401 - fixtures
+from tests.support.server.reception import reception_rig  # noqa: F401 - a fixture
 
 mend()
 
-# Seconds that the longest files take on two busy cores; another one of tests/integration takes
+# Seconds that the longest files take on two busy cores; another one below tests/integration takes
 # `_USUAL_SECONDS`. The demo builds a release that test_release_numbers builds, too: it comes later,
 # and finds it built.
 _LONG_SECONDS = {
@@ -72,6 +72,7 @@ _LONG_SECONDS = {
     "test_dripping": 30,
 }
 _USUAL_SECONDS = 15.0
+_INTEGRATION = Path(__file__).with_name("integration")
 
 # Its deadline of 200 ms is wall-clock time, of which two cores with four test processes have none
 # to give away.
@@ -92,7 +93,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     waiting = {
         path: _LONG_SECONDS.get(path.stem, _USUAL_SECONDS)
         for path in files
-        if path.parent.name == "integration"
+        if path.is_relative_to(_INTEGRATION)
     }
     computing = {path: float(len(tests)) for path, tests in files.items() if path not in waiting}
     longest_first = dict(sorted(waiting.items(), key=lambda pair: -pair[1]))

@@ -25,7 +25,7 @@ from load_tests.bench.authors import AUTHORS
 from load_tests.bench.golden_cases import data_set
 from load_tests.bench.golden_cases import scene as golden_scene
 from load_tests.bench.goldens import Difference, compared, denormalised, difference, on_the_wire
-from tests.support.radiograph import radiograph, scene
+from tests.support.objects.radiograph import radiograph, scene
 
 Array = NDArray[Any]
 

@@ -8,7 +8,7 @@ import torch
 
 from hilum_preprocessing import RECIPES, InputSpec, StoredValues, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
-from tests.support.radiograph import scene
+from tests.support.objects.radiograph import scene
 
 pytestmark = [
     pytest.mark.gpu,

@@ -18,7 +18,7 @@ from hilum.analyse.decode.pool import DecodePool
 from hilum.domain import Instance, Job, Lease, Priority, ReadingJob, Release
 from hilum.errors import NotAnalysed, Retry
 from hilum.settings import Analyse
-from tests.support.codecs import load_breaking
+from tests.support.objects.codecs import load_breaking
 
 NAMES = ("a", "b", "c")
 IMAGE = Instance(

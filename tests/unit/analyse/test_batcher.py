@@ -12,7 +12,7 @@ import pytest
 from hilum.analyse.inference.batcher import Batcher
 from hilum.domain import Priority
 from hilum.errors import Retry
-from tests.support.engine import RELEASE, Engine, image
+from tests.support.models.engine import RELEASE, Engine, image
 
 
 async def started(

@@ -21,8 +21,8 @@ from hilum.analyse.decode.process import DecodeProcess
 from hilum.analyse.decode.slots import Area, SlotMemory
 from hilum.analyse.decode.worker import Answer, DecodedImage, DecodeRequest, NotReady
 from hilum.errors import Retry, WorkerDied
-from tests.support.codecs import load_breaking, load_nothing
-from tests.support.waiting import has_ended, wait_for
+from tests.support.machine.waiting import has_ended, wait_for
+from tests.support.objects.codecs import load_breaking, load_nothing
 
 T = TypeVar("T")
 

@@ -22,7 +22,7 @@ from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Code, Label, Release
 from hilum.errors import ConfigurationError
 from hilum.settings import Triton
-from tests.support.certificates import Authority
+from tests.support.peers.certificates import Authority
 
 Array = np.ndarray[Any, np.dtype[Any]]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hilum.analyse.decode.page_cache import drop_pages
-from tests.support.page_cache import can_be_dropped, is_in_memory
+from tests.support.machine.page_cache import can_be_dropped, is_in_memory
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.settings import RefusedFlag
 from hilum_preprocessing import Flag, InputSpec, SpecError
 from testing.phantoms import phantom
-from tests.support.page_cache import bytes_read, dropped
+from tests.support.machine.page_cache import bytes_read, dropped
 
 SPECS = [
     {"recipe": name}

@@ -34,8 +34,8 @@ from hilum.settings import Api
 from hilum.store.audit.access_tokens import PREFIX, digest_of
 from hilum.store.audit.log import AuditFilter
 from hilum.verbs import Verb
-from tests.support.api_client import TOKEN, Rig, open_rig, settings_for
-from tests.support.html import Strict
+from tests.support.reports.html import Strict
+from tests.support.server.api_client import TOKEN, Rig, open_rig, settings_for
 
 OPEN = {"/health/live", "/icon.svg", "/login", "/logout"}
 STUDY = "/api/v1/studies"

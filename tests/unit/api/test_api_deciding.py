@@ -12,11 +12,11 @@ import pytest
 
 from hilum.domain import Rejection, RemovalReason
 from hilum.store.archive.archive import Archive
-from tests.support import commands
-from tests.support.api_client import Rig, open_rig
-from tests.support.deciding import Site
-from tests.support.ledgers import migrated_sqlite
-from tests.support.storing import data_set
+from tests.support.ledger.deciding import Site
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.storing import data_set
+from tests.support.server import commands
+from tests.support.server.api_client import Rig, open_rig
 
 OTHER = b"\1\2" * 100
 

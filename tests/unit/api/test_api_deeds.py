@@ -15,7 +15,7 @@ from hilum.api.audited_actions import AuditedRoute
 from hilum.api.auth.actor import set_actor
 from hilum.store.audit.log import AuditFilter, AuditLog
 from hilum.verbs import Verb, performs
-from tests.support.ledgers import migrated_sqlite
+from tests.support.ledger.ledgers import migrated_sqlite
 
 
 def admit(request: Request) -> None:

@@ -17,7 +17,7 @@ from sqlalchemy.exc import DatabaseError
 from hilum.api.serve import serve_api
 from hilum.errors import Retry
 from hilum.store.database.engines import DAMAGED, RESTORE
-from tests.support.api_client import TOKEN, Rig, open_rig
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 PROBLEM = "application/problem+json"
 

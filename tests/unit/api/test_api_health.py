@@ -16,9 +16,9 @@ from hilum.observability.telemetry import STATE_GAUGES
 from hilum.settings import Receive
 from hilum.store.archive.archive import Free
 from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
-from tests.support.api_client import Rig, open_rig
-from tests.support.disks import dead_disk
-from tests.support.rolling import kept
+from tests.support.ledger.rolling import kept
+from tests.support.machine.disks import dead_disk
+from tests.support.server.api_client import Rig, open_rig
 
 
 def ready(rig: Rig, *roles: str) -> dict[str, Any]:

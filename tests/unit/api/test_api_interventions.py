@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hilum.domain import Advance, DeliveryState, ReadingState
-from tests.support.api_client import Rig, open_rig
+from tests.support.server.api_client import Rig, open_rig
 
 PATIENT = "PID-4711-OZ"
 

@@ -20,7 +20,7 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.store.queue.commitments import LeaseOwner
-from tests.support.api_client import Rig, open_rig
+from tests.support.server.api_client import Rig, open_rig
 
 
 def test_a_refusal_says_what_the_sender_should_change(rig: Rig) -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from hilum.domain import Scope
 from hilum.settings import DicomDestination
-from tests.support import commands
-from tests.support.api_client import Rig, open_rig
+from tests.support.server import commands
+from tests.support.server.api_client import Rig, open_rig
 
 STUDY = "1.2.3"
 ADDRESS = f"/api/v1/studies/{STUDY}/resend"

@@ -20,10 +20,10 @@ from starlette.exceptions import HTTPException
 from hilum.api.routes.stow import _take
 from hilum.api.stow_store import Stowed
 from hilum.services.stow import StowOutcome
-from tests.support.api_client import TOKEN, open_rig
-from tests.support.listening import unindexed
-from tests.support.stow import HEADERS, KEY, begin, everything, served
-from tests.support.waiting import wait_for
+from tests.support.machine.waiting import wait_for
+from tests.support.peers.stow import HEADERS, KEY, begin, everything, served
+from tests.support.server.api_client import TOKEN, open_rig
+from tests.support.server.listening import unindexed
 
 BODY = b"--B\r\n\r\nan object\r\n--B--\r\n"
 REQUESTS = 60  # more than the threads of the web process

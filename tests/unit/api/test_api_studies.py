@@ -9,8 +9,8 @@ import pytest
 from hilum.api.answers.studies import CodeAnswer, FindingAnswer, SourceImageAnswer
 from hilum.api.fields import ResponseModel
 from hilum.domain import Advance, Code, Finding, ReadingState, SourceImage
-from tests.support.api_client import Rig
-from tests.support.street import RELEASE, SR_BYTES
+from tests.support.ledger.street import RELEASE, SR_BYTES
+from tests.support.server.api_client import Rig
 
 
 def test_a_study_from_the_door_to_the_pacs(rig: Rig) -> None:

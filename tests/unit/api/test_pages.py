@@ -16,10 +16,10 @@ from sqlalchemy import event
 
 from hilum.api.pages.formatting import local
 from hilum.errors import Retry
-from tests.support import gallery
-from tests.support.api_client import TOKEN, Rig, open_rig
-from tests.support.database import engine_of
-from tests.support.html import Strict
+from tests.support.ledger.database import engine_of
+from tests.support.reports.html import Strict
+from tests.support.server import gallery
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 ADDRESSES = [
     "/",

@@ -12,8 +12,8 @@ from hilum.api.pages.destination_boxes import destination_box
 from hilum.domain import Advance, DeliveryState
 from hilum.settings import DicomDestination
 from hilum.store.audit.log import AuditFilter
-from tests.support.api_client import TOKEN, Rig, open_rig
-from tests.support.html import Strict
+from tests.support.reports.html import Strict
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 DETAIL = "PACS answered 0x0122: SOP Class not supported"
 NOW = 1_000_000.0

@@ -21,9 +21,9 @@ from hilum.domain import Priority, Scope
 from hilum.services.identifiers import LedgerIdentifiers
 from hilum.store.audit.log import AuditFilter
 from hilum.store.queries.views import LedgerViews
-from tests.support.api_client import TOKEN, Rig, open_rig
-from tests.support.html import Strict
-from tests.support.street import RELEASE
+from tests.support.ledger.street import RELEASE
+from tests.support.reports.html import Strict
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 SHOWING = {"show_identifiers": True}
 PATIENT, ACCESSION, DATE = "PID-<4711>", "ACC-0815", "20261120"

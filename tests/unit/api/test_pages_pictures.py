@@ -22,9 +22,9 @@ from hilum.api.pages.pictures import Cache
 from hilum.api.pages.render_process import FAILED, NoPicture, Painter
 from hilum.errors import Retry
 from hilum_preprocessing import decode
-from tests.support import gallery
-from tests.support.api_client import Rig, open_rig
-from tests.support.radiograph import radiograph, ramp
+from tests.support.objects.radiograph import radiograph, ramp
+from tests.support.server import gallery
+from tests.support.server.api_client import Rig, open_rig
 
 PIXELS = 100_000_000
 

@@ -20,7 +20,8 @@ from hilum.domain import (
     Reason,
 )
 from hilum.receive.headers.patient import identity_of
-from tests.support.results import (
+from tests.support.ledger.storing import element
+from tests.support.reports.results import (
     CREATED_AT,
     NAMESPACE,
     lateral_of,
@@ -29,7 +30,6 @@ from tests.support.results import (
     results_of,
     study_job,
 )
-from tests.support.storing import element
 
 RELEASE = make_release()
 

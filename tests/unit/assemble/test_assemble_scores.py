@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hilum.assemble.findings import ImageScores, decide, find, score_image
 from hilum.domain import Decision
 from hilum.scores import softmax
-from tests.support.results import LABELS, LOGITS, instance_of, make_release, reading_of
+from tests.support.reports.results import LABELS, LOGITS, instance_of, make_release, reading_of
 
 
 @given(st.floats(0, 1), st.floats(0, 1))

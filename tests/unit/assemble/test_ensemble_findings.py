@@ -13,7 +13,7 @@ import pytest
 from hilum.assemble.findings import find, score_image
 from hilum.domain import Reading, Release
 from testing.phantoms.phantom import make_study
-from tests.support.results import instance_of, make_release, reading_of
+from tests.support.reports.results import instance_of, make_release, reading_of
 
 
 def _release(aggregation: str) -> Release:

@@ -19,7 +19,7 @@ from hilum.audit.message import Source, message
 from hilum.audit.syslog import line
 from hilum.verbs import MEANINGS, Outcome, Thing, Verb
 
-SCHEMA = Path(__file__).parents[2] / "support" / "audit_message.rnc"
+SCHEMA = Path(__file__).parents[2] / "support" / "peers" / "audit_message.rnc"
 SOURCE = Source('St. "Mary" & <Sons>')
 ROW: dict[str, Any] = {
     "id": 7,

@@ -21,11 +21,11 @@ from hilum.store.audit.log import AuditFilter, AuditLog
 from hilum.verbs import MEANINGS, Verb
 from testing.phantoms import phantom
 from testing.serving import free_ports
-from tests.support import marked
-from tests.support.api_client import TOKEN, Rig, open_rig
-from tests.support.deciding import Site
-from tests.support.ledgers import migrated_sqlite
-from tests.support.logs import own_logging
+from tests.support.ledger.deciding import Site
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.machine.logs import own_logging
+from tests.support.objects import marked
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 CLIENT = "testclient"  # what Starlette's client says for an address
 ME = pwd.getpwuid(os.getuid()).pw_name

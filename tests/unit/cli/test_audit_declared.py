@@ -11,7 +11,7 @@ from typer import Typer
 
 from hilum.cli import app
 from hilum.verbs import MEANINGS, NoVerb, Verb, verb_of
-from tests.support.api_client import open_rig
+from tests.support.server.api_client import open_rig
 
 # Open to everybody who reaches the port, or the shape of the API: they name no study.
 _OPEN = {"/health/live", "/health/ready", "/metrics", "/openapi.json", "/docs", "/icon.svg"}

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from hilum.cli import app
-from tests.support.quantising import Place
+from tests.support.models.quantising import Place
 
 RUNNER = CliRunner()
 

@@ -19,9 +19,9 @@ from hilum.errors import ConfigurationError
 from hilum.store.ledger import Ledger
 from testing.phantoms import phantom
 from testing.serving import hilum_program
-from tests.support.commands import hilum
-from tests.support.ledgers import migrated_sqlite
-from tests.support.street import Clock, Street
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
+from tests.support.server.commands import hilum
 
 COMMANDS = [
     "serve",

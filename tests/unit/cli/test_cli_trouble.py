@@ -28,11 +28,11 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrations.revision import REVISION
 from hilum.supervisor.checks.access import access, usable
 from testing.phantoms import phantom
-from tests.support import commands
-from tests.support.disks import fill_to, small_disk
-from tests.support.ledgers import migrated_sqlite
-from tests.support.results import CONTEXT, make_release, report_job, report_of
-from tests.support.street import Clock, Street
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
+from tests.support.machine.disks import fill_to, small_disk
+from tests.support.reports.results import CONTEXT, make_release, report_job, report_of
+from tests.support.server import commands
 
 NOBODY = 65534
 AS_SERVER = "as the user of the server, as in `sudo -u hilum hilum"

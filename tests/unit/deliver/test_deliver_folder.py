@@ -13,8 +13,8 @@ from hilum.errors import Refused, Retry
 from hilum.report import build_documents
 from hilum.settings import FolderDestination
 from testing.phantoms.phantom import make_study
-from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
-from tests.support.results import CONTEXT, make_release, report_of
+from tests.support.machine.accounts import as_stranger, folder_of_stranger, open_to_all
+from tests.support.reports.results import CONTEXT, make_release, report_of
 
 SR = Document(
     "sr",

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.dcmtk_names import names, remove
-from tests.support.peers import require_program
+from tests.support.peers.peers import require_program
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = Path(sysconfig.get_path("scripts"))

@@ -21,7 +21,7 @@ SCRIPTS = (
     "deploy/Dockerfile",
     "deploy/write_locks.py",
     "docs/models/profiles.md",
-    "tests/integration/test_tensorrt_rtx.py",
+    "tests/integration/models/test_tensorrt_rtx.py",
 )
 
 

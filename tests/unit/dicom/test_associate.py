@@ -11,10 +11,10 @@ from pynetdicom.pdu import A_ASSOCIATE_AC, A_ASSOCIATE_RJ, A_ASSOCIATE_RQ
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
 from hilum.dicom import associate, pdu
 from hilum.dicom.associate import Answered, Malformed, Proposed, Request, title_text
-from tests.support.odd_user_information import MAXIMUM, ODD_USER_INFORMATION
-from tests.support.raw_scu import DX
-from tests.support.wire import VERIFICATION, item
-from tests.support.wire import pdu as encoded_pdu
+from tests.support.peers.odd_user_information import MAXIMUM, ODD_USER_INFORMATION
+from tests.support.peers.raw_scu import DX
+from tests.support.peers.wire import VERIFICATION, item
+from tests.support.peers.wire import pdu as encoded_pdu
 
 PROPOSED = (
     Proposed(1, DX, (ExplicitVRLittleEndian, ImplicitVRLittleEndian)),

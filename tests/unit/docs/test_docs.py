@@ -19,7 +19,7 @@ from hilum import cli, domain
 from hilum.deliver.scu import statuses
 from hilum.settings import describe
 from hilum.store.queue import requeue
-from tests.support.metric_names import metric_names
+from tests.support.reports.metric_names import metric_names
 
 ROOT = Path(__file__).resolve().parents[3]
 DOCS = ROOT / "docs"

@@ -20,7 +20,7 @@ from testing.accounting import (
     thread_seconds,
     total,
 )
-from tests.support.waiting import wait_for
+from tests.support.machine.waiting import wait_for
 
 BURN = "import time\nwhile time.process_time() < {seconds}: pass\n"
 WAIT = "import sys\nprint('done', flush=True)\nsys.stdin.read()\n"

@@ -17,7 +17,7 @@ from load_tests.peer.phases import RunBroken, Saturation
 from load_tests.peer.report import Label, build, scores_in
 from load_tests.peer.serve import parse
 from testing.phantoms import phantom
-from tests.support.radiograph import radiograph, scene
+from tests.support.objects.radiograph import radiograph, scene
 
 
 def reference(stored, bits: int):

@@ -9,7 +9,7 @@ import pytest
 
 from hilum.store.archive.direct_io import takes_direct_io
 from load_tests.bench import writes
-from tests.support.page_cache import can_be_dropped
+from tests.support.machine.page_cache import can_be_dropped
 
 
 def test_a_run_has_figures_of_both_ways_and_leaves_nothing(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from hilum.models.build import build, built_tree
 from hilum.models.manifest import catalogue
-from tests.support.models import Tiny, make_tiny
+from tests.support.models.releases import Tiny, make_tiny
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from hilum.models.known_answers import canary
 from hilum.models.manifest import catalogue
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.spec.recipes import RECIPES
-from tests.support.models import MANIFESTS
+from tests.support.models.releases import MANIFESTS
 
 TXV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
 VIT = InputSpec.from_mapping({"recipe": "vit_imagenet_half_224"})

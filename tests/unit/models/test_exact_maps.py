@@ -13,7 +13,7 @@ from hilum.models.known_answers import canary, exact_maps
 from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
 from hilum.models.networks.vit import VisionTransformer, VitShape
-from tests.support.checkpoints import randomised
+from tests.support.models.checkpoints import randomised
 
 IMAGES = torch.randn(3, 1, 96, 64, generator=torch.Generator().manual_seed(9))
 

@@ -16,7 +16,7 @@ from hilum.models.known_answers import canary, golden
 from hilum.models.manifest import catalogue
 from hilum.scores import sigmoid
 from testing.phantoms import phantom
-from tests.support.models import (
+from tests.support.models.releases import (
     TINY_LABELS,
     pictures,
     tiny_logits,

@@ -11,7 +11,7 @@ import pytest
 from hilum.errors import ConfigurationError
 from hilum.models.manifest import catalogue, manifest
 from hilum.scores import probabilities_of
-from tests.support.models import MANIFESTS, TINY_LABELS, tiny_manifest, write_release
+from tests.support.models.releases import MANIFESTS, TINY_LABELS, tiny_manifest, write_release
 
 TINY = tiny_manifest("0" * 64)
 

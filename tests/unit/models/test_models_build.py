@@ -15,7 +15,7 @@ from hilum.models.build import build
 from hilum.models.formats import triton_model
 from hilum.models.known_answers import canary
 from hilum.models.manifest import catalogue
-from tests.support.models import (
+from tests.support.models.releases import (
     MANIFESTS,
     TINY_WEIGHTS,
     Tiny,

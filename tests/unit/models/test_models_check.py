@@ -18,7 +18,13 @@ from hilum.models.build import build
 from hilum.models.facts import FactVerdict, Places
 from hilum.models.formats.identity import file_sha256
 from hilum.models.inspection.check import check
-from tests.support.models import MANIFESTS, TINY_WEIGHTS, tiny_manifest, tiny_network, write_release
+from tests.support.models.releases import (
+    MANIFESTS,
+    TINY_WEIGHTS,
+    tiny_manifest,
+    tiny_network,
+    write_release,
+)
 
 
 class Bench:

@@ -17,7 +17,7 @@ from hilum.models.inspection.check import check
 from hilum.models.manifest import terminology
 from hilum.models.manifest.similar_labels import concept_near, distance
 from hilum.models.scaffold import draft as drafting
-from tests.support.models import MANIFESTS, tiny_manifest, tiny_network, write_release
+from tests.support.models.releases import MANIFESTS, tiny_manifest, tiny_network, write_release
 
 
 class Author:

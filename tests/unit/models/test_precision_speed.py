@@ -22,7 +22,13 @@ from hilum.models.inspection import check
 from hilum.settings import Settings
 from hilum.supervisor.checks.doctor import examine
 from load_tests.bench.cpu_engine import Built
-from tests.support.models import Tiny, make_tiny, tiny_manifest, tiny_network, write_release
+from tests.support.models.releases import (
+    Tiny,
+    make_tiny,
+    tiny_manifest,
+    tiny_network,
+    write_release,
+)
 
 IMAGE: Batch = np.zeros((1, 1, 4, 4), np.float16)
 SLOW = {"f32": 36.0, "bf16": 57.0}

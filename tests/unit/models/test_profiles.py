@@ -12,7 +12,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.build import build, profile_checks, profiles
 from hilum.models.build.accelerators import ACCELERATORS
 from hilum.models.manifest.served import Served, preferred_sizes, shape_ranges, warm_sizes
-from tests.support.models import tiny_network
+from tests.support.models.releases import tiny_network
 
 SERVED = Served("densenet__1", "fp16", 224, 224, 14, (7, 7), 16, "openvino", "f32", "all")
 

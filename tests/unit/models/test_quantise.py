@@ -17,7 +17,7 @@ from hilum.models.known_answers.image_folder import read_cases
 from hilum.models.known_answers.roc import auc
 from hilum.models.manifest import catalogue
 from hilum.models.manifest.tables import QuantisationTable
-from tests.support.quantising import LIMITS, Place
+from tests.support.models.quantising import LIMITS, Place
 
 
 def test_a_network_that_keeps_its_scores_becomes_a_release_that_can_be_built(

@@ -197,7 +197,7 @@ def test_every_label_of_the_public_sets_has_a_concept_in_the_published_order() -
 
 def test_label_sets_are_those_of_the_manifests() -> None:
     from hilum.models.manifest.catalogue import load_catalogue
-    from tests.support.models import MANIFESTS
+    from tests.support.models.releases import MANIFESTS
 
     releases, sets = load_catalogue(MANIFESTS), terminology.load().label_sets
     for release, name in (

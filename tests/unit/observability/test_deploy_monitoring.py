@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hilum.observability import telemetry
-from tests.support.metric_names import metric_names
+from tests.support.reports.metric_names import metric_names
 
 DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
 RULES = yaml.safe_load((DEPLOY / "prometheus/rules.yml").read_text())

@@ -20,9 +20,9 @@ from hilum.observability.otlp import SpanWriter
 from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
-from tests.support.collector import Collector
-from tests.support.engine import RELEASE, Engine, image
-from tests.support.stage_loop import fill, run_until, states
+from tests.support.ledger.stage_loop import fill, run_until, states
+from tests.support.models.engine import RELEASE, Engine, image
+from tests.support.peers.collector import Collector
 
 NAMESPACE = uuid.UUID(int=7)
 

@@ -26,9 +26,9 @@ from hilum_preprocessing.header.luts import Voi, Window
 from hilum_preprocessing.spec.operations import CentreCrop, Resize
 from hilum_preprocessing.spec.placement import place
 from testing.phantoms.phantom import make_study
-from tests.support.heat_maps import maps_of
-from tests.support.radiograph import radiograph, ramp
-from tests.support.results import CONTEXT, LOGITS, make_release, report_of
+from tests.support.objects.radiograph import radiograph, ramp
+from tests.support.reports.heat_maps import maps_of
+from tests.support.reports.results import CONTEXT, LOGITS, make_release, report_of
 
 OPERATIONS = [CentreCrop(), Resize(height=224, width=224, kernel="skimage")]
 ONE_HOT = maps_of(1)[0].astype(np.float32)

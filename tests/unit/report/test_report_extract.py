@@ -22,9 +22,9 @@ from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.template import extract
 from hilum.report.template.extract import Extract
 from testing.phantoms.phantom import make_instance
-from tests.support.drawn_headers import HEADERS, localised
-from tests.support.results import instance_of
-from tests.support.synthetic_header import encoded_header, instance_with
+from tests.support.objects.drawn_headers import HEADERS, localised
+from tests.support.objects.synthetic_header import encoded_header, instance_with
+from tests.support.reports.results import instance_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:pydicom")
 TAGS = sorted(extract._OF_FIRST.keys() - {CHARACTER_SET})

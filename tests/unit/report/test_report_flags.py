@@ -13,9 +13,9 @@ from hilum.domain import SR_CLASS_PREFERENCE, ImageReason, Reading, ReadingState
 from hilum.report import build_documents, derive, json_schema, sr_text
 from hilum_preprocessing import Flag
 from testing.phantoms.phantom import make_study
-from tests.support.read_back import items
-from tests.support.reporting import sent
-from tests.support.results import (
+from tests.support.reports.read_back import items
+from tests.support.reports.reporting import sent
+from tests.support.reports.results import (
     CONTEXT,
     instance_of,
     lateral_of,

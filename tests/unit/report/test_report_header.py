@@ -19,7 +19,7 @@ from hilum.receive.headers.patient import read_patient
 from hilum.report import build_documents
 from hilum.report.headers.header import pair, read_header, utc_offset
 from testing.phantoms.phantom import make_instance
-from tests.support.results import (
+from tests.support.reports.results import (
     CONTEXT,
     LABELS,
     instance_of,

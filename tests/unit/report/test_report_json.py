@@ -11,9 +11,9 @@ from hilum.domain import ImageReason, ReadingState
 from hilum.errors import NotAnalysed, Refused
 from hilum.report import REPORTS, build_documents, json_schema, sr_text
 from testing.phantoms.phantom import make_study
-from tests.support.read_back import items
-from tests.support.reporting import template_of
-from tests.support.results import (
+from tests.support.reports.read_back import items
+from tests.support.reports.reporting import template_of
+from tests.support.reports.results import (
     CONTEXT,
     instance_of,
     lateral_of,

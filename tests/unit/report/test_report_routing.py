@@ -29,9 +29,9 @@ from hilum.report import build_documents, derive
 from hilum.settings import Destination, DicomDestination, FolderDestination, Pipeline, Settings
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_study
-from tests.support.ledgers import migrated_sqlite
-from tests.support.read_back import items
-from tests.support.results import (
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.reports.read_back import items
+from tests.support.reports.results import (
     CONTEXT,
     LEASE,
     instance_of,

@@ -19,8 +19,8 @@ from hilum.report.headers.clean_text import cleaned
 from hilum.report.headers.inherited import OF_FIRST
 from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
-from tests.support.results import header_of
-from tests.support.synthetic_header import encoded_header
+from tests.support.objects.synthetic_header import encoded_header
+from tests.support.reports.results import header_of
 
 KEYWORDS = (
     "AccessionNumber",

@@ -15,7 +15,7 @@ from hilum.domain import SR_CLASS_PREFERENCE, Outcome
 from hilum.report import build_documents, derive, sr_text
 from hilum.report.wording import heat_map_description, series_description
 from testing.phantoms.phantom import make_study
-from tests.support.results import CONTEXT, make_release, report_job, report_of
+from tests.support.reports.results import CONTEXT, make_release, report_job, report_of
 
 
 def tree(release=None, used=(True, False), **overrides):

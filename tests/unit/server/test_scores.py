@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hilum.domain import Code, Label
 from hilum.scores import activate, probabilities_of, rescale, scores_of, sigmoid, softmax
-from tests.support.results import make_release
+from tests.support.reports.results import make_release
 
 finite = st.floats(allow_nan=False, allow_infinity=False, width=32)
 logits = st.lists(finite, min_size=1, max_size=20)

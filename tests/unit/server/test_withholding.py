@@ -19,7 +19,7 @@ from hilum.withheld_reports import (
     in_place,
     refusals,
 )
-from tests.support.results import make_release
+from tests.support.reports.results import make_release
 
 TRAINED = make_release(name="trained", version="1", has_cam=True)
 UNTRAINED = make_release(name="untrained", version="1", is_trained=False, has_cam=True)

@@ -25,12 +25,12 @@ from hilum.settings import Models, Settings, Site
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import release_manifest
-from tests.support.database import change
-from tests.support.fleets import Engines, Rig
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import Tiny, make_tiny
-from tests.support.rolling import Rolling
-from tests.support.versions import add_version
+from tests.support.ledger.database import change
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.rolling import Rolling
+from tests.support.models.fleets import Engines, Rig
+from tests.support.models.releases import Tiny, make_tiny
+from tests.support.models.versions import add_version
 
 SHADOW, SWITCH, POINT = (
     RolloutRequest(RolloutMode.SHADOW),

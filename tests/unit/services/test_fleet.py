@@ -26,11 +26,11 @@ from hilum.services.releases.releases import Catalogue
 from hilum.settings import Analyse, Models, Settings, Site, Triton
 from hilum.store.rollouts.advertised_releases import SUPERVISOR, in_words
 from hilum.store.rollouts.rollouts import RolloutRequest
-from tests.support.fleets import Engines, Rig
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import Tiny, make_tiny, pictures, tiny_logits
-from tests.support.rolling import Rolling
-from tests.support.versions import add_version
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.rolling import Rolling
+from tests.support.models.fleets import Engines, Rig
+from tests.support.models.releases import Tiny, make_tiny, pictures, tiny_logits
+from tests.support.models.versions import add_version
 
 SHADOW, SWITCH = RolloutRequest(RolloutMode.SHADOW), RolloutRequest(RolloutMode.SWITCH)
 

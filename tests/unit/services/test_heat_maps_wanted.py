@@ -16,8 +16,8 @@ from hilum.settings import DicomDestination, Report, Settings, Site
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from testing.phantoms.phantom import make_study
-from tests.support.results import LEASE, make_release, report_of
-from tests.support.street import Clock, Street
+from tests.support.ledger.street import Clock, Street
+from tests.support.reports.results import LEASE, make_release, report_of
 
 
 @pytest.fixture

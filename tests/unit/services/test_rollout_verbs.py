@@ -20,11 +20,11 @@ from hilum.services.releases.rollouts import RolloutVerbs
 from hilum.settings import Models, Settings, Site
 from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import Rollouts
-from tests.support.api_client import TOKEN, Rig, open_rig
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import Tiny, make_tiny
-from tests.support.rolling import Rolling
-from tests.support.versions import add_version
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.rolling import Rolling
+from tests.support.models.releases import Tiny, make_tiny
+from tests.support.models.versions import add_version
+from tests.support.server.api_client import TOKEN, Rig, open_rig
 
 
 @pytest.fixture(scope="module")

@@ -21,11 +21,11 @@ from hilum.domain import Instance, Priority
 from hilum.store.intake.received import Arrival
 from hilum.store.ledger import Ledger
 from testing.phantoms.phantom import make_instance
-from tests.support.database import rows_of
-from tests.support.disks import dead_disk
-from tests.support.notes import key_objects
-from tests.support.stow import HEADERS, begin, encoded, everything, served
-from tests.support.waiting import wait_for
+from tests.support.ledger.database import rows_of
+from tests.support.machine.disks import dead_disk
+from tests.support.machine.waiting import wait_for
+from tests.support.objects.notes import key_objects
+from tests.support.peers.stow import HEADERS, begin, encoded, everything, served
 
 IMAGE = encoded(make_instance(70, rows=64, columns=64))
 COMPUTED_TOMOGRAPHY = IMAGE.replace(

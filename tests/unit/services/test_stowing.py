@@ -20,10 +20,10 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.queries.views import LedgerViews
 from testing.phantoms.phantom import make_instance
-from tests.support.database import rows_of
-from tests.support.disks import dead_disk
-from tests.support.stow import encoded
-from tests.support.waiting import wait_for
+from tests.support.ledger.database import rows_of
+from tests.support.machine.disks import dead_disk
+from tests.support.machine.waiting import wait_for
+from tests.support.peers.stow import encoded
 
 
 @pytest.fixture

@@ -22,8 +22,8 @@ from hilum.store.migrations.revision import REVISION, current_revision
 from hilum.store.schema.tables import process
 from hilum.supervisor.supervisor import Supervisor
 from testing.serving import free_ports
-from tests.support.ledgers import older_sqlite
-from tests.support.models import Tiny
+from tests.support.ledger.ledgers import older_sqlite
+from tests.support.models.releases import Tiny
 
 
 @pytest.fixture

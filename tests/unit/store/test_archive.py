@@ -19,10 +19,16 @@ import pytest
 from hilum.store.archive.archive import ALIGNED_BYTES, Archive, new_name, place_of, quarantine_path
 from hilum.store.archive.directory_sync import SharedSync
 from hilum.store.archive.pieces import behind, without_end
-from tests.support.descriptors import deleted_and_open
-from tests.support.listening import data_set_of, make_settings, unindexed
-from tests.support.storing import BOUNDARIES, IN_NO_ORDER, IN_ORDER, data_set, store_until_killed
-from tests.support.waiting import wait_for
+from tests.support.ledger.storing import (
+    BOUNDARIES,
+    IN_NO_ORDER,
+    IN_ORDER,
+    data_set,
+    store_until_killed,
+)
+from tests.support.machine.descriptors import deleted_and_open
+from tests.support.machine.waiting import wait_for
+from tests.support.server.listening import data_set_of, make_settings, unindexed
 
 
 @pytest.fixture

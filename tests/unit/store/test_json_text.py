@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hilum.domain import Code, Decision, Finding
 from hilum.store.database.json_columns import Finite, decoded, encoded
 from hilum.store.schema import codec
-from tests.support.ledger_steps import result_for
+from tests.support.ledger.ledger_steps import result_for
 
 _SCALARS = (
     st.none()

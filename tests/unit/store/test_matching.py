@@ -21,8 +21,8 @@ from hilum.supervisor.checks.archive import archive_checks
 from hilum.supervisor.checks.check import unless_refused
 from hilum.supervisor.supervisor import Supervisor
 from testing.phantoms import phantom
-from tests.support.listening import make_settings
-from tests.support.street import Clock, Street
+from tests.support.ledger.street import Clock, Street
+from tests.support.server.listening import make_settings
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.durable_rename import Mount, durable_rename_of, is_in_order, mount_of
 from hilum.store.archive.write_out import await_write_out
-from tests.support.disks import small_disk
+from tests.support.machine.disks import small_disk
 
 MOUNTS = """22 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda rw
 30 22 0:27 / /srv rw shared:2 - nfs4 nas:/export rw

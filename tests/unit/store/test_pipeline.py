@@ -23,8 +23,8 @@ from hilum.store.database.engines import sync_of
 from hilum.store.ledger import Arrival, Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.schema import tables
-from tests.support.database import change, transaction
-from tests.support.stage_loop import FAST, fill, run_until, states
+from tests.support.ledger.database import change, transaction
+from tests.support.ledger.stage_loop import FAST, fill, run_until, states
 
 
 @pytest.fixture

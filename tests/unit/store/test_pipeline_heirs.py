@@ -18,9 +18,9 @@ from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
 from hilum.store.queue.hand_off import Heir
 from hilum.store.schema import tables
-from tests.support.database import change, transaction
-from tests.support.ledger_steps import arrival, result_for
-from tests.support.ledgers import migrated_sqlite
+from tests.support.ledger.database import change, transaction
+from tests.support.ledger.ledger_steps import arrival, result_for
+from tests.support.ledger.ledgers import migrated_sqlite
 
 SETTINGS = Pipeline(
     poll_seconds=3600

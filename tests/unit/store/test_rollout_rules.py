@@ -17,8 +17,8 @@ from hilum.store.rollouts import rules
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.store.rollouts.rules import TRANSITIONS, CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import assignment, reading, result, study
-from tests.support.ledgers import migrated_sqlite
-from tests.support.rolling import CONFIGURED, Rolling, by_study, kept
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.rolling import CONFIGURED, Rolling, by_study, kept
 
 ORDERS = st.one_of(
     st.just(RolloutRequest(RolloutMode.SHADOW)),

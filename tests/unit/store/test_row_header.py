@@ -22,9 +22,9 @@ from hilum.report.headers.inherited import DESCRIPTORS, IDENTIFIERS, tags
 from hilum.report.template.extract import extract
 from hilum.store.schema.row_header import IDENTIFYING, MAXIMUM_BYTES, identifying, kept
 from testing.phantoms.phantom import make_instance
-from tests.support.header_bombs import BOMBS, bomb_in
-from tests.support.results import header_of, instance_of
-from tests.support.storing import data_set, element, meta
+from tests.support.ledger.storing import data_set, element, meta
+from tests.support.objects.header_bombs import BOMBS, bomb_in
+from tests.support.reports.results import header_of, instance_of
 
 ENCODINGS = [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian]
 

@@ -30,10 +30,10 @@ from hilum.store.queries.views import LedgerViews, StudyFilter
 from hilum.store.queue import requeue
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum.store.schema import cursor, tables
-from tests.support.database import engine_of, transaction
-from tests.support.ledgers import migrated_sqlite
-from tests.support.postgres import fresh_database, postgres_server
-from tests.support.street import RELEASE, SR_BYTES, Clock, Street
+from tests.support.ledger.database import engine_of, transaction
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.postgres import fresh_database, postgres_server
+from tests.support.ledger.street import RELEASE, SR_BYTES, Clock, Street
 
 EVERYTHING = StudyFilter()
 

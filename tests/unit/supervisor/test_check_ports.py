@@ -33,8 +33,8 @@ from hilum.supervisor.checks.ports import (
     require_distinct,
 )
 from testing.serving import free_ports
-from tests.support.certificates import Authority
-from tests.support.peers import StoreScp
+from tests.support.peers.certificates import Authority
+from tests.support.peers.peers import StoreScp
 
 OTHER_UID = "1.2.826.0.1.3680043.9.3811.3.0.4"
 

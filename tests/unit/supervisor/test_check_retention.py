@@ -22,10 +22,10 @@ from hilum.store.retention import rate
 from hilum.store.retention.rate import Hour
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.retention import retention_checks
-from tests.support import commands
-from tests.support.database import transaction
-from tests.support.listening import make_settings
-from tests.support.street import Clock, Street
+from tests.support.ledger.database import transaction
+from tests.support.ledger.street import Clock, Street
+from tests.support.server import commands
+from tests.support.server.listening import make_settings
 
 DAY = 86400.0
 

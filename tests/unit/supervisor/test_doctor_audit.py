@@ -14,7 +14,7 @@ from hilum.supervisor.checks.audit import collector_files, collector_waits
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.doctor import examine
 from hilum.verbs import Verb
-from tests.support.ledgers import migrated_sqlite
+from tests.support.ledger.ledgers import migrated_sqlite
 
 ALICE = Actor("alice", Channel.CLI)
 

@@ -22,10 +22,10 @@ from hilum.supervisor.checks.access import secrets
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.doctor import examine
 from testing.serving import free_ports
-from tests.support.accounts import STRANGER, open_to_all
-from tests.support.certificates import Authority
-from tests.support.disks import small_disk
-from tests.support.ledgers import migrated_sqlite
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.machine.accounts import STRANGER, open_to_all
+from tests.support.machine.disks import small_disk
+from tests.support.peers.certificates import Authority
 
 
 def found(tmp_path: Path, **sections: object) -> dict[str, Check]:

@@ -17,9 +17,9 @@ from hilum.settings import Settings
 from hilum.store.ledger import Ledger
 from hilum.supervisor.checks.peers import gone, peers
 from testing.serving import free_ports
-from tests.support.certificates import Authority
-from tests.support.ledgers import migrated_sqlite
-from tests.support.street import Clock, Street
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
+from tests.support.peers.certificates import Authority
 
 
 def test_who_answers_and_can_receive_nothing_is_a_problem(tmp_path: Path) -> None:

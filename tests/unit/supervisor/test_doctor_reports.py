@@ -17,10 +17,10 @@ from hilum.store.queries.views import LedgerViews
 from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.reports import reports, withheld
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import make_tiny
-from tests.support.street import Clock, Street
-from tests.support.versions import add_version
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
+from tests.support.models.releases import make_tiny
+from tests.support.models.versions import add_version
 
 
 @pytest.fixture

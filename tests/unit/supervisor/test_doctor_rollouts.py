@@ -18,10 +18,10 @@ from hilum.store.rollouts.rollouts import RolloutRequest, Rollouts
 from hilum.supervisor.checks.check import Check
 from hilum.supervisor.checks.doctor import examine
 from testing.serving import free_ports
-from tests.support.database import change
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import Tiny, make_tiny
-from tests.support.versions import add_version
+from tests.support.ledger.database import change
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.models.releases import Tiny, make_tiny
+from tests.support.models.versions import add_version
 
 SHADOW, SWITCH = RolloutRequest(RolloutMode.SHADOW), RolloutRequest(RolloutMode.SWITCH)
 

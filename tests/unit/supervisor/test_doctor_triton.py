@@ -14,8 +14,8 @@ from hilum.supervisor.checks.doctor import examine
 from hilum.supervisor.checks.triton import FLAWS, triton_checks
 from hilum.triton import landlock, leftovers
 from testing.serving import free_ports
-from tests.support.certificates import Authority
-from tests.support.triton import require_triton
+from tests.support.models.triton import require_triton
+from tests.support.peers.certificates import Authority
 
 
 def test_each_triton_of_the_settings_is_looked_at(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from hilum.store.ledger import Ledger
 from hilum.store.retention import policy
 from hilum.store.schema import tables
 from hilum.supervisor.housekeeping import Housekeeper, outdated, rules
-from tests.support.database import transaction
-from tests.support.listening import make_settings
-from tests.support.street import Clock, Street
-from tests.support.waiting import wait_for
+from tests.support.ledger.database import transaction
+from tests.support.ledger.street import Clock, Street
+from tests.support.machine.waiting import wait_for
+from tests.support.server.listening import make_settings
 
 MIB = 1 << 20
 _OPENED: list[Ledger] = []

@@ -11,8 +11,8 @@ from hilum.settings import Settings, Site
 from hilum.store.ledger import Ledger
 from hilum.supervisor.restart_backoff import pause_after
 from hilum.supervisor.supervisor import Child, Supervisor
-from tests.support.ledgers import migrated_sqlite
-from tests.support.street import Clock, Street
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
 
 
 def test_a_weekend_of_failures_is_a_pause_like_any() -> None:

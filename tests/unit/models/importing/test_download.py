@@ -15,7 +15,7 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.models.importing import download
-from tests.support.certificates import Authority
+from tests.support.peers.certificates import Authority
 
 CONTENT = bytes(range(256)) * 9000
 

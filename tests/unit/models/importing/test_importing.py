@@ -26,7 +26,7 @@ from hilum.models.manifest import manifest
 from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
 from hilum.models.networks.vit import VisionTransformer, VitShape
-from tests.support.checkpoints import (
+from tests.support.models.checkpoints import (
     as_chexnet,
     as_hugging_face,
     densenet_forward,

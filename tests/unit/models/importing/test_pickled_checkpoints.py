@@ -23,7 +23,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import safetensors
 from hilum.models.importing import locked_process
 from hilum.models.networks.densenet import DenseNet121
-from tests.support.checkpoints import as_chexnet
+from tests.support.models.checkpoints import as_chexnet
 
 NETWORK = DenseNet121(1, 3, 32, 32)
 FORMS = pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "legacy"])

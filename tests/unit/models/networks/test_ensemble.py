@@ -15,8 +15,8 @@ from hilum.models.formats import triton_model
 from hilum.models.inspection.check import check
 from hilum.models.manifest import manifest
 from hilum.models.networks.ensemble_rules import mean_score, rule_nodes
-from tests.support.ensembles import MEMBERS, ensemble_manifest, make_trio, member_logits
-from tests.support.models import Tiny, pictures, tiny_network, write_release
+from tests.support.models.ensembles import MEMBERS, ensemble_manifest, make_trio, member_logits
+from tests.support.models.releases import Tiny, pictures, tiny_network, write_release
 
 
 def _artefact(trio: Tiny) -> Path:

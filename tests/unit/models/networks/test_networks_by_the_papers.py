@@ -14,7 +14,7 @@ from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
 from hilum.models.networks.vit import VisionTransformer, VitShape
 from hilum_preprocessing.spec.input_spec import InputSpec
-from tests.support.checkpoints import (
+from tests.support.models.checkpoints import (
     as_chexnet,
     as_hugging_face,
     densenet_forward,

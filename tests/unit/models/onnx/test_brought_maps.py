@@ -18,7 +18,7 @@ from hilum.models.build import build
 from hilum.models.formats import triton_model
 from hilum.models.known_answers import canary
 from hilum.models.manifest import catalogue
-from tests.support.models import SIZE, TINY_LABELS, tiny_manifest, write_release
+from tests.support.models.releases import SIZE, TINY_LABELS, tiny_manifest, write_release
 
 HEAD = np.random.default_rng(4).normal(0, 6, (3, 1, 1, 1)).astype(np.float32)
 BIAS = np.array([0.5, -1.0, 2.0], np.float32)

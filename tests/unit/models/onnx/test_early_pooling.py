@@ -18,7 +18,13 @@ from hilum.models.build.build import build, tree_of
 from hilum.models.formats.identity import file_sha256
 from hilum.models.manifest.catalogue import load_catalogue
 from hilum.models.onnx.pool_before_conv import pooled_early
-from tests.support.models import MANIFESTS, SIZE, build_cached, tiny_manifest, write_release
+from tests.support.models.releases import (
+    MANIFESTS,
+    SIZE,
+    build_cached,
+    tiny_manifest,
+    write_release,
+)
 
 _ROWS, _COLUMNS = 9, 8
 _POOL: dict[str, Any] = {"kernel_shape": [2, 2], "strides": [2, 2]}

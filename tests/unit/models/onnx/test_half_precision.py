@@ -16,7 +16,7 @@ from hilum.errors import ConfigurationError
 from hilum.models.build.half_precision import write_half
 from hilum.models.formats.triton_model import open_engine
 from hilum.models.onnx.input_normalisation import INPUT, cut
-from tests.support.models import SIZE, pictures
+from tests.support.models.releases import SIZE, pictures
 
 
 def _artefact(path: Path, first: str = "Cast", whole_shape: bool = False) -> Path:

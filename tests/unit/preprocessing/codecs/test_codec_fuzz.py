@@ -25,7 +25,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> dict[str, int]:
     command = [
         sys.executable,
         "-m",
-        "tests.support.codec_fuzz",
+        "tests.support.objects.codec_fuzz",
         "--cases",
         str(CASES),
         "--trace",

@@ -32,8 +32,8 @@ from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.codecs.frames import reduce_frame
 from hilum_preprocessing.codecs.unraised import dropped_exceptions
 from hilum_preprocessing.header.pixel_header import PixelHeader
-from tests.support.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
-from tests.support.radiograph import reason_of, scene
+from tests.support.objects.encoders import ENCODERS, by_dcmtk, enclosed, encoded, read_by_dcmtk
+from tests.support.objects.radiograph import reason_of, scene
 
 CASES = [
     (uid, bits, is_signed)

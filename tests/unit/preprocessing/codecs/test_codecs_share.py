@@ -19,7 +19,7 @@ from pydicom.uid import HTJ2KLossless, JPEG2000Lossless, JPEGLosslessSV1, JPEGLS
 
 from hilum_preprocessing import decode
 from testing.phantoms import phantom
-from tests.support.radiograph import radiograph, under
+from tests.support.objects.radiograph import radiograph, under
 
 ENCODERS = {
     JPEG2000Lossless: lambda pixels: imagecodecs.jpeg2k_encode(

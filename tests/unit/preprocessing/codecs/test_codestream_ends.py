@@ -24,8 +24,8 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import NotAnalysable, Reason, decode
-from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import scene
+from tests.support.objects.encoders import ENCODERS, enclosed, encoded
+from tests.support.objects.radiograph import scene
 
 WITH_END_MARKER = [uid for uid in ENCODERS if uid != RLELossless]
 WITH_FILL_BYTES = [

@@ -25,8 +25,15 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import NotAnalysable, Reason, decode, decode_frames
-from tests.support.encoders import enclosed
-from tests.support.radiograph import jpeg, jpeg_radiograph, radiograph, reason_of, scene, under
+from tests.support.objects.encoders import enclosed
+from tests.support.objects.radiograph import (
+    jpeg,
+    jpeg_radiograph,
+    radiograph,
+    reason_of,
+    scene,
+    under,
+)
 
 GREY = (scene(24, 20) >> 4).astype(np.uint8)
 RGB = np.dstack([GREY, 255 - GREY, np.roll(GREY, 5, axis=1)])

@@ -18,8 +18,8 @@ from pydicom.uid import (
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, decode
 from hilum_preprocessing.prepare import prepare
-from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import radiograph, reason_of, scene, under
+from tests.support.objects.encoders import ENCODERS, enclosed, encoded
+from tests.support.objects.radiograph import radiograph, reason_of, scene, under
 
 ROWS, COLUMNS = 96, 88
 GREY = scene(ROWS, COLUMNS, 12)

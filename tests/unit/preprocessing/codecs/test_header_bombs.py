@@ -38,11 +38,11 @@ from hilum_preprocessing.header.structure import (
     require_bounded,
 )
 from testing.phantoms.phantom import make_instance
-from tests.support.header_bombs import BOMBS, PATIENT_IDS, Bomb, bomb_in, calls_of, explicit
-from tests.support.notes import KOS, key_objects, wire
-from tests.support.radiograph import radiograph, ramp, spec
-from tests.support.results import instance_of
-from tests.support.storing import meta
+from tests.support.ledger.storing import meta
+from tests.support.objects.header_bombs import BOMBS, PATIENT_IDS, Bomb, bomb_in, calls_of, explicit
+from tests.support.objects.notes import KOS, key_objects, wire
+from tests.support.objects.radiograph import radiograph, ramp, spec
+from tests.support.reports.results import instance_of
 
 _MOST_CALLS = (
     80 * MAXIMUM_ELEMENTS

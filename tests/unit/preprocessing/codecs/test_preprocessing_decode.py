@@ -26,7 +26,7 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, read_file
 from hilum_preprocessing.header.luts import Rescale, modality_of
 from testing.phantoms.phantom import make_instance, save
-from tests.support.radiograph import (
+from tests.support.objects.radiograph import (
     jpeg,
     jpeg_radiograph,
     radiograph,

@@ -19,8 +19,8 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import NotAnalysable, Reason, decode, read_file
-from tests.support.encoders import encoded
-from tests.support.radiograph import radiograph, ramp, saved, scene, under
+from tests.support.objects.encoders import encoded
+from tests.support.objects.radiograph import radiograph, ramp, saved, scene, under
 
 SYNTAXES = [
     ImplicitVRLittleEndian,

@@ -19,7 +19,7 @@ from hilum_preprocessing.resize.axes import Grid, on_grid
 from hilum_preprocessing.resize.bands import MATRICES
 from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.spec.reduction import choose_reduction
-from tests.support.radiograph import radiograph, scene, spec, under
+from tests.support.objects.radiograph import radiograph, scene, spec, under
 
 REDUCING = spec(source={"allow_reduced_decode": "auto"})
 SIZES = [(512, 512), (601, 487), (487, 603)]

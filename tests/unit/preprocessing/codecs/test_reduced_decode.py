@@ -11,8 +11,8 @@ from PIL import Image
 from pydicom.uid import HTJ2K, JPEG2000, HTJ2KLossless, JPEG2000Lossless, JPEGLSLossless
 
 from hilum_preprocessing import Flag, NotAnalysable, Reason, decode, reducible
-from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import radiograph, scene
+from tests.support.objects.encoders import ENCODERS, enclosed, encoded
+from tests.support.objects.radiograph import radiograph, scene
 
 
 def edges(bits: int) -> np.ndarray:

@@ -23,9 +23,9 @@ from pydicom.uid import (
 
 from hilum_preprocessing import decode, read_file
 from hilum_preprocessing.header.uncached import uncached
-from tests.support.encoders import encoded
-from tests.support.page_cache import bytes_read, dropped, is_in_memory
-from tests.support.radiograph import radiograph, saved, under
+from tests.support.machine.page_cache import bytes_read, dropped, is_in_memory
+from tests.support.objects.encoders import encoded
+from tests.support.objects.radiograph import radiograph, saved, under
 
 MIB = 1 << 20
 # Whose header is read from the file itself, through the page cache.

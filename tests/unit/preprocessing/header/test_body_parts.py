@@ -23,7 +23,7 @@ from hilum_preprocessing.header.body_part_words import (
 from hilum_preprocessing.header.body_parts import SiteWords, body_part, named_in
 from hilum_preprocessing.header.free_text import LOST, tokens
 from testing.phantoms import phantom
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 PICTURE = scene(8, 8)
 SIXTEEN = "X" * 16

@@ -30,8 +30,8 @@ from pydicom.uid import (
 from hilum_preprocessing import Flag, InputSpec, NotAnalysable, Reason, decode, decode_frames
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.prepare import prepare, prepare_stored
-from tests.support.encoders import ENCODERS, enclosed, encoded
-from tests.support.radiograph import radiograph, reason_of, scene, under
+from tests.support.objects.encoders import ENCODERS, enclosed, encoded
+from tests.support.objects.radiograph import radiograph, reason_of, scene, under
 
 DEEPER = [(8, 10), (8, 16), (10, 12), (12, 13), (12, 15), (12, 16), (14, 15), (15, 16)]
 WORDS = [

@@ -26,8 +26,8 @@ from hilum.errors import NotAnalysed
 from hilum.settings import Analyse
 from hilum_preprocessing import Reason
 from testing.phantoms import phantom
-from tests.support.codecs import load_breaking
-from tests.support.radiograph import jpeg
+from tests.support.objects.codecs import load_breaking
+from tests.support.objects.radiograph import jpeg
 
 TESTS = Path(__file__).parents[3]
 ADULTS = {

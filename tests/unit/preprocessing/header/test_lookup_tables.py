@@ -24,7 +24,7 @@ from hilum_preprocessing import (
     read_file,
 )
 from hilum_preprocessing.header.lookup_table import LookupTable, lookup_table
-from tests.support.radiograph import radiograph, scene, spec, under
+from tests.support.objects.radiograph import radiograph, scene, spec, under
 
 STORED = scene(64, 60)
 SHOWN = spec("vit_imagenet_half_224")

@@ -17,8 +17,8 @@ from pydicom.uid import JPEG2000Lossless
 from hilum_preprocessing import Flag, InputSpec, SpecError, decode, decoding_for, view_of
 from hilum_preprocessing.orientation import Turn, orientation_flags, turn_of
 from hilum_preprocessing.prepare import prepare
-from tests.support.encoders import encoded
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.encoders import encoded
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 UPRIGHT = scene(60, 48)
 AS_STORED = spec("torchxrayvision_224")

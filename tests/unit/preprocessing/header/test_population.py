@@ -15,7 +15,7 @@ from hilum_preprocessing import (
     tag_flags,
 )
 from hilum_preprocessing.spec.population import age_years
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 PICTURE = scene(8, 8)
 ADULTS = {"minimum_age_years": 18, "cites": "trained on adults"}

@@ -14,7 +14,7 @@ from pydicom.sequence import Sequence
 
 from hilum_preprocessing import NotAnalysable, Reason
 from hilum_preprocessing.prepare import prepare
-from tests.support.radiograph import radiograph, ramp, spec
+from tests.support.objects.radiograph import radiograph, ramp, spec
 
 HUGE = int("9" * 400)
 NEEDS_ALL = spec(

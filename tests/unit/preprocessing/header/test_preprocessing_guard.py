@@ -16,7 +16,7 @@ from pydicom.uid import (
 
 from hilum_preprocessing import NotAnalysable, Reason, check_tags, view_of
 from testing.phantoms.phantom import make_instance
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 PICTURE = scene(8, 8)
 

@@ -12,7 +12,7 @@ from pydicom.dataset import Dataset
 
 from hilum_preprocessing import NotAnalysable, Reason
 from hilum_preprocessing.prepare import prepare
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 GREY = (scene(120, 100) >> 4).astype(np.uint8)
 

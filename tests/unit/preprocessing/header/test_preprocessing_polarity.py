@@ -9,8 +9,8 @@ from pydicom.sequence import Sequence
 
 from hilum_preprocessing import NotAnalysable, Reason, SpecError, decode
 from hilum_preprocessing.header.luts import presentation_lut_shape_of
-from tests.support.gray_levels import levels, source
-from tests.support.radiograph import radiograph, ramp, spec
+from tests.support.objects.gray_levels import levels, source
+from tests.support.objects.radiograph import radiograph, ramp, spec
 
 STORED = ramp(16, 16)
 TURNED = 4095 - STORED.astype(int)

@@ -18,8 +18,8 @@ from hilum_preprocessing import (
     decode,
     level_flags,
 )
-from tests.support.gray_levels import levels, source
-from tests.support.radiograph import radiograph, ramp
+from tests.support.objects.gray_levels import levels, source
+from tests.support.objects.radiograph import radiograph, ramp
 
 TWO_WINDOWS = {
     "WindowCenter": ["1000", "3000"],

@@ -21,8 +21,8 @@ from pydicom.uid import (
 )
 
 from hilum_preprocessing import Reason, decode, decode_frames
-from tests.support.encoders import ENCODERS, encoded
-from tests.support.radiograph import radiograph, reason_of, scene, under
+from tests.support.objects.encoders import ENCODERS, encoded
+from tests.support.objects.radiograph import radiograph, reason_of, scene, under
 
 SYNTAXES = [
     ExplicitVRLittleEndian,

@@ -30,7 +30,7 @@ from hilum_preprocessing import (
 from hilum_preprocessing.header.luts import Rescale, Unusable, modality_of
 from hilum_preprocessing.header.plain_header import read_plain_header
 from hilum_preprocessing.prepare import prepare
-from tests.support.radiograph import radiograph, scene, spec, under
+from tests.support.objects.radiograph import radiograph, scene, spec, under
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # pydicom's, of what is broken on purpose
 

@@ -22,7 +22,7 @@ from hilum_preprocessing.resize.kernels import HALF, as_pillow_integers, taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
 from hilum_preprocessing.tensor.stored_pixels import pixels_of_stored, stored_extremes, words_of
-from tests.support.matrices import dense
+from tests.support.objects.matrices import dense
 
 CPU = torch.device("cpu")
 KERNELS = ["skimage", "pil_bilinear_aa", "pil_bicubic_aa", "pil_lanczos", "cv2_linear", "nearest"]

@@ -14,7 +14,7 @@ import torch
 
 from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
-from tests.support.radiograph import scene
+from tests.support.objects.radiograph import scene
 
 ROOT = Path(__file__).parents[4]
 

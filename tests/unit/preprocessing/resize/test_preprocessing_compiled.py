@@ -27,14 +27,14 @@ from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
 from hilum_preprocessing.tensor.without_torch import prepared
-from tests.support.compiling import (
+from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,
     require_no_access_outside,
     verdict_on,
 )
-from tests.support.matrices import dense
-from tests.support.peers import missing
+from tests.support.objects.matrices import dense
+from tests.support.peers.peers import missing
 
 KERNELS = [
     "skimage",

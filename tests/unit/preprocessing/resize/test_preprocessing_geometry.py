@@ -11,7 +11,7 @@ from skimage.transform import resize as skimage_resize
 from hilum_preprocessing.resize.bands import MATRICES
 from hilum_preprocessing.spec.operations import CentreCrop, Pad, Resize
 from hilum_preprocessing.tensor import geometry
-from tests.support.radiograph import scene
+from tests.support.objects.radiograph import scene
 
 SIZES = [
     ((64, 48), (32, 32)),

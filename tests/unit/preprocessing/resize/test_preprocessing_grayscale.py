@@ -24,8 +24,8 @@ from hilum_preprocessing import (
 from hilum_preprocessing.header.luts import Window
 from hilum_preprocessing.levels.grayscale import level_table, windowed
 from hilum_preprocessing.levels.lines import line_of
-from tests.support.gray_levels import levels, source
-from tests.support.radiograph import radiograph, ramp, scene, spec, under
+from tests.support.objects.gray_levels import levels, source
+from tests.support.objects.radiograph import radiograph, ramp, scene, spec, under
 
 
 def lut(first: int, entries: list[int], bits: int, **attributes: Any) -> Sequence:

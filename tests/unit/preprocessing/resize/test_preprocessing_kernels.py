@@ -14,7 +14,7 @@ from PIL import Image
 from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.spec.operations import Blur, Resize
 from hilum_preprocessing.tensor.geometry import apply
-from tests.support.radiograph import scene
+from tests.support.objects.radiograph import scene
 
 SHRINKING = [
     ((97, 61), (32, 40)),

@@ -32,7 +32,7 @@ from hilum_preprocessing.spec.sizing import (
     sized,
 )
 from hilum_preprocessing.tensor.geometry import apply
-from tests.support.radiograph import radiograph, scene, spec
+from tests.support.objects.radiograph import radiograph, scene, spec
 
 SHORT_SIDE = {
     "op": "resize_side",

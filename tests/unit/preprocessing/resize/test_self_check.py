@@ -10,7 +10,7 @@ import torch
 
 from hilum_preprocessing import RECIPES, InputSpec
 from hilum_preprocessing.self_check import known_pictures, known_tensors, recorded, self_check
-from tests.support.radiograph import spec
+from tests.support.objects.radiograph import spec
 
 
 @pytest.mark.parametrize("name", RECIPES)

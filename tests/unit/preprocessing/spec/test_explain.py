@@ -11,7 +11,7 @@ from hilum_preprocessing.explain import _kept, explain
 from hilum_preprocessing.spec.placement import place
 from hilum_preprocessing.spec.sizing import geometry_of
 from testing.phantoms import phantom
-from tests.support.radiograph import radiograph
+from tests.support.objects.radiograph import radiograph
 
 CROPPED = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
 SQUASHED = InputSpec.from_mapping({"recipe": "vit_imagenet_half_224"})

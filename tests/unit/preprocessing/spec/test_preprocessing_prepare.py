@@ -26,7 +26,7 @@ from hilum_preprocessing import (
 from hilum_preprocessing.prepare import prepare
 from hilum_preprocessing.spec.operations import EqualizeHist
 from testing.phantoms.phantom import make_instance
-from tests.support.radiograph import radiograph, ramp, scene, spec
+from tests.support.objects.radiograph import radiograph, ramp, scene, spec
 
 SPECS = {name: InputSpec.from_mapping({"recipe": name}) for name in RECIPES}
 

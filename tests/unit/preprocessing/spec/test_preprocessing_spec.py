@@ -17,7 +17,7 @@ from hilum_preprocessing.spec.input_spec import Normalise, Source, Target
 from hilum_preprocessing.spec.operations import GEOMETRY, INTENSITY
 from hilum_preprocessing.spec.population import Population
 from hilum_preprocessing.spec.source import FixedWindow
-from tests.support.radiograph import spec
+from tests.support.objects.radiograph import spec
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -17,8 +17,8 @@ from skimage.transform import resize as skimage_resize
 from hilum_preprocessing import NotAnalysable, Reason, SpecError, decode, prepare_stored
 from hilum_preprocessing.levels.grayscale import level_table
 from hilum_preprocessing.levels.intensity import equalized
-from tests.support.gray_levels import levels
-from tests.support.radiograph import radiograph, ramp, scene, spec
+from tests.support.objects.gray_levels import levels
+from tests.support.objects.radiograph import radiograph, ramp, scene, spec
 
 TO_UINT8 = [{"op": "minmax"}, {"op": "to_uint8", "mode": "truncate"}]
 EQUALIZED = [*TO_UINT8, {"op": "equalize_hist"}]

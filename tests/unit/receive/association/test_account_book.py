@@ -18,8 +18,8 @@ from hilum.receive.policy.association_counts import WINDOW_SECONDS, AssociationC
 from hilum.receive.policy.record_writer import AssociationRecordWriter
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
-from tests.support.listening import make_settings
-from tests.support.waiting import wait_for
+from tests.support.machine.waiting import wait_for
+from tests.support.server.listening import make_settings
 
 
 def record(

@@ -33,9 +33,9 @@ from hilum.receive.association.tls import (
 )
 from hilum.settings import Receive, Sender, Settings
 from hilum.store.queries.views import LedgerViews
-from tests.support.certificates import Authority, Identity
-from tests.support.ledgers import migrated_sqlite
-from tests.support.peers import require_program
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.peers.certificates import Authority, Identity
+from tests.support.peers.peers import require_program
 
 
 @pytest.fixture(scope="module")

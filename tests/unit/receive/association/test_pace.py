@@ -10,7 +10,7 @@ import pytest
 from hilum.minimum_rate import Pace
 from hilum.receive.association.slow_sender import SlowSenderDetector
 from hilum.settings import Receive
-from tests.support.waiting import wait_for
+from tests.support.machine.waiting import wait_for
 
 
 def found_at(came: Iterable[float], whole: Iterable[int] = ()) -> int | None:

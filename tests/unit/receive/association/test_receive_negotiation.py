@@ -22,9 +22,9 @@ from hilum.receive.association.negotiation import Acceptance, accept
 from hilum.receive.upper_layer.first_pdu import read_first_pdu
 from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 from hilum.receive.upper_layer.provider import AcceptedContext
-from tests.support.raw_scu import DX
-from tests.support.wire import VERIFICATION, association_request
-from tests.support.wire import pdu as encoded_pdu
+from tests.support.peers.raw_scu import DX
+from tests.support.peers.wire import VERIFICATION, association_request
+from tests.support.peers.wire import pdu as encoded_pdu
 
 CT = "1.2.840.10008.5.1.4.1.1.2"
 PROPOSED = [

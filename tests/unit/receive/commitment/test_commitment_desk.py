@@ -26,10 +26,10 @@ from hilum.receive.commitment.request import CommitmentRefused
 from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from tests.support.committing import with_address
-from tests.support.database import rows_of
-from tests.support.listening import make_settings
-from tests.support.waiting import wait_for
+from tests.support.ledger.database import rows_of
+from tests.support.machine.waiting import wait_for
+from tests.support.peers.committing import with_address
+from tests.support.server.listening import make_settings
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
 

@@ -27,11 +27,11 @@ from hilum.receive.indexing.indexer import index
 from hilum.settings import Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
-from tests.support.committing import action_information
-from tests.support.database import change, transaction
-from tests.support.listening import make_settings
-from tests.support.storing import DigitalXRayImageStorageForPresentation, data_set, meta
-from tests.support.street import Clock
+from tests.support.ledger.database import change, transaction
+from tests.support.ledger.storing import DigitalXRayImageStorageForPresentation, data_set, meta
+from tests.support.ledger.street import Clock
+from tests.support.peers.committing import action_information
+from tests.support.server.listening import make_settings
 
 DX = str(DigitalXRayImageStorageForPresentation)
 CR = "1.2.840.10008.5.1.4.1.1.1"

@@ -14,8 +14,8 @@ from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.schema import tables
 from testing.phantoms import phantom
-from tests.support.listening import make_settings
-from tests.support.street import Clock, Street
+from tests.support.ledger.street import Clock, Street
+from tests.support.server.listening import make_settings
 
 
 @pytest.mark.parametrize(

@@ -33,9 +33,9 @@ from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
 from hilum.store.queries.views import LedgerViews
 from testing.phantoms.phantom import make_instance, save
-from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
-from tests.support.notes import key_objects
-from tests.support.waiting import wait_for
+from tests.support.machine.accounts import as_stranger, folder_of_stranger, open_to_all
+from tests.support.machine.waiting import wait_for
+from tests.support.objects.notes import key_objects
 
 DX = "1.2.840.10008.5.1.4.1.1.1.1"
 ORIGIN = FileOrigin("SCANNER", "HILUM", Priority.LIVE)

@@ -11,8 +11,8 @@ import pytest
 
 from hilum.receive.files.folder import FileOutcome, TakenFile
 from hilum.receive.files.watched_folder import WatchedFolder
-from tests.support.accounts import as_stranger, folder_of_stranger, open_to_all
-from tests.support.disks import small_disk
+from tests.support.machine.accounts import as_stranger, folder_of_stranger, open_to_all
+from tests.support.machine.disks import small_disk
 
 NOW = 1_795_163_400.0
 TEN_MINUTES = 600

@@ -18,9 +18,9 @@ from hilum.settings import Receive, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
-from tests.support.disks import dead_disk, small_disk
-from tests.support.ledgers import migrated_sqlite
-from tests.support.street import Clock, Street
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.ledger.street import Clock, Street
+from tests.support.machine.disks import dead_disk, small_disk
 
 MIB = 1 << 20
 

@@ -23,8 +23,9 @@ from hilum.domain import Document
 from hilum.errors import NotAnalysed
 from hilum.receive.headers.header import read_header
 from hilum.report import build_documents
-from tests.support.drawn_headers import HEADERS, localised
-from tests.support.results import (
+from tests.support.objects.drawn_headers import HEADERS, localised
+from tests.support.objects.synthetic_header import encoded_header, instance_with
+from tests.support.reports.results import (
     CONTEXT,
     LABELS,
     make_release,
@@ -34,7 +35,6 @@ from tests.support.results import (
     results_of,
     study_job,
 )
-from tests.support.synthetic_header import encoded_header, instance_with
 
 RELEASE: Final = make_release(labels=LABELS[:1])
 IDENTIFYING: Final = ("PatientID", "IssuerOfPatientID", "AccessionNumber", "StudyID")

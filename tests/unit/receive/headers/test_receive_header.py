@@ -31,7 +31,7 @@ from hilum.receive.headers.header import (
 from hilum.receive.statuses import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
 from hilum_preprocessing.header.structure import MAXIMUM_DEPTH
 from testing.phantoms.phantom import make_instance
-from tests.support.storing import data_set, element, uid_element
+from tests.support.ledger.storing import data_set, element, uid_element
 
 ENCODINGS = [ExplicitVRLittleEndian, ImplicitVRLittleEndian, ExplicitVRBigEndian]
 

@@ -29,9 +29,9 @@ from hilum.store.archive.archive import Archive
 from hilum.store.installation.digest_seed import seed_of
 from hilum.store.intake.received import Compared
 from hilum.store.ledger import ImageChanged, Ledger, RecordOutcome
-from tests.support.collisions import colliding_data_sets, colliding_pixels
-from tests.support.listening import data_set_of, make_settings
-from tests.support.storing import data_set, meta
+from tests.support.ledger.storing import data_set, meta
+from tests.support.objects.collisions import colliding_data_sets, colliding_pixels
+from tests.support.server.listening import data_set_of, make_settings
 
 UID = "1.2.3"
 ORIGIN = FileOrigin("INGEST", "HILUM", None)

@@ -51,10 +51,10 @@ from hilum.store.admin.unreferenced_files import orphans
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.supervisor.housekeeping import Housekeeper
-from tests.support.listening import data_set_of, make_settings, unindexed
-from tests.support.storing import data_set, element, meta
-from tests.support.taking import StoreRequest, store
-from tests.support.waiting import wait_for
+from tests.support.ledger.storing import data_set, element, meta
+from tests.support.machine.waiting import wait_for
+from tests.support.server.listening import data_set_of, make_settings, unindexed
+from tests.support.server.taking import StoreRequest, store
 
 DX = str(DigitalXRayImageStorageForPresentation)
 

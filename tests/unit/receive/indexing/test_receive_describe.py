@@ -15,7 +15,7 @@ from hilum.domain import Instance
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing.describe import describe
 from hilum.receive.statuses import CannotUnderstand
-from tests.support.storing import data_set, element, meta
+from tests.support.ledger.storing import data_set, element, meta
 
 
 def store(

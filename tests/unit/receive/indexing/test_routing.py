@@ -16,11 +16,11 @@ from hilum.receive.indexing.arrivals import arrival_of, arrivals_of
 from hilum.services.releases.releases import active_releases
 from hilum.settings import Settings, load, restore
 from hilum.store.ledger import Ledger
-from tests.support.ledgers import migrated_sqlite
-from tests.support.models import MANIFESTS
-from tests.support.radiograph import radiograph as drawn
-from tests.support.radiograph import ramp
-from tests.support.results import instance_of, make_release, report_of
+from tests.support.ledger.ledgers import migrated_sqlite
+from tests.support.models.releases import MANIFESTS
+from tests.support.objects.radiograph import radiograph as drawn
+from tests.support.objects.radiograph import ramp
+from tests.support.reports.results import instance_of, make_release, report_of
 
 RECEIVE = {"ae_titles": ["HILUM", "ER", "STUDY"]}
 DESTINATIONS = {

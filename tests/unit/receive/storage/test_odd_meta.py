@@ -22,8 +22,8 @@ from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews
 from hilum_preprocessing import read_file
 from testing.phantoms.phantom import make_instance
-from tests.support.listening import make_settings
-from tests.support.odd_meta import ODD_META, file_with, usual
+from tests.support.objects.odd_meta import ODD_META, file_with, usual
+from tests.support.server.listening import make_settings
 
 SYNTAXES = {"explicit": ExplicitVRLittleEndian, "implicit": ImplicitVRLittleEndian}
 

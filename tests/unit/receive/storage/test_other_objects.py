@@ -15,10 +15,10 @@ from hilum.receive.policy.other_objects import is_other
 from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, SopClassNotNegotiated
 from hilum.settings import Receive, Sender
-from tests.support.header_bombs import BOMBS, bomb_in
-from tests.support.reception import ReceptionRig
-from tests.support.storing import uid_element
-from tests.support.taking import StoreRequest, receive
+from tests.support.ledger.storing import uid_element
+from tests.support.objects.header_bombs import BOMBS, bomb_in
+from tests.support.server.reception import ReceptionRig
+from tests.support.server.taking import StoreRequest, receive
 
 NO_IMAGES = {
     "Basic Text SR": "1.2.840.10008.5.1.4.1.1.88.11",

@@ -31,8 +31,8 @@ from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.settings import Receive
 from hilum.store.archive.archive import Archive, Free
 from hilum.store.ledger import Ledger
-from tests.support.listening import make_settings, unindexed
-from tests.support.storing import data_set, element, meta
+from tests.support.ledger.storing import data_set, element, meta
+from tests.support.server.listening import make_settings, unindexed
 
 DX = str(DigitalXRayImageStorageForPresentation)
 

@@ -26,15 +26,15 @@ from hilum.receive.storage.transfer_library import PATH, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 from hilum.store.archive.direct_io import takes_direct_io
-from tests.support.compiling import (
+from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,
     require_no_access_outside,
     verdict_on,
 )
-from tests.support.page_cache import can_be_dropped, is_in_memory
-from tests.support.peers import missing
-from tests.support.transfers import BLOCK_BYTES, drawn, run
+from tests.support.machine.page_cache import can_be_dropped, is_in_memory
+from tests.support.peers.peers import missing
+from tests.support.server.transfers import BLOCK_BYTES, drawn, run
 
 HEADER = Path("/usr/include/xxhash.h")
 SIZE = 1000
@@ -341,5 +341,5 @@ def test_people_are_told_that_it_is_missing(tmp_path):
 @needs_compiler
 def test_it_stays_within_its_memory(tmp_path):
     """The bytes come from a stranger, and this is C."""
-    watched = ("-m", "tests.support.transfers", "300")
+    watched = ("-m", "tests.support.server.transfers", "300")
     require_no_access_outside(TRANSFER, tmp_path / "transfer.so", *watched)

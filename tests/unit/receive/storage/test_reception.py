@@ -22,9 +22,9 @@ from hilum.receive.statuses import (
     answer,
 )
 from hilum.receive.storage.dispatcher import EquipmentIdentity
-from tests.support.reception import MAKER, ReceptionRig
-from tests.support.storing import element, uid_element
-from tests.support.taking import StoreRequest, store
+from tests.support.ledger.storing import element, uid_element
+from tests.support.server.reception import MAKER, ReceptionRig
+from tests.support.server.taking import StoreRequest, store
 
 SR = "1.2.840.10008.5.1.4.1.1.88.34"
 

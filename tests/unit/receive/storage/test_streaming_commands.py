@@ -13,8 +13,8 @@ from hilum.dicom import command_set, pdu
 from hilum.receive.upper_layer import command
 from hilum.receive.upper_layer.command import Command
 from hilum.receive.upper_layer.protocol import ProtocolError
-from tests.support.raw_scu import DX
-from tests.support.wire import store, us
+from tests.support.peers.raw_scu import DX
+from tests.support.peers.wire import store, us
 
 REQUEST = Command(command_set.C_STORE_RQ, 7, True, DX, "1.2.3", 0, {})
 

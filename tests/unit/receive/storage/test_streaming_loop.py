@@ -26,9 +26,9 @@ from hilum.receive.upper_layer.provider import (
     Fragment,
     StoreStatus,
 )
-from tests.support.raw_scu import DX
-from tests.support.waiting import wait_for
-from tests.support.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
+from tests.support.machine.waiting import wait_for
+from tests.support.peers.raw_scu import DX
+from tests.support.peers.wire import ABORT, ECHO_RQ, RELEASE, command, message, pdu, pdv, store
 
 CONTEXTS = {1: AcceptedContext(DX, "1.2.840.10008.1.2.1")}
 
