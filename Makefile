@@ -7,7 +7,7 @@ DOCS := .venv/docs
 LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing bench-writes goldens proof docs lock sbom audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -66,9 +66,6 @@ bench-report: setup ## reports a second: template beside highdicom; BENCH="--rou
 
 bench-tracing: setup ## what OpenTelemetry spans cost an image; BENCH="--rounds 9", docs/operate/tracing.md
 	@$(BIN)/python -m load_tests.bench.tracing $(BENCH)
-
-bench-writes: setup ## the archive's aligned writes beside unaligned ones; BENCH="--folder /srv/hilum", docs/figures/cpu.md
-	@$(BIN)/python -m load_tests.bench.writes $(BENCH)
 
 bench-cpu: setup ## CPU of an image by stage and process; BENCH="--studies 20", docs/figures/cpu.md
 	@$(BIN)/python -m load_tests.bench.cpu $(BENCH)

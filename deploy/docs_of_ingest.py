@@ -13,7 +13,6 @@ Figures = Mapping[str, Any]
 _OURS = "hilum"
 _BARE = "C sink"
 _UNSYNCED = "storescp"
-_DIRECT_SUFFIX = ", direct I/O"  # of the condition of a goal
 _PEERS = ("storescp", "storescp fdatasync", "C sink", "Orthanc", "storescp TLS")
 
 
@@ -100,8 +99,7 @@ def _goals(row: Row, goals: Sequence[Figures], medians: Sequence[Figures]) -> It
     yield f"| goal | measured | bound | holds | {_BARE} | {_UNSYNCED} |\n|---|--:|--:|---|--:|--:|"
     for goal in goals:
         bound = f"{'at most' if goal['at_most'] else 'at least'} {goal['goal']:g}"
-        condition, _, what = goal["name"].rpartition(": ")
-        cell = condition.removesuffix(_DIRECT_SUFFIX)
+        cell, _, what = goal["name"].rpartition(": ")
         others = (
             _reached(found.get((cell, receiver), {}), what) for receiver in (_BARE, _UNSYNCED)
         )

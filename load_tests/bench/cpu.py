@@ -109,7 +109,6 @@ def parse(words: Sequence[str] | None) -> argparse.Namespace:
         choices=precision_speed.PRECISIONS,
         help="of the model (default: the one that costs this CPU the least)",
     )
-    add("--direct-io", action="store_true", help="with receive.direct_io")
     add("--result", type=Path, default=RESULT, help="(%(default)s)")
     return parser.parse_args(words)
 
@@ -122,7 +121,7 @@ def measure(options: argparse.Namespace) -> Measured:
         folder = stack.enter_context(
             tempfile.TemporaryDirectory(prefix="hilum-cpu-", ignore_cleanup_errors=True)
         )
-        street = stack.enter_context(Street(Path(folder), built, direct_io=options.direct_io))
+        street = stack.enter_context(Street(Path(folder), built))
         accountant = stack.enter_context(Accountant(street.pid))
         studies = {size.name: studies_of(size) for size in SIZES}
         for of_size in studies.values():

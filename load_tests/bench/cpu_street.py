@@ -43,7 +43,6 @@ class Street:
         folder: Path,
         built: Built,
         *,
-        direct_io: bool = False,
         tracing: Mapping[str, object] | None = None,
     ) -> None:
         port = free_ports(1)[0]
@@ -62,14 +61,12 @@ class Street:
         }
         studies = {"quiet_seconds": _QUIET_SECONDS}
         log = {"level": "warning"}
-        receive = {"direct_io": direct_io}
         self._hilum = Hilum(
             folder,
             {"loadtest": pacs},
             studies=studies,
             log=log,
             models=models,
-            receive=receive,
             tracing=dict(tracing or {}),
         )
 

@@ -153,7 +153,6 @@ def start_hilum(
     *,
     is_compiled: bool = True,
     durability: Durability = "auto",
-    direct_io: bool = False,
 ) -> Receiver:
     """`serve_listener` in processes of their own, its rows included.
 
@@ -163,7 +162,7 @@ def start_hilum(
     """
     (port,) = free_ports(1)
     receive: dict[str, object] = {"host": "127.0.0.1", "reserve_bytes": 0}
-    receive |= {"processes": processes, "durability": durability, "direct_io": direct_io}
+    receive |= {"processes": processes, "durability": durability}
     if tls is None:
         receive |= {"port": port}
     else:

@@ -25,10 +25,8 @@ HILUM_TLS = "hilum TLS, 2 processes"
 DCMTK_TLS = "storescp TLS"
 HILUM_PLAIN = "hilum, not compiled"
 HILUM_TWICE = "hilum, two commits"
-HILUM_DIRECT = "hilum, direct I/O"
 NAMES = (
     HILUM,
-    HILUM_DIRECT,
     HILUM_PLAIN,
     HILUM_TWICE,
     HILUM_TWO,
@@ -49,10 +47,8 @@ _TO_OTHERS: Mapping[str, Mapping[str, float]] = {
 }
 _LEAST_SPEED: Mapping[str, Mapping[str, Mapping[str, float]]] = {
     HILUM: _TO_OTHERS,
-    HILUM_DIRECT: _TO_OTHERS,
     HILUM_TLS: {DCMTK_TLS: {"dx": 0.9}},
 }
-DIRECT_SUFFIX = ", direct I/O"  # of a goal's condition
 Row = dict[str, Any]
 
 
@@ -107,8 +103,8 @@ def goals(table: Sequence[Row]) -> list[Goal]:
 
 
 def _goals_of(row: Row) -> Iterator[Goal]:
-    condition = f"{row['cell']}{DIRECT_SUFFIX if row['receiver'] == HILUM_DIRECT else ''}"
-    if row["receiver"] in (HILUM, HILUM_DIRECT) and f"cpu_of_{DCMTK}" in row:
+    condition = row["cell"]
+    if row["receiver"] == HILUM and f"cpu_of_{DCMTK}" in row:
         yield Goal(
             f"{condition}: CPU of storescp's", row[f"cpu_of_{DCMTK}"]["median"], "times", 1.0
         )

@@ -32,7 +32,6 @@ from load_tests.ingest.result import (
     DCMTK,
     DCMTK_TLS,
     HILUM,
-    HILUM_DIRECT,
     HILUM_PLAIN,
     HILUM_TLS,
     HILUM_TWICE,
@@ -148,7 +147,6 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
     """Those that can be measured here."""
     found: dict[str, Start] = {
         HILUM: start_hilum,
-        HILUM_DIRECT: lambda own: start_hilum(own, direct_io=True),
         HILUM_PLAIN: lambda own: start_hilum(own, is_compiled=False),
         HILUM_TWICE: lambda own: start_hilum(own, durability="strict"),
         HILUM_TWO: lambda own: start_hilum(own, processes=2),
@@ -174,14 +172,11 @@ def _programs(folder: Path, names: Sequence[str]) -> dict[str, Start]:
 def _takes_part(name: str, cell: Cell) -> bool:
     """The slow ones take half of the time, and TLS is measured in one condition only, a second process with many associations.
 
-    Ours past the page cache: where objects are large. In Python alone: where what is compiled is to
-    help. With two commits of the journal:
-    where there is little else to an object.
+    In Python alone: where what is compiled is to help. With two commits of the journal: where there
+    is little else to an object.
     """
     if name in _TLS:
         return cell.kind == "dx" and cell.associations == _MANY_ASSOCIATIONS and cell.is_wide
-    if name == HILUM_DIRECT:
-        return cell.kind != "small"
     if name == HILUM_PLAIN:
         return cell.kind == "dx" and cell.associations > 1 and not cell.is_study_each
     if name == HILUM_TWICE:

@@ -37,20 +37,10 @@ _PROCESSES = 2
 _SHORTEST_SECONDS = 0.1
 _LONGEST_SECONDS = 1.0
 _SHOWN = 10
-_SIDES = (
-    64,
-    64,
-    64,
-    128,
-    128,
-    256,
-    768,
-    1600,
-)  # pixels: with one of 5 MB, most of which direct I/O takes
+_SIDES = (64, 64, 64, 128, 128, 256, 768, 1600)  # pixels: one of 5 MB
 WAYS: Final[Mapping[str, Mapping[str, object]]] = {
     "auto": {},
     "strict": {"durability": "strict"},
-    "direct I/O": {"direct_io": True},
 }
 """Settings of `receive`, by their name."""
 

@@ -103,14 +103,6 @@ class Receive(Section):
             " for spinning and network disks."
         ),
     )
-    direct_io: bool = Field(
-        default=False,
-        description=(
-            "Write what is large past the page cache (O_DIRECT), for less CPU; decode processes"
-            " then read it from the disk, in the same way. For a disk that takes and gives more"
-            " than twice what comes in. Only where receiving is compiled, and not with TLS."
-        ),
-    )
     durability: Literal["auto", "strict"] = Field(
         "auto",
         description=(

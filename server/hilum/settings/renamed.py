@@ -17,6 +17,10 @@ _SETTINGS: Final[Mapping[str, str]] = {
         '`name_sync` is now called `durability`: rename it, and write "strict" for "twice"'
     ),
     "receive.listener": "unknown setting; leave it out, there is one listener",
+    "receive.direct_io": (
+        "unknown setting; leave it out: what is received always goes through the page cache, as with"
+        " false"
+    ),
     "receive.maximum_associations_by_ae": (
         "unknown setting; say it in [senders.<CALLING_AE_TITLE>], as maximum_associations"
     ),

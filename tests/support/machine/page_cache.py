@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
-
-from hilum.store.archive.direct_io import takes_direct_io
 
 
 def is_in_memory(path: Path, position: int = 0) -> bool:
@@ -38,6 +37,16 @@ def can_be_dropped(path: Path) -> bool:
         is_dropped = not is_in_memory(path)
         file.read()
     return is_dropped
+
+
+def takes_direct_io(folder: Path) -> bool:
+    """Whether files in this folder can be read past the page cache (O_DIRECT of open(2))."""
+    with tempfile.NamedTemporaryFile(dir=folder) as file:
+        try:
+            os.close(os.open(file.name, os.O_RDONLY | os.O_DIRECT))
+        except OSError:
+            return False
+    return True
 
 
 def dropped(path: Path) -> Path:

@@ -20,7 +20,6 @@ from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
 
 CONTEXT, DATA = 1, 0
-BLOCK_BYTES = 8192  # of direct I/O: so small that there are some
 OTHERS = (
     b"",  # the peer closes
     pdu.user_abort(),
@@ -52,7 +51,6 @@ class Case:
     first: int  # bytes of the data set in the file
     held: int  # and behind it
     aligned: int
-    direct_io: bool
     limit: int
     pixels: tuple[int | None, int | None]
 
@@ -92,7 +90,6 @@ def drawn(random: Random) -> Case:
         first=first,
         held=held,
         aligned=aligned,
-        direct_io=random.random() < 0.5,
         limit=random.choice((1 << 40, random.randint(progress, progress + size))),
         pixels=(start, None if random.random() < 0.5 else (start or 0) + random.randint(0, size)),
     )
@@ -139,7 +136,7 @@ def run(library: TransferLibrary, case: Case) -> None:
             case.first,
             before[case.first :],
             0,
-            WritePolicy(1, case.aligned, case.direct_io),
+            WritePolicy(1, case.aligned),
         )
         digests = library.digests(*case.pixels)
         digests.update(before)
@@ -154,7 +151,7 @@ def run(library: TransferLibrary, case: Case) -> None:
         assert borrowed.size_bytes == os.fstat(file.fileno()).st_size
         assert os.pread(file.fileno(), borrowed.size_bytes, 0) + borrowed.end == before + took
         assert len(borrowed.end) < case.aligned
-        if unread.is_last and not case.direct_io:
+        if unread.is_last:
             assert borrowed.end == b"", "nothing comes behind it"
         else:
             assert not (borrowed.size_bytes % case.aligned and borrowed.size_bytes != case.first), (
@@ -194,7 +191,7 @@ def _all_of(sock: socket.socket) -> bytes:
 
 
 if __name__ == "__main__":
-    watched = TransferLibrary(Path(sys.argv[2]), BLOCK_BYTES)
+    watched = TransferLibrary(Path(sys.argv[2]))
     for seed in range(int(sys.argv[1])):
         run(watched, drawn(Random(seed)))
     sys.stdout.write("nothing outside\n")

@@ -22,7 +22,6 @@ def test_all_programs_are_looked_at() -> None:
         "load_tests.load.run",
         "load_tests.proof",
         "load_tests.bench.report",
-        "load_tests.bench.writes",
     } <= set(_MODULES)
     assert len(_MODULES) >= 15
 

@@ -111,14 +111,6 @@ def test_later_writes_end_where_a_page_cache_likes_it_and_nothing_is_missing(
     assert incoming.size_bytes == sum(sizes)
 
 
-def test_the_beginning_is_written_at_once_where_the_rest_may_go_past_the_page_cache(
-    tmp_path: Path,
-) -> None:
-    with Archive(tmp_path, direct_io=True).begin() as incoming:
-        incoming.write(b"beginning")
-        assert incoming.size_bytes == len(b"beginning")
-
-
 def test_more_pieces_than_one_call_takes_are_all_written(archive: Archive) -> None:
     pieces = [number.to_bytes(2) for number in range(1500)]
     with archive.begin() as incoming:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,8 @@ import pytest
 from hilum.deliver.scu.tls import Tls
 from hilum.domain import Scope
 from hilum.errors import Retry
-from hilum.receive.storage import transfer_library
-from hilum.receive.storage.compiled import loaded
 from hilum.settings import Settings, load
 from hilum.store.archive.archive import Archive
-from hilum.store.archive.direct_io import takes_direct_io
 from hilum.store.audit.access_tokens import AccessTokens
 from hilum.supervisor.checks.access import secrets
 from hilum.supervisor.checks.check import Check
@@ -211,45 +207,6 @@ def test_a_sender_is_shown_with_what_is_its_own_and_one_that_is_read_by_nobody_i
     )["releases"]
     assert not wrong.ok
     assert "senders.CR1.releases: densenet@9 has no manifest" in wrong.detail
-
-
-@pytest.fixture
-def not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As where nobody could compile transfer.c."""
-    monkeypatch.setattr(transfer_library, "PATH", tmp_path / "transfer.so")
-    loaded.cache_clear()
-    yield
-    loaded.cache_clear()
-
-
-@pytest.mark.usefixtures("not_compiled")
-def test_direct_io_that_has_no_effect_is_named(tmp_path: Path) -> None:
-    (receive,) = free_ports(1)
-    assert "direct I/O" not in found(tmp_path, receive={"port": receive})
-    check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
-    assert not check.ok
-    assert "large objects are received in Python" in check.detail
-    assert not list(tmp_path.rglob(".direct-io-*"))
-
-
-def test_an_archive_that_cannot_be_asked_about_direct_io_is_a_problem_and_no_traceback(
-    tmp_path: Path,
-) -> None:
-    (receive,) = free_ports(1)
-    (tmp_path / "state").mkdir()
-    (tmp_path / "state/archive").write_bytes(b"a file, where a folder should be")
-    check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
-    assert not check.ok
-    assert check.detail.endswith("archive: Not a directory")
-
-
-def test_direct_io_is_said_where_it_works(tmp_path: Path) -> None:
-    if loaded()[0] is None or not takes_direct_io(tmp_path):
-        pytest.skip("not compiled, or a file system without such writes")
-    (receive,) = free_ports(1)
-    check = found(tmp_path, receive={"port": receive, "direct_io": True})["direct I/O"]
-    assert check.ok, check.detail
-    assert check.detail.startswith("large objects go past the page cache")
 
 
 def test_a_list_of_revoked_certificates_that_has_expired_is_a_problem(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ def loaded() -> tuple[TransferLibrary | None, str]:
     name = transfer_library.PATH.name
     try:
         library = TransferLibrary(transfer_library.PATH)
-        problem = _problem(library, direct_io=False) or _problem(library, direct_io=True)
+        problem = _problem(library)
     except (OSError, AttributeError) as error:
         problem = f"cannot be loaded ({error})"
     except ValueError as error:
@@ -69,7 +69,7 @@ def loaded() -> tuple[TransferLibrary | None, str]:
     )
 
 
-def _problem(library: TransferLibrary, *, direct_io: bool) -> str:
+def _problem(library: TransferLibrary) -> str:
     """Return the fault of the library on known bytes, compared with Python."""
     size = 149 * _FRAGMENT_BYTES + _LAST_BYTES
     content = (bytes(number * 7919 % 251 for number in range(251)) * (size // 251 + 1))[:size]
@@ -77,7 +77,7 @@ def _problem(library: TransferLibrary, *, direct_io: bool) -> str:
     found = library.digests(1234, 90_000, _SEED)
     expected.update(content)
     found.update(content[:_FRAGMENT_BYTES])
-    written, is_last = _transferred(library, found, content, direct_io=direct_io)
+    written, is_last = _transferred(library, found, content)
     if written != content:
         return "loses bytes"
     if not is_last:
@@ -86,7 +86,7 @@ def _problem(library: TransferLibrary, *, direct_io: bool) -> str:
 
 
 def _transferred(
-    library: TransferLibrary, digests: CompiledDigests, content: bytes, *, direct_io: bool
+    library: TransferLibrary, digests: CompiledDigests, content: bytes
 ) -> tuple[bytes, bool]:
     """Return the bytes that are written, and whether the end was seen.
 
@@ -116,7 +116,7 @@ def _transferred(
             beginning=_BEGINNING,
         )
         borrowed = BorrowedFile(
-            file.fileno(), _FRAGMENT_BYTES, b"", 0, WritePolicy(0, _ALIGNED_BYTES, direct_io)
+            file.fileno(), _FRAGMENT_BYTES, b"", 0, WritePolicy(0, _ALIGNED_BYTES)
         )
         library.transfer(unread, _FRAGMENT_BYTES, len(content), borrowed, digests)
         if unread.problem is not None:

@@ -27,7 +27,6 @@ def open_inbox(settings: Settings, process: str) -> Archive:
         process,
         receive.write_out_bytes,
         durability=receive.durability,
-        direct_io=receive.direct_io,
     )
 
 

@@ -19,7 +19,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { INTERFACE = 5 };
+enum { INTERFACE = 6 };
 
 #if defined __x86_64__ && !defined PLAIN
 #define NEEDS_AVX2
@@ -70,15 +70,10 @@ struct transfer {
     /* The file. The bytes behind its end that are not written yet, fewer than `aligned`, lie in the one or the other half of `held`. */
     uint8_t *held;
     int64_t half, held_bytes, size, written_out, write_out, aligned;
-    /* NULL, or pages in which the data set is put together, to go to the disk past the page cache `block_bytes` at a time. */
-    uint8_t *block;
-    int64_t block_bytes, in_block;
     struct digests *digests;
     int64_t taken; /* out: bytes of the data set, lost ones too */
     int32_t socket, file;
     int32_t socket_problem, file_problem; /* out: errno, or PEER_HAS_CLOSED */
-    int32_t is_direct;                    /* a block went past the page cache */
-    int32_t is_refused;                   /* or could not: no other one is tried */
     int32_t is_last;                      /* the data set ends with the fragment in progress; out: with what was taken. None is held */
 };
 
@@ -193,73 +188,9 @@ static void flush(struct transfer *transfer, struct spans *spans, int is_end)
     begin_spans(transfer, spans);
 }
 
-static void write_cached(struct transfer *transfer, uint8_t *bytes, int64_t count)
-{
-    struct iovec all = {bytes, count};
-    write_all(transfer, &all, 1);
-    write_out(transfer);
-}
-
-/* `size` and `count` are whole pages. What is not taken so, as by a file system that cannot, or a nearly full disk, the page cache gets. */
-static void write_direct(struct transfer *transfer, int64_t count)
-{
-    const int flags = fcntl(transfer->file, F_GETFL);
-    ssize_t written = -1;
-    if (flags >= 0 && fcntl(transfer->file, F_SETFL, flags | O_DIRECT) == 0) {
-        do
-            written = write(transfer->file, transfer->block, count);
-        while (written < 0 && errno == EINTR);
-        fcntl(transfer->file, F_SETFL, flags);
-    }
-    transfer->is_refused = written < count;
-    transfer->is_direct |= written > 0;
-    if (written > 0)
-        transfer->size += written, transfer->written_out = transfer->size;
-    if (written < count)
-        write_cached(transfer, transfer->block + (written > 0 ? written : 0), count - (written > 0 ? written : 0));
-}
-
-/* All that is in the block but its last `keep` bytes. */
-static void write_block(struct transfer *transfer, int64_t keep)
-{
-    const int64_t count = transfer->in_block - keep;
-    const int has_begun = transfer->is_direct || count == transfer->block_bytes;
-    if (transfer->file_problem != 0 || count == 0) {
-        /* What comes now is let go. */
-    } else if (has_begun && !transfer->is_refused && transfer->size % transfer->aligned == 0 && count % transfer->aligned == 0) {
-        write_direct(transfer, count);
-    } else {
-        write_cached(transfer, transfer->block, count);
-    }
-    transfer->in_block = 0;
-}
-
-/* Into the block, which is written at a multiple of `aligned` of the file: the first one, and then whenever it is full. */
-static void put(struct transfer *transfer, const uint8_t *bytes, int64_t count)
-{
-    while (count > 0) {
-        const int64_t over = transfer->size % transfer->aligned, full = over > 0 ? transfer->aligned - over : transfer->block_bytes;
-        const int64_t room = full - transfer->in_block, now = count < room ? count : room;
-        memcpy(transfer->block + transfer->in_block, bytes, now);
-        transfer->in_block += now, bytes += now, count -= now;
-        if (now == room)
-            write_block(transfer, 0);
-    }
-}
-
-/* As `flush` leaves it: written up to the last multiple of `aligned`, and what is behind that is held. */
-static void empty_block(struct transfer *transfer)
-{
-    const int64_t count = transfer->in_block, behind = (transfer->size + count) % transfer->aligned, keep = behind < count ? behind : count;
-    memcpy(held(transfer, transfer->half), transfer->block + count - keep, keep);
-    transfer->held_bytes = keep;
-    write_block(transfer, keep);
-}
-
 static void make_room(struct transfer *transfer, struct spans *spans)
 {
-    if (transfer->block == NULL)
-        flush(transfer, spans, 0);
+    flush(transfer, spans, 0);
     memmove(transfer->buffer, transfer->buffer + transfer->start, transfer->end - transfer->start);
     transfer->end -= transfer->start, transfer->start = 0;
 }
@@ -322,10 +253,6 @@ static void take(struct transfer *transfer, struct spans *spans, int64_t count)
     uint8_t *bytes = transfer->buffer + transfer->start;
     hilum_digests_update(transfer->digests, bytes, count);
     transfer->start += count;
-    if (transfer->block != NULL) {
-        put(transfer, bytes, count);
-        return;
-    }
     if (spans->count == SPANS)
         flush(transfer, spans, 0);
     spans->at[spans->count++] = (struct iovec){bytes, count};
@@ -375,14 +302,9 @@ void hilum_transfer(struct transfer *transfer)
 {
     struct spans spans;
     begin_spans(transfer, &spans);
-    if (transfer->block != NULL)
-        put(transfer, held(transfer, transfer->half), transfer->held_bytes);
     if (take_fragment(transfer, &spans, transfer->first)) {
         transfer->first = 0;
         take_more(transfer, &spans);
     }
-    if (transfer->block != NULL)
-        empty_block(transfer);
-    else
-        flush(transfer, &spans, transfer->is_last);
+    flush(transfer, &spans, transfer->is_last);
 }

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import mmap
 import os
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -16,13 +13,11 @@ from hilum.store.archive.borrowed_file import BorrowedFile
 from hilum.store.installation.digest_seed import written
 
 PATH: Final = Path(__file__).with_name("transfer.so")
-_INTERFACE: Final = 5
+_INTERFACE: Final = 6
 _DIGEST_BYTES: Final = 16
 _PEER_HAS_CLOSED: Final = -1
 _BEGINNING_BYTES: Final = 12
 _LARGE_BYTES: Final = 1 << 20
-_BLOCK_BYTES: Final = 1 << 20
-"""Of direct I/O: a quarter of it takes twice the CPU, and every receiving association needs one."""
 
 
 _BothDigests = ctypes.c_char * (2 * _DIGEST_BYTES)
@@ -45,17 +40,12 @@ class _Transfer(ctypes.Structure):
         ("written_out", ctypes.c_int64),
         ("write_out", ctypes.c_int64),
         ("aligned", ctypes.c_int64),
-        ("block", ctypes.c_void_p),
-        ("block_bytes", ctypes.c_int64),
-        ("in_block", ctypes.c_int64),
         ("digests", ctypes.c_void_p),
         ("taken", ctypes.c_int64),
         ("socket", ctypes.c_int32),
         ("file", ctypes.c_int32),
         ("socket_problem", ctypes.c_int32),
         ("file_problem", ctypes.c_int32),
-        ("is_direct", ctypes.c_int32),
-        ("is_refused", ctypes.c_int32),
         ("is_last", ctypes.c_int32),
     )
 
@@ -63,8 +53,8 @@ class _Transfer(ctypes.Structure):
 class TransferLibrary:
     """The compiled library, for any number of threads."""
 
-    def __init__(self, path: Path, block_bytes: int = _BLOCK_BYTES) -> None:
-        """Load the library. `block_bytes`: whole pages, of direct I/O.
+    def __init__(self, path: Path) -> None:
+        """Load the library.
 
         Raises OSError or AttributeError where the file is no such library, ValueError where it is
         of another version of Hilum.
@@ -96,8 +86,6 @@ class TransferLibrary:
         self._end.restype = None
         self._memory = ctypes.c_char * int(quick.hilum_digests_bytes())
         self._own = threading.local()
-        self._block_bytes = block_bytes
-        self._blocks: list[ctypes.Array[ctypes.c_char]] = []
 
     def digests(
         self, pixels_start: int | None, pixels_end: int | None, seed: int = 0
@@ -167,11 +155,7 @@ class TransferLibrary:
         said.fragment = fragment_bytes
         said.limit = limit
         said.held = ctypes.addressof(held)
-        if borrowed.writing.direct_io:
-            with self._block(said):
-                self._transfer(ctypes.byref(said))
-        else:
-            self._transfer(ctypes.byref(said))
+        self._transfer(ctypes.byref(said))
         unread.start = said.start
         unread.end = said.end
         unread.first = said.first
@@ -187,23 +171,6 @@ class TransferLibrary:
         unread.problem = _error(said.socket_problem)
         if (problem := _error(said.file_problem)) is not None:
             raise problem
-
-    @contextlib.contextmanager
-    def _block(self, said: _Transfer) -> Iterator[None]:
-        """Lend pages for direct I/O.
-
-        Pages that were used last come first: they may still be in a cache of the processor.
-        """
-        try:
-            block = self._blocks.pop()  # no check before: another thread may be faster
-        except IndexError:
-            block = (ctypes.c_char * self._block_bytes).from_buffer(
-                mmap.mmap(-1, self._block_bytes)
-            )
-        said.block = ctypes.addressof(block)
-        said.block_bytes = self._block_bytes
-        yield
-        self._blocks.append(block)
 
     def _held(self, count: int) -> ctypes.Array[ctypes.c_char]:
         """Return the memory of this thread; the rest of an object is copied out after the call."""

@@ -85,10 +85,9 @@ class Archive:
 
     `process` names the folder of objects that this process receives; readers need none.
 
-    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at its end. `aligned_bytes`: all writes
-    of an object but the first and the last end at multiples of it. `durability`: see rename.py.
-    `direct_io`: what is lent (`Incoming.lend`)
-    may be written past the page cache.
+    `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at
+    its end. All writes of an object but the first and the last end at multiples of ALIGNED_BYTES.
+    `durability`: see durable_rename.py.
     """
 
     def __init__(
@@ -96,10 +95,7 @@ class Archive:
         root: Path,
         process: str = "main",
         write_out_bytes: int = 0,
-        aligned_bytes: int = ALIGNED_BYTES,
         durability: Durability = "auto",
-        *,
-        direct_io: bool = False,
     ) -> None:
         if Path(process).name != process:
             raise ValueError(f"{process!r} cannot name a folder")
@@ -107,7 +103,7 @@ class Archive:
         self._root = str(root)
         self.process = process
         self._inbox = root / _UNINDEXED / process
-        self._writing = WritePolicy(write_out_bytes, aligned_bytes, direct_io)
+        self._writing = WritePolicy(write_out_bytes, ALIGNED_BYTES)
         self._name_sync = durability
         self._rename: DurableRename | None = None  # of the inbox, once it is there
         self._creation = threading.Lock()
@@ -427,7 +423,8 @@ class Incoming:
         """
         ready: Pieces = (self._end, *pieces) if self._end else pieces
         come = sum(map(len, ready))
-        if not self._writes_at_once(come):
+        is_first = self.size_bytes == 0 and not self._end
+        if not is_first or come < self._writing.aligned_bytes:
             behind_last = (self.size_bytes + come) % self._writing.aligned_bytes
             if behind_last >= come:
                 self._end = b"".join(ready)
@@ -435,14 +432,6 @@ class Incoming:
             ready, self._end = without_end(ready, behind_last)
         self._write_all(ready)
         self._write_out()
-
-    def _writes_at_once(self, come: int) -> bool:
-        """What comes as a whole, as a rule.
-
-        And the beginning, where what follows may go past the page cache.
-        """
-        is_first = self.size_bytes == 0 and not self._end
-        return is_first and (come >= self._writing.aligned_bytes or self._writing.direct_io)
 
     def borrow(self) -> BorrowedFile:
         """Behind the first write: somebody writes by himself, until it is given back."""

@@ -9,14 +9,11 @@ from dataclasses import dataclass
 class WritePolicy:
     """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
 
-    After `write_out_bytes` more the disk is asked to begin with them; 0: never. `direct_io`: large
-    parts may go to the disk past the page cache (O_DIRECT of open(2)), as far as file system and
-    offset allow.
+    After `write_out_bytes` more the disk is asked to begin with them; 0: never.
     """
 
     write_out_bytes: int
     aligned_bytes: int
-    direct_io: bool = False
 
 
 @dataclass(slots=True)

@@ -17,7 +17,6 @@ from hilum.services.releases.releases import active_releases
 from hilum.services.releases.rollouts import RolloutVerbs, in_words
 from hilum.settings import LOOPBACK, Receive, Sender, Settings, Watch
 from hilum.store.archive.archive import Free, free_in
-from hilum.store.archive.direct_io import takes_direct_io
 from hilum.store.archive.durable_rename import durable_rename_of
 from hilum.store.migrations.revision import ADVICE_IF_NEWER, REVISION, current_revision, is_newer
 from hilum.store.queries.views import LedgerViews
@@ -96,8 +95,6 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
         detail=f"{folder.resolve()}{'' if folder.exists() else ' (will be made)'}",
     )
     yield _disk(settings, free_in(existing))
-    if settings.receive.direct_io:
-        yield _direct_io(settings, existing)
 
 
 def _disk(settings: Settings, left: Free) -> Check:
@@ -136,38 +133,6 @@ def _disk(settings: Settings, left: Free) -> Check:
             advice="Delete files in this file system, or lower receive.reserve_files.",
         )
     return Check("disk", ok=True, detail=detail)
-
-
-def _direct_io(settings: Settings, existing: Path) -> Check:
-    """Check for reasons why large objects pass through the page cache in spite of the settings.
-
-    No data is lost; the gain of direct I/O is missing.
-    """
-    archive = settings.archive_dir if settings.archive_dir.exists() else existing
-    try:
-        is_taken = takes_direct_io(archive)
-    except OSError as error:
-        return Check(
-            "direct I/O",
-            ok=False,
-            detail=f"{archive}: {error.strerror}",
-            advice="Make it a folder that this user may write to.",
-        )
-    without = {
-        f"large objects are received {compiled.loaded()[1]}": compiled.loaded()[0] is None,
-        f"the file system of {archive} has no such writes": not is_taken,
-    }
-    found = [why for why, is_so in without.items() if is_so]
-    advice = (
-        "Large objects go through the page cache as without receive.direct_io: change that, or"
-        " leave the setting out."
-    )
-    return Check(
-        "direct I/O",
-        not found,
-        "; ".join(found) or "large objects go past the page cache, but for those over TLS",
-        advice,
-    )
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:

@@ -241,6 +241,10 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
             ),
         ),
         (
+            "[receive]\ndirect_io = true\n",
+            "receive.direct_io: unknown setting; leave it out: what is received always goes",
+        ),
+        (
             "[studies.quiet_seconds_by_ae]\nROUTER = 1\n",
             "say it in [senders.<CALLING_AE_TITLE>], as quiet_seconds",
         ),

@@ -22,28 +22,23 @@ from deploy.compile_c import TRANSFER
 from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.compiled import loaded
-from hilum.receive.storage.transfer_library import PATH, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
-from hilum.store.archive.direct_io import takes_direct_io
 from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,
     require_no_access_outside,
     verdict_on,
 )
-from tests.support.machine.page_cache import can_be_dropped, is_in_memory
 from tests.support.peers.peers import missing
-from tests.support.server.transfers import BLOCK_BYTES, drawn, run
+from tests.support.server.transfers import drawn, run
 
 HEADER = Path("/usr/include/xxhash.h")
 SIZE = 1000
-ALIGNED_BYTES = 4096
 BEGINNING = pdu.beginning(SIZE + 2, 1, 0)
 PDU = BEGINNING + bytes(range(250)) * 4
 
 LIBRARY = loaded()[0]
-SMALL_BLOCKS = LIBRARY and TransferLibrary(PATH, BLOCK_BYTES)
 has_library = pytest.mark.skipif(
     LIBRARY is None, reason=f"large objects are received {loaded()[1]}"
 )
@@ -66,25 +61,23 @@ def test_a_machine_with_a_compiler_has_the_library() -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_what_comes_arrives_and_what_is_not_ours_is_left(seed):
     for number in range(150):
-        run(SMALL_BLOCKS, drawn(Random(1000 * seed + number)))
+        run(LIBRARY, drawn(Random(1000 * seed + number)))
 
 
 class Pair:
     """A connection with so many bytes to read, and a file; `transfer` takes what it may."""
 
-    def __init__(self, file: int, coming: bytes, *, direct_io: bool = False) -> None:
+    def __init__(self, file: int, coming: bytes) -> None:
         self.ours, self.peer = socket.socketpair()
         self.peer.sendall(coming)
-        self.borrowed = BorrowedFile(
-            file, 0, b"", 0, WritePolicy(0, ALIGNED_BYTES if direct_io else 512, direct_io)
-        )
+        self.borrowed = BorrowedFile(file, 0, b"", 0, WritePolicy(0, 512))
         self.unread = BorrowedBuffer(
             self.ours.fileno(), bytearray(66 << 10), 0, 0, 0, False, BEGINNING
         )
         self.digests = LIBRARY.digests(None, None)
 
     def transfer(self, limit: int = 1 << 30) -> BorrowedBuffer:
-        SMALL_BLOCKS.transfer(self.unread, SIZE, limit, self.borrowed, self.digests)
+        LIBRARY.transfer(self.unread, SIZE, limit, self.borrowed, self.digests)
         return self.unread
 
     def rest(self) -> bytes:
@@ -121,35 +114,31 @@ def test_a_connection_that_ends_in_a_pdu_is_lost(file):
 
 
 @has_library
-@pytest.mark.parametrize("direct_io", [False, True])
-def test_a_full_disk_is_said_and_the_pdu_was_read(direct_io):
+def test_a_full_disk_is_said_and_the_pdu_was_read():
     """/dev/full refuses every write. The association goes on: it is the object that failed."""
     descriptor = os.open("/dev/full", os.O_WRONLY)
     try:
-        pair = Pair(descriptor, 100 * PDU + pdu.RELEASE, direct_io=direct_io)
+        pair = Pair(descriptor, 100 * PDU + pdu.RELEASE)
         with pytest.raises(OSError, match="No space") as raised:
             pair.transfer()
     finally:
         os.close(descriptor)
     assert raised.value.errno == errno.ENOSPC
     assert pair.borrowed.size_bytes == 0
-    waiting = (
-        pair.rest() + pair.ours.recv(1 << 20, socket.MSG_DONTWAIT) if direct_io else pair.rest()
-    )
+    waiting = pair.rest()
     assert len(waiting) % len(PDU) == len(pdu.RELEASE)
     assert waiting.startswith(PDU)
     assert waiting.endswith(pdu.RELEASE)
 
 
 @has_library
-@pytest.mark.parametrize("direct_io", [False, True])
-def test_a_write_that_takes_a_part_is_gone_on_with(file, direct_io):
+def test_a_write_that_takes_a_part_is_gone_on_with(file):
     """As a nearly full disk does it.
 
     Here by a limit of the process, which SIGXFSZ, ignored by Python, tells of.
     """
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    pair = Pair(file, 50 * PDU + pdu.RELEASE, direct_io=direct_io)
+    pair = Pair(file, 50 * PDU + pdu.RELEASE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (10_300, limits[1]))
     try:
         with pytest.raises(OSError, match="too large"):
@@ -158,22 +147,6 @@ def test_a_write_that_takes_a_part_is_gone_on_with(file, direct_io):
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert pair.borrowed.size_bytes == 10_300
     assert os.pread(file, 20_000, 0) == (50 * PDU[len(BEGINNING) :])[:10_300]
-
-
-@has_library
-def test_whole_blocks_go_past_the_page_cache(tmp_path):
-    """And what is no whole page, at either end, through it."""
-    path = tmp_path / "file"
-    path.write_bytes(bytes(5 * BLOCK_BYTES))
-    if not can_be_dropped(path) or not takes_direct_io(path.parent):
-        pytest.skip("this file system does not write past a page cache")
-    content = 100 * PDU[len(BEGINNING) :]
-    with path.open("w+b") as opened:
-        pair = Pair(opened.fileno(), 100 * PDU + pdu.RELEASE, direct_io=True)
-        pair.transfer()
-        assert pair.borrowed.size_bytes == len(content) // ALIGNED_BYTES * ALIGNED_BYTES
-        assert not is_in_memory(path)
-        assert os.pread(opened.fileno(), len(content), 0) + pair.borrowed.end == content
 
 
 @has_library
@@ -269,14 +242,12 @@ print([check.detail for check in examine(Settings()) if check.name == "receive"]
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [
-        ("enum { INTERFACE = 5 };", "enum { INTERFACE = 4 };", "another version of Hilum"),
+        ("enum { INTERFACE = 6 };", "enum { INTERFACE = 5 };", "another version of Hilum"),
         ("void hilum_transfer(", "void other(", "cannot be loaded"),
         ('__builtin_cpu_supports("avx2")', "0", "cannot be loaded (this processor has no AVX2)"),
         ("transfer->start += BEGINNING;", "", "loses bytes"),
         ("transfer->half = 1 - transfer->half, ", "", "loses bytes"),
         ("end -= bytes, count", "count", "loses bytes"),
-        ("bytes += now, count -= now;", "count -= now;", "loses bytes"),
-        ("block + count - keep, keep);", "block + count, keep);", "loses bytes"),
         (
             "transfer->is_last = take_fragment(",
             "transfer->is_last = !take_fragment(",
