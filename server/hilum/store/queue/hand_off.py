@@ -3,8 +3,11 @@
 Leased in the same transaction to a loop that has a place for it, and as a job.
 
 A claim would look for the row, lease it, and read again what this process has in its hands. The row
-is what a claim would have made of it: whoever advances it must name its token, its try is counted,
-and it lapses if its worker dies.
+is what a claim would have made of it: its next advance must name its token, its try is counted, and
+it lapses if its worker dies.
+
+It saves a lone study 1.4 ms of CPU of 5.1 from its last reading to its delivery, and 4 ms of 14; of
+eight at once 0.4 ms each. On PostgreSQL a lone study saves 2.4 ms of 8.4 (docs/figures/cpu.md).
 """
 
 from __future__ import annotations
