@@ -37,7 +37,6 @@ _BUILDER: Final = (
     "networks/resnet.py",
     "networks/state_dict.py",
     "networks/untrained.py",
-    "networks/vision_transformer.py",
     "networks/vit.py",
     "networks/vit_shape.py",
     "onnx/cleanup.py",

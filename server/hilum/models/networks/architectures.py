@@ -13,7 +13,6 @@ from hilum.models.manifest.tables import OptionsTable
 from hilum.models.networks import vit_shape
 from hilum.models.networks.densenet import DenseNet121
 from hilum.models.networks.resnet import ResNet50
-from hilum.models.networks.vision_transformer import VisionTransformerB16
 from hilum.models.networks.vit import VisionTransformer
 from hilum_preprocessing.spec.input_spec import InputSpec
 
@@ -65,7 +64,7 @@ NETWORKS: Final[Mapping[str, Callable[[ArchitectureOptions], nn.Module]]] = {
     "densenet121": lambda asked: DenseNet121(*asked.sizes),
     "resnet50": lambda asked: ResNet50(*asked.sizes[:2]),
     "vit": _vit,
-    "vit_b16": lambda asked: VisionTransformerB16(*asked.sizes),
+    "vit_b16": lambda asked: VisionTransformer(vit_shape.b16(asked.spec), *asked.sizes),
 }
 _AS_PUBLISHED: Final = OptionsTable()
 

@@ -1,6 +1,6 @@
 """Tensor names of published checkpoints → the names that our networks have.
 
-Torchvision's for CNNs, timm's for `vit`.
+Torchvision's for CNNs, timm's for vision transformers.
 
 A tensor that no rule knows keeps its name, so that whoever loads it refuses it by the name that its
 author gave.
@@ -9,7 +9,7 @@ author gave.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import torch
@@ -51,6 +51,20 @@ _HUGGING_FACE: Final = (
     (re.compile(r"^layernorm\."), "norm."),
     (re.compile(r"^classifier\."), "head."),
 )
+_LAYER: Final = r"^encoder\.layers\.encoder_layer_(\d+)\."
+_TORCHVISION: Final = (
+    (re.compile(r"^class_token$"), "cls_token"),
+    (re.compile(r"^encoder\.pos_embedding$"), "pos_embed"),
+    (re.compile(r"^conv_proj\."), "patch_embed.proj."),
+    (re.compile(_LAYER + r"ln_([12])\."), r"blocks.\1.norm\2."),
+    (re.compile(_LAYER + r"self_attention\.in_proj_"), r"blocks.\1.attn.qkv."),
+    (re.compile(_LAYER + r"self_attention\.out_proj\."), r"blocks.\1.attn.proj."),
+    # Dropout, which does nothing in use, stands between its linear layers and after them.
+    (re.compile(_LAYER + r"mlp\.0\."), r"blocks.\1.mlp.fc1."),
+    (re.compile(_LAYER + r"mlp\.3\."), r"blocks.\1.mlp.fc2."),
+    (re.compile(r"^encoder\.ln\."), "norm."),
+    (re.compile(r"^heads\.head\."), "head."),
+)
 _PARTS: Final = ("query", "key", "value")
 
 
@@ -62,7 +76,10 @@ def canonical(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
         # The head stands beside the encoder, outside of its prefix: "module." may be before both.
         outer = prefix.removesuffix("vit.")
         plain = _packed(
-            {_renamed(name.removeprefix(outer)): tensor for name, tensor in plain.items()}
+            {
+                _renamed(name.removeprefix(outer), _HUGGING_FACE): tensor
+                for name, tensor in plain.items()
+            }
         )
     rename = _RENAMES.get(architecture, _unchanged)
     known = {rename(name): tensor for name, tensor in plain.items() if name not in BESIDE_WEIGHTS}
@@ -111,11 +128,12 @@ _RENAMES: Final[Mapping[str, Callable[[str], str]]] = {
     "densenet121": _densenet,
     "resnet50": _wrapped,
     "vit": _wrapped,
+    "vit_b16": lambda name: _renamed(name, _TORCHVISION),
 }
 
 
-def _renamed(name: str) -> str:
-    for pattern, ours in _HUGGING_FACE:
+def _renamed(name: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> str:
+    for pattern, ours in rules:
         if pattern.match(name):
             return pattern.sub(ours, name)
     return name

@@ -1,7 +1,7 @@
 """Vision transformers of any size (Dosovitskiy et al., ICLR 2021), with the parameter names of timm.
 
-Checkpoints of Hugging Face are renamed to these (`checkpoint_names`). What tensors do not say,
-`VitShape` has to.
+Checkpoints of Hugging Face and torchvision are renamed to these (`checkpoint_names`). What tensors
+do not say, `VitShape` has to.
 """
 
 from __future__ import annotations

@@ -75,6 +75,22 @@ def untrained(options: OptionsTable, spec: InputSpec) -> VitShape:
     )
 
 
+def b16(spec: InputSpec) -> VitShape:
+    """ViT-B/16 of the paper, with a class token, as torchvision has it."""
+    return VitShape(
+        width=768,
+        layers=12,
+        heads=12,
+        hidden=3072,
+        patch=16,
+        positions=_patches(16, spec) + 1,
+        pooling="cls",
+        norm="tokens",
+        epsilon=1e-6,
+        has_class_token=True,
+    )
+
+
 def layers(tensors: Mapping[str, Tensor]) -> int:
     """How many blocks there are."""
     return len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})

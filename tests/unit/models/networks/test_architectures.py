@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import struct
 from pathlib import Path
 
@@ -15,9 +16,9 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import safetensors
 from hilum.models.known_answers import canary
 from hilum.models.manifest.rules import STRIDES
-from hilum.models.networks import architectures, state_dict, untrained
+from hilum.models.networks import architectures, checkpoint_names, state_dict, untrained
 from hilum.models.networks.densenet import DenseNet121
-from hilum.models.networks.vision_transformer import VisionTransformerB16
+from hilum.models.networks.vit import Attention
 from hilum_preprocessing.spec.input_spec import InputSpec
 
 TXV = InputSpec.from_mapping({"recipe": "torchxrayvision_224"})
@@ -66,33 +67,60 @@ def test_densenet_has_the_parameters_of_torchvision() -> None:
     } <= names
 
 
-def test_vit_has_the_parameters_of_torchvision() -> None:
+def as_torchvision(name: str) -> str:
+    """A tensor's name in torchvision's ViT-B/16, from timm's."""
+    layers = (
+        (r"^blocks\.(\d+)\.norm([12])", r"encoder.layers.encoder_layer_\1.ln_\2"),
+        (
+            r"^blocks\.(\d+)\.attn\.qkv\.",
+            r"encoder.layers.encoder_layer_\1.self_attention.in_proj_",
+        ),
+        (r"^blocks\.(\d+)\.attn\.proj", r"encoder.layers.encoder_layer_\1.self_attention.out_proj"),
+        (r"^blocks\.(\d+)\.mlp\.fc1", r"encoder.layers.encoder_layer_\1.mlp.0"),
+        (r"^blocks\.(\d+)\.mlp\.fc2", r"encoder.layers.encoder_layer_\1.mlp.3"),
+        (r"^cls_token$", "class_token"),
+        (r"^pos_embed$", "encoder.pos_embedding"),
+        (r"^patch_embed\.proj", "conv_proj"),
+        (r"^norm\.", "encoder.ln."),
+        (r"^head\.", "heads.head."),
+    )
+    for ours, theirs in layers:
+        name = re.sub(ours, theirs, name)
+    return name
+
+
+def test_vit_takes_the_parameters_of_torchvision() -> None:
     with torch.device("meta"):
-        network = VisionTransformerB16(3, 1000, 224, 224)
+        network = architectures.make("vit_b16", VIT, 1000)
+    ours = network.state_dict()
     assert sum(parameter.numel() for parameter in network.parameters()) == 86_567_656
-    layer = "encoder.layers.encoder_layer_11"
-    names = {
+    theirs = {f"module.{as_torchvision(name)}": tensor for name, tensor in ours.items()}
+    layer = "module.encoder.layers.encoder_layer_11"
+    assert {
         f"{layer}.self_attention.in_proj_weight",
         f"{layer}.self_attention.out_proj.bias",
         f"{layer}.mlp.3.weight",
         f"{layer}.ln_2.bias",
+        "module.class_token",
+        "module.conv_proj.weight",
+        "module.encoder.pos_embedding",
+        "module.encoder.ln.weight",
+        "module.heads.head.bias",
+    } <= set(theirs)
+    renamed = checkpoint_names.canonical("vit_b16", theirs)
+    assert {name: tensor.shape for name, tensor in renamed.items()} == {
+        name: tensor.shape for name, tensor in ours.items()
     }
-    assert {
-        *names,
-        "class_token",
-        "conv_proj.weight",
-        "encoder.pos_embedding",
-        "encoder.ln.weight",
-        "heads.head.bias",
-    } <= set(network.state_dict())
 
 
 def test_attention_is_that_of_torch() -> None:
-    from hilum.models.networks.vision_transformer import SelfAttention
-
     theirs = nn.MultiheadAttention(768, 12, batch_first=True)
-    ours = SelfAttention()
-    ours.load_state_dict(theirs.state_dict())
+    ours = Attention(768, 12)
+    weights = theirs.state_dict()
+    names = {"in_proj_weight": "qkv.weight", "in_proj_bias": "qkv.bias"}
+    ours.load_state_dict(
+        {names.get(name, name.replace("out_proj", "proj")): weights[name] for name in weights}
+    )
     tokens = torch.randn(2, 5, 768, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         torch.testing.assert_close(
@@ -180,8 +208,6 @@ def test_brought_weights_are_loaded(densenet: DenseNet121, tmp_path: Path) -> No
 
 
 def test_the_old_names_of_densenet_are_understood(densenet: DenseNet121, tmp_path: Path) -> None:
-    import re
-
     old = {
         re.sub(r"(denselayer\d+\.(?:norm|conv))([12])\.", r"\1.\2.", name): value
         for name, value in densenet.state_dict().items()
