@@ -37,7 +37,7 @@ _SERVER: Final = (
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {
         **dict.fromkeys(_SERVER, "server"),
-        **dict.fromkeys(("onnx", "onnxscript"), "models"),
+        **dict.fromkeys(("onnx", "onnxscript", "safetensors"), "models"),
         # The extra `models` has onnxruntime, too; a host that runs engines wants all of `embedded`.
         **dict.fromkeys(("onnxruntime", "openvino", "pytriton"), "embedded"),
     }
