@@ -52,28 +52,31 @@ class OneThread:
     def _work(self) -> None:
         while (asked := self._asked.get()) is not None:
             answer, function = asked
-            result, error = _outcome(function)
+            outcome = outcome_of(function)
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                answer.get_loop().call_soon_threadsafe(_settle, answer, result, error)
-            del asked, answer, function, result, error  # nothing is held while it waits
+                answer.get_loop().call_soon_threadsafe(settle, answer, outcome)
+            del asked, answer, function, outcome  # nothing is held while it waits
 
 
-def _outcome(function: Callable[[], T]) -> tuple[T | None, BaseException | None]:
+def outcome_of(function: Callable[[], T]) -> T | BaseException:
+    """Return what the function returns, or what it raises."""
     try:
-        return function(), None
-    except StopIteration as error:
-        # A future refuses it, and who awaits it would wait for ever.
-        stopped = RuntimeError("StopIteration was raised")
-        stopped.__cause__ = error
-        return None, stopped
-    except BaseException as error:  # noqa: BLE001 - it is for who waits for the answer
-        return None, error
+        return function()
+    except BaseException as error:  # noqa: BLE001 - the caller of `settle` gets it
+        return error
 
 
-def _settle(answer: asyncio.Future[Any], result: object, error: BaseException | None) -> None:
-    if answer.cancelled():
+def settle(answer: asyncio.Future[T], outcome: T | BaseException) -> None:
+    """Set the future's result or exception; do nothing where its caller was cancelled."""
+    if answer.done():
         return
-    if error is None:
-        answer.set_result(result)
-    else:
+    if isinstance(outcome, StopIteration):
+        # A future refuses it, and its caller would wait forever; a coroutine does the same (PEP
+        # 479).
+        error = RuntimeError("StopIteration was raised")
+        error.__cause__ = outcome
         answer.set_exception(error)
+    elif isinstance(outcome, BaseException):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)

@@ -16,11 +16,11 @@ import numpy as np
 from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.read_error import not_read
 from hilum.analyse.decode.worker import Answer, DecodeRequest, NotReady, Ready
-from hilum.analyse.futures import settle
 from hilum.analyse.inference.batcher import Batcher, Gateway, Inferred
 from hilum.domain import REASONS, Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
+from hilum.one_thread import settle
 from hilum.settings import Analyse, Guard
 from hilum.timestamps import iso
 

@@ -31,9 +31,9 @@ from hilum.analyse.decode.worker import (
     load,
     with_arrays,
 )
-from hilum.analyse.futures import settle
 from hilum.errors import Retry, WorkerDied
 from hilum.observability import telemetry
+from hilum.one_thread import outcome_of, settle
 
 # until an image that has broken a process is tried again, while another one is tried
 _BUSY_SECONDS: Final = 5.0
@@ -250,12 +250,14 @@ class DecodePool:
         assert self._prepare is not None, (
             "ask for what is decoded only with a device that prepares it"
         )
+        # The error as a value: an executor's future never ends with StopIteration, and the slot would
+        # never be free again.
         preparing = asyncio.get_running_loop().run_in_executor(
-            self._device, _outcome, partial(self._prepare, asked.request, decoded)
+            self._device, outcome_of, partial(self._prepare, asked.request, decoded)
         )
         preparing.add_done_callback(partial(self._prepared, asked))
 
-    def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer | Exception]) -> None:
+    def _prepared(self, asked: _Asked, preparing: asyncio.Future[Answer | BaseException]) -> None:
         self._free.put_nowait(asked.lease.next)
         if not preparing.cancelled():
             settle(asked.answer, preparing.exception() or preparing.result())
@@ -269,17 +271,6 @@ class DecodePool:
         for threads in (self._threads, self._device):
             threads.shutdown(wait=False)
         self._slots.close()
-
-
-def _outcome(prepare: Callable[[], Answer]) -> Answer | Exception:
-    """Return the result, or the error as a value.
-
-    An executor's future never ends with StopIteration, so the slot would never be free again.
-    """
-    try:
-        return prepare()
-    except Exception as error:  # noqa: BLE001 - any error belongs to the image
-        return error
 
 
 def _end_with(serving: asyncio.Task[None]) -> None:

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from hilum.analyse.futures import settle
 from hilum.domain import Priority, Release
 from hilum.errors import Retry
 from hilum.observability import telemetry, tracing
+from hilum.one_thread import settle
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
