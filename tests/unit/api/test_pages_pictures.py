@@ -81,6 +81,13 @@ def test_a_voi_lut_is_used() -> None:
     assert (picture[0, 0], picture[-1, -1]) == (255, 0)
 
 
+def test_a_voi_lut_goes_before_a_window() -> None:
+    item = Dataset()
+    item.LUTDescriptor, item.LUTData = [4096, 0, 8], [255 - value // 16 for value in range(4096)]
+    both = shown(ramp(16, 16), VOILUTSequence=Sequence([item]), WindowCenter=1000, WindowWidth=2000)
+    assert np.array_equal(both, shown(ramp(16, 16), VOILUTSequence=Sequence([item])))
+
+
 def test_a_window_that_shows_nothing_is_left_out() -> None:
     picture = shown(ramp(16, 16), WindowCenter=-100000, WindowWidth=10)
     assert (picture.min(), picture.max()) == (0, 255)

@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 from PIL import Image, ImageChops
+from pydicom.dataset import Dataset
+from pydicom.sequence import Sequence
 
 from hilum.domain import Decision
 from hilum.report.heat_map import overlay
@@ -147,6 +149,26 @@ def test_a_window_that_shows_nothing_gives_way():
         voi=Voi(Window(90000, 10), None, is_unusable=False),
     )
     assert displayed(stored).std() > 50
+
+
+def test_a_window_goes_before_a_voi_lut():
+    item = Dataset()
+    item.LUTDescriptor, item.LUTData = [4096, 0, 8], [255 - value // 16 for value in range(4096)]
+    window = {"WindowCenter": 1000, "WindowWidth": 2000}
+    both = decode(radiograph(ramp(16, 16), 12, VOILUTSequence=Sequence([item]), **window))
+    assert np.array_equal(
+        displayed(both), displayed(decode(radiograph(ramp(16, 16), 12, **window)))
+    )
+
+
+def test_padding_has_the_level_of_its_value_and_takes_no_part_in_the_range():
+    array = ramp(16, 16) // 2 + 500
+    array[:2] = 0
+    grey = displayed(
+        decode(radiograph(array, 12, PixelPaddingValue=0, PhotometricInterpretation="MONOCHROME1"))
+    )
+    assert np.all(grey[:2] == 255)
+    assert (grey[2:].min(), grey[2:].max()) == (0, 255)
 
 
 @pytest.mark.parametrize("orientation", ["patient", "as_stored"])

@@ -6,7 +6,6 @@ Runs in the painting process only; raises what is wrong with a file.
 from __future__ import annotations
 
 import io
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,12 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydicom import Dataset, dcmread
 
-from hilum_preprocessing import InputSpec, NotAnalysable, Reason, StoredValues, decode, read_file
+from hilum_preprocessing import NotAnalysable, Reason, StoredValues, decode, read_file
 from hilum_preprocessing.header.elements import MALFORMED, integer
-from hilum_preprocessing.header.luts import NO_VOI
-from hilum_preprocessing.levels.grayscale import level_table, without_unusable
-from hilum_preprocessing.spec.input_spec import Source, Target
-from hilum_preprocessing.spec.operations import IntensityOp, Maxval, MinMax, ToUint8
+from hilum_preprocessing.levels.display import display_levels
 
 LONGEST_SIDE: Final = 1024
 
@@ -52,47 +48,8 @@ def _eight_bits(dataset: Dataset, pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def display(stored: StoredValues) -> NDArray[np.uint8]:
-    """Stored values as a viewer shows them.
-
-    Modality LUT, the object's first VOI, polarity (PS3.3 C.11); padding black.
-
-    Without a VOI, or with one that shows nothing of this picture, from its smallest to its largest
-    value.
-    """
-    stored = without_unusable(stored)
-    if stored.voi.window is not None or stored.voi.lut is not None:
-        try:
-            return _levels(stored, Maxval("bits"))
-        except NotAnalysable:
-            stored = replace(stored, voi=NO_VOI)
-    return _levels(stored, MinMax())
-
-
-def _levels(stored: StoredValues, scale: IntensityOp) -> NDArray[np.uint8]:
-    table = level_table(stored, _specification(scale)).lookup(stored.array.dtype, np.uint8)
-    shown: NDArray[np.uint8] = table[stored.array.view(f"u{stored.array.itemsize}")]
-    if stored.padding is not None:
-        first, last = stored.padding
-        shown[(stored.array >= first) & (stored.array <= last)] = 0
-    return shown
-
-
-def _specification(scale: IntensityOp) -> InputSpec:
-    """As the recipes are written; only its grey levels are used here, so it has no geometry."""
-    source = Source(
-        modality_lut="apply",
-        voi="first_window",
-        missing_voi="identity",
-        monochrome1="invert",
-        padding="exclude_from_stats",
-    )
-    return InputSpec(
-        Target(1, 1, "uint8"),
-        intensity=(scale, ToUint8("round")),
-        geometry=(),
-        views="any",
-        source=source,
-    )
+    """Stored values as a viewer shows them: by the VOI LUT where there is one, padding black."""
+    return display_levels(stored, "lut", is_padding_black=True)
 
 
 def shrink(picture: NDArray[np.uint8], longest_side: int) -> NDArray[np.uint8]:

@@ -1,58 +1,20 @@
-"""A stored object as grey levels that a person can look at.
-
-Modality LUT, VOI LUT, polarity (PS3.3 C.11), then 8 bits. Torch-free.
-"""
+"""A stored object as a person looks at it, and where the model saw it. Torch-free."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilum.report.heat_map.choice import HeatMapLeftOut
 from hilum_preprocessing import InputSpec, NotAnalysable, StoredValues, decoding_for, read_file
-from hilum_preprocessing.levels.grayscale import level_table, without_unusable
+from hilum_preprocessing.levels.display import display_levels
 from hilum_preprocessing.spec.placement import Placement, place
 from hilum_preprocessing.spec.sizing import geometry_of
 
 Grey = NDArray[np.uint8]
-_COMMON: Final[dict[str, Any]] = {
-    "geometry": [
-        {
-            "op": "resize",
-            "height": 8,
-            "width": 8,
-            "kernel": "pil_bilinear_aa",
-            "compute": "uint8_rounded",
-        }
-    ],  # not used here
-    "target": {"height": 8, "width": 8, "dtype": "uint8"},
-    "views": "any",
-}
-# As a viewer shows it: the object's own window, or its VOI LUT.
-_OWN_WINDOW: Final = InputSpec.from_mapping(
-    {
-        **_COMMON,
-        "source": {
-            "modality_lut": "apply",
-            "voi": "first_window",
-            "voi_prefer": "window",
-            "missing_voi": "reject",
-        },
-        "intensity": [{"op": "maxval", "of": "bits"}, {"op": "to_uint8", "mode": "round"}],
-    }
-)
-# Without one, from the darkest to the brightest pixel.
-_WHOLE_RANGE: Final = InputSpec.from_mapping(
-    {
-        **_COMMON,
-        "source": {"modality_lut": "apply"},
-        "intensity": [{"op": "minmax"}, {"op": "to_uint8", "mode": "round"}],
-    }
-)
 
 
 def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey, Placement]:
@@ -76,15 +38,5 @@ def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey,
 
 
 def displayed(stored: StoredValues) -> Grey:
-    """Through the object's own window.
-
-    One that makes the picture empty, or none, gives way to the whole range.
-    """
-    stored = without_unusable(stored)
-    try:
-        table = level_table(stored, _OWN_WINDOW)
-    except NotAnalysable:
-        table = level_table(stored, _WHOLE_RANGE)
-    words = stored.array.view(f"u{stored.array.itemsize}")
-    grey: Grey = table.lookup(stored.array.dtype, np.uint8)[words]
-    return grey
+    """Through the object's own window, else its VOI LUT; padding like all other pixels."""
+    return display_levels(stored, "window", is_padding_black=False)
