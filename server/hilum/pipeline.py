@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import random
 import threading
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ParamSpec, TypeVar
 
+from hilum.backoff import Backoff
 from hilum.domain import (
     Advance,
     CommitmentState,
@@ -546,14 +546,9 @@ def _destination_of(job: Job) -> str | None:
 
 
 def back_off(attempts: int, settings: Pipeline) -> float:
-    """Pause before the next try, seconds.
-
-    Doubling, capped, with a quarter of jitter so that a queue does not knock all at once.
-    """
-    pause = min(
-        settings.maximum_backoff_seconds, settings.backoff_seconds * 2.0 ** min(attempts - 1, 30)
-    )
-    return pause * random.uniform(0.75, 1.25)  # noqa: S311 - jitter, not a secret
+    """Return the pause before the next try, seconds, a quarter more or less."""
+    longest = settings.maximum_backoff_seconds
+    return Backoff(settings.backoff_seconds, longest, jitter=0.25).after(attempts)
 
 
 @contextlib.contextmanager

@@ -21,19 +21,19 @@ from hilum_preprocessing.header.plain_values import plain_value
 from hilum_preprocessing.header.structure import TooComplex, require_bounded_value
 
 # What pydicom 3 was seen to raise for malformed elements: ValueError (numbers, UIDs, character
-# sets), TypeError (wrong kind of value), AttributeError (an item that is no data set), KeyError and
-# NotImplementedError (unknown VR), struct.error and EOFError (lengths), OverflowError (numbers),
-# RecursionError (nested sequences), BytesLengthException (US of three bytes), OSError without an
-# errno (a sequence that ends within a tag).
+# sets), TypeError (wrong kind of value), AttributeError (an item that is no data set), LookupError
+# and NotImplementedError (unknown VR), struct.error and EOFError (lengths), ArithmeticError
+# (numbers), RecursionError (nested sequences), BytesLengthException (US of three bytes), OSError
+# without an errno (a sequence that ends within a tag).
 MALFORMED = (
     ValueError,
     TypeError,
     AttributeError,
-    KeyError,
+    LookupError,
     NotImplementedError,
     struct.error,
     EOFError,
-    OverflowError,
+    ArithmeticError,
     RecursionError,
     BytesLengthException,
     OSError,

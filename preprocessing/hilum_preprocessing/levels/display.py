@@ -32,7 +32,8 @@ def display_levels(
     stored value.
     """
     stored = without_unusable(stored)
-    shown = _table(stored, preferred)[stored.array.view(f"u{stored.array.itemsize}")]
+    table = _table(stored, preferred)
+    shown: NDArray[np.uint8] = table[stored.array.view(f"u{stored.array.itemsize}")]
     if is_padding_black and stored.padding is not None:
         first, last = stored.padding
         shown[(stored.array >= first) & (stored.array <= last)] = 0

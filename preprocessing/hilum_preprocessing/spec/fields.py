@@ -74,7 +74,9 @@ def build(cls: type[T], given: object, where: str, also: Iterable[str] = ()) -> 
     known = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]  # T is a dataclass at every call
     for name in values:
         if name not in known:
-            raise SpecError(f"{where}: unknown field {name!r}{nearest(name, (*known, *also))}")
+            raise SpecError(
+                f"{where}: unknown field {name!r}{nearest(name, sorted((*known, *also)))}"
+            )
     missing = [
         name
         for name, field in known.items()
@@ -97,11 +99,16 @@ def mapping(given: object, where: str) -> Mapping[str, Any]:
     return given
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known name, else all of them."""
-    names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(names)}"
+def nearest(name: str, known: Iterable[str], most: int = 1, cutoff: float = 0.6) -> str:
+    """The end of a message about an unknown name.
+
+    At most so many that were perhaps meant, else all that are known; empty where none is.
+    `cutoff`: how much alike two names are at least, from 0 to 1, as difflib counts it.
+    """
+    names = list(known)
+    if close := difflib.get_close_matches(name, names, n=most, cutoff=cutoff):
+        return f"; did you mean {' or '.join(map(repr, close))}?"
+    return f"; known: {', '.join(names)}" if names else ""
 
 
 def section(cls: type[T]) -> Reader:
@@ -114,7 +121,7 @@ def one_of(*words: str) -> Reader:
 
     def read(given: object, where: str) -> str:
         if not isinstance(given, str) or given not in words:
-            raise SpecError(f"{where}: unknown value {given!r}{nearest(str(given), words)}")
+            raise SpecError(f"{where}: unknown value {given!r}{nearest(str(given), sorted(words))}")
         return given
 
     return read
@@ -218,7 +225,7 @@ def operations(known: Mapping[str, type[Any]]) -> Reader:
         fields = dict(mapping(given, where))
         op = fields.pop("op", None)
         if not isinstance(op, str) or op not in known:
-            raise SpecError(f"{where}: unknown op {op!r}{nearest(str(op), known)}")
+            raise SpecError(f"{where}: unknown op {op!r}{nearest(str(op), sorted(known))}")
         return build(known[op], fields, f"{where} ({op})")
 
     return each(read)

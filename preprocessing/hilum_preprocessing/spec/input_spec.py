@@ -170,7 +170,9 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
         return given
     name = str(given["recipe"])
     if name not in RECIPES:
-        raise SpecError(f"input_spec: unknown recipe {name!r}{fields.nearest(name, RECIPES)}")
+        raise SpecError(
+            f"input_spec: unknown recipe {name!r}{fields.nearest(name, sorted(RECIPES))}"
+        )
     # Which objects a release takes is its maker's to say; what is done to their pixels is the
     # recipe's.
     source = fields.mapping(given.get("source", {}), "input_spec.source")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 import time
 from collections.abc import Mapping
@@ -225,12 +224,12 @@ def requeue(
 def _require_reason(stage: str, reason: str) -> None:
     """Exit status 2 for one for which no item of the stage ends: it is misspelt."""
     from hilum.store.queue.requeue import reasons  # noqa: PLC0415 - imports the ledger
+    from hilum_preprocessing.spec.fields import nearest  # noqa: PLC0415 - as above
 
     known = reasons(stage)
     if reason not in known:
-        close = difflib.get_close_matches(reason, known, n=3, cutoff=0.5)
-        advice = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(known)}"
-        print(f"hilum: no item of {stage} ends for a reason {reason!r}; {advice}", file=sys.stderr)
+        advice = nearest(reason, known, most=3, cutoff=0.5)
+        print(f"hilum: no item of {stage} ends for a reason {reason!r}{advice}", file=sys.stderr)
         raise typer.Exit(2)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 import re
 import unicodedata
@@ -21,6 +20,7 @@ from pydantic import (
 )
 
 from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
+from hilum_preprocessing.spec.fields import nearest
 
 
 def _ae_title(value: str) -> str:
@@ -130,7 +130,7 @@ def _transfer_syntax(value: str) -> str:
 
 def _require_known(value: str, what: str, known: Iterable[str]) -> str:
     if value not in known:
-        raise ValueError(f"no {what}{nearest(value, list(known))}")
+        raise ValueError(f"no {what}{nearest(value, known, cutoff=0.5)}")
     return value
 
 
@@ -205,15 +205,3 @@ def printable_token(value: str) -> str:
             " character"
         )
     return value
-
-
-def nearest(name: str, known: list[str]) -> str:
-    """Return the end of a sentence about an unknown name: the nearest known one, or all."""
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    return (
-        f"; did you mean {close[0]!r}?"
-        if close
-        else f"; known: {', '.join(known)}"
-        if known
-        else ""
-    )

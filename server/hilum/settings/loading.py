@@ -15,10 +15,10 @@ from pydantic import TypeAdapter, ValidationError
 
 from hilum.errors import ConfigurationError
 from hilum.settings.environment import Overlaid, overlay
-from hilum.settings.fields import nearest
 from hilum.settings.renamed import advice_for_setting
 from hilum.settings.root import Settings
 from hilum.settings.sections import kinds_with, known_names
+from hilum_preprocessing.spec.fields import nearest
 
 _SECRETS = {("api", "token"), ("ledger", "url")}
 
@@ -145,7 +145,7 @@ def _unknown(place: tuple[str, ...], known: list[str]) -> str:
         return advice
     if kinds := kinds_with(place):
         return f"only of kind {' or '.join(kinds)}; leave it out, or correct kind"
-    return f"unknown setting{nearest(place[-1], known)}"
+    return f"unknown setting{nearest(place[-1], known, cutoff=0.5)}"
 
 
 def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str:

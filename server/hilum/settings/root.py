@@ -10,7 +10,7 @@ from pathlib import Path
 from pydantic import ValidationInfo, field_validator, model_validator
 
 from hilum.settings.destinations import AnyDestination, Destination
-from hilum.settings.fields import AeTitle, Section, nearest
+from hilum.settings.fields import AeTitle, Section
 from hilum.settings.guard import Guard
 from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
@@ -18,6 +18,7 @@ from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
 from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Tracing
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
+from hilum_preprocessing.spec.fields import nearest
 
 
 class Settings(Section):
@@ -122,7 +123,7 @@ class Settings(Section):
             wrong = [called for called in sender.called_ae_titles if called not in known]
             problems += [
                 f"{title}: called_ae_titles: {called!r} is not in"
-                f" receive.ae_titles{nearest(called, known)}"
+                f" receive.ae_titles{nearest(called, known, cutoff=0.5)}"
                 for called in wrong
             ]
             problems += _unknown_destinations(title, sender.destinations, info)
@@ -272,7 +273,7 @@ def _unknown_destinations(title: str, names: Iterable[str], info: ValidationInfo
         return []
     known = list(info.data["destinations"])
     return [
-        f"{title}: no destination {name!r}{nearest(name, known)}"
+        f"{title}: no destination {name!r}{nearest(name, known, cutoff=0.5)}"
         for name in names
         if name not in known
     ]

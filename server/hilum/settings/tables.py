@@ -14,7 +14,8 @@ from pydantic import GetCoreSchemaHandler, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
-from hilum.settings.fields import Section, nearest
+from hilum.settings.fields import Section
+from hilum_preprocessing.spec.fields import nearest
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class OneOf:
     def _checked(self, word: str) -> str:
         known = list(self.names())
         if word not in known:
-            raise ValueError(f"no {self.what}{nearest(word, known)}")
+            raise ValueError(f"no {self.what}{nearest(word, known, cutoff=0.5)}")
         return word
 
 

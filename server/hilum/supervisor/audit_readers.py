@@ -16,11 +16,11 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from hilum.audit.message import Source
 from hilum.audit.syslog import Collector, NotDelivered
+from hilum.backoff import RESTART
 from hilum.observability import telemetry
 from hilum.services.launch_spec import process_name
 from hilum.settings import Settings
 from hilum.store.admin.audit_cursors import AuditCursors
-from hilum.supervisor.restart_backoff import pause_after
 
 Row = Mapping[str, Any]
 Take = Callable[[Sequence[Row]], None]
@@ -92,7 +92,7 @@ class AuditReader:
 
     def _fail(self, error: Exception) -> None:
         self._failures += 1
-        self._not_before = self._clock() + pause_after(self._failures)
+        self._not_before = self._clock() + RESTART.after(self._failures)
         if self._failures == 1:
             problem = str(error) if isinstance(error, NotDelivered) else type(error).__name__
             _log.warning(

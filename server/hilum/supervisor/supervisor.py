@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 
 from hilum.analyse import credentials
 from hilum.api.tls import WebTls
+from hilum.backoff import RESTART
 from hilum.domain import Actor, Channel, Release
 from hilum.errors import ConfigurationError
 from hilum.models.build.build import is_built
@@ -51,7 +52,6 @@ from hilum.supervisor.checks.ports import api_port, bind_port, dicom_ports, requ
 from hilum.supervisor.clock_monitor import ClockMonitor
 from hilum.supervisor.clock_recovery import ClockStepMonitor
 from hilum.supervisor.housekeeping import Housekeeper
-from hilum.supervisor.restart_backoff import pause_after
 from hilum.supervisor.triton_keeper import TritonKeeper
 from hilum.supervisor.wakeup_pipe import WakeupPipe
 from hilum.triton.server import EmbeddedTriton
@@ -362,7 +362,9 @@ class Supervisor:
         if now - child.started_at > _STEADY_SECONDS:
             child.restarts = 0
         pause = (
-            0.0 if child.restarts == 0 and status != _CANNOT_START else pause_after(child.restarts)
+            0.0
+            if child.restarts == 0 and status != _CANNOT_START
+            else RESTART.after(child.restarts)
         )
         log.error(
             "process_ended",
@@ -384,7 +386,7 @@ class Supervisor:
         try:
             self._spawn(child)
         except OSError as error:
-            pause = pause_after(child.restarts)
+            pause = RESTART.after(child.restarts)
             log.error(
                 "process_not_started",
                 name=child.name,

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from hilum.backoff import RESTART
 from hilum.errors import ConfigurationError
 from hilum.observability import telemetry
-from hilum.supervisor.restart_backoff import pause_after
 from hilum.triton.server import EmbeddedTriton
 
 log = telemetry.logger("supervisor")
@@ -87,4 +87,4 @@ def _pause(failures: int) -> float:
 
     The attempt after the first failure comes at once.
     """
-    return 0.0 if failures <= 1 else pause_after(failures - 1)
+    return 0.0 if failures <= 1 else RESTART.after(failures - 1)

@@ -19,6 +19,7 @@ from hilum.report.headers.clean_text import cleaned
 from hilum.report.headers.inherited import OF_FIRST
 from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
+from hilum_preprocessing.header.elements import MALFORMED
 from tests.support.objects.synthetic_header import encoded_header
 from tests.support.reports.results import header_of
 
@@ -75,7 +76,7 @@ def way(read: Any, tag: BaseTag) -> Any:
     try:
         vr, value = read()
         return vr, cleaned(tag, vr, value)
-    except elements.UNREADABLE:
+    except MALFORMED:
         return None
     except NotAnalysed as error:
         return str(error)

@@ -6,17 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+from hilum.backoff import RESTART
 from hilum.services.launch_spec import process_name
 from hilum.settings import Settings, Site
 from hilum.store.ledger import Ledger
-from hilum.supervisor.restart_backoff import pause_after
 from hilum.supervisor.supervisor import Child, Supervisor
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.ledger.street import Clock, Street
 
 
 def test_a_weekend_of_failures_is_a_pause_like_any() -> None:
-    assert [pause_after(count) for count in (0, 3, 40, 1024, 10**6)] == [1.0, 8.0, 30.0, 30.0, 30.0]
+    assert [RESTART.after(count) for count in (0, 3, 40, 1024, 10**6)] == [
+        1.0,
+        8.0,
+        30.0,
+        30.0,
+        30.0,
+    ]
 
 
 def test_who_ends_before_it_has_its_charge_is_paused_for_as_any_other(tmp_path: Path) -> None:

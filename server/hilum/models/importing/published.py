@@ -14,7 +14,7 @@ from typing import Final
 
 from hilum.errors import ConfigurationError
 from hilum.models.manifest import terminology
-from hilum.models.manifest.messages import nearest
+from hilum_preprocessing.spec.fields import nearest
 
 LABELS: Final = "torchxrayvision_18"
 _TABLE: Final = Path(__file__).with_name("torchxrayvision.toml")

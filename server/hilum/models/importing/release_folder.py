@@ -17,8 +17,8 @@ from hilum.models.formats import identity, pickled, safetensors
 from hilum.models.importing import download, draft, locked_process, published
 from hilum.models.importing.kinds import KINDS, ImportRequest
 from hilum.models.manifest import manifest
-from hilum.models.manifest.messages import nearest
 from hilum.store.archive.directory_sync import sync_file_system
+from hilum_preprocessing.spec.fields import nearest
 
 
 @dataclass(frozen=True, slots=True)

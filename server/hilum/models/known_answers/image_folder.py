@@ -16,7 +16,7 @@ import numpy as np
 from hilum.errors import ConfigurationError
 from hilum.models.known_answers.wire_image import wire_image
 from hilum.models.manifest.manifest import Manifest
-from hilum.models.manifest.messages import nearest
+from hilum_preprocessing.spec.fields import nearest
 
 Array = np.ndarray[Any, np.dtype[Any]]
 _SUFFIXES: Final = frozenset({".dcm", ".npy"})

@@ -11,8 +11,9 @@ from typing import TypeVar
 
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.models.manifest import manifest, messages
+from hilum.models.manifest import manifest
 from hilum.models.manifest.manifest import Manifest
+from hilum_preprocessing.spec.fields import nearest
 
 T = TypeVar("T")
 
@@ -77,6 +78,6 @@ def choose(catalogue: Mapping[str, T], release_ids: Iterable[str]) -> dict[str, 
     unknown = [name for name in wanted if name not in catalogue]
     if unknown:
         raise ConfigurationError(
-            [f"unknown release {name!r}{messages.nearest(name, catalogue)}" for name in unknown]
+            [f"unknown release {name!r}{nearest(name, catalogue)}" for name in unknown]
         )
     return {name: catalogue[name] for name in wanted}

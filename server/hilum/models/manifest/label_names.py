@@ -15,7 +15,7 @@ from typing import Final
 
 from hilum.errors import ConfigurationError
 from hilum.models.manifest import terminology
-from hilum.models.manifest.messages import nearest
+from hilum_preprocessing.spec.fields import nearest
 
 _SHORT: Final = {"txrv18": "torchxrayvision18"}
 _IN_METADATA: Final = ("labels", "classes", "class_names", "names", "id2label", "pathologies")

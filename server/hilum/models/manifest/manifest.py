@@ -22,9 +22,10 @@ from hilum.errors import ConfigurationError
 from hilum.models.formats import identity
 from hilum.models.manifest import rules, terminology
 from hilum.models.manifest.labels import GoldenTable, LabelTable
-from hilum.models.manifest.messages import explain, nearest, unedited
+from hilum.models.manifest.messages import explain, unedited
 from hilum.models.manifest.tables import EngineTable, ManifestTable, WeightsTable
 from hilum_preprocessing.errors import SpecError
+from hilum_preprocessing.spec.fields import nearest
 from hilum_preprocessing.spec.input_spec import InputSpec
 
 FILE_NAME: Final = "manifest.toml"

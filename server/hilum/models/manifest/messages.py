@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from hilum.models.manifest.tables import ManifestTable
+from hilum_preprocessing.spec.fields import nearest
 
 EDIT: Final = "EDIT"
 """How a text begins that a person has still to write."""
@@ -53,12 +53,3 @@ def _table_in(annotation: object) -> type[BaseModel] | None:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
     return next((found for part in typing.get_args(annotation) if (found := _table_in(part))), None)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name.
-
-    What was perhaps meant, else all that would do.
-    """
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {close[0]!r}?" if close else f"; known: {', '.join(known)}"

@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from sqlalchemy.exc import DataError, IntegrityError, SQLAlchemyError
 
+from hilum.backoff import Backoff
 from hilum.domain import Instance
 from hilum.observability import telemetry, tracing
 from hilum.receive.indexing import same_object
@@ -64,8 +65,7 @@ _CONFLICT_ADVICE = {
         "decide with `hilum conflicts`, or set may_correct in the sender's section of senders"
     ),
 }
-_BACKOFF_SECONDS = 0.25
-_MAXIMUM_BACKOFF_SECONDS = 5.0
+_BACKOFF = Backoff(0.25, 5.0)
 
 
 class PendingFile(NamedTuple):
@@ -330,9 +330,10 @@ class Indexer:
     def _index(self, batch: list[PendingFile]) -> None:
         # An attempt that does not end, as while a lock is held, counts as failed.
         self._begun_at = time.monotonic()
-        pause = _BACKOFF_SECONDS
-        while not self._try(batch) and not self._stopping.wait(pause):
-            pause = min(2 * pause, _MAXIMUM_BACKOFF_SECONDS)
+        failures = 0
+        while not self._try(batch) and not self._stopping.wait(
+            _BACKOFF.after(failures := failures + 1)
+        ):
             # the others were indexed singly, or quarantined
             batch = [item for item in batch if not _is_gone(item.file)]
 

@@ -5,13 +5,11 @@ They are Key Object Selection documents whose title gives the reason of the reje
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Final
 
 from pydicom.dataset import Dataset
-from pydicom.errors import BytesLengthException
 from pydicom.filereader import read_dataset
 
 from hilum.domain import Rejection, RemovalReason
@@ -19,6 +17,7 @@ from hilum.receive.headers.elements import encoding_of
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import is_like_uid
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, UnsupportedObject
+from hilum_preprocessing.header.elements import MALFORMED
 from hilum_preprocessing.header.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 
 # CID 7010 Key Object Selection Document Title (PS3.16), those with a meaning in IHE RAD TF-2 4.66.
@@ -29,20 +28,6 @@ TITLES: Final[Mapping[str, RemovalReason]] = {
     "113039": RemovalReason.RETENTION_EXPIRED,
 }
 _MAXIMUM_REFERENCES: Final = 10_000
-# Errors of pydicom for broken bytes.
-_UNREADABLE: Final = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RecursionError,
-    NotImplementedError,
-    struct.error,
-    BytesLengthException,
-)
 
 
 def read_note(
@@ -64,7 +49,7 @@ def read_note(
         return _rejections(note, meta, holds_for_all=holds_for_all)
     except TooComplex:
         raise HeaderTooComplex("The rejection note names too many instances") from None
-    except _UNREADABLE:
+    except MALFORMED:
         raise CannotUnderstand("The Key Object Selection document cannot be read") from None
 
 

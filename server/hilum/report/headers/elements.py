@@ -6,34 +6,19 @@ Read, decoded to Unicode, each value valid or gone.
 from __future__ import annotations
 
 import re
-import struct
 from collections.abc import Iterable
 from typing import Any, Final
 
 from pydicom.datadict import dictionary_VR, keyword_for_tag
 from pydicom.dataelem import DataElement, RawDataElement
 from pydicom.dataset import Dataset
-from pydicom.errors import BytesLengthException
 from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
 from hilum.report.headers.clean_text import cleaned
+from hilum_preprocessing.header.elements import MALFORMED
 from hilum_preprocessing.header.structure import require_bounded_value
 
-# What pydicom raises where a broken byte leads it.
-UNREADABLE: Final = (
-    ValueError,
-    TypeError,
-    AttributeError,
-    LookupError,
-    ArithmeticError,
-    EOFError,
-    OSError,
-    RecursionError,
-    NotImplementedError,
-    struct.error,
-    BytesLengthException,
-)
 # Type 1 in the items: Table 10-11 (references), Table 8.8-1 (codes), Table C.2-2 (other identifiers
 # of the patient).
 _NEEDED: Final = (
@@ -71,7 +56,7 @@ def _cleaned(dataset: Dataset, tag: BaseTag) -> DataElement | None:
             if value is None
             else DataElement(tag, vr, value, already_converted=_is_as_pydicom_has_it(vr, value))
         )
-    except UNREADABLE:
+    except MALFORMED:
         return None  # one unreadable element must not cost the report
 
 

@@ -23,10 +23,11 @@ from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
 from hilum.domain import ImageReason, Instance
 from hilum.errors import NotAnalysed
-from hilum.report.headers.elements import UNREADABLE, cleaned_elements
+from hilum.report.headers.elements import cleaned_elements
 from hilum.report.headers.inherited import OF_FIRST, OF_OTHERS
 from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
+from hilum_preprocessing.header.elements import MALFORMED
 from hilum_preprocessing.header.structure import CountedBytes
 
 # Type 2 in the Patient and General Study modules (PS3.3 C.7.1.1, C.7.2.1): present in every report,
@@ -107,7 +108,7 @@ def _read(instance: Instance, wanted: frozenset[int]) -> Dataset:
 def _parse(encoded: bytes, is_implicit: bool, is_little: bool) -> Dataset:
     try:
         return read_dataset(CountedBytes(encoded), is_implicit, is_little)
-    except UNREADABLE as error:
+    except MALFORMED as error:
         raise NotAnalysed(
             ImageReason.CORRUPT_HEADER, f"the stored header cannot be read: {type(error).__name__}"
         ) from None
