@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hilum_preprocessing.resize import library as resize_library
 from hilum_preprocessing.resize.axes import Axis
+from hilum_preprocessing.resize.compiled_library import checked
 from hilum_preprocessing.resize.kernels import PILLOW_ONE, Taps, as_pillow_integers
 from hilum_preprocessing.resize.library import Library, Resized, Samples, Seen
 from hilum_preprocessing.resize.matrices import exact_taps, stretch
@@ -144,19 +145,10 @@ def loaded() -> tuple[Library | None, str]:
 
     A library that is not of this version, or does not compute right, is not used.
     """
-    name = resize_library.PATH.name
-    try:
-        library = Library(resize_library.PATH)
-        problem = _problem(library)
-    except (OSError, AttributeError) as error:
-        problem = f"cannot be loaded ({error})"
-    except ValueError as error:
-        problem = f"is of {error}"
-    return (
-        (None, f"by torch, which takes three times as long: {name} {problem}")
-        if problem
-        else (library, f"compiled ({name})")
-    )
+    library, how = checked(resize_library.PATH, Library, _problem)
+    if library is None:
+        return None, f"by torch, which takes three times as long: {how}"
+    return library, f"compiled ({how})"
 
 
 def _problem(library: Library) -> str:

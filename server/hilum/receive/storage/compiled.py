@@ -22,6 +22,7 @@ from hilum.receive.storage import transfer_library
 from hilum.receive.storage.transfer_library import CompiledDigests, TransferLibrary
 from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
+from hilum_preprocessing.resize.compiled_library import checked
 
 _log = telemetry.logger("receive")
 
@@ -54,19 +55,10 @@ def warn_without() -> None:
 @cache
 def loaded() -> tuple[TransferLibrary | None, str]:
     """Return the library, and a text on how large data sets are received."""
-    name = transfer_library.PATH.name
-    try:
-        library = TransferLibrary(transfer_library.PATH)
-        problem = _problem(library)
-    except (OSError, AttributeError) as error:
-        problem = f"cannot be loaded ({error})"
-    except ValueError as error:
-        problem = f"is of {error}"
-    return (
-        (None, f"in Python: {name} {problem}")
-        if problem
-        else (library, f"by compiled code ({name})")
-    )
+    library, how = checked(transfer_library.PATH, TransferLibrary, _problem)
+    if library is None:
+        return None, f"in Python: {how}"
+    return library, f"by compiled code ({how})"
 
 
 def _problem(library: TransferLibrary) -> str:
