@@ -322,7 +322,7 @@ def address(
         job.study, called_ae_title=called, calling_ae_title=calling, peer_address=host
     )
     document = Document("sr", "application/dicom", b"")
-    job = dataclasses.replace(job, study=study, held=dict.fromkeys(held, document))
+    job = dataclasses.replace(job, study=study, delivered_reports=dict.fromkeys(held, document))
     assert instance_of(dataset).study_instance_uid == "1.2.3"
     return ReportHandler(settings, {}, ledger, None)._address(document, job)  # type: ignore[arg-type] # nothing is built here
 
