@@ -13,7 +13,7 @@ from load_tests.bench import report
 from testing.serving import REPOSITORY
 
 _MODULES = sorted(
-    set(re.findall(r"-m (load_tests\.\w+)", (REPOSITORY / "Makefile").read_text(encoding="utf-8")))
+    set(re.findall(r"-m (load_tests[.\w]+)", (REPOSITORY / "Makefile").read_text(encoding="utf-8")))
 )
 
 
