@@ -1,12 +1,10 @@
-"""The ledger: every promise about images and reports is a row here.
+"""The ledger: durable rows of images, readings, results, reports and deliveries.
 
-Verbs: record, claim, advance, retry, requeue.
-
-Thread-safe. Each verb is one transaction, but for `reject` and `requeue` of many rows, and survives
-any crash of a process. What the outside may rely on (rows of received objects, rejections,
-documents, what a person decided) survives a power cut too, as soon as the verb has returned.
-Leases, readings, results and deliveries are not waited for: after a power cut they would be made
-again, and the same.
+Verbs: record, claim, advance, retry, requeue. Thread-safe. Each verb is one transaction, but for
+`reject` and `requeue` of many rows, and survives any crash of a process. Rows that the outside may
+rely on survive a power cut too, as soon as the verb has returned: received objects, rejections,
+documents, decisions of a person. Leases, readings, results and deliveries are not synced: after a
+power cut they would be made again, and the same.
 """
 
 from __future__ import annotations
@@ -86,30 +84,33 @@ _NEXT = {
     "deliver": ("deliver",),
     "commit": (),
 }
-# Stages whose decisions follow from the rows before them. A delivery that is forgotten sends the
-# same bytes under the same UID again.
+# Stages whose decisions follow from the rows before them. A lost delivery sends the same bytes
+# under the same UID again.
 _MADE_AGAIN = frozenset({"analyse", "assemble", "compare", "deliver"})
 _ITS_ROW = update(process).where(process.c.name == bindparam("who"))
 _BEAT = PreparedStatement(_ITS_ROW)
 _BEAT_AGAIN = PreparedStatement(_ITS_ROW.where(process.c.started_at == bindparam("since")))
 _HOST = socket.gethostname()
 _TRIES = 3
-_REJECTED_AT_ONCE = 500  # images of a transaction: PostgreSQL has room for some thousand locks
+_REJECTED_AT_ONCE = 500  # images of one transaction: PostgreSQL has room for some thousand locks
 
 T = TypeVar("T")
 
 
 class Ledger:
-    """Rows of one installation, at an SQLAlchemy URL. The schema must be there already (`hilum.store.migrations.migrate`)."""
+    """Rows of one installation, at an SQLAlchemy URL.
+
+    The schema must be there already (`hilum.store.migrations.migrate`).
+    """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self.url = url
         self._clock = clock
-        # The disk is waited for after a transaction (`_sync`), never inside: SQLite has one writer
-        # at a time.
+        # The sync comes after a transaction (`_sync`), never inside: SQLite has one writer at a
+        # time.
         self._engine = open_engine(url, is_synced=False)
         self._sync = sync_of(url)
-        # Who only looks must not wait for the one who writes.
+        # Readers must not wait for the writer.
         self._reader = (
             open_engine(url, read_only=True)
             if self._engine.dialect.name == "sqlite"
@@ -138,7 +139,7 @@ class Ledger:
             )
 
     def begin_epoch(self) -> str:
-        """What the UIDs of documents that are minted from now on differ by from those before a restore (see `store.epoch`)."""
+        """The epoch in the UIDs of new documents, drawn if needed (see `installation/epoch`)."""
         with self._reads.begin() as connection:
             if (known := epoch.current(connection, self.url)) is not None:
                 return known
@@ -155,7 +156,7 @@ class Ledger:
 
     @property
     def serial(self) -> str:
-        """What tells this installation from others of the same make.
+        """A number that tells this installation from others of the same make.
 
         Device Serial Number (0018,1000) of its documents.
         """
@@ -164,10 +165,10 @@ class Ledger:
     def record(
         self, arrivals: Sequence[Arrival], *, is_compared: bool = False
     ) -> list[RecordOutcome]:
-        """Rows for files that are durable already; what became of each, in order.
+        """Record files that are durable already, and return the outcome of each, in order.
 
-        Safe to repeat after any crash. `is_compared`: what comes of a known image must have been
-        compared with its file, or ImageChanged is raised; else digests decide.
+        Safe to repeat after any crash. `is_compared`: files of known images must have been
+        compared, or ImageChanged is raised; else digests decide.
         """
         return _until_ours(lambda: self._record(arrivals, is_compared=is_compared))
 
@@ -177,17 +178,17 @@ class Ledger:
                 connection, arrivals, self._clock(), is_compared=is_compared
             )
             self._notifier.notify_in(connection, notified := _stages_of_record(arrivals, outcomes))
-        self._notifier.notify(notified)  # an image may be read while the disk is waited for
+        self._notifier.notify(notified)  # an image may be read during the sync
         self._sync()
         return outcomes
 
     def known_images(self, uids: Sequence[str]) -> Mapping[str, KnownImage]:
-        """By SOP Instance UID, what is known of those of these images that have a row."""
+        """Rows of these images, by SOP Instance UID; unknown images are left out."""
         with self._reads.begin() as connection:
             return known_images.known_images(connection, uids)
 
     def paths_of(self, same: Sequence[Instance]) -> dict[str, str]:
-        """By SOP Instance UID, the `path` of each image with pixels whose bytes are these."""
+        """The `path` of each image with pixels of these very bytes, by SOP Instance UID."""
         with self._reads.begin() as connection:
             return missing_files.paths_of(connection, same)
 
@@ -199,22 +200,21 @@ class Ledger:
     def give_up_files(self, paths: Mapping[str, str], damaged: Collection[str] = ()) -> None:
         """Write down that the archive has lost the pixels of these images.
 
-        By SOP Instance UID, the `path` that was looked for.
-
-        `damaged`: of those whose file is there, and no use to anybody.
+        `paths`: the path that was looked for, by SOP Instance UID. `damaged`: images whose file is
+        there, but useless.
         """
         with self._writes.begin() as connection:
             missing_files.give_up(connection, paths, damaged, self._clock())
 
     def quarantined(self, same: Sequence[Instance]) -> list[Quarantined]:
-        """Conflicts of the very bytes of these images whose file lies in quarantine."""
+        """Conflicts of the very bytes of these images with a file in quarantine."""
         with self._reads.begin() as connection:
             return missing_files.quarantined(connection, same)
 
     def take_place_in_quarantine(self, lost: Sequence[Quarantined]) -> None:
-        """The archive has lost the files of these conflicts: what came is theirs.
+        """Make the received files those of conflicts whose files the archive has lost.
 
-        Recorded again, it goes to quarantine.
+        Recorded again, each goes to quarantine.
         """
         with self._writes.begin() as connection:
             missing_files.take_place(connection, lost)
@@ -224,11 +224,10 @@ class Ledger:
         records: Sequence[AssociationRecord],
         counted: Sequence[tuple[int | None, AssociationRecord]] = (),
     ) -> list[int]:
-        """Write who sent what, and what was refused.
+        """Write associations: the sender, its objects, and the refusals.
 
-        `counted`: with the id of the row, if there is one.
-
-        The ids of the rows of `counted`, in the same order.
+        `counted`: with the id of the row, if there is one. Returns the ids of the rows of
+        `counted`, in the same order.
         """
         with self._writes.begin() as connection:
             row_ids = associations.write(connection, records, counted)
@@ -236,9 +235,9 @@ class Ledger:
         return row_ids
 
     def reject(self, rejections: Sequence[Rejection]) -> int:
-        """Take images out of results, also such as have not come yet.
+        """Take images out of results, also images that have not come yet.
 
-        How many are out that were not. Their studies are due again.
+        Returns how many are out that were not before. Their studies are due again.
         """
         starts = range(0, len(rejections), _REJECTED_AT_ONCE)
         parts = [rejections[start : start + _REJECTED_AT_ONCE] for start in starts]
@@ -248,7 +247,7 @@ class Ledger:
         return count
 
     def count_of_others(self, rejections: Sequence[Rejection]) -> int:
-        """How many of these images stay in results, because another sender has sent them."""
+        """The number of these images that stay in results, because another sender sent them."""
         with self._reads.begin() as connection:
             return rejecting.count_of_others(connection, rejections)
 
@@ -261,10 +260,10 @@ class Ledger:
     def request_commitment(
         self, request: CommitmentRequest, holder: LeaseOwner | None = None
     ) -> CommitmentJob | None:
-        """Owe a report.
+        """Record a request for storage commitment, which owes its requester a report.
 
-        `holder` reports itself and gets the job; else whoever claims it. The same request again
-        begins it anew.
+        With a `holder` the caller reports and gets the job; else a claim does. The same request
+        again begins it anew.
         """
         with self._writes.begin() as connection:
             job = commitments.record(connection, request, self._clock(), holder)
@@ -276,25 +275,25 @@ class Ledger:
     def kept(
         self, sop_instance_uids: Collection[str], calling_ae_title: str
     ) -> tuple[dict[str, str], set[str]]:
-        """SOP Instance UID to SOP Class UID of what is kept of these.
+        """The SOP Class UID of each of these objects that is kept, by SOP Instance UID.
 
-        Then those of which this sender sent other pixels.
+        Then the objects of which this sender has sent other pixels.
         """
         with self._reads.begin() as connection:
             disputed = commitments.disputed(connection, sop_instance_uids, calling_ae_title)
             return commitments.kept(connection, sop_instance_uids), disputed
 
     def promise(self, sop_instance_uids: Collection[str]) -> None:
-        """Those of these images that are there stay: storage commitment is about to promise it.
+        """Mark images before storage commitment promises to keep them.
 
-        Durable.
+        Durable. Images that are not there are left out.
         """
         with self._writes.begin() as connection:
             commitments.promise(connection, sop_instance_uids, self._clock())
         self._sync()
 
     def is_own_document(self, sop_instance_uid: str) -> bool:
-        """Whether a document of ours has this SOP Instance UID."""
+        """Whether this SOP Instance UID is that of a document of ours."""
         with self._reads.begin() as connection:
             query = select(document.c.id).where(document.c.sop_instance_uid == sop_instance_uid)
             return connection.execute(query).first() is not None
@@ -302,7 +301,7 @@ class Ledger:
     def ae_titles(self, study_uids: Collection[str]) -> dict[str, tuple[str, str]]:
         """Calling and Called AE Title of the first image of each of these studies.
 
-        Studies that nobody has sent yet are left out.
+        Studies without an image are left out.
         """
         query = select(
             study.c.study_instance_uid, study.c.calling_ae_title, study.c.called_ae_title
@@ -324,10 +323,10 @@ class Ledger:
         is_idle: bool = True,
         destination_name: str | None = None,
     ) -> list[Job]:
-        """Up to `limit` jobs of a stage, oldest first within the first priority, leased to `owner`.
+        """Claim up to `limit` jobs of a stage for `owner`, oldest first within the first priority.
 
-        `is_idle`: the worker holds nothing, so it may take a lapsed item, which comes alone: if it is the one that kills workers, it
-        shall take no neighbour along. Items that lapsed too often fail here.
+        `is_idle`: the worker holds no item, so it may take a lapsed one, which comes alone: if that
+        item kills workers, it shall take no neighbour along. Items that lapsed too often fail here.
         """
         claimed = self.claim_and_look(
             stage,
@@ -351,9 +350,9 @@ class Ledger:
         is_idle: bool,
         destination_name: str | None,
     ) -> tuple[list[Job], float | None]:
-        """As `claim`; then, of the same transaction, seconds until more can be claimed (None.
+        """As `claim`; then seconds until more can be claimed, seen in the same transaction.
 
-        Nothing is there).
+        None: there is no open row.
         """
         now = self._clock()
         notified: tuple[str, ...] = ()
@@ -374,13 +373,13 @@ class Ledger:
         if stage == "deliver" and jobs:
             self._sync_before_sending(
                 jobs
-            )  # a document may be claimed before who stored it has waited for the disk
+            )  # a document may be claimed before its writer has synced it
         return jobs, seconds
 
     def _sync_before_sending(self, jobs: Sequence[Job]) -> None:
-        """Nothing is sent that could be lost.
+        """Sync before jobs are sent that a power cut could undo.
 
-        If the disk cannot be waited for, deliveries are due again: nobody hears of these jobs.
+        If the sync fails, the deliveries are due again and no job is returned.
         """
         try:
             self._sync()
@@ -400,10 +399,9 @@ class Ledger:
     def seconds_to_next(
         self, stage: str, at_most: float, *, destination_name: str | None = None
     ) -> float:
-        """How long a stage may sleep.
+        """Seconds until the next row of a stage can be claimed, at most `at_most`.
 
-        Until the next row can be claimed, or `at_most`; 0: one can be claimed now. Takes no write
-        lock.
+        0: one can be claimed now. Takes no write lock.
         """
         with self._reads.begin() as connection:
             seconds = claiming.seconds_to_next(connection, stage, self._clock(), destination_name)
@@ -426,23 +424,23 @@ class Ledger:
         return _NEXT[claim.stage]
 
     def activation_maps(self, study_uid: str, release: str) -> dict[str, ActivationMaps]:
-        """Class activation maps of a study's analysed images by one release, by SOP Instance UID."""
+        """Maps of a study's analysed images by one release, by SOP Instance UID."""
         with self._reads.begin() as connection:
             return activation_maps(connection, study_uid, release)
 
     def advance(self, stage: str, decided: Sequence[tuple[Lease, Advance]]) -> list[bool]:
-        """Write decisions and what follows from them, all in one commit.
+        """Write decisions and the rows that follow from them, all in one commit.
 
-        False marks a lease that was lost: nothing of it is written.
+        False marks a lost lease: its decision is not written.
         """
         return self._advance(stage, [(lease, item, None) for lease, item in decided], {})[0]
 
     def advance_and_hand_on(
         self, stage: str, decided: Sequence[tuple[Job, Advance]], heirs: Mapping[str | None, Heir]
     ) -> tuple[list[bool], list[Job]]:
-        """As `advance`; then jobs for the heirs (HandingOn), leased as by a claim.
+        """As `advance`; then jobs for the heirs (`HandingOn`), leased as by a claim.
 
-        Where several destinations are, each has its own.
+        Heirs are by destination, where there are several.
         """
         return self._advance(stage, [(job.lease, item, job) for job, item in decided], heirs)
 
@@ -466,8 +464,8 @@ class Ledger:
             following = HandingOn(
                 now := self._clock(), destination_lease.held_by(connection, heirs, now)
             )
-            # In the order of `recording`: two that name the same rows would wait for each other
-            # (PostgreSQL).
+            # In the order of locks of `record`: two transactions that name the same rows would wait
+            # for each other (PostgreSQL).
             said = sorted(decided, key=lambda one: _place(one[0], one[2]))
             if stage == "commit":
                 said = [
@@ -505,9 +503,9 @@ class Ledger:
             )
 
     def set_aside(self, stage: str, lease: Lease, detail: str, after_seconds: float) -> bool:
-        """A lapse of an item that is known to have killed its worker.
+        """Count a lapse of an item that is known to have killed its worker.
 
-        Due again in `after_seconds`, beside others. False: as `lapse`.
+        It is due again in `after_seconds`, beside others. False: as `lapse`.
         """
         with self._writes.begin() as connection:
             due_at = self._clock() + after_seconds
@@ -516,7 +514,7 @@ class Ledger:
             )
 
     def lapse(self, stage: str, lease: Lease) -> bool:
-        """The lease ends now as if its worker had died, and is counted as such.
+        """End the lease now as if its worker had died, counted as a lapse.
 
         False: it was lost already.
         """
@@ -530,11 +528,10 @@ class Ledger:
             )
 
     def end_leases(self, owner: str, *, is_clean: bool, counts: bool = False) -> int:
-        """End all leases of a process that stopped (clean.
+        """End all leases of a process that stopped (clean) or died, and return their number.
 
-        Due again, not counted) or died (lapsed now); how many.
-
-        `counts`, of a clean one: something may have come of its tries, so that they stay counted.
+        Clean: due again, not counted. Died: lapsed now. `counts`, after a clean stop: the tries may
+        have had an effect, so they stay counted.
         """
         with self._writes.begin() as connection:
             now = self._clock()
@@ -561,13 +558,12 @@ class Ledger:
         among: Mapping[str, Destination] | None = None,
         deed: Deed | None = None,
     ) -> int:
-        """Ended items of a stage become due again, chosen by reason, study or destination.
+        """Make ended items of a stage due again, and return their number.
 
-        How many.
-
-        `among`: the destinations that there are; None: any. To others nobody would send what is due. What is withheld becomes due
-        only where `among` says that its cause is gone (`withholding`). Not one transaction, if they
-        are many: each is as safe as any, and whoever repeats it after a crash gets the rest.
+        Chosen by reason, study or destination. `among`: the configured destinations; None: any.
+        Deliveries to others would never be sent. A withheld delivery becomes due only where `among`
+        shows that its cause is gone (`queries/withheld`). Many items take several transactions.
+        Each is safe, and a repetition after a crash does the rest.
         """
         chosen = requeueing.condition(stage, reason, study_uid, destination_name, among)
         with self._reads.begin() as connection:
@@ -588,9 +584,9 @@ class Ledger:
         deed: Deed | None = None,
         before: int | None = None,
     ) -> int:
-        """How many.
+        """Requeue one part, and return the number of items.
 
-        `before`: those of the parts before the last one, with which the `deed` is written.
+        `before`: the number in earlier parts, which the last part writes with the `deed`.
         """
         with begin_part(self._engine) as connection:
             now = self._clock()
@@ -612,9 +608,9 @@ class Ledger:
         among: Mapping[str, Destination],
         deed: Deed | None = None,
     ) -> Resent | None:
-        """What was delivered of a study is sent again: see `resending.resend`.
+        """Send the delivered documents of a study again: see `resend.resend`.
 
-        Without anything to send nothing is written.
+        Writes nothing if there is nothing to send.
         """
         with self._writes.begin() as connection:
             done = resending.resend(
@@ -641,9 +637,9 @@ class Ledger:
             return destination_lease.take(connection, name, owner, now, seconds)
 
     def pause(self, name: str, *, is_paused: bool, deed: Deed | None = None) -> None:
-        """Stop or resume deliveries to a destination, also one that has never been used.
+        """Stop or resume deliveries to a destination, also one that was never used.
 
-        What is on the wire is finished.
+        Deliveries in progress are finished.
         """
         with self._writes.begin() as connection:
             destination_lease.pause(connection, name, is_paused=is_paused)
@@ -653,9 +649,9 @@ class Ledger:
         self._notifier.notify(("deliver",))
 
     def forget_destination(self, name: str, deed: Deed | None = None) -> Forgotten:
-        """Give up what waits for a destination that is no longer in the settings.
+        """Give up deliveries to a destination that is no longer in the settings.
 
-        That it is not is for the caller to know.
+        The caller has checked that it is not.
         """
         with self._writes.begin() as connection:
             done = abandon.forget(connection, name, self._clock())
@@ -664,7 +660,7 @@ class Ledger:
         return done
 
     def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
-        """Give up the dead reports of storage commitment that this AE Title is owed; how many."""
+        """Delete the dead storage commitment reports for this AE Title, and return their number."""
         with self._writes.begin() as connection:
             count = abandon.forget_commitments(connection, calling_ae_title)
             write_down(deed, connection, self._clock(), count)
@@ -676,7 +672,7 @@ class Ledger:
     ) -> Completed | None:
         """End a study's quiet period now; None: there is no such study.
 
-        Its open readings are waited for, unless told otherwise.
+        `is_waiting`: its open readings are waited for.
         """
         with self._writes.begin() as connection:
             done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
@@ -690,9 +686,9 @@ class Ledger:
     def beat(
         self, name: str, role: str, pid: int, *, started_at: float, is_ready: bool, detail: str = ""
     ) -> bool:
-        """A process says that it lives, and whether it can do its work.
+        """Write a heartbeat: the process lives, and whether it can do its work.
 
-        False: the last one to say so under its name was another.
+        False: the last heartbeat under its name was another process's.
         """
         alive = {
             "role": role,
@@ -717,7 +713,10 @@ class Ledger:
             connection.execute(process.delete().where(process.c.name.in_(names)))
 
     def silent(self, seconds: float) -> list[tuple[str, int]]:
-        """Processes of this host, name and process id, that have not said for so long that they live: nor since its clock was set back."""
+        """Processes of this host without a heartbeat for so long, as (name, process id).
+
+        A heartbeat in the future counts as none: the clock was set back.
+        """
         now = self._clock()
         quiet = and_(
             process.c.host == _HOST, ~process.c.beat_at.between(now - seconds, now + seconds)
@@ -729,13 +728,16 @@ class Ledger:
             ]
 
     def clock_ahead_seconds(self) -> float:
-        """How far our clock, by which all moments here are taken, is ahead of the database's (PostgreSQL), see `ahead_seconds`."""
+        """Seconds by which our clock, the source of all moments here, is ahead of the database's.
+
+        PostgreSQL, see `clocks.ahead_seconds`.
+        """
         return ahead_seconds(self._reader, self._clock)
 
     def reschedule_after_clock_step(self, stage: str, longest_seconds: float) -> int:
-        """Make due what waits for longer than that, as only a clock that was set back explains.
+        """Make rows due that wait longer than that, as after a clock was set back.
 
-        How many rows of the stage.
+        Returns how many rows of the stage.
         """
         with self._writes.begin() as connection:
             return clock_recovery.free(connection, stage, longest_seconds, self._clock())
@@ -746,9 +748,9 @@ class Ledger:
 
 
 def _until_ours(write: Callable[[], T]) -> T:
-    """Somebody else may insert the same UIDs at once (PostgreSQL).
+    """Repeat a write while another process inserts the same UIDs (PostgreSQL).
 
-    The next try finds the other one's rows. Raises IntegrityError.
+    The next try finds the other's rows. Raises IntegrityError.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(IntegrityError):
@@ -757,16 +759,17 @@ def _until_ours(write: Callable[[], T]) -> T:
 
 
 def _place(lease: Lease, job: Job | None) -> tuple[str, int]:
-    """In the order of locks: studies by their UIDs, all else by rows."""
+    """The order of locks: studies by their UIDs, all else by rows."""
     return job.study.study_instance_uid if isinstance(job, StudyJob) else "", lease.row_id
 
 
 def _stages_of_record(
     arrivals: Sequence[Arrival], outcomes: Sequence[RecordOutcome]
 ) -> tuple[str, ...]:
-    """No study with a reading to come can be assembled: its last reading notifies.
+    """Stages with work after `record`.
 
-    What is decided of a known image may end the wait.
+    A study with open readings cannot be assembled: its last reading notifies. The outcome for a
+    known image may end a study's wait.
     """
     is_read = all(arrival.releases for arrival in arrivals) and all(
         outcome is RecordOutcome.NEW for outcome in outcomes

@@ -1,4 +1,7 @@
-"""`forget`: what is owed to somebody who is gone is given up, so that nobody waits for it and pixels may leave."""
+"""`forget`: give up deliveries and reports to a peer that is gone.
+
+Nothing waits for them any more, and the pixels may leave.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +19,9 @@ _REASON: Final = "destination_forgotten"
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """What it did.
+    """Counts of the deliveries that `forget` ended.
 
-    `in_work`: deliveries that a dispatcher holds which still has earlier settings; they are left
-    alone.
+    `in_work`: deliveries held by a dispatcher with earlier settings; they are left alone.
     """
 
     cancelled: int
@@ -27,11 +29,11 @@ class Forgotten:
 
 
 def forget(connection: Connection, name: str, now: float) -> Forgotten:
-    """End its deliveries that are due, dead or withheld, or whose lease nobody holds any more.
+    """End a destination's deliveries that are due, dead, withheld, or whose lease has lapsed.
 
-    Tries stay known, also of who died with one: the receiver may have the document, and a successor
-    may have to name it. The lease goes, too, so that nothing lists it; but not while a dispatcher
-    owns it. Idempotent.
+    The tries stay known, also of a delivery that lapsed. The receiver may have the document, and a
+    later document may have to name it as its predecessor. The destination's lease is deleted, so
+    that no list shows it, unless a dispatcher owns it. Idempotent.
     """
     has_lapsed = and_(delivery.c.state == DeliveryState.LEASED, delivery.c.leased_until < now)
     is_open = or_(
@@ -52,9 +54,9 @@ def forget(connection: Connection, name: str, now: float) -> Forgotten:
 
 
 def forget_commitments(connection: Connection, calling_ae_title: str) -> int:
-    """Delete the dead reports of who asked; how many.
+    """Delete the dead reports that this AE Title requested, and return their number.
 
-    Nothing rests on them (see `outdated`), and who asks again gets a new row.
+    Nothing depends on them (see `retention/history`). A repeated request gets a new row.
     """
     dead = and_(
         commitment.c.state == CommitmentState.DEAD,

@@ -1,7 +1,8 @@
-"""Who reads the audit row by row, and how far each has come: the log, and the syslog collector.
+"""Cursors of the programs that read the audit row by row: the log and the syslog collector.
 
-One process of all hosts reads for each, by a lease. It moves the cursor when what it has read is
-where it belongs, so that after a crash a row may come twice and none is left out.
+Each cursor has a lease, so one process of all hosts reads for it. The process moves the cursor
+after its rows have reached their target. After a crash a row may come twice, and no row is left
+out.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ Item = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class AuditBacklog:
-    """Rows that one has not come to: how many, and the moment of the oldest (0: there is none)."""
+    """Rows behind a cursor: their number, and the moment of the oldest (0: there is none)."""
 
     count: int
     oldest_at: float
 
 
 class AuditCursors:
-    """Of the ledger at an SQLAlchemy URL."""
+    """The audit cursors of the ledger at an SQLAlchemy URL."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         # Not synced: after a power cut a row may come twice.
@@ -45,7 +46,7 @@ class AuditCursors:
         self._reader.dispose()
 
     def set_up(self, names: Collection[str]) -> None:
-        """These read from now on, a new one from the end. Others do not any more."""
+        """Make these the only cursors. A new cursor begins at the end of the audit."""
         with self._engine.begin() as connection:
             connection.execute(delete(audit_cursor).where(audit_cursor.c.name.not_in(names)))
         for name in sorted(names):
@@ -56,9 +57,9 @@ class AuditCursors:
                 continue
 
     def take(self, name: str, owner: str, seconds: float) -> int | None:
-        """Read for it so long: the row behind which it goes on.
+        """Lease a cursor and return the row id behind which it stands.
 
-        None: another process does, or nobody has set it up.
+        None: another process holds it, or `set_up` has not made it.
         """
         now = self._clock()
         cursor = audit_cursor.c
@@ -76,7 +77,7 @@ class AuditCursors:
             return connection.execute(ours.returning(cursor.last_id)).scalar_one_or_none()
 
     def has_news(self, name: str) -> bool:
-        """Whether there is a row that it has not come to. Takes no write lock."""
+        """Whether there are rows behind this cursor. Takes no write lock."""
         last = select(audit_cursor.c.last_id).where(audit_cursor.c.name == name).scalar_subquery()
         with self._reader.connect() as connection:
             return (
@@ -85,7 +86,7 @@ class AuditCursors:
             )
 
     def after(self, last_id: int, limit: int = 200) -> list[Item]:
-        """The next rows, oldest first."""
+        """Return the next rows, oldest first."""
         with self._reader.connect() as connection:
             rows = connection.execute(
                 audit_rows().where(audit.c.id > last_id).order_by(audit.c.id).limit(limit)
@@ -93,7 +94,10 @@ class AuditCursors:
             return [row._asdict() for row in rows]
 
     def move(self, name: str, owner: str, last_id: int) -> bool:
-        """All up to this row are where they belong. False: another process reads for it by now."""
+        """Move the cursor to this row, once all rows up to it have reached their target.
+
+        False: another process holds the cursor by now.
+        """
         ours = and_(audit_cursor.c.name == name, audit_cursor.c.owner == owner)
         with self._engine.begin() as connection:
             return (
@@ -104,7 +108,7 @@ class AuditCursors:
             )
 
     def waiting(self, name: str) -> AuditBacklog | None:
-        """What it has not come to; None: nobody has set it up."""
+        """Return the rows behind a cursor; None: `set_up` has not made it."""
         last = select(audit_cursor.c.last_id).where(audit_cursor.c.name == name)
         with self._reader.connect() as connection:
             if (last_id := connection.execute(last).scalar_one_or_none()) is None:
@@ -115,7 +119,7 @@ class AuditCursors:
             return AuditBacklog(*connection.execute(counted).one())
 
     def give_back(self, name: str, owner: str) -> None:
-        """Another process may read for it at once."""
+        """End the lease, so that another process may take the cursor at once."""
         ours = and_(audit_cursor.c.name == name, audit_cursor.c.owner == owner)
         with self._engine.begin() as connection:
             connection.execute(

@@ -1,9 +1,9 @@
 """Backup of a running installation: a snapshot of the ledger first, then the files that it names.
 
-Files never change and rows never come to name a file that was not there before, so the copy is
-whole: it is the state folder of an installation that stood still when the backup began. To restore
-it, start on it. The snapshot gets its name last: a backup that is cut off leaves an earlier one of
-the same folder as it was.
+Files never change, and no row comes to name a file that was not there before. So the copy is whole:
+it is the state folder of an installation that stood still when the backup began. To restore it,
+start on it. The snapshot gets its name last: a backup that is cut off leaves an earlier one of the
+same folder as it was.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ _LOGS = ("-wal", "-shm")
 def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     """Write a backup into a folder, new or of an earlier backup, and count its files.
 
-    Raises ConfigurationError, OSError.
+    `linked`: a second name on the same file system. `known`: there from an earlier backup.
+    `missing`: named by the ledger, but not in the archive. A ledger on PostgreSQL is not copied:
+    dump it before this. The ledger of an earlier backup is replaced when all files are there. A
+    ledger of an earlier version is copied as it is; the columns read here are the same in all
+    versions.
 
-    `linked`: a second name on the same file system, `known`: there from an earlier backup. `missing`: named by the ledger, but not in the
-    archive. A ledger on PostgreSQL is not copied: dump it before this. An earlier backup's ledger
-    is replaced when all files are there.
-    One that an earlier version has left is copied as it is, for that version: what is read here has
-    been the same in all.
+    Raises ConfigurationError, OSError.
     """
     _refuse_live(url, archive, target)
     _refuse_shared(target)
@@ -76,14 +76,14 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     os.sync()
     if snapshot is not None:
         _replace(target / _LEDGER, snapshot)
-    # Only now: the earlier ledger had no rows for them, so that a crash would have lost them.
+    # Only now: the earlier ledger had no rows for them, so a crash would have lost them.
     _forget_others(target, arrived)
     os.sync()
     return put
 
 
 def has_images(url: str) -> bool:
-    """Whether the ledger has ever got one."""
+    """Whether the ledger has ever recorded an image."""
     reader = open_reader(url)
     try:
         with reader.connect() as connection:
@@ -93,7 +93,7 @@ def has_images(url: str) -> bool:
 
 
 def _refuse_live(url: str, archive: Archive, target: Path) -> None:
-    """Nothing of the running installation may be written to, wherever links lead."""
+    """Refuse a target inside the running installation, also where links lead there."""
     root = archive.root.resolve()
     wanted = target.resolve()
     within = {wanted, *wanted.parents, (target / _ARCHIVE).resolve()}
@@ -111,7 +111,10 @@ def _refuse_live(url: str, archive: Archive, target: Path) -> None:
 
 
 def _refuse_shared(target: Path) -> None:
-    """Another account that may write there could put links in our way, and have the copy written over what is ours."""
+    """Refuse a target that another account may write to.
+
+    Its links could make the copy overwrite our own files.
+    """
     if not target.exists():
         return
     status = target.stat()
@@ -123,7 +126,10 @@ def _refuse_shared(target: Path) -> None:
 
 
 def _snapshot(url: str, file: Path) -> None:
-    """One state of the ledger while others write, without what free pages still hold of rows that are gone."""
+    """Write one state of the ledger while others write, without the free pages.
+
+    Free pages may still hold deleted rows.
+    """
     _remove(file)
     engine = open_engine(url, read_only=True)
     connection = engine.raw_connection()
@@ -136,7 +142,7 @@ def _snapshot(url: str, file: Path) -> None:
 
 
 def _replace(file: Path, snapshot: Path) -> None:
-    """At once. The logs are empty: nothing was written through them."""
+    """Replace the file at once. Its logs are empty, because nothing was written through them."""
     for log in _LOGS:
         snapshot.with_name(snapshot.name + log).unlink(missing_ok=True)
         file.with_name(file.name + log).unlink(missing_ok=True)
@@ -150,30 +156,30 @@ def _remove(file: Path) -> None:
 
 
 def _stand_still(file: Path) -> None:
-    """No process is at work on a copy.
+    """Remove leases and heartbeats from the copy: no process works on it.
 
-    Leases are given back, uncounted, so that a restored server need not wait for them to lapse.
+    Leases are given back uncounted, so that a restored server need not wait for them to lapse.
     """
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection:
         given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
-        known = inspect(connection).get_table_names()  # an earlier version had fewer
+        known = inspect(connection).get_table_names()  # an earlier version had fewer tables
         for name in WORK_TABLES.keys() & known:
             held = table(
                 name, *map(column, ("state", "attempts", "lease_token", "leased_until"))
-            )  # nor all columns
+            )  # and fewer columns
             values = {**given_back, "attempts": held.c.attempts - 1}
             connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
         connection.execute(update(destination).values(owner=None, owned_until=None))
         connection.execute(delete(process))
-        # Whoever begins on this copy, and however often, never mints a UID that somebody else has
-        # minted for other bytes.
+        # A server that starts on this copy must never mint a UID that another has minted for other
+        # bytes.
         connection.execute(delete(installation).where(installation.c.key == epoch.KEY))
     engine.dispose()
 
 
 def _named(reader: Engine) -> Iterator[str]:
-    """Paths of all images that have pixels, some thousand at a time."""
+    """Yield the paths of all images that have pixels, read some thousand at a time."""
     last = 0
     query = (
         select(instance.c.id, instance.c.path)
@@ -199,9 +205,9 @@ def _put_quarantined(archive: Archive, target: Path) -> Iterator[Put]:
 def _put_arriving(
     archive: Archive, arriving: list[Path], reader: Engine, target: Path
 ) -> Iterator[tuple[str, Put]]:
-    """What was acknowledged before the snapshot and had no row in it.
+    """Copy objects that were acknowledged before the snapshot and have no row in it, by name.
 
-    The restored server finds and records it at its start. By name.
+    The restored server finds and records them at its start.
     """
     for file in arriving:
         with reader.connect() as connection:
@@ -217,9 +223,9 @@ def _put_arriving(
 
 
 def _put_left(archive: Archive, reader: Engine, target: Path) -> Iterator[Put]:
-    """What no row names any more and is there yet.
+    """Copy files that no row names any more and that are still there.
 
-    Rows of a dump that was made before a header was corrected may name it.
+    Rows of a dump that was made before a header was corrected may name them.
     """
     with reader.connect() as connection:
         paths = (
@@ -232,9 +238,9 @@ def _put_left(archive: Archive, reader: Engine, target: Path) -> Iterator[Put]:
 
 
 def _forget_others(target: Path, arrived: Container[str]) -> None:
-    """What an earlier backup had put there has its row by now, and perhaps a newer header.
+    """Delete unindexed objects that an earlier backup put there and that have a row by now.
 
-    Recorded again, it would pass for the newest.
+    Their headers may be older than the row's. Recorded again, they would pass for the newest.
     """
     for file in (target / _ARCHIVE / _FOLDER).glob("*.dcm"):
         if file.name not in arrived:
@@ -242,7 +248,7 @@ def _forget_others(target: Path, arrived: Container[str]) -> None:
 
 
 def _put(archive: Archive, path: str, target: Path) -> Put:
-    """A file under its name in the backup: complete, or not there."""
+    """Copy a file under its name into the backup: complete, or not at all."""
     for _ in range(3):  # it may be moved between the look and the link
         try:
             return _link_or_copy(archive.locate(path), target)

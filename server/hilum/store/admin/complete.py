@@ -1,4 +1,4 @@
-"""`complete`: a person ends a study's quiet period now."""
+"""`complete`: end a study's quiet period now, at a person's request."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from hilum.store.schema.tables import reading, study
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """What it did.
+    """The effect of `complete`.
 
-    `state` is the study's before; only a due study has a quiet period. `waits_for`: readings that
+    `state`: of the study before; only a due study has a quiet period. `waits_for`: readings that
     are still open.
     """
 
@@ -28,13 +28,12 @@ def complete(
 ) -> Completed | None:
     """Assemble the study as soon as no reading is open.
 
-    Not waiting: readings that nobody works on end as `not_waited_for`.
-
-    Idempotent. A study that is being assembled, or has ended, is left alone.
+    `is_waiting` False: open readings without a lease end as `not_waited_for`. Idempotent. A study
+    that is being assembled, or has ended, is left alone.
     """
     ended = (
         0 if is_waiting else _end_due(connection, study_uid, now)
-    )  # readings first, in the order of `recording`
+    )  # readings first, in the order of locks of `record`
     row = connection.execute(
         select(study).where(study.c.study_instance_uid == study_uid).with_for_update()
     ).first()
@@ -68,5 +67,5 @@ def _end_due(connection: Connection, study_uid: str, now: float) -> int:
 
 
 def _of_study(study_uid: str) -> ColumnElement[bool]:
-    """Readings that the study waits for."""
+    """Readings for which the study waits."""
     return and_(reading.c.study_instance_uid == study_uid, reading.c.is_shadow.is_(False))

@@ -1,10 +1,9 @@
-"""Other pixels, or a header that does not count, under a known SOP Instance UID.
+"""Conflicts: other pixels, or a header that does not count, under a known SOP Instance UID.
 
-What a person decides becomes rows, then moves of files.
-
-The rows are committed first and name where the files will lie; readers find a file at either place
-(`Archive.open`). Until the files are there the conflict's row says so (`is_settled`), and whoever
-comes next moves them: after a crash the scan at start.
+A person's decision becomes rows, then moves of files. The rows are committed first and name the
+final places of the files; readers find a file at either place (`Archive.open`). Until the files are
+moved, the conflict's row has `is_settled` False. The next decision, or the scan at start, moves
+them.
 """
 
 from __future__ import annotations
@@ -27,25 +26,28 @@ _ALLOWED = {
     ConflictState.REPLACED: (ConflictState.HELD, ConflictState.KEPT),
     ConflictState.DISCARDED: (ConflictState.HELD, ConflictState.KEPT),
 }
-"""From which states a person may decide so; the state itself is allowed too, and changes nothing."""
+"""States before a decision. The decided state itself is allowed too, and changes nothing."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FileInQuarantine:
-    """The file of a conflict: what it says, for REPLACED; its data set's SHA-256, for DISCARDED."""
+    """The file of a conflict, as a decision needs it.
+
+    The instance that it describes, for REPLACED; the SHA-256 of its data set, for DISCARDED.
+    """
 
     instance: Instance | None = None
     sha256: str | None = None
 
 
 class CannotResolve(Exception):
-    """This decision is not open any more, or never was; the text says what to do."""
+    """This decision is not open (any more); the text says how to proceed."""
 
 
 def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
     """Rows of conflicts, each with the Study Instance UID of the image that is in use.
 
-    None where there is none any more.
+    The UID is None where there is no such image any more.
     """
     columns = (instance.c.sop_instance_uid, instance.c.study_instance_uid)
     named = select(*columns).where(
@@ -56,7 +58,7 @@ def with_studies(connection: Connection, found: Sequence[Item]) -> list[Item]:
 
 
 def find(connection: Connection, conflict_id: int) -> Row[Any] | None:
-    """A conflict's row, locked."""
+    """Lock and return a conflict's row."""
     return connection.execute(
         select(conflict).where(conflict.c.id == conflict_id).with_for_update()
     ).first()
@@ -87,7 +89,7 @@ def resolve(
 
 
 def unsettled(connection: Connection) -> list[int]:
-    """Row ids of decisions whose files are not where they belong, or are not known to be."""
+    """Row ids of decisions whose files may not have been moved yet."""
     return list(
         connection.execute(
             select(conflict.c.id).where(conflict.c.is_settled.is_(False)).order_by(conflict.c.id)
@@ -96,7 +98,7 @@ def unsettled(connection: Connection) -> list[int]:
 
 
 def settled(connection: Connection, conflict_id: int) -> None:
-    """Its file is where it belongs."""
+    """Mark a conflict: its files are in their places."""
     connection.execute(update(conflict).where(conflict.c.id == conflict_id).values(is_settled=True))
 
 
@@ -139,9 +141,9 @@ def _replace(
 
 
 def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
-    """The image stays its first sender's where only its header changes.
+    """Whether the image stays its first sender's: only where its header alone changes.
 
-    Other pixels are another one's.
+    Other pixels belong to the sender of the new file.
     """
     if kind != ConflictKind.HEADER and quarantined.pixel_digest != former.pixel_digest:
         return quarantined
@@ -150,9 +152,9 @@ def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) 
 
 
 def _keep_former(connection: Connection, former: Row[Any], now: float, kind: ConflictKind) -> None:
-    """The bytes that were authoritative become the conflict's counterpart in quarantine.
+    """Keep the former bytes as the conflict's counterpart in quarantine.
 
-    Kept out, and nothing is lost.
+    They are out of use, and nothing is lost.
     """
     values = {
         "path": quarantine_path(former.path),
@@ -173,7 +175,7 @@ def _keep_former(connection: Connection, former: Row[Any], now: float, kind: Con
 
 
 def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: float) -> None:
-    """Its readings are of other pixels.
+    """Open the readings of the image again, because its pixels changed.
 
     The releases that read the image read it again, unless it was rejected.
     """
@@ -201,7 +203,10 @@ def _read_again(connection: Connection, former: Row[Any], study_uid: str, now: f
 
 
 def _open_study(connection: Connection, new: Instance, now: float) -> None:
-    """The file may be of another study than the one that it was in conflict with, and that study new."""
+    """Open the study of the new file.
+
+    It may be another study than the former image's, and it may be new.
+    """
     if (
         connection.execute(
             select(study.c.id).where(study.c.study_instance_uid == new.study_instance_uid)
@@ -221,7 +226,7 @@ def _open_study(connection: Connection, new: Instance, now: float) -> None:
 
 
 def study_values(first: Instance, priority: int, now: float) -> dict[str, Any]:
-    """Columns of a study that begins with this image, its quiet period over."""
+    """Columns of a study that begins with this image; its quiet period is over."""
     moments = {"quiet_until": now, "due_at": now, "collecting_since": now}
     received = {"first_received_at": first.received_at, "last_received_at": first.received_at}
     names = ("study_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")

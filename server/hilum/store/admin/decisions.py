@@ -1,4 +1,4 @@
-"""What a person decides about single images.
+"""Decisions of a person about single images.
 
 A conflict is kept out, put in or thrown away; an image is rejected.
 """
@@ -32,7 +32,8 @@ _STAGES = ("analyse", "assemble")
 class Decisions:
     """Decisions on one ledger and its archive.
 
-    `describe` reads a received object, with digests of a seed, `sha256_of` its data set. Each verb is safe to repeat after any crash.
+    `describe` reads a received object, with digests made with a seed. `sha256_of` digests its data
+    set. Each verb is safe to repeat after any crash.
     """
 
     def __init__(
@@ -56,27 +57,27 @@ class Decisions:
         self._notifier.close()
 
     def keep(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
-        """The file stays in quarantine, kept out of everything; nobody has to look at it again.
+        """Leave the file in quarantine for good; it needs no further decision.
 
         None: no such conflict.
         """
         return self._resolve(conflict_id, ConflictState.KEPT, deed)
 
     def replace(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
-        """The quarantined bytes become the image, which is read and reported again.
+        """Make the quarantined bytes the image, which is read and reported again.
 
-        The former bytes take their place in quarantine.
+        The former bytes take their place in quarantine. None: no such conflict.
         """
         return self._resolve(conflict_id, ConflictState.REPLACED, deed)
 
     def discard(self, conflict_id: int, deed: Deed | None = None) -> Item | None:
-        """The quarantined file is deleted. The same bytes sent once more are deleted, too."""
+        """Delete the quarantined file. The same bytes sent once more are deleted, too."""
         return self._resolve(conflict_id, ConflictState.DISCARDED, deed)
 
     def reject(self, sop_instance_uid: str, deed: Deed | None = None) -> Item | None:
-        """The image takes no part in results any more; None: no such image.
+        """Take an image out of results; its study is assembled again without it.
 
-        Its study is assembled again without it.
+        None: no such image.
         """
         with self._engine.begin() as connection:
             query = select(instance.c.study_instance_uid).where(
@@ -107,7 +108,7 @@ class Decisions:
         return answer
 
     def settle(self) -> int:
-        """Move the files of decisions that are committed to where they belong; how many.
+        """Move the files of committed decisions to their places, and return their number.
 
         Raises OSError.
         """
@@ -115,8 +116,7 @@ class Decisions:
             waiting = conflicts.unsettled(connection)
         for conflict_id in waiting:
             with self._engine.begin() as connection:
-                # Locked: the next decision on this conflict waits until the file lies where this
-                # one wants it.
+                # Locked: the next decision on this conflict waits until the file has been moved.
                 row = conflicts.find(connection, conflict_id)
                 if row is not None and not row.is_settled:
                     self._move(row.path, ConflictState(row.state))
@@ -124,7 +124,7 @@ class Decisions:
         return len(waiting)
 
     def _resolve(self, conflict_id: int, state: ConflictState, deed: Deed | None) -> Item | None:
-        """Rows first, then files. Raises CannotResolve, OSError."""
+        """Write the rows, then move the files. Raises CannotResolve, OSError."""
         quarantined = self._quarantined(conflict_id, state)
         with self._engine.begin() as connection:
             found = conflicts.find(connection, conflict_id)
@@ -145,7 +145,7 @@ class Decisions:
             return conflicts.with_studies(connection, [row._asdict()])[0]
 
     def _quarantined(self, conflict_id: int, state: ConflictState) -> FileInQuarantine:
-        """What has to be known of the file, read before the row is locked."""
+        """Read the facts about the file that a decision needs, before the row is locked."""
         with self._engine.begin() as connection:
             found = conflicts.find(connection, conflict_id)
             seed = digest_seed.read(connection)
@@ -168,7 +168,7 @@ class Decisions:
             ) from None
 
     def _move(self, path: str, state: ConflictState) -> None:
-        """To where a decision wants the file."""
+        """Move the file to the place that the decision names."""
         if state is ConflictState.DISCARDED:
             self._archive.remove(path)
         else:

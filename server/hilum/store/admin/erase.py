@@ -1,9 +1,8 @@
 """Erasure of a patient or a study.
 
-Rows become tombstones without patient data, files are deleted, what has not gone out never will.
-
-Each study is one transaction that also writes down which files must go, so whatever a crash leaves,
-doing it again finishes it.
+Rows become tombstones without patient data, files are deleted, and unsent documents are never sent.
+Each study is one transaction, which also writes down the files to delete. So a repetition finishes
+an erasure that a crash has cut off.
 """
 
 from __future__ import annotations
@@ -53,8 +52,8 @@ from hilum.store.schema.tables import (
 _BATCH = 500
 _BEGINNING_BYTES = 64 << 10
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
-# As a later report's predecessors are chosen (`jobs`): refused by its SOP Class, a document was not
-# sent.
+# The rule by which a later report's predecessors are chosen (`queue/jobs`): a document that was
+# refused for its SOP Class was not sent.
 _WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(NEVER_SENT))
 _HAS_IT = or_(delivery.c.state == DeliveryState.DELIVERED, delivery.c.delivered_at.is_not(None))
 _MAY_BE_HELD = or_(_HAS_IT, delivery.c.state == DeliveryState.LEASED, _WAS_TRIED)
@@ -68,12 +67,11 @@ _OPEN_DELIVERIES = (
 
 @dataclass(slots=True)
 class Erased:
-    """What was there of a patient or a study.
+    """Counts of the rows of a patient or a study.
 
-    `delivered`: documents that destinations have; only they can delete those. `tried`: may have.
-
-    Those are on the wire now, or a try to send them ended without an answer that says that they are
-    not there.
+    `delivered`: documents that destinations have; only the destinations can delete those. `tried`:
+    documents that destinations may have. Those are being sent now, or a try ended without an answer
+    that rules it out.
     """
 
     studies: int = 0
@@ -102,7 +100,10 @@ class Erasure:
         self._reader.dispose()
 
     def headers(self) -> Iterator[tuple[str, str, bytes]]:
-        """(Study Instance UID, Transfer Syntax UID, header) of every image, some hundred at a time."""
+        """Yield (Study Instance UID, Transfer Syntax UID, header) of every image.
+
+        Rows are read some hundred at a time.
+        """
         last = 0
         while rows := self._headers_after(last):
             yield from (
@@ -130,7 +131,10 @@ class Erasure:
             )
 
     def documents(self) -> Iterator[tuple[str, int, str, bytes]]:
-        """(Study Instance UID, row of the result, media type, content) of every report, some hundred at a time."""
+        """Yield (Study Instance UID, result's row id, media type, content) of every report.
+
+        Rows are read some hundred at a time.
+        """
         last = 0
         while rows := self._documents_after(last):
             yield from (
@@ -139,8 +143,8 @@ class Erasure:
             last = rows[-1].id
 
     def _documents_after(self, last: int) -> list[Row[Any]]:
-        # A patient stands at the beginning of a Structured Report, in JSON near it: a document's
-        # end need not be read.
+        # The patient stands at the beginning of a Structured Report, and near it in JSON. The end
+        # of a document need not be read.
         beginning = func.substr(document.c.content, 1, _BEGINNING_BYTES).label("content")
         content = case(
             (document.c.media_type == JSON.media_type, document.c.content), else_=beginning
@@ -170,7 +174,7 @@ class Erasure:
             return list(connection.execute(select(expired_file.c.path)).scalars())
 
     def hasten(self, path: str) -> None:
-        """Such a file may be deleted now."""
+        """Let such a file be deleted now."""
         with self._engine.begin() as connection:
             values = {"due_at": self._clock(), "cause": "erased"}
             connection.execute(
@@ -178,7 +182,10 @@ class Erasure:
             )
 
     def has_images(self, study_uid: str) -> bool:
-        """Of a study that has none any more, because they are another one's now, nothing is of use to anybody."""
+        """Whether the study still has an image.
+
+        A study without one has nothing left to keep: its images belong to another study now.
+        """
         with self._reader.connect() as connection:
             return (
                 connection.execute(
@@ -188,19 +195,19 @@ class Erasure:
             )
 
     def look(self, study_uid: str) -> Erased:
-        """What would be erased."""
+        """Count the rows that `erase_study` would erase."""
         with self._reader.connect() as connection:
             return _look(connection, study_uid)
 
     def look_at_results(self, result_ids: Collection[int]) -> Erased:
-        """As `look`, of `erase_documents`."""
+        """Count the rows that `erase_documents` would erase."""
         with self._reader.connect() as connection:
             return _found(connection, _of_results(connection, result_ids))
 
     def erase_study(self, study_uid: str) -> Erased:
-        """Everything of one study.
+        """Erase one study completely.
 
-        A worker that is at it loses its lease, and what it made is thrown away.
+        A worker that holds one of its rows loses its lease, and its output is discarded.
         """
         with self._engine.begin() as connection:
             found = _look(connection, study_uid)
@@ -213,9 +220,9 @@ class Erasure:
             return found
 
     def erase_documents(self, result_ids: Collection[int]) -> Erased:
-        """The documents of some results of a study whose images are another patient's by now.
+        """Erase the documents of some results of a study whose images are another patient's by now.
 
-        Its rows keep their names.
+        The study's rows keep their names.
         """
         with self._engine.begin() as connection:
             ids = _of_results(connection, result_ids)
@@ -224,7 +231,7 @@ class Erasure:
             return found
 
     def erase_quarantined(self, path: str) -> None:
-        """An object in quarantine, and what its row says of its content."""
+        """Erase an object in quarantine, and the description of its content in its row."""
         with self._engine.begin() as connection:
             for row in connection.execute(
                 select(conflict.c.id).where(conflict.c.path == path)
@@ -244,16 +251,16 @@ class Erasure:
             deletions.expire(connection, path, "erased", self._clock(), None)
 
     def remove_files(self) -> list[Removed]:
-        """Delete the files of what was erased, some at a time.
+        """Delete the files of erased rows, some at a time, and return them.
 
-        Also those that an erasure which did not come to its end has left.
+        Files that an unfinished erasure has left are deleted as well.
         """
         return deletions.remove_due(self._engine, self._archive, self._clock(), sync_of(self._url))
 
     def rewrite(self) -> bool:
-        """Make the database forget what its pages still hold of the old rows.
+        """Rewrite the database, so that its pages forget the old rows.
 
-        False: others read meanwhile; do it again.
+        False: others read meanwhile; call it again.
         """
         return vacuum.rewrite(self._url)
 
@@ -261,7 +268,7 @@ class Erasure:
 def _look(connection: Connection, study_uid: str) -> Erased:
     is_there = and_(study.c.study_instance_uid == study_uid, study.c.state != StudyState.ERASED)
     if connection.execute(select(study.c.id).where(is_there)).first() is None:
-        return Erased()  # or a tombstone, of which nothing is left
+        return Erased()  # or a tombstone, which has no content
     images = connection.execute(
         select(instance.c.id).where(instance.c.study_instance_uid == study_uid)
     ).all()
@@ -282,7 +289,7 @@ def _found(connection: Connection, document_ids: Sequence[int]) -> Erased:
 
 
 def _of_results(connection: Connection, result_ids: Collection[int]) -> Sequence[int]:
-    """Documents whose content is there yet."""
+    """Row ids of documents of these results whose content is still there."""
     has_content = and_(document.c.result_id.in_(result_ids), func.length(document.c.content) > 0)
     return (
         connection.execute(select(document.c.id).where(has_content).order_by(document.c.id))
@@ -300,7 +307,7 @@ def _documents(study_uid: str) -> Any:  # noqa: ANN401 - SQLAlchemy's own type n
 
 
 def _erase(connection: Connection, study_uid: str, now: float) -> None:
-    # The same order of locks as `record`: images, readings, then the study.
+    # The order of locks of `record`: images, readings, then the study.
     of_study = instance.c.study_instance_uid == study_uid
     images = connection.execute(
         select(instance).where(of_study).order_by(instance.c.sop_instance_uid).with_for_update()

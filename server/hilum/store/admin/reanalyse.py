@@ -1,8 +1,8 @@
-"""`reanalyse`: a release reads studies that were closed before it was there, of an archive of them some at a time: others write in between.
+"""`reanalyse`: a release reads studies that were closed before it was there.
 
-What is chosen is read first, without the lock that writers wait for, by ranges of rows: no
-transaction goes through the whole archive.
-A part is whole or not there: whoever repeats it after a crash gets the rest.
+An archive of them is opened some at a time, so that others write in between. The studies are chosen
+first, by ranges of rows, without the lock that writers wait for. No transaction goes through the
+whole archive. Each part is one transaction: a repetition after a crash opens the rest.
 """
 
 from __future__ import annotations
@@ -35,18 +35,17 @@ from hilum.store.queue.reopen import reopen
 from hilum.store.schema.tables import assignment, comparison, instance, reading, result, study
 
 _TOGETHER = 250  # studies of one transaction: others wait for the ledger meanwhile
-_RANGE = 5_000  # rows of studies that one look goes through
+_RANGE = 5_000  # rows of studies in one range of `look`
 
 
 @dataclass(frozen=True, slots=True)
 class ReanalysisRequest:
-    """Which release shall read what.
+    """The studies that a release shall read.
 
-    `since`, `until`: of a study's last image, seconds since the epoch, the second excluded.
-
-    AE Titles: those of its first image.
-    `is_shadow`: nothing is reported, and each study is compared with what was; of several releases with one of `peers`, those that
-    are rolled out with this one, or else of its alias.
+    `since`, `until`: of a study's last image, seconds since the epoch, `until` excluded. AE Titles:
+    those of its first image. `is_shadow`: the results are not reported, and each study is compared
+    with its reported result. Of several releases the one compared is one of `peers`, which are
+    rolled out with this release, else one of its alias.
     """
 
     release: str
@@ -61,9 +60,9 @@ class ReanalysisRequest:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Studies that are read anew and their images.
+    """Counts of studies that are read again, and of their images.
 
-    What was left out: `open_studies`, `incomparable` ones, images `without_pixels`.
+    Left out: `open_studies`, `incomparable` studies, and images `without_pixels`.
     """
 
     studies: int = 0
@@ -73,13 +72,13 @@ class Count:
     without_pixels: int = 0
 
     def __add__(self, other: Count) -> Count:
-        """Of two ranges together."""
+        """The sum of two ranges."""
         return Count(*(getattr(self, name) + getattr(other, name) for name in Count.__slots__))
 
 
 @dataclass(frozen=True, slots=True)
 class ScannedStudies:
-    """At one range of studies, up to the row `until`: `ids` are those to be read."""
+    """One range of studies, up to the row `until`; `ids` are those to be read."""
 
     until: int
     ids: Sequence[int]
@@ -87,7 +86,7 @@ class ScannedStudies:
 
 
 class Reanalysis:
-    """On the ledger at an SQLAlchemy URL."""
+    """Reanalysis on the ledger at an SQLAlchemy URL."""
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
         self._engine = open_engine(url, is_synced=False)
@@ -103,16 +102,16 @@ class Reanalysis:
         self._notifier.close()
 
     def last_row(self) -> int:
-        """Of studies: where `look` ends."""
+        """The last row id of studies, where `look` ends."""
         with self._reader.connect() as connection:
             return int(
                 connection.execute(select(func.coalesce(func.max(study.c.id), 0))).scalar_one()
             )
 
     def look(self, order: ReanalysisRequest, last_row: int) -> Iterator[ScannedStudies]:
-        """Range by range what there is to be read, oldest study first.
+        """Yield the studies to be read, range by range, oldest study first.
 
-        Those named are one range.
+        Studies named by UID are one range.
         """
         size = last_row if order.study_uids else _RANGE
         for start in range(0, last_row, max(size, 1)):
@@ -121,9 +120,9 @@ class Reanalysis:
             yield looked
 
     def begin(self, order: ReanalysisRequest, ids: Sequence[int]) -> Iterator[Count]:
-        """Have these studies read; of each part how many studies and images.
+        """Open these studies for reading, and yield the counts of each part.
 
-        Once it has ended, it survives a power cut.
+        After the last part the rows survive a power cut.
         """
         for start in range(0, len(ids), _TOGETHER):
             with begin_part(self._engine) as connection:
@@ -135,7 +134,7 @@ class Reanalysis:
 
 
 def _by(order: ReanalysisRequest) -> Exists:
-    """Whether the release has read an image, or is to, as the order wants it."""
+    """Whether the release has read the image, or is to read it, with the request's `is_shadow`."""
     any_of = select(reading.c.id).where(
         reading.c.instance_id == instance.c.id, reading.c.release == order.release
     )
@@ -143,7 +142,7 @@ def _by(order: ReanalysisRequest) -> Exists:
 
 
 def _is_readable(order: ReanalysisRequest) -> ColumnElement[bool]:
-    """Its pixels are there, or a shadow, which shall be reported now, has read them."""
+    """Whether the image can be read, or a shadow's reading of it can be reported."""
     has_pixels = instance.c.pixels_removed_at.is_(None)
     along = select(reading.c.id).where(
         reading.c.instance_id == instance.c.id, reading.c.release == order.release
@@ -152,7 +151,7 @@ def _is_readable(order: ReanalysisRequest) -> ColumnElement[bool]:
 
 
 def _is_comparable(order: ReanalysisRequest) -> ColumnElement[bool]:
-    """Whether another release has spoken for the study."""
+    """Whether another release has a current result for the study."""
     if not order.is_shadow:
         return true()
     of_study = result.c.study_instance_uid == study.c.study_instance_uid
@@ -216,7 +215,10 @@ def _look(
 def _begin(
     connection: Connection, order: ReanalysisRequest, ids: Sequence[int], now: float
 ) -> Count:
-    """Those of one part that are still as they were found. Locked in the order of `recording`."""
+    """Open those studies of one part that have not changed since `look`.
+
+    Locks in the order of `record`.
+    """
     uids = (
         connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(ids)))
         .scalars()
@@ -251,7 +253,10 @@ def _begin(
 
 
 def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
-    """Nobody else has them read by this release, or takes them out of results, until this ends (PostgreSQL)."""
+    """Lock these images until the transaction ends (PostgreSQL).
+
+    No other transaction opens readings of them by this release, or rejects them.
+    """
     if connection.dialect.name == "postgresql":
         theirs = (
             select(instance.c.id)
@@ -264,7 +269,7 @@ def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
 def _reading(
     order: ReanalysisRequest, instance_id: int, study_uid: str, now: float
 ) -> dict[str, object]:
-    """The last priority: an archive must not hold up what somebody waits for."""
+    """Columns of a new reading, with the last priority: live images go first."""
     return {
         "instance_id": instance_id,
         "study_instance_uid": study_uid,
@@ -277,7 +282,7 @@ def _reading(
 
 
 def _read_along(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
-    """What a release has read along is to be reported, as it is; of which images."""
+    """Turn the release's shadow readings into reported ones, and return their image row ids."""
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
     connection.execute(update(assignment).where(ours).values(shadow=None))
     along = and_(
@@ -299,9 +304,9 @@ def _read_along(connection: Connection, name: str, uids: Sequence[str]) -> set[i
 
 
 def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) -> None:
-    """It reads along no longer; comparisons that were made stay.
+    """Delete the release's open comparisons: it is no shadow any more. Finished ones stay.
 
-    After the studies, in the order of `recording`.
+    Runs after the studies are locked, in the order of `record`.
     """
     of_shadow = and_(comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name)
     connection.execute(
@@ -312,9 +317,9 @@ def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) 
 def _compared_with(
     connection: Connection, order: ReanalysisRequest, uids: Sequence[str]
 ) -> dict[str, str]:
-    """For each study, in the order of locks, who has spoken for it.
+    """For each study, in the order of locks, the release to compare with.
 
-    What is rolled out with ours, else of its alias, else the newest.
+    A release of `peers`, else one of its alias, else the newest.
     """
     of_others = and_(
         result.c.study_instance_uid.in_(uids),

@@ -1,9 +1,8 @@
 """Objects in their places that no row names.
 
-Of images that came after the backup whose ledger was restored beside a newer archive.
-
-Bounded memory, however many rows: what they name is read once, into a file of this process alone.
-Of the archive only names are read.
+They exist where an older ledger was restored beside a newer archive. Memory is bounded, however
+many rows there are: the paths that rows name are read once, into a file of this process alone. Only
+the names in the archive are read.
 """
 
 from __future__ import annotations
@@ -24,15 +23,14 @@ _NAMED = (instance, expired_file, conflict)
 
 
 def orphans(url: str, archive: Archive) -> list[Path]:
-    """Objects without a row, in the order in which they came.
+    """Objects without a row, oldest first.
 
-    Not those in quarantine, which are for a person.
-
-    One that gets its row meanwhile may be among them: recorded again, it is known.
+    Objects in quarantine are left out: they are for a person. An object that gets its row meanwhile
+    may be among them: recorded again, it is known.
     """
     with contextlib.closing(
         sqlite3.connect("")
-    ) as known:  # on the disk, where SQLite has its temporary files, and deleted with it
+    ) as known:  # on the disk, where SQLite has its temporary files
         known.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
         reader = open_reader(url)
         try:
@@ -52,9 +50,9 @@ def orphans(url: str, archive: Archive) -> list[Path]:
 
 
 def _named(reader: Engine) -> Iterator[Iterable[str]]:
-    """All places that rows name, some thousand at a time.
+    """Yield all paths that rows name, some thousand at a time.
 
-    Those of images whose pixels have left, too: a crash may have left a file.
+    Paths of images without pixels are among them, because a crash may have left the file.
     """
     for table in _NAMED:
         last = 0

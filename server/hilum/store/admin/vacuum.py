@@ -1,6 +1,6 @@
-"""A database keeps bytes of rows that were changed or deleted.
+"""Rewriting the database, which keeps bytes of changed and deleted rows.
 
-In free space of its pages, and in its log. Rewriting ends that.
+The bytes stay in free space of its pages, and in its log, until then.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _PATIENCE_SECONDS = 30.0
 def rewrite(url: str) -> bool:
     """Rewrite the ledger from its rows alone.
 
-    False: others used it all the time, or the disk has not as much room again.
-
     SQLite: VACUUM, then a checkpoint that empties the write-ahead log. PostgreSQL: VACUUM FULL of
     the tables with patient data; its own write-ahead log and the backups are the administrator's.
+
+    False: the ledger was in use all the time, or the disk has too little room for a second copy.
     """
     return (
         _rewrite_sqlite(url)
@@ -61,7 +61,7 @@ def _rewrite_sqlite(url: str) -> bool:
 
 
 def _empty_log(cursor: DBAPICursor) -> bool:
-    """Readers of an older state hold the log for as long as they read."""
+    """Empty the write-ahead log. Readers of an older state keep it from being emptied."""
     give_up = time.monotonic() + _PATIENCE_SECONDS
     while time.monotonic() < give_up:
         cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -79,7 +79,7 @@ def _rewrite_postgresql(url: str) -> bool:
             connection.execute(text(f"SET lock_timeout = '{int(_PATIENCE_SECONDS)}s'"))
             for name in _TABLES:
                 connection.execute(text(f"VACUUM FULL {name}"))
-    except OperationalError:  # somebody held a table all the time
+    except OperationalError:  # another connection held a table all the time
         return False
     finally:
         engine.dispose()

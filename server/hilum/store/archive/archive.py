@@ -1,4 +1,4 @@
-"""The archive: received objects as files, named by ourselves and never by anything that a sender wrote.
+"""The archive: received objects as files, with names of our own and never a sender's.
 
     unindexed/<process>/<name>.part   being received; swept at the next start
     unindexed/<process>/<name>.dcm    durable and acknowledged, no row yet
@@ -37,25 +37,25 @@ ALIGNED_BYTES = 64 << 10
 _FOLDERS = "[0-9a-f][0-9a-f]/[0-9a-f][0-9a-f]"
 _PART = ".part"
 _COMPLETE = ".dcm"
-# Objects of the same minutes share a folder: a new one costs more than to receive an object. All
-# folders are used in a year.
+# Objects of the same minutes share a folder, because a new folder costs more than to receive an
+# object. All folders are used in a year.
 _FOLDER_SECONDS = 8 * 60
 
 
 def quarantine_path(path: str) -> str:
-    """Where an object lies, relative to the archive, whose place would have been `path`."""
+    """The quarantine path, relative to the archive, of an object whose place would be `path`."""
     return f"{_QUARANTINE}/{path}"
 
 
 def place_of_quarantined(path: str) -> str:
-    """The place, relative to the archive, of an object that lies in quarantine."""
+    """The place, relative to the archive, of an object in quarantine."""
     return path.removeprefix(f"{_QUARANTINE}/")
 
 
 class Free(NamedTuple):
-    """What is left of a file system: bytes, and how many files more it can hold.
+    """The free space of a file system: bytes, and the number of files that it can still hold.
 
-    None: it does not count them, as btrfs.
+    None: it does not count files, as btrfs.
     """
 
     bytes: int
@@ -63,7 +63,7 @@ class Free(NamedTuple):
 
 
 def free_in(folder: Path | str) -> Free:
-    """What is left for us in the file system of a folder: a file needs an inode, beside its bytes.
+    """The free space in the file system of a folder. A file needs an inode beside its bytes.
 
     Raises OSError.
     """
@@ -87,7 +87,7 @@ class Archive:
 
     `write_out_bytes`: after so many bytes of an object the disk is asked to begin with them; 0: at
     its end. All writes of an object but the first and the last end at multiples of ALIGNED_BYTES.
-    `durability`: see durable_rename.py.
+    `durability`: see `durable_rename`.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Archive:
         self._creation = threading.Lock()
 
     def begin(self) -> Incoming:
-        """A new object, invisible until it is committed. Raises OSError."""
+        """Begin a new object, invisible until it is committed. Raises OSError."""
         rename = self._rename or self._make_inbox()
         try:
             return self._incoming(rename)
@@ -129,16 +129,15 @@ class Archive:
             self._rename = rename = durable_rename_of(self._inbox, self._name_sync)
             return rename
 
-    # Who takes each object through these steps names it by text: to make a Path and ask it for its
-    # name costs more than a step.
+    # These steps take each object's name as text: to make a Path and ask it for its name costs more
+    # than a step.
 
     def place(self, file: Path | str) -> bool:
         """Give an object its place as a second name, before its row is committed.
 
-        A row never names a file that is not there.
-
+        So a row never names a file that is not there. Returns whether the object has its place now.
         Where the file system has no hard links, or no room, `settle` moves the file after the
-        commit. Whether it was given one now.
+        commit.
         """
         target = self._target(file)
         try:
@@ -150,12 +149,10 @@ class Archive:
         return True
 
     def settle(self, file: Path | str, *, is_placed: bool = False) -> None:
-        """Its row is committed: take an object out of `unindexed`.
+        """Take an object out of `unindexed`, after its row was committed.
 
-        `is_placed`: `place` has said so.
-
-        Nothing is synced: links and renames are atomic and in order in the file system's journal,
-        and the scan at start repeats them.
+        `is_placed`: the result of `place`. Nothing is synced: links and renames are atomic and in
+        order in the file system's journal, and the scan at start repeats them.
         """
         target = self._target(file)
         if is_placed or os.path.exists(target):  # noqa: PTH110 - see `place`
@@ -164,13 +161,13 @@ class Archive:
             _move(Path(file), Path(target))
 
     def _target(self, file: Path | str) -> str:
-        """The place of an object."""
+        """The place of an object as a path."""
         return f"{self._root}/{place_of(file)}"
 
     def take_back(self, file: Path) -> None:
-        """Put an object that has its place among those of this process that wait for their rows.
+        """Move an object from its place back to the unindexed objects of this process.
 
-        Gone meanwhile: nothing.
+        An object that is gone meanwhile is skipped.
         """
         if self._rename is None:
             self._make_inbox()
@@ -178,7 +175,7 @@ class Archive:
             file.rename(self._inbox / file.name)
 
     def placed(self) -> Iterator[Path]:
-        """Everything that has its place, folder by folder."""
+        """Yield every object in its place, folder by folder."""
         for folder in sorted(self.root.glob(_FOLDERS)):
             yield from (
                 file for file in folder.glob(f"*{_COMPLETE}") if file == self.root / place_of(file)
@@ -195,9 +192,9 @@ class Archive:
         _unlink(file)
 
     def bring(self, path: str) -> None:
-        """Move the object of a row's `path` there, into quarantine or out of it, wherever it lies.
+        """Move the object of a row's `path` to that path, into quarantine or out of it.
 
-        Idempotent; no object: nothing.
+        It is looked for in all places. Idempotent. An object that is not found is skipped.
         """
         target = self.root / path
         for file in self._candidates(path):
@@ -209,13 +206,11 @@ class Archive:
                 _move(file, target)
 
     def remove(self, path: str, held: contextlib.ExitStack | None = None) -> int:
-        """Delete the object of a row's `path`, under all its names.
+        """Delete the object of a row's `path`, under all its names, and return its size in bytes.
 
-        Its size in bytes, 0: there was none. Raises OSError.
-
-        With `held` the names go at once and the space, which takes long, when `held` is closed. (On
-        NFS a client that dies in between leaves a file `.nfs…` that its server's administrator
-        sweeps.)
+        0: there was none. With `held` the names are deleted at once; the space, which takes long,
+        is freed when `held` is closed. (On NFS a client that dies in between leaves a file `.nfs…`,
+        which the administrator of its server sweeps.) Raises OSError.
         """
         size_bytes = 0
         for file in self._candidates(path):
@@ -224,7 +219,7 @@ class Archive:
                 if held is not None:
                     with contextlib.suppress(
                         OSError
-                    ):  # it may not be read, or not by one more descriptor: then its space goes now
+                    ):  # it cannot be opened once more: its space is freed now
                         held.enter_context(file.open("rb"))
                 file.unlink()
         return size_bytes
@@ -239,7 +234,7 @@ class Archive:
                 sync_folder(folder)
 
     def quarantined(self) -> Iterator[Path]:
-        """Everything that lies in quarantine."""
+        """Yield every object in quarantine."""
         yield from sorted((self.root / _QUARANTINE).rglob(f"*{_COMPLETE}"))
 
     @property
@@ -251,17 +246,17 @@ class Archive:
         return (self.root / _LOCKS).is_dir()
 
     def make(self) -> None:
-        """Begin one here. Only where the ledger agrees (matching.py). Raises OSError."""
+        """Create the archive, once the ledger agrees (`consistency`). Raises OSError."""
         (self.root / _LOCKS).mkdir(parents=True, exist_ok=True)
 
     @property
     def has_objects(self) -> bool:
-        """Whether any object is there, wherever it lies. Cheap: it stops at the first."""
+        """Whether the archive holds any object. Stops at the first."""
         places = (f"*/*/*{_COMPLETE}", f"{_QUARANTINE}/*/*/*{_COMPLETE}")
         return any(True for place in places for _ in self.root.glob(place))
 
     def open(self, path: str) -> BinaryIO:
-        """The object of a row's `path`, for reading; it may still lie elsewhere, see `_candidates`.
+        """Open the object of a row's `path` for reading; it may be elsewhere, see `_candidates`.
 
         Raises FileNotFoundError.
         """
@@ -271,7 +266,7 @@ class Archive:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def locate(self, path: str) -> Path:
-        """Where the object of a row's `path` lies now.
+        """The present path of the object of a row's `path`.
 
         It may be moved at any moment, so read it by `open`. Raises FileNotFoundError.
         """
@@ -281,9 +276,11 @@ class Archive:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     def _candidates(self, path: str) -> Iterator[Path]:
-        """Where an object may lie: its place, `unindexed` before it is settled, and the other side of quarantine while it is moved.
+        """Yield the paths at which an object may be.
 
-        Its place comes last once more: it may be settled between the first look and the search.
+        Its place, `unindexed` before it is settled, and the other side of quarantine while it is
+        moved. Its place comes last once more: it may be settled between the first look and the
+        search.
         """
         yield self.root / path
         for folder in self._folders(None):
@@ -293,14 +290,14 @@ class Archive:
         yield self.root / path
 
     def unindexed(self, process: str | None = None) -> Iterator[Path]:
-        """Complete objects without a settled row, of one process or of all."""
+        """Yield complete objects without a settled row, of one process or of all."""
         for folder in self._folders(process):
             yield from sorted(folder.glob(f"*{_COMPLETE}"))
 
     def left_behind(self, processes: Iterable[str]) -> list[Path]:
-        """Complete objects of processes that are dead, in the order in which they came to any of them.
+        """Complete objects of dead processes, oldest first over all of them.
 
-        All durable: a process may have died between an object's name and its sync.
+        All are made durable: a process may have died between an object's name and its sync.
         """
         files = [file for process in processes for file in self.unindexed(process)]
         if files:
@@ -309,12 +306,11 @@ class Archive:
 
     @contextlib.contextmanager
     def held(self, process: str) -> Iterator[bool]:
-        """Own a process's folder; False.
+        """Lock a process's folder; False: a live process holds it.
 
-        A live process, here or on another host of a shared archive, owns it.
-
-        The kernel drops the lock with its owner, so a killed listener's folder can be recovered at
-        once. Raises FileNotFoundError where there is no archive.
+        That process may be on another host of a shared archive. The kernel drops the lock with its
+        owner, so a killed listener's folder can be recovered at once. Raises FileNotFoundError
+        where there is no archive.
         """
         path = self._lock(process)
         while True:
@@ -327,11 +323,10 @@ class Archive:
                     return
 
     def forget_gone(self, before: float) -> list[str]:
-        """Processes whose empty folder and lock are deleted.
+        """Delete the empty folders and locks of dead processes, and return their names.
 
-        None that lives, nor one of which something is younger than `before`.
-
-        `before`: seconds since the epoch. Who looks for an object looks into every folder, and hosts get new names. Raises OSError.
+        `before`: seconds since the epoch; a folder with anything younger stays. Every look for an
+        object goes through all folders, and new hosts bring new names. Raises OSError.
         """
         locks = (lock.stem for lock in (self.root / _LOCKS).glob("*.lock"))
         return [
@@ -362,9 +357,9 @@ class Archive:
         return [folder.name for folder in self._folders(None)]
 
     def sweep(self, process: str | None = None) -> int:
-        """Delete what was never acknowledged.
+        """Delete objects that were never acknowledged.
 
-        Only while nobody receives into these folders. Raises OSError.
+        Only while no process receives into these folders. Raises OSError.
         """
         parts = [
             file
@@ -383,7 +378,7 @@ class Archive:
         return sorted(unindexed.iterdir()) if unindexed.is_dir() else []
 
     def free(self) -> Free:
-        """What is left for us in the archive's file system, or in that where it will be.
+        """The free space in the file system of the archive, or in that where it will be.
 
         Raises OSError.
         """
@@ -398,9 +393,7 @@ class Archive:
 class Incoming:
     """One object being received.
 
-    Left without `commit`, as by an exception, it leaves nothing behind.
-
-    `file`: what it will be called.
+    Left without `commit`, as by an exception, it leaves nothing behind. `file`: the final path.
     """
 
     def __init__(self, folder: Path, rename: DurableRename, writing: WritePolicy) -> None:
@@ -419,7 +412,7 @@ class Incoming:
     def write(self, *pieces: bytes | memoryview) -> None:
         """Take all bytes of the pieces, or raise OSError.
 
-        The end may lie in memory until more comes, or `commit`.
+        The end may stay in memory until more comes, or `commit`.
         """
         ready: Pieces = (self._end, *pieces) if self._end else pieces
         come = sum(map(len, ready))
@@ -434,11 +427,11 @@ class Incoming:
         self._write_out()
 
     def borrow(self) -> BorrowedFile:
-        """Behind the first write: somebody writes by himself, until it is given back."""
+        """Lend the open file, behind the first write, to a caller that writes by itself."""
         return BorrowedFile(self._fd, self.size_bytes, self._end, self._written_out, self._writing)
 
     def give_back(self, borrowed: BorrowedFile) -> None:
-        """What was lent, whatever went wrong with it."""
+        """Take the file back, also after an error."""
         self.size_bytes = borrowed.size_bytes
         self._end = borrowed.end
         self._written_out = borrowed.written_out
@@ -464,7 +457,7 @@ class Incoming:
             self._written_out = self.size_bytes
 
     def commit(self) -> Path:
-        """`make_durable`, and where the object lies."""
+        """Make the object durable, and return its path."""
         self.make_durable()
         return Path(self.file)
 
@@ -489,11 +482,11 @@ class Incoming:
         _unlink(self.file)
 
     def __enter__(self) -> Self:
-        """Receive."""
+        """Enter the context; `close` ends it."""
         return self
 
     def close(self) -> None:
-        """Close, and remove what was not committed. Once."""
+        """Close, and remove the file if it was not committed. May be called twice."""
         os.close(self._fd)
         if not self._is_committed:
             self.abort()
@@ -504,13 +497,12 @@ class Incoming:
 
 
 def new_name(now: float) -> str:
-    """32 hexadecimal digits, of which the first four say where it will lie, see `place_of`.
+    """Return 32 hexadecimal digits, of which the first four name the folder (`place_of`).
 
-    The next fourteen are microseconds: who finds objects after a crash takes them in the order in
-    which they came, because of two under one SOP Instance UID the first pixels and the last header
-    hold.
+    The next fourteen are microseconds. After a crash objects are taken in the order in which they
+    came: of two under one SOP Instance UID, the first pixels and the last header are authoritative.
     """
-    # No secret, but unlike any other's: Python seeds it with what the system has, in each process.
+    # No secret, but unlike any other's: Python seeds it from the system, in each process.
     drawn = random.getrandbits(56)
     return f"{int(now / _FOLDER_SECONDS) & 0xFFFF:04x}{int(now * 1e6):014x}{drawn:014x}"
 
@@ -532,12 +524,15 @@ def _is_at(file: IO[str], path: Path) -> bool:
 
 
 def _came_at(file: Path) -> str:
-    """What of its name says when it came."""
+    """The part of its name that says when it came."""
     return file.name[4:]
 
 
 def _files_of(folder: Path) -> list[Path]:
-    """Of one that may not be looked into `glob` would say that it is empty."""
+    """The files of a folder.
+
+    `glob` would call a folder without permission empty; this raises.
+    """
     try:
         return [folder / name for name in os.listdir(folder)]  # noqa: PTH208 - names are enough
     except (FileNotFoundError, NotADirectoryError):
@@ -545,7 +540,7 @@ def _files_of(folder: Path) -> list[Path]:
 
 
 def _unlink(file: Path | str) -> None:
-    """If it is there."""
+    """Delete a file, if it is there."""
     with contextlib.suppress(FileNotFoundError):
         os.unlink(file)  # noqa: PTH108 - see `Archive.place`
 

@@ -1,4 +1,4 @@
-"""The open file of an object, lent to who writes to it by itself."""
+"""The open file of an object, lent to a caller that writes to it by itself."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class WritePolicy:
-    """How an object is written: so that each write but the first and the last ends at a multiple of `aligned_bytes`.
+    """How an object is written.
 
     After `write_out_bytes` more the disk is asked to begin with them; 0: never.
     """
@@ -18,11 +18,10 @@ class WritePolicy:
 
 @dataclass(slots=True)
 class BorrowedFile:
-    """The file has `size_bytes`, of which the disk was asked to begin with `written_out`.
+    """A lent file of `size_bytes`, of which the disk was asked to write `written_out`.
 
-    `end` comes next.
-
-    What is behind the last multiple of `writing.aligned_bytes` is the new `end`.
+    `end` is written next. Bytes behind the last multiple of `writing.aligned_bytes` become the new
+    `end`.
     """
 
     descriptor: int

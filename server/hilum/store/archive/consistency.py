@@ -1,6 +1,6 @@
 """Whether ledger and archive belong together.
 
-Looked at before either is begun anew, because one that is missing looks like a new one.
+Checked before either is created, because a missing one looks like a new one.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ NOT_MOUNTED = "Mount it, or restore the last backup (docs/operate/operations.md)
 
 
 def require_ledger(url: str, archive: Archive) -> None:
-    """Raise ConfigurationError where a new ledger would be begun beside the objects of another one.
+    """Raise ConfigurationError where a new ledger would be created beside existing objects.
 
-    It would have another identity: what is sent again would be reported again, under other UIDs.
+    It would have another identity: images that are sent again would be reported again, under other
+    UIDs.
     """
     if (
         not is_begun(url) and archive.has_objects
@@ -35,8 +36,8 @@ def require_ledger(url: str, archive: Archive) -> None:
         raise ConfigurationError(
             [
                 (
-                    f"ledger: there is none yet, but {archive.root} holds objects, so it is missing."
-                    f" {advice}"
+                    f"ledger: there is none yet, but {archive.root} holds objects, so it is"
+                    f" missing. {advice}"
                 )
             ]
         )
@@ -45,9 +46,8 @@ def require_ledger(url: str, archive: Archive) -> None:
 def require_archive(url: str, archive: Archive) -> None:
     """Raise ConfigurationError where the archive of the ledger's images is not there.
 
-    What is taken now would vanish when it comes.
-
-    The ledger is of this version's revision.
+    Objects taken now would vanish when the archive is mounted. The ledger has this version's
+    revision.
     """
     if archive.is_there or archive.has_objects or not _newest(url, 1):
         return
@@ -66,7 +66,7 @@ def require_archive(url: str, archive: Archive) -> None:
 
 
 def begin_archive(url: str, archive: Archive) -> None:
-    """For who takes objects: the archive is there, or is made, if nothing was ever received.
+    """Require the archive before objects are taken; create it if nothing was ever received.
 
     Raises as `require_archive`, and OSError.
     """
@@ -78,7 +78,7 @@ def begin_archive(url: str, archive: Archive) -> None:
 def is_begun(url: str) -> bool:
     """Whether there is a ledger, of whichever revision.
 
-    Makes none. Raises ConfigurationError for one that does not open.
+    Creates none. Raises ConfigurationError for one that does not open.
     """
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").exists():
@@ -87,10 +87,7 @@ def is_begun(url: str) -> bool:
 
 
 def newest_missing(url: str, archive: Archive) -> int:
-    """How many of the newest images with pixels were looked for, if the archive has none of them.
-
-    Else 0.
-    """
+    """The number of newest images looked for, if the archive has none of them; else 0."""
     paths = _newest(url, _NEWEST)
     return 0 if any(_has(archive, path) for path in paths) else len(paths)
 

@@ -1,4 +1,4 @@
-"""Directories that survive a power cut: a file's name is durable only when its folder is synced."""
+"""Syncing of directories: a file's name is durable only when its folder is synced."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SharedSync:
-    """One directory sync for all who wait.
+    """One directory sync shared among all waiters.
 
-    Who comes while a sync runs needs the next: the running one may have missed the rename.
+    A caller that arrives during a sync waits for the next one: the running one may have missed its
+    rename.
     """
 
     def __init__(self, folder: Path, sync: Callable[[Path], None] | None = None) -> None:
@@ -28,10 +29,8 @@ class SharedSync:
     def wait(self) -> None:
         """Return when a sync that began after this call has ended.
 
-        Raises its OSError, also to those who would have ridden on it.
-
-        The kernel says such an error once: another sync would succeed, and the name need not be on
-        the disk.
+        Raises its OSError, also in the callers that shared it. The kernel reports such an error
+        once: another sync would succeed, and the name need not be on the disk.
         """
         mine = self._begun + 1
         with self._turn:
@@ -66,7 +65,7 @@ def make_durable_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was created, renamed or deleted in it is durable. Raises OSError."""
+    """Make all that was created, renamed or deleted in a folder durable. Raises OSError."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -75,7 +74,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> None:
-    """All of the file system that holds it is durable (syncfs(2)).
+    """Make everything in the file system of a folder durable (syncfs(2)).
 
     One wait for any number of files. Raises OSError.
     """

@@ -1,10 +1,10 @@
-"""How a received file becomes durable under its name, by what its file system promises of order.
+"""Durable renaming of received files, by the order that their file system keeps.
 
 A name must never outlive a power cut without the bytes behind it. Any file system keeps that when
-the file is synced before it is renamed, and its folder afterwards: two commits of the journal, one
-after the other. Where the journal takes changes in order it is enough that the bytes are on the
-disk before the file is renamed: the commit that the folder's sync waits for takes along what the
-file system noted of the file before.
+the file is synced before it is renamed, and its folder afterwards. Those are two commits of the
+journal, one after the other. Where the journal takes changes in order, it is enough that the bytes
+are on the disk before the file is renamed. The commit that the folder's sync waits for includes the
+earlier changes of the file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SYSTEM: Final = Path("/sys")
 
 
 class DurableRename:
-    """Between the last byte of a file and its acknowledgement, for the files of one folder."""
+    """The steps between a file's last byte and its acknowledgement, for the files of one folder."""
 
     def __init__(self, folder: Path, *, is_in_order: bool) -> None:
         self._folder_sync = SharedSync(folder)
@@ -34,7 +34,7 @@ class DurableRename:
 
     @property
     def syncs(self) -> int:
-        """That a file waits for, one after the other; several files may share them."""
+        """The number of syncs that a file waits for in turn; several files may share them."""
         return 1 if self._is_in_order else 2
 
     def flush(self, fd: int) -> None:
@@ -48,15 +48,15 @@ class DurableRename:
             os.fdatasync(fd)
 
     def commit(self) -> None:
-        """The file is renamed: return when no power cut can take bytes or name.
+        """Return when no power cut can take the bytes or the name of the renamed file.
 
-        One sync for all who wait. Raises OSError.
+        One sync serves all waiters. Raises OSError.
         """
         self._folder_sync.wait()
 
 
 def durable_rename_of(folder: Path, wanted: Durability = "auto") -> DurableRename:
-    """For files of this folder."""
+    """Choose the steps for files of this folder."""
     return DurableRename(
         folder, is_in_order=wanted == "auto" and CAN_WAIT and is_in_order(mount_of(folder))
     )
@@ -64,7 +64,7 @@ def durable_rename_of(folder: Path, wanted: Durability = "auto") -> DurableRenam
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """What holds a folder: its type, as mount(8) names it, and its device, `major:minor`."""
+    """The mount of a folder: its type, as mount(8) names it, and its device, `major:minor`."""
 
     kind: str
     device: str
@@ -74,7 +74,7 @@ def is_in_order(mount: Mount | None, system: Path = _SYSTEM) -> bool:
     """Whether the file system's journal takes changes in order.
 
     ext4 and XFS note a file's size and blocks in their journal when its bytes have been written
-    out, before a rename that follows; they commit in order, and have the disk empty its cache
+    out, before a rename that follows. They commit in order, and have the disk empty its cache
     before a commit. `make proof PROOF=power` cuts the power of both. An ext4 may have been made
     without a journal: then nothing is in order.
     """
@@ -84,7 +84,7 @@ def is_in_order(mount: Mount | None, system: Path = _SYSTEM) -> bool:
 
 
 def _has_journal(mount: Mount, system: Path) -> bool:
-    """By the process that writes an ext4's journal; False where the kernel does not say."""
+    """Whether a process writes an ext4's journal; False where the kernel does not show it."""
     name = (system / "dev/block" / mount.device).resolve().name
     try:
         return (
@@ -98,13 +98,13 @@ def _has_journal(mount: Mount, system: Path) -> bool:
 
 
 def mount_of(folder: Path, mounts: Path = _MOUNTS) -> Mount | None:
-    """None where nobody says (proc_pid_mountinfo(5))."""
+    """The mount that holds a folder (proc_pid_mountinfo(5)); None: it is not listed."""
     try:
         lines = mounts.read_text(encoding="utf-8", errors="surrogateescape").splitlines()
     except OSError:
         return None
     around = {str(folder.resolve()), *map(str, folder.resolve().parents)}
-    # Of mounts on one folder the last one hides the others.
+    # The last mount on a folder hides the others.
     inner = [
         (len(point), number, mount)
         for number, (point, mount) in enumerate(map(_mount, lines))
@@ -114,7 +114,7 @@ def mount_of(folder: Path, mounts: Path = _MOUNTS) -> Mount | None:
 
 
 def _mount(line: str) -> tuple[str, Mount]:
-    """Mount point, and what is mounted there."""
+    """The mount point, and its mount."""
     before, _, behind = line.partition(" - ")
     fields = before.split()
     kinds = behind.split()
@@ -126,7 +126,7 @@ def _mount(line: str) -> tuple[str, Mount]:
 
 
 def _unescaped(text: str) -> str:
-    """Blanks, tabs, ends of line and backslashes stand as three octal digits."""
+    """Decode blanks, tabs, ends of line and backslashes, which stand as three octal digits."""
     for character in " \t\n\\":
         text = text.replace(f"\\{ord(character):03o}", character)
     return text

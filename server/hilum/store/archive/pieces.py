@@ -1,4 +1,4 @@
-"""Bytes that come in pieces, cut without being copied."""
+"""Cutting of byte pieces without a copy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ Pieces = Sequence[bytes | memoryview]
 
 
 def behind(pieces: Pieces, count: int) -> Pieces:
-    """What remains of the pieces behind the first `count` bytes."""
+    """The remainder of the pieces behind the first `count` bytes."""
     for number, piece in enumerate(pieces):
         if count < len(piece):
             return [memoryview(piece)[count:], *pieces[number + 1 :]]
@@ -17,7 +17,10 @@ def behind(pieces: Pieces, count: int) -> Pieces:
 
 
 def without_end(pieces: Pieces, count: int) -> tuple[Pieces, bytes]:
-    """The pieces without their last `count` bytes, of which there are as many, and a copy of these."""
+    """The pieces without their last `count` bytes, and a copy of those bytes.
+
+    The pieces have at least `count` bytes.
+    """
     rest = list(pieces)
     end = list[bytes | memoryview]()
     while count > 0:

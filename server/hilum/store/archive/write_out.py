@@ -1,4 +1,7 @@
-"""Writing a file out while its bytes still come in, and waiting until they are out, without a commit of the journal (Linux)."""
+"""Writing a file out while its bytes still come in (Linux).
+
+The wait for the bytes does without a commit of the journal.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import ctypes
 import os
 from typing import Final
 
-# sync_file_range(2). Its manual warns that it promises nothing about metadata and the disk's cache:
-# what does is the sync that follows.
+# sync_file_range(2). Its manual promises nothing about metadata and the disk's cache; the sync that
+# follows covers both.
 _WAIT_BEFORE = 1
 _START = 2
 _WAIT_AFTER = 4
@@ -22,7 +25,7 @@ CAN_WAIT: Final = _function is not None
 def start_write_out(fd: int, offset: int, count: int) -> None:
     """Ask the kernel to begin writing these bytes.
 
-    A hint: what it answers is not looked at, a sync says whether it went well.
+    A hint: its result is not looked at, a later sync reports errors.
     """
     if _function is not None:
         _function(fd, offset, count, _START)

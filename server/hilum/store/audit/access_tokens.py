@@ -1,7 +1,7 @@
 """Named tokens in the ledger: made, revoked and looked up.
 
-Their secrets are kept nowhere, their SHA-256 is. A secret is 256 random bits, so a plain digest
-cannot be guessed back. A slow one would only delay each request.
+The ledger holds the SHA-256 of each secret, never the secret. A secret is 256 random bits, so a
+plain digest cannot be reversed by guessing. A slow digest would only delay each request.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ class NameTaken(Exception):
 
 
 def new_secret() -> str:
-    """A random token. Its prefix lets scanners find one that was committed by mistake."""
+    """Make a random token. Its prefix lets scanners find one that was committed by mistake."""
     return PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
 
 
 def has_form(secret: str) -> bool:
-    """Whether it may be one of ours: others need not be looked up, and ours cannot be guessed."""
+    """Whether the text has the form of our tokens: only those are looked up."""
     return secret.startswith(PREFIX) and len(secret) == len(PREFIX) + 43
 
 
 def digest_of(secret: str) -> str:
-    """What is kept of a secret."""
+    """The digest that the ledger holds of a secret."""
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 class AccessTokens:
-    """The verbs on the tokens of the ledger at an SQLAlchemy URL.
+    """Verbs on the tokens of the ledger at an SQLAlchemy URL.
 
     Thread-safe. `LedgerViews` looks tokens up.
     """
@@ -59,7 +59,7 @@ class AccessTokens:
         self._engine.dispose()
 
     def create(self, name: str, scope: Scope, days: float | None) -> str:
-        """The secret of a new token, to be shown once. Raises NameTaken."""
+        """Create a token and return its secret, to be shown once. Raises NameTaken."""
         secret = new_secret()
         now = self._clock()
         ends = None if days is None else now + days * _DAY_SECONDS
@@ -78,7 +78,7 @@ class AccessTokens:
         return secret
 
     def revoke(self, name: str) -> bool:
-        """End a token now; False: there is no such valid one."""
+        """End a token now; False: there is no valid one of this name."""
         now = self._clock()
         lives = or_(access_token.c.expires_at.is_(None), access_token.c.expires_at > now)
         ended = (
@@ -90,7 +90,7 @@ class AccessTokens:
             return connection.execute(ended).rowcount > 0
 
     def note_use(self, token: AccessToken) -> None:
-        """Write down that it was used, at most once an hour."""
+        """Write down that a token was used, at most once an hour."""
         now = self._clock()
         if token.last_used_at is not None and now - token.last_used_at < _USE_SECONDS:
             return

@@ -1,10 +1,8 @@
 """The audit: one row for each verb of a person or a program.
 
-Rows are added, never changed; retention alone deletes.
-
-A verb of one transaction writes its row in it. One that takes several writes `begun` before the
-first and its end after the last, so that a crash on the way leaves a trace. What shows something
-and changes nothing writes a row of its own.
+Rows are added, never changed; retention alone deletes. A verb of one transaction writes its row in
+it. A longer verb writes `begun` before its first transaction and its end after the last, so that a
+crash on the way leaves a trace. A view, which changes nothing, writes a row of its own.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ Lost = Callable[[Item, str], None]
 T = TypeVar("T")
 _HOST: Final = socket.gethostname()
 _LISTING: Final = "audit"
-# PostgreSQL: ids in the order of commits, so that who has seen one has seen all below it.
+# PostgreSQL: ids in the order of commits, so that a reader that has seen one has seen all below it.
 _IN_ORDER: Final = func.pg_advisory_xact_lock(0x48494C554D07)
 _MOST_LOOKS: Final = 5000
 _WAIT_SECONDS: Final = 1.0
@@ -43,7 +41,7 @@ _FLUSH_SECONDS: Final = 5.0
 class Deed:
     """One verb of one actor, on the way to its row.
 
-    `count`: how many things, or how many looks. `detail`: never of a patient.
+    `count`: the number of things, or of looks. `detail`: never patient data.
     """
 
     verb: Verb
@@ -57,24 +55,24 @@ class Deed:
     is_written: bool = False
 
     def about(self, thing: Thing, name: object) -> Deed:
-        """Say what it is about, where that is no study."""
+        """Set the verb's object, where that is no study."""
         self.thing = thing
         self.name = str(name)
         return self
 
     def counting(self, item: T) -> T:
-        """One thing more."""
+        """Count one thing more, and return it."""
         self.count += 1
         return item
 
     def begin(self, connection: Connection, at: float) -> None:
-        """The row of a verb that takes several transactions, before the first of them."""
+        """Write the row of a verb that takes several transactions, before the first of them."""
         _insert(connection, replace(self, count=0), Outcome.BEGUN, at)
 
     def of_study(
         self, connection: Connection, at: float, uid: str, thing: Thing, name: str, detail: str
     ) -> None:
-        """A row of its own for one of the studies of a verb that names none, so that the study shows it."""
+        """Write a row for one study of a verb that names none, so that the study shows it."""
         own = replace(
             self,
             study_instance_uid=uid,
@@ -87,7 +85,7 @@ class Deed:
         _insert(connection, own, Outcome.DONE, at)
 
     def write(self, connection: Connection, at: float, count: int = 1) -> None:
-        """The row of a verb that is done, in its own transaction, as the last thing in it."""
+        """Write the row of a verb that is done, as the last statement of its transaction."""
         self.count = count
         self.is_written = True
         _insert(connection, self, Outcome.DONE, at)
@@ -95,10 +93,10 @@ class Deed:
 
 @dataclass(frozen=True, slots=True)
 class AuditFilter:
-    """Which rows; None: any.
+    """Which rows to list; None: any.
 
     Moments are seconds since the epoch, `until` is excluded. An erased study is found by its UID,
-    too. `has_looks` False: only what changed something.
+    too. `has_looks` False: only verbs that changed something.
     """
 
     since: float | None = None
@@ -110,10 +108,10 @@ class AuditFilter:
 
 
 class AuditLog:
-    """Of the ledger at an SQLAlchemy URL. Thread-safe.
+    """The audit of the ledger at an SQLAlchemy URL. Thread-safe.
 
-    `look_seconds`: so long looks of one actor at one study are counted together. `lost` hears of a
-    row that could not be written, and why.
+    `look_seconds`: looks of one actor at one study are counted together for so long. `lost`
+    receives each row that could not be written, and the reason.
     """
 
     def __init__(
@@ -130,24 +128,23 @@ class AuditLog:
         self.looks = Looks(self._end_looks, look_seconds, clock)
 
     def close(self) -> None:
-        """Write down what was counted, and give the connections back."""
+        """Write the counted looks, and give the connections back."""
         self.looks.flush()
         self._engine.dispose()
         self._reader.dispose()
 
     def begin(self, deed: Deed) -> None:
-        """A verb that takes several transactions begins.
+        """Write the first row of a verb that takes several transactions.
 
-        Raises what the database says: without this row it must not begin.
+        Raises the database's error: the verb must not begin without this row.
         """
         with self._engine.begin() as connection:
             deed.begin(connection, self._clock())
 
     def end(self, deed: Deed, outcome: Outcome) -> None:
-        """The verb has ended so. Writes nothing where its own transaction has written the row.
+        """Write the end of a verb. Writes nothing where its own transaction has written the row.
 
-        What cannot be written stands in the log: the verb has happened, whatever becomes of its
-        row.
+        A row that cannot be written goes to the log: the verb has happened in any case.
         """
         if deed.is_written and outcome is Outcome.DONE:
             return
@@ -175,11 +172,11 @@ class AuditLog:
         thing: Thing | None = None,
         name: str | None = None,
     ) -> None:
-        """One row at once, of what is no verb of the ledger: a login, a server that starts."""
+        """Write one row at once for an event that is no verb of the ledger, as a login."""
         self.end(Deed(verb, actor, thing=thing, name=name), outcome)
 
     def digest(self, text: str) -> str:
-        """What stands for a patient's ID: the same for the same text, by the ledger's salt."""
+        """A digest for a patient's ID: the same for the same text, by the ledger's salt."""
         try:
             with self._engine.begin() as connection:
                 return digest_of(salt(connection), text)
@@ -207,7 +204,7 @@ class AuditLog:
         )
 
     def all(self, chosen: AuditFilter) -> Iterator[Item]:
-        """Every row, newest first, some hundred at a time."""
+        """Yield every row, newest first; some hundred are read at a time."""
         cursor: str | None = None
         while True:
             found, cursor = self.list(chosen, limit=500, cursor=cursor)
@@ -217,11 +214,11 @@ class AuditLog:
 
 
 class Looks:
-    """Looks of one actor at one study: one row at once, and one more for those of the next minutes.
+    """Counts looks of one actor at one study: one row at once, one more for the next minutes.
 
-    Kept in memory meanwhile: a crash loses how often somebody looked again, and never that somebody
-    looked. A thread writes them, so that who looks does not wait for who writes: a row that the
-    ledger does not take within a second follows later.
+    The count is held in memory meanwhile. A crash loses the number of repeated looks, never the
+    first look. A thread writes the rows, so that a reader does not wait for a writer. A row that
+    the ledger does not take within a second follows later.
     """
 
     def __init__(
@@ -236,7 +233,7 @@ class Looks:
         self._thread: threading.Thread | None = None
 
     def note(self, deed: Deed) -> None:
-        """Somebody has looked."""
+        """Count a look."""
         key = (deed.verb, deed.actor, deed.study_instance_uid, deed.thing, deed.name)
         now = self._clock()
         with self._lock:
@@ -249,7 +246,7 @@ class Looks:
             written.wait(_WAIT_SECONDS)
 
     def flush(self) -> None:
-        """Write down what was counted; the next look is a first one again."""
+        """Write the counted looks; the next look is a first one again."""
         with self._lock:
             ended = self._take(before=float("inf"))
         self._hand_over(ended)
@@ -257,13 +254,13 @@ class Looks:
             thread.join(_FLUSH_SECONDS)
 
     def _take(self, before: float) -> Sequence[Deed]:
-        """What began before that, or all if there is too much of it."""
+        """Take the looks that began before a moment, or all if there are too many."""
         is_full = len(self._seen) >= _MOST_LOOKS
         ended = [key for key, (since, _) in self._seen.items() if is_full or since <= before]
         return [deed for deed in (self._seen.pop(key)[1] for key in ended) if deed.count]
 
     def _hand_over(self, deeds: Sequence[Deed]) -> list[threading.Event]:
-        """To the thread, which is begun where none is at it.
+        """Give rows to the thread, which is started where none runs.
 
         Each event is set when its row is written, or lost.
         """
@@ -280,7 +277,7 @@ class Looks:
             try:
                 self._write([deed for deed, _ in batch])
             except BaseException:
-                self._thread = None  # a bug: the next look begins another
+                self._thread = None  # a bug: the next look starts another
                 raise
             for _, written in batch:
                 written.set()
@@ -301,7 +298,7 @@ def _log_lost(row: Item, why: str) -> None:
 
 
 def write_down(deed: Deed | None, connection: Connection, at: float, count: int = 1) -> None:
-    """As `Deed.write`; nothing where a verb is not somebody's (tests, a server's own)."""
+    """As `Deed.write`; nothing without a deed (tests, a server's own verbs)."""
     if deed is not None:
         deed.write(connection, at, count)
 
@@ -331,7 +328,7 @@ def _values(deed: Deed, outcome: Outcome, at: float) -> Item:
 
 
 def _row(connection: Connection, said: Item) -> Item:
-    """With rows in place of UIDs, and a digest in place of one that the ledger does not know."""
+    """The row, with row ids in place of UIDs, and a digest in place of an unknown UID."""
     uid = said["study_instance_uid"]
     values = {name: value for name, value in said.items() if name != "study_instance_uid"}
     study_id = _row_of(connection, study.c.id, study.c.study_instance_uid, uid)
@@ -361,7 +358,7 @@ def _unknown_study(values: Item, digest: str) -> Item:
 
 
 def audit_rows() -> Select[Any]:
-    """Rows with the UIDs that studies and images have now."""
+    """Select the rows with the UIDs that studies and images have now."""
     kept = [column for column in audit.c if column.name not in ("study_id", "image_id", "name")]
     named = func.coalesce(instance.c.sop_instance_uid, audit.c.name).label("name")
     joined = audit.outerjoin(study, study.c.id == audit.c.study_id).outerjoin(
@@ -395,7 +392,7 @@ def _conditions(connection: Connection, chosen: AuditFilter) -> list[ColumnEleme
 
 
 def _of_study(connection: Connection, uid: str) -> ColumnElement[bool]:
-    """By its row; of an erased one by what stands for its UID, which the salt tells."""
+    """Rows of a study by its row id, or of an erased one by its tombstone, found with the salt."""
     ids = list(
         connection.execute(select(study.c.id).where(study.c.study_instance_uid == uid)).scalars()
     )

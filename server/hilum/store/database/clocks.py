@@ -1,4 +1,4 @@
-"""How this host's clock stands to the database's, which all hosts of an installation have in common."""
+"""The difference between this host's clock and the database's, which all hosts share."""
 
 from __future__ import annotations
 
@@ -8,17 +8,15 @@ from typing import Final
 from sqlalchemy import Engine, text
 
 DIFFERS_SECONDS: Final = 2.0
-"""From here on the clocks differ: quiet periods may be as short as that."""
+"""Clocks differ from here on: quiet periods may be as short."""
 
 _NOW: Final = text("SELECT extract(epoch FROM clock_timestamp())")
 
 
 def ahead_seconds(engine: Engine, clock: Callable[[], float]) -> float:
-    """How far `clock` is ahead of the database's, negative behind.
+    """Seconds by which `clock` is ahead of the database's clock; negative: behind.
 
-    0: they agree as far as can be told, or it is SQLite.
-
-    What the question's way may have taken counts for nothing.
+    0: no difference within the time of the query, or SQLite.
     """
     if engine.dialect.name != "postgresql":
         return 0.0
@@ -30,7 +28,7 @@ def ahead_seconds(engine: Engine, clock: Callable[[], float]) -> float:
 
 
 def moment_of(engine: Engine, clock: Callable[[], float]) -> float:
-    """Now, by the database's clock, which all hosts have in common; `clock` where it is SQLite."""
+    """Now, by the database's clock, which all hosts share; by `clock` with SQLite."""
     if engine.dialect.name != "postgresql":
         return clock()
     with engine.connect() as connection:

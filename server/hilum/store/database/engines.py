@@ -22,23 +22,26 @@ from sqlalchemy.pool import PoolProxiedConnection, QueuePool
 from hilum.store.database import json_columns
 
 AWAY: Final = (OperationalError, InterfaceError, PoolTimeoutError)
-"""What says that the database does not answer for now. Others say that we ask wrongly (of SQLite some of those are among these)."""
+"""Errors of a database that does not answer for now.
+
+Other errors are faults of our statements. SQLite reports some of those as OperationalError, too.
+"""
 
 DAMAGED: Final = "the ledger is damaged"
 RESTORE: Final = "Stop `hilum serve`, and restore the last backup into a new folder (docs/operate/operations.md)."
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-# SQLSTATEs that psycopg files under its InternalError, with those of bugs. The first one: a standby
-# that is not promoted yet, or a server whose disk its keeper has found full. The others: a session
-# that the server has ended because it was idle in a transaction, or too long.
+# SQLSTATEs that psycopg files under its InternalError, together with those of bugs. The first one:
+# a standby that is not promoted yet, or a server with a full disk. The others: a session that the
+# server ended because it was idle in a transaction, or too long.
 _IS_READ_ONLY = "25006"
 _AWAY_STATES: Final = frozenset({_IS_READ_ONLY, "25P03", "25P04"})
 _BUSY_TIMEOUT_MS = 30_000
-# A server's machine that loses its power says nothing: without these who waits for its answer does
-# so for a quarter of an hour, and who listens for two hours. libpq's names; a value in the URL
+# A server that loses its power sends nothing. Without these settings a caller waits for an answer
+# for a quarter of an hour, and a listener for two hours. The names are libpq's; a value in the URL
 # comes first.
 _CONNECT_TIMEOUTS: Final[Mapping[str, int]] = {
     "connect_timeout": 5,  # seconds
-    "tcp_user_timeout": 10_000,  # ms until what we have sent is received
+    "tcp_user_timeout": 10_000,  # ms until sent data is acknowledged
     "keepalives_idle": 10,  # seconds
     "keepalives_interval": 5,
     "keepalives_count": 3,
@@ -48,7 +51,7 @@ _LONGEST_GAP_SECONDS = 0.05
 
 
 class ImmediateSqlite(SQLiteDialect_pysqlite):
-    """SQLite, whose transactions begin with the write lock.
+    """SQLite dialect: transactions begin with the write lock.
 
     A listener for `begin` costs more: events in each of them.
     """
@@ -56,17 +59,21 @@ class ImmediateSqlite(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
     def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
-        """IMMEDIATE: a transaction that reads first and upgrades later can fail with SQLITE_BUSY at once, whatever the timeout."""
+        """Begin IMMEDIATE.
+
+        A transaction that reads first and upgrades later can fail with SQLITE_BUSY at once,
+        whatever the timeout.
+        """
         dbapi_connection.cursor().execute("BEGIN IMMEDIATE")
 
 
 class DeferredSqlite(SQLiteDialect_pysqlite):
-    """SQLite, whose transactions take no lock that others wait for."""
+    """SQLite dialect: transactions take no lock that others wait for."""
 
     supports_statement_cache = True
 
     def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
-        """It reads one state of the ledger throughout."""
+        """Begin a transaction that reads one state of the ledger throughout."""
         dbapi_connection.cursor().execute("BEGIN")
 
 
@@ -77,11 +84,11 @@ registry.register(_READING.replace("+", "."), __name__, "DeferredSqlite")
 
 
 def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) -> Engine:
-    """An engine for the ledger at `url`; with `read_only` its transactions take no write lock.
+    """Open an engine for the ledger at `url`; with `read_only` it takes no write lock.
 
     SQLite: write-ahead log with a full sync at each commit, because an acknowledged row must
-    survive a power cut. Not `is_synced`:
-    commits survive any crash of a process, and a power cut only after `sync_of` it.
+    survive a power cut. Without `is_synced` commits survive any crash of a process, and a power cut
+    only after `sync_of`.
     """
     # Parameters hold whole headers, thus patient data: an error's text must not repeat them.
     options: dict[str, Any] = {"hide_parameters": True, "pool_timeout": _POOL_TIMEOUT_SECONDS}
@@ -90,7 +97,7 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
         engine = create_engine(
             url, pool_pre_ping=True, pool_size=4, connect_args=libpq_arguments(url), **options
         )
-        # Of a transaction that we have made read-only, such an answer to a write is a bug of ours.
+        # In a transaction that we have made read-only, such an answer to a write is a bug of ours.
         event.listen(
             engine,
             "handle_error",
@@ -108,20 +115,21 @@ def open_engine(url: str, *, read_only: bool = False, is_synced: bool = True) ->
 
 
 def libpq_arguments(url: str) -> dict[str, Any]:
-    """What psycopg is given to connect to the PostgreSQL at `url`, which may name several servers (`?host=a:5432&host=b:5432`)."""
+    """Arguments with which psycopg connects to the PostgreSQL at `url`.
+
+    It may name several servers (`?host=a:5432&host=b:5432`).
+    """
     parsed = make_url(url)
     _, named = parsed.get_dialect()().create_connect_args(parsed)
     return {**_CONNECT_TIMEOUTS, **named}
 
 
 class Transactions:
-    """Those of an engine.
+    """Transactions of an engine. Thread-safe.
 
-    SQLite's connections stay out of the pool between them: the way there and back is most of a
-    transaction.
-
-    Not so PostgreSQL's: the pool asks each before it gives it out whether its server is still
-    there. Thread-safe.
+    SQLite's connections stay out of the pool between transactions, because the way there and back
+    is most of a transaction. PostgreSQL's go back to the pool, which tests each before it gives it
+    out.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -134,9 +142,9 @@ class Transactions:
 
     @contextlib.contextmanager
     def begin(self) -> Iterator[Connection]:
-        """As the engine's own.
+        """Begin a transaction, as the engine's own `begin`.
 
-        What meets an error goes back to the pool, which looks whether it is any good.
+        A connection that met an error goes back to the pool, which tests it.
         """
         connection = self._taken()
         try:
@@ -151,9 +159,9 @@ class Transactions:
             connection.close()
 
     def _is_kept(self) -> bool:
-        """Not while there are more connections than the pool keeps.
+        """Whether a connection may be kept: not while there are more than the pool keeps.
 
-        Somebody may wait there for one, and who waits does not look here.
+        A thread may wait at the pool for one, and would not look here.
         """
         return (pool := self._pool) is not None and pool.overflow() <= 0
 
@@ -164,7 +172,7 @@ class Transactions:
             return self._engine.connect()
 
     def close(self) -> None:
-        """Give the connections back to the pool; whoever comes later leaves his there, too."""
+        """Give the connections back to the pool; later ones go there, too."""
         self._pool = None
         while self._idle:
             self._idle.pop().close()
@@ -172,9 +180,9 @@ class Transactions:
 
 @contextlib.contextmanager
 def begin_part(engine: Engine) -> Iterator[Connection]:
-    """One of many transactions after each other, and a pause.
+    """One of many transactions in sequence, followed by a pause.
 
-    Who waits for SQLite's lock sleeps between two looks and must see a gap.
+    A waiter for SQLite's lock sleeps between two looks and must see a gap.
     """
     with engine.begin() as connection:
         began = time.monotonic()
@@ -184,7 +192,7 @@ def begin_part(engine: Engine) -> Iterator[Connection]:
 
 
 def place_of_ledger(url: str) -> str:
-    """For people: its file, or database and host, without what may be a secret."""
+    """The ledger's place for people: its file, or database and host, without any secret."""
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return str(Path(parsed.database or "").resolve())
@@ -193,14 +201,14 @@ def place_of_ledger(url: str) -> str:
 
 
 def error_text(error: SQLAlchemyError) -> str:
-    """What the database says, without our statement."""
+    """The database's error text, without our statement."""
     return str(getattr(error, "orig", None) or error)
 
 
 def is_damaged(error: BaseException) -> bool:
-    """Whether SQLite says that the ledger's file is no database, or malformed.
+    """Whether SQLite reports that the ledger's file is no database, or malformed.
 
-    Its own words may repeat what is stored.
+    Its own words may repeat stored data.
     """
     found = getattr(error, "orig", None) or error
     return (
@@ -219,10 +227,8 @@ def run(
 ) -> tuple[DBAPICursor, Sequence[Any]]:
     """Execute with the driver's own cursor in the connection's transaction.
 
-    That cursor and, with `is_read`, all rows.
-
-    Errors are those of SQLAlchemy, whose pool learns of them, too; and who listens to the engine's
-    statements hears this one.
+    Returns that cursor and, with `is_read`, all rows. Errors are SQLAlchemy's, and its pool learns
+    of them. Listeners to the engine's statements hear this one.
     """
     cursor = connection.connection.cursor()
     for hear in connection.engine.dispatch.before_cursor_execute:
@@ -230,24 +236,27 @@ def run(
     try:
         (cursor.executemany if is_many else cursor.execute)(sql, parameters)
         return cursor, cursor.fetchall() if is_read else ()
-    except BaseException as error:  # noqa: BLE001 - it goes on as what SQLAlchemy makes of it
+    except BaseException as error:  # noqa: BLE001 - it goes on as SQLAlchemy's error
         raise_as_sqlalchemy(connection, error, sql, cursor)
 
 
 def raise_as_sqlalchemy(
     connection: Connection, error: BaseException, sql: str, cursor: DBAPICursor | None = None
 ) -> NoReturn:
-    """What SQLAlchemy raises where its own execution of a statement meets this error, which it is called in the handling of."""
-    # Private, and the only thing that does all of it: AWAY, `_call_away`, and no connection of a
-    # server that is gone stays in the pool.
+    """Raise the error that SQLAlchemy raises where its own execution meets this one.
+
+    Call it in the handling of the error.
+    """
+    # Private, and the only function that does all of it: AWAY, `_call_away`, and no connection to a
+    # dead server stays in the pool.
     connection._handle_dbapi_exception(error, sql, None, cursor, None)  # noqa: SLF001
 
 
 def sync_of(url: str) -> Callable[[], None]:
-    """What makes everything durable that was committed before, by whichever process, without SQLite's write lock.
+    """A function that makes every earlier commit of any process durable, without a write lock.
 
-    The log is written in order, and a checkpoint syncs it before and the database after
-    (synchronous = NORMAL), so a sync of the log file is all that is missing. PostgreSQL has synced
+    SQLite's log is written in order, and a checkpoint syncs it before and the database after
+    (synchronous = NORMAL). So a sync of the log file is all that is missing. PostgreSQL has synced
     when a commit returns. Raises OperationalError, as a commit that syncs would.
     """
     parsed = make_url(url)
@@ -259,7 +268,7 @@ def sync_of(url: str) -> Callable[[], None]:
         try:
             _sync_file(log)
         except FileNotFoundError:
-            return  # the last one to close the database has written everything into it
+            return  # the last connection to close has written everything into the database
         except OSError as error:
             raise OperationalError("fdatasync of the log", None, error) from error
 
@@ -275,7 +284,7 @@ def _sync_file(path: str) -> None:
 
 
 def open_reader(url: str) -> Engine:
-    """An engine that cannot write, and whose every transaction sees one state of the ledger throughout."""
+    """Open an engine that cannot write, and whose transactions each see one state of the ledger."""
     engine = open_engine(url, read_only=True)
     if engine.dialect.name == "sqlite":
         event.listen(
@@ -288,9 +297,9 @@ def open_reader(url: str) -> Engine:
 
 
 def _call_away(states: Collection[str]) -> Callable[[ExceptionContext], OperationalError | None]:
-    """What makes an OperationalError of these SQLSTATEs, and lets the pool connect anew.
+    """A listener that turns these SQLSTATEs into OperationalError and lets the pool reconnect.
 
-    To the server that can write by then.
+    The new connection goes to the server that can write by then.
     """
 
     def call_away(context: ExceptionContext) -> OperationalError | None:

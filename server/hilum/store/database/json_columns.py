@@ -1,7 +1,6 @@
 """JSON of the ledger's columns as text.
 
-Orjson's where that says the same as the standard library's, for a tenth of its time.
-
+orjson writes it where its text equals the standard library's, for a tenth of its time.
 docs/decisions/json-of-the-ledger.md
 """
 
@@ -16,16 +15,16 @@ import orjson
 
 
 class Finite(dict[str, Any]):
-    """An object all of whose numbers are finite, as its maker has looked.
+    """An object all of whose numbers are finite, as its maker has checked.
 
-    What is null in it means None.
+    A null in it means None.
     """
 
 
 def encoded(value: object) -> str:
-    """Numbers to the last bit; a dataclass as the object of its fields.
+    """Encode a value; numbers are exact, a dataclass becomes the object of its fields.
 
-    Raises TypeError for what is no JSON.
+    Raises TypeError for values that JSON has no form for.
     """
     try:
         text = orjson.dumps(value, default=_plain)
@@ -33,7 +32,7 @@ def encoded(value: object) -> str:
         return json.dumps(
             value, default=_plain
         )  # keys that are no text, integers above 64 bits, half of a surrogate pair
-    # A null may be NaN, as which the standard library writes it: SQLite keeps it, PostgreSQL
+    # A null may be NaN, which the standard library writes as NaN: SQLite keeps that, PostgreSQL
     # refuses it.
     return (
         text.decode()
@@ -42,8 +41,8 @@ def encoded(value: object) -> str:
     )
 
 
-def decoded(text: str | bytes) -> Any:  # noqa: ANN401 - whatever was written
-    """What `encoded` has written, or an earlier version with the standard library.
+def decoded(text: str | bytes) -> Any:  # noqa: ANN401 - any JSON value
+    """Decode text of `encoded`, or of an earlier version with the standard library.
 
     Integers above 64 bits come as floats.
     """

@@ -1,9 +1,8 @@
-"""Statements in SQLAlchemy's words that run without it.
+"""Prepared statements: written with SQLAlchemy, executed without it.
 
-Compiled once for each database, then the driver's own cursor.
-
-SQLAlchemy's part of a statement that is compiled already (the key of its cache, a context, a result
-and its rows) takes ten times what SQLite does for it. docs/decisions/prepared-statements.md
+Compiled once for each database, then run by the driver's own cursor. For a compiled statement
+SQLAlchemy's part (its cache key, a context, a result and its rows) takes ten times as long as
+SQLite. docs/decisions/prepared-statements.md
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _NONE: Final[Parameters] = {}
 
 
 class PreparedRow(Protocol):
-    """What a statement has found.
+    """One row of a statement.
 
     A tuple whose columns are attributes, too, as SQLAlchemy's rows are.
     """
@@ -38,12 +37,10 @@ class PreparedRow(Protocol):
 class PreparedStatement:
     """One statement with `bindparam`s.
 
-    Runs in the transaction of a connection, which SQLAlchemy has begun and ends.
-
-    As with SQLAlchemy an UPDATE or INSERT sets the columns that its parameters name, and a list may
-    stand for an expanding parameter.
-    Types are converted by SQLAlchemy's own converters, errors are SQLAlchemy's. No column may have
-    a default that Python computes.
+    It runs in the transaction of a connection, which SQLAlchemy has begun and ends. As with
+    SQLAlchemy an UPDATE or INSERT sets the columns that its parameters name, and a list may stand
+    for an expanding parameter. Types are converted by SQLAlchemy's own converters, errors are
+    SQLAlchemy's. No column may have a default that Python computes.
     """
 
     __slots__ = ("_forms", "_lists", "statement")
@@ -55,31 +52,31 @@ class PreparedStatement:
         self._forms: dict[tuple[object, ...], _Form] = {}
 
     def all(self, connection: Connection, parameters: Parameters = _NONE) -> list[PreparedRow]:
-        """Its rows."""
+        """Return all rows."""
         form, parameters = self._form(connection, parameters)
         cursor, found = run(connection, form.sql, form.bound(connection, parameters), is_read=True)
         return form.rows(connection.dialect, cursor, found)
 
     def first(self, connection: Connection, parameters: Parameters = _NONE) -> PreparedRow | None:
-        """Its first row, if there is one. Reads all of them."""
+        """Return the first row, or None. Reads all rows."""
         rows = self.all(connection, parameters)
         return rows[0] if rows else None
 
     def one(self, connection: Connection, parameters: Parameters = _NONE) -> PreparedRow:
-        """Its only row. Raises ValueError where there is none, or another."""
+        """Return the only row. Raises ValueError where there is none, or another."""
         (row,) = self.all(connection, parameters)
         return row
 
     def write(self, connection: Connection, parameters: Parameters = _NONE) -> int:
-        """How many rows it changed."""
+        """Execute a write, and return the number of changed rows."""
         form, parameters = self._form(connection, parameters)
         cursor, _ = run(connection, form.sql, form.bound(connection, parameters))
         return cursor.rowcount
 
     def write_each(self, connection: Connection, several: Sequence[Parameters]) -> int:
-        """Once for each, at least one, all of which name the same parameters.
+        """Execute a write for each set of parameters, and return the number of changed rows.
 
-        How many rows it changed in all.
+        At least one set; all sets name the same parameters.
         """
         form, _ = self._form(connection, several[0])
         cursor, _ = run(
@@ -91,7 +88,7 @@ class PreparedStatement:
         return cursor.rowcount
 
     def _form(self, connection: Connection, parameters: Parameters) -> tuple[_Form, Parameters]:
-        """As it is for these parameters; and those, with lists as long as the form has them."""
+        """The form for these parameters; and the parameters, with lists as long as the form's."""
         if self._lists:
             parameters = {**parameters, **{name: _filled(parameters[name]) for name in self._lists}}
         dialect = connection.dialect
@@ -106,9 +103,9 @@ class PreparedStatement:
 
 
 def _filled(items: Sequence[object]) -> Sequence[object]:
-    """As long as the next power of two, by repeating the last item, which changes nothing in an IN.
+    """Pad a list to the next power of two by repeating its last item.
 
-    Few forms serve all lengths.
+    A repeated item changes nothing in an IN. So few forms serve all lengths.
     """
     missing = (
         (1 << (len(items) - 1).bit_length()) - len(items) if 0 < len(items) <= _LARGEST_LIST else 0
@@ -117,7 +114,7 @@ def _filled(items: Sequence[object]) -> Sequence[object]:
 
 
 class _Form:
-    """A statement's text for one database and these names of parameters, and what converts values on both ways."""
+    """A statement's text for one database and one set of parameter names, with its converters."""
 
     __slots__ = ("_columns", "_converters", "_fixed", "_lists", "_make", "_pick", "sql")
 
@@ -127,7 +124,7 @@ class _Form:
         dialect: Dialect,
         parameters: Parameters,
     ) -> None:
-        # For several: then an INSERT returns nothing but what it was told to.
+        # For several sets: then an INSERT returns nothing but its `RETURNING` columns.
         compiled = statement.compile(
             dialect=dialect, column_keys=list(parameters), for_executemany=True
         )
@@ -163,21 +160,21 @@ class _Form:
         self._make: Callable[[Iterable[Any]], PreparedRow] | None = None
 
     def bound(self, connection: Connection, parameters: Parameters) -> Any:  # noqa: ANN401 - the driver's: a tuple or a mapping
-        """As the driver takes them. Raises StatementError for what a converter does not take."""
+        """Parameters as the driver takes them. Raises StatementError for a bad value."""
         values = {**self._fixed, **parameters}
         for name, names in self._lists:
             values.update(zip(names, values.pop(name), strict=True))
         try:
             for name, convert in self._converters:
                 values[name] = convert(values[name])
-        except Exception as error:  # noqa: BLE001 - it goes on as what SQLAlchemy makes of it
+        except Exception as error:  # noqa: BLE001 - it goes on as SQLAlchemy's error
             raise_as_sqlalchemy(connection, error, self.sql)
         return self._pick(values)
 
     def rows(
         self, dialect: Dialect, cursor: DBAPICursor, found: Iterable[Any]
     ) -> list[PreparedRow]:
-        """What the driver has found with this cursor, as Row."""
+        """Rows of the driver's cursor as PreparedRow."""
         make = self._make
         if make is None:
             make = self._make = self._maker(dialect, cursor)
@@ -186,9 +183,9 @@ class _Form:
     def _maker(
         self, dialect: Dialect, cursor: DBAPICursor
     ) -> Callable[[Iterable[Any]], PreparedRow]:
-        """From the driver's row to ours.
+        """A function from the driver's row to ours.
 
-        Some converters depend on what the driver says of its columns.
+        Some converters depend on the driver's description of the columns.
         """
         said = cursor.description or ()
         types = zip([kind.dialect_impl(dialect) for _, kind in self._columns], said, strict=True)
@@ -208,13 +205,13 @@ class _Form:
 
 
 def _row_of(names: Sequence[str]) -> Callable[[Iterable[Any]], PreparedRow]:
-    """Expressions without a name get the numbers of their places."""
+    """A row type. Expressions without a name get the numbers of their places."""
     made: Any = namedtuple
     return made("Row", names, rename=True)._make  # type: ignore[no-any-return]
 
 
 def _picker(names: Sequence[str] | None) -> Callable[[dict[str, Any]], Any]:
-    """None: the driver takes them by name."""
+    """A function that orders parameters; None: the driver takes them by name."""
     if names is None:
         return lambda values: values
     if len(names) < 2:

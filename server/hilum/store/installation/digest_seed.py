@@ -1,8 +1,8 @@
-"""The secret seed of an installation's digests, and how a digest says that it was made with it.
+"""The secret seed of an installation's digests, and the mark of it in each digest.
 
-xxh3-128 without a seed is public: somebody can make two pictures that have the same digest. The
-seed lies in the ledger, so that all hosts of an installation have the same one, and a backup has it
-beside the digests. Rows of before it have digests without: they are known by their form, and are
+xxh3-128 without a seed is public: an attacker can make two pictures with the same digest. The seed
+is in the ledger, so that all hosts of an installation share it, and a backup has it beside the
+digests. Rows from before the seed have digests without it. They are known by their form, and are
 never rewritten, because results are named after them.
 """
 
@@ -23,17 +23,17 @@ _BITS: Final = 64
 
 
 def mint(connection: Connection) -> None:
-    """Draw it, once in the life of a ledger."""
+    """Draw the seed, once in the life of a ledger."""
     if (
         connection.execute(select(installation.c.value).where(installation.c.key == _KEY)).first()
         is None
     ):
-        drawn = secrets.randbelow((1 << _BITS) - 1) + 1  # 0 would be none
+        drawn = secrets.randbelow((1 << _BITS) - 1) + 1  # 0 means no seed
         connection.execute(insert(installation).values(key=_KEY, value=f"{drawn:016x}"))
 
 
 def read(connection: Connection) -> int:
-    """The installation's seed. Raises NoResultFound in a ledger of before it."""
+    """The installation's seed. Raises NoResultFound in a ledger from before it."""
     return int(
         connection.execute(
             select(installation.c.value).where(installation.c.key == _KEY)
@@ -43,12 +43,12 @@ def read(connection: Connection) -> int:
 
 
 def written(digits: str, seed: int) -> str:
-    """A digest as rows hold it. `seed`: with which it was made; 0: without."""
+    """A digest as rows hold it. `seed`: the seed it was made with; 0: none."""
     return f"{_SEEDED}{digits}" if seed else digits
 
 
 def seed_of(digest: str, seed: int) -> int:
-    """With which seed this digest of a row was made: the installation's, or 0."""
+    """The seed that this digest of a row was made with: the installation's, or 0."""
     return seed if digest.startswith(_SEEDED) else 0
 
 

@@ -1,11 +1,9 @@
-"""The epoch of a ledger: it keeps the UIDs of documents apart from those that the same installation minted before a restore.
+"""The epoch of a ledger, which keeps the UIDs of documents apart from those before a restore.
 
-A ledger that was restored makes reports again that its former self has sent meanwhile, with other
-bytes. In an epoch of its own it mints other SOP Instance UIDs for them. An epoch is drawn where the
-ledger has none, as
-`hilum backup` leaves its copy,
-or has one of another place: another file (SQLite), other tables, another timeline or cluster
-(PostgreSQL).
+A restored ledger makes reports again that its former self has sent meanwhile, with other bytes. In
+an epoch of its own it mints other SOP Instance UIDs for them. An epoch is drawn where the ledger
+has none, as `hilum backup` leaves its copy. It is also drawn where the epoch is of another place:
+another file (SQLite), other tables, another timeline or cluster (PostgreSQL).
 """
 
 from __future__ import annotations
@@ -47,7 +45,7 @@ def begin(connection: Connection, url: str) -> str:
 
 
 def current(connection: Connection, url: str) -> str | None:
-    """Return the epoch; None: one is to be drawn. For a look that takes no lock."""
+    """Return the epoch; None: one is to be drawn. Takes no lock."""
     return _of_place(connection, _place(connection, url))
 
 
@@ -60,7 +58,7 @@ def _of_place(connection: Connection, place: str) -> str | None:
 
 
 def _place(connection: Connection, url: str) -> str:
-    """Where the ledger is. A copy of it is elsewhere."""
+    """The identity of the ledger's place. A copy of the ledger has another one."""
     if connection.dialect.name == "postgresql":
         return f"{changes.identity(connection)} {connection.execute(_TABLE).scalar_one()}"
     return str(Path(make_url(url).database or "").stat().st_ino)
@@ -69,9 +67,8 @@ def _place(connection: Connection, url: str) -> str:
 def _mint_again(connection: Connection, epoch: str) -> None:
     """Change the UIDs of results without documents.
 
-    The ledger's former self may have made and sent those.
-
-    Their leases end, so that nobody stores a document under a former UID.
+    The ledger's former self may have made and sent those. Their leases end, so that no worker
+    stores a document under a former UID.
     """
     has_document = select(document.c.id).where(document.c.result_id == result.c.id).exists()
     is_open = result.c.state.in_((ResultState.DUE, ResultState.LEASED))
@@ -89,5 +86,5 @@ def _mint_again(connection: Connection, epoch: str) -> None:
 
 
 def _again(kind: str, uid: str, epoch: str) -> str:
-    """Revisions share their series, also across epochs."""
+    """Mint a UID again. Revisions share their series, also across epochs."""
     return uid if kind.endswith("_series") else mint_uid(uuid.UUID(epoch), uid)

@@ -1,11 +1,11 @@
-"""The moment by which rows and files grow old: one clock alone deletes nothing.
+"""The known time, by which rows and files grow old: one clock alone deletes nothing.
 
-The ledger holds the latest moment that was believed. Within a process time goes on as the machine's
-own counter says, which nobody sets. A clock is believed that is ahead of that by a few hours at
-most.
-One that is further ahead moves nothing, be it a firmware that forgot the date, or a server that was
-off for a week: the known time goes on from where it was, as fast as the counter, until a person
-confirms the clock. A clock that is behind deletes later, which harms nobody.
+The ledger holds the latest moment that was believed. Within a process time goes on with the
+machine's own counter, which cannot be set. A clock is believed that is ahead of that by a few hours
+at most. A clock that is further ahead moves nothing: its firmware may have forgotten the date, or
+the server was off for a week. Then the known time goes on from its last value, as fast as the
+counter, until a person confirms the clock. A clock that is behind deletes later, which does no
+harm.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hilum.store.installation import values
 from hilum.store.schema.tables import instance, process
 
 PLAUSIBLE_SECONDS: Final = 6 * 3600.0
-"""So far a clock may be ahead: less than any sensible retention, more than an upgrade takes."""
+"""The most that a clock may be ahead: below any sensible retention, above an upgrade's time."""
 _UPGRADE_SECONDS: Final = (
     7 * 86400.0
 )  # between the newest row of an earlier version and this one's first start
@@ -33,37 +33,40 @@ _KEY: Final = "known_time"
 
 @dataclass(frozen=True, slots=True)
 class Believed:
-    """The known time, and what the clock said when it was looked at last."""
+    """The known time, and the clock's time at the last look."""
 
     moment: float
     clock: float
 
     @property
     def ahead_seconds(self) -> float:
-        """Of the clock; negative: it is behind."""
+        """Seconds by which the clock is ahead; negative: behind."""
         return self.clock - self.moment
 
     @property
     def is_ahead(self) -> bool:
-        """Whether deletion by age waits for a person, who confirms the clock or sets it."""
+        """Whether deletion by age waits until a person confirms or sets the clock."""
         return self.ahead_seconds > PLAUSIBLE_SECONDS
 
     @property
     def is_behind(self) -> bool:
         """Whether the clock was set back, or a wrong one was confirmed.
 
-        Nothing is guarded until they meet.
+        Deletion is not guarded until the two meet.
         """
         return self.ahead_seconds < -PLAUSIBLE_SECONDS
 
 
 def counter() -> float:
-    """Seconds since the machine was started, those that it slept too. Nobody sets it."""
+    """Seconds since the machine was started, sleep included. It cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def mint(connection: Connection, clock: float) -> None:
-    """Begin with the clock, or with the newest row of an earlier version where that is far behind."""
+    """Begin with the clock.
+
+    Where the newest row of an earlier version is far behind the clock, begin with that row.
+    """
     if values.read(connection, _KEY) is None:
         newest = max(
             (_newest(connection, column) for column in (instance.c.received_at, process.c.beat_at)),
@@ -78,13 +81,13 @@ def _newest(connection: Connection, column: Column[float]) -> float:
 
 
 def read(connection: Connection) -> Believed | None:
-    """As it was looked at last; None in a ledger of before it."""
+    """The result of the last look; None in a ledger from before it."""
     found = values.read(connection, _KEY)
     return None if found is None else Believed(found["moment"], found["clock"])
 
 
 class WrongDay(Exception):
-    """The clock shows another day than the person said."""
+    """The clock shows another day than the person entered."""
 
     def __init__(self, clock: float) -> None:
         super().__init__(clock)
@@ -92,7 +95,7 @@ class WrongDay(Exception):
 
 
 def confirm(url: str, today: str, clock: Callable[[], float] = time.time) -> Believed:
-    """The known time is the clock's, if that shows the day that a person says (UTC).
+    """Set the known time to the clock's, if that shows the day that a person entered (UTC).
 
     Raises WrongDay.
     """
@@ -113,9 +116,9 @@ def _write(connection: Connection, believed: Believed) -> None:
 
 
 class KnownTime:
-    """For the one process that keeps house. `elapsed`: in seconds, what nobody sets.
+    """The known time of the one housekeeping process.
 
-    On PostgreSQL the clock is the database's.
+    `elapsed`: a counter of seconds that cannot be set. On PostgreSQL the clock is the database's.
     """
 
     def __init__(
@@ -125,8 +128,8 @@ class KnownTime:
         self._clock = clock
         self._elapsed = elapsed
         self._written: float | None = None
-        self._anchor = (0.0, 0.0)  # a moment that was believed, and how far the counter was
-        self._seen = (0.0, 0.0)  # the moment of the last look, and how far it was then
+        self._anchor = (0.0, 0.0)  # a moment that was believed, and the counter then
+        self._seen = (0.0, 0.0)  # the moment of the last look, and the counter then
 
     def look(self) -> Believed:
         """Move the known time to where it is plausible, and write it down.
@@ -139,7 +142,7 @@ class KnownTime:
             found = read(connection) or Believed(now, now)
             if (
                 found.moment != self._written
-            ):  # at the start, or somebody else has looked, or confirmed
+            ):  # at the start, or after another process has looked or confirmed
                 self._anchor = (found.moment, elapsed)
             plausible = self._anchor[0] + elapsed - self._anchor[1]
             moment = now if now <= plausible + PLAUSIBLE_SECONDS else plausible
@@ -150,7 +153,7 @@ class KnownTime:
         return believed
 
     def now(self) -> float:
-        """By this moment things are old enough to be deleted: it goes on from the last look."""
+        """The moment by which age is counted: it goes on from the last look."""
         if self._written is None:
             self.look()
         moment, elapsed = self._seen

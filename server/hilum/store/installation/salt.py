@@ -1,4 +1,4 @@
-"""The salt of an installation: digests of erased UIDs, and of patients in the audit, rest on it."""
+"""The salt of an installation: the key of digests of erased UIDs, and of patients in the audit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEY: Final = "erasure_salt"
 
 
 def salt(connection: Connection) -> bytes:
-    """Minted when it is first needed."""
+    """Return the salt; it is minted when it is first needed."""
     if (known := known_salt(connection)) is not None:
         return known
     minted = secrets.token_hex(32)
@@ -24,7 +24,7 @@ def salt(connection: Connection) -> bytes:
 
 
 def known_salt(connection: Connection) -> bytes | None:
-    """None: nothing has needed it."""
+    """Return the salt; None: it was never needed."""
     known = connection.execute(
         select(installation.c.value).where(installation.c.key == _KEY)
     ).scalar_one_or_none()
@@ -32,23 +32,22 @@ def known_salt(connection: Connection) -> bytes | None:
 
 
 def digest_of(key: bytes, text: str) -> str:
-    """What the audit holds instead of a text: HMAC-SHA256, its first 128 bits."""
+    """The audit's digest of a text: the first 128 bits of its HMAC-SHA256."""
     return hmac.new(key, f"audit {text}".encode(), hashlib.sha256).digest()[:16].hex()
 
 
 class Tombstones:
     """UIDs that stand for those of one erased study.
 
-    Nobody without the salt can tell which they were.
-
-    The study's row number goes in, because a study that is sent again may be erased again.
+    The original UIDs cannot be found without the salt. The study's row number is part of the
+    digest, because a study that is sent again may be erased again.
     """
 
     def __init__(self, salt: bytes, study_id: int) -> None:
         self._key = salt + str(study_id).encode()
 
     def of(self, uid: str) -> str:
-        """PS3.5 B.2: 2.25 and 128 bits."""
+        """The UID that stands for one: 2.25 and 128 bits (PS3.5 B.2)."""
         return (
             f"2.25.{int.from_bytes(hashlib.sha256(self._key + uid.encode()).digest()[:16], 'big')}"
         )

@@ -12,7 +12,7 @@ from hilum.store.schema.tables import installation
 
 
 def read(connection: Connection, key: str) -> dict[str, Any] | None:
-    """None: nobody has written it yet."""
+    """Read a value; None: it was never written."""
     value = connection.execute(
         select(installation.c.value).where(installation.c.key == key)
     ).scalar_one_or_none()
@@ -21,7 +21,7 @@ def read(connection: Connection, key: str) -> dict[str, Any] | None:
 
 
 def write(connection: Connection, key: str, value: Mapping[str, Any]) -> None:
-    """Over what is there."""
+    """Write a value over the one that is there."""
     text = json.dumps(value)
     if not connection.execute(
         update(installation).where(installation.c.key == key).values(value=text)

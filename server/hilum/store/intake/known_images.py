@@ -1,4 +1,4 @@
-"""What the ledger knows of images that come again, so that their files can be compared."""
+"""Rows of images that are received again, so that their files can be compared."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ _FORMER = (
 
 @dataclass(frozen=True, slots=True)
 class PutAside:
-    """Other bytes under the image's SOP Instance UID. `sha256`: of what a person has discarded."""
+    """Other bytes under the image's SOP Instance UID.
+
+    `sha256`: of bytes that a person has discarded.
+    """
 
     path: str
     digest: str
@@ -37,7 +40,7 @@ class PutAside:
 
     @property
     def is_discarded(self) -> bool:
-        """By a person: there is no file any more."""
+        """Whether a person discarded it: there is no file any more."""
         return self.state is ConflictState.DISCARDED
 
 
@@ -55,7 +58,7 @@ class KnownImage:
 def known_images(
     connection: Connection, sop_instance_uids: Sequence[str]
 ) -> Mapping[str, KnownImage]:
-    """By SOP Instance UID, those of these that have a row."""
+    """The rows of these images, by SOP Instance UID; unknown images are left out."""
     rows = connection.execute(_KNOWN, {"uids": list(sop_instance_uids)}).all()
     aside = dict[str, tuple[PutAside, ...]]()
     for row in (
@@ -77,11 +80,11 @@ def known_images(
 
 @dataclass(frozen=True, slots=True)
 class KnownDataSet:
-    """One that need not come again.
+    """A data set that need not be sent again.
 
-    `path`: of its file; None: it was deleted, and `sha256` says which it was, if that was written down.
-    `is_disputed`: it is in quarantine, and no person has decided yet. `is_replaced`: a corrected header
-    has taken its place.
+    `path`: of its file; None: it was deleted, and `sha256` is its digest, if that was written down.
+    `is_disputed`: it is in quarantine, and no person has decided yet. `is_replaced`: a corrected
+    header has taken its place.
     """
 
     digest: str
@@ -92,7 +95,10 @@ class KnownDataSet:
 
 
 def known_data_sets(connection: Connection, sop_instance_uid: str) -> list[KnownDataSet]:
-    """Of one image, if it has a row; not what was taken as the image since, and left again."""
+    """Known data sets of one image, if it has a row.
+
+    Data sets that were the image for a while, and were replaced by other pixels, are left out.
+    """
     if (image := known_images(connection, [sop_instance_uid]).get(sop_instance_uid)) is None:
         return []
     own = [KnownDataSet(image.digest, image.path)] if image.has_pixels else []

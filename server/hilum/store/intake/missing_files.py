@@ -1,4 +1,7 @@
-"""Rows of images, and of other pixels under their UIDs in quarantine, whose files the archive has lost, or has damaged."""
+"""Rows whose files the archive has lost or has damaged.
+
+Rows of images, and of conflicts in quarantine.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ _NOT_READ = (
         reading.c.state.in_((ReadingState.FAILED, ReadingState.NOT_ANALYSED)),
     )
 )
-_DAMAGED_SECONDS = 3600.0  # not at once: somebody may be reading it
-# Not as a list, which SQLAlchemy expands, and does not for several at once.
+_DAMAGED_SECONDS = 3600.0  # not at once: a reader may have it open
+# Not as a list: SQLAlchemy expands lists, and does not for several sets of parameters.
 _IN_QUARANTINE = or_(conflict.c.state == ConflictState.HELD, conflict.c.state == ConflictState.KEPT)
 _QUARANTINED = select(
     conflict.c.id, conflict.c.sop_instance_uid, conflict.c.digest, conflict.c.path
@@ -50,7 +53,7 @@ _TAKE_PLACE = (
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """The row of a conflict, the `path` that it names, and an image that came with the same bytes."""
+    """The row of a conflict, its `path`, and an image that was received with the same bytes."""
 
     row_id: int
     path: str
@@ -58,7 +61,7 @@ class Quarantined:
 
 
 def paths_of(connection: Connection, same: Sequence[Instance]) -> dict[str, str]:
-    """By SOP Instance UID, where rows with pixels of these very bytes have theirs."""
+    """Paths of rows with pixels of these very bytes, by SOP Instance UID."""
     known = {(item.sop_instance_uid, item.digest) for item in same}
     rows = connection.execute(_ROWS, {"uids": list({uid for uid, _ in known})})
     return {
@@ -79,9 +82,10 @@ def not_read(connection: Connection, uids: Collection[str]) -> set[str]:
 def give_up(
     connection: Connection, paths: Mapping[str, str], damaged: Collection[str], now: float
 ) -> None:
-    """The pixels of these images are gone, as if they had left by age, unless a row names another file by now. In the order of locks.
+    """Mark the pixels of these images as gone, as if retention had removed them.
 
-    `damaged`: those whose file is there, and will be deleted.
+    A row that names another file by now is left alone. Locks in the order of locks. `damaged`:
+    images whose file is there, and will be deleted.
     """
     for uid, path in sorted(paths.items()):
         row_id = connection.execute(
@@ -92,7 +96,10 @@ def give_up(
 
 
 def quarantined(connection: Connection, same: Sequence[Instance]) -> list[Quarantined]:
-    """Conflicts of these very bytes whose file lies in quarantine, each with the first of those that came."""
+    """Conflicts of these very bytes with a file in quarantine.
+
+    Each with the first of the received images.
+    """
     firsts = {(item.sop_instance_uid, item.digest): item for item in reversed(same)}
     rows = connection.execute(
         _QUARANTINED, {"uids": list({item.sop_instance_uid for item in same})}
@@ -102,9 +109,9 @@ def quarantined(connection: Connection, same: Sequence[Instance]) -> list[Quaran
 
 
 def take_place(connection: Connection, lost: Iterable[Quarantined]) -> None:
-    """What came is the conflict's file from now on, unless its row names another one by now.
+    """Make the received file the conflict's file, unless its row names another one by now.
 
-    What a person has decided stands.
+    A person's decision stays.
     """
     rows = sorted(((item.row_id, item.path, item.same) for item in lost), key=itemgetter(0))
     values = [

@@ -1,6 +1,6 @@
-"""Images that have no row yet.
+"""Images that have no row yet: their rows and those of their readings.
 
-Theirs and those of their readings, in a few statements for a whole batch.
+A few statements serve a whole batch.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hilum.store.rollouts.assign import ReadingReleases
 from hilum.store.schema import codec
 from hilum.store.schema.tables import instance, reading
 
-# Statements are built once (see `queues`).
+# Statements are built once (see `queue/queues`).
 _KNOWN = PreparedStatement(
     select(instance.c.sop_instance_uid).where(
         instance.c.sop_instance_uid.in_(bindparam("uids", expanding=True))
@@ -45,12 +45,11 @@ _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of it
 
 @dataclass(frozen=True, slots=True)
 class Newcomers:
-    """Images whose rows are written.
+    """Images whose rows are written, and the rows that are to follow.
 
-    What is to follow: `readings`, and comparisons with `shadows`, by study, to the release
-    reported.
-
-    `waited_for`: readings for which the image's study waits, by the arrival's position.
+    `readings`, and comparisons with `shadows`: by study, each shadow to the release reported.
+    `waited_for`: the number of readings that the image's study waits for, by the arrival's
+    position.
     """
 
     readings: list[dict[str, Any]] = field(default_factory=list)
@@ -59,7 +58,7 @@ class Newcomers:
 
 
 def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arrival]:
-    """Those of images that have no row, each the first of its SOP Instance UID, by their positions."""
+    """The arrivals of images without a row, by position; the first of each SOP Instance UID."""
     firsts: dict[str, int] = {}
     for position, arrival in enumerate(arrivals):
         firsts.setdefault(arrival.instance.sop_instance_uid, position)
@@ -69,9 +68,9 @@ def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arriv
 
 
 def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> Newcomers:
-    """At least one, by position; each of another image, none of which has a row.
+    """Insert at least one image, by position; each of another image, none of which has a row.
 
-    Raises IntegrityError when somebody else is faster.
+    Raises IntegrityError when another process is faster.
     """
     ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
     readers = _readers(connection, list(new.values()), now)
@@ -87,7 +86,7 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
 
 
 def insert_readings(connection: Connection, came: Newcomers) -> None:
-    """What their studies wait for, and what shadows read along."""
+    """Insert the readings that studies wait for, and those of shadows."""
     if came.readings:
         _NEW_READINGS.write_each(connection, came.readings)
 
@@ -95,9 +94,9 @@ def insert_readings(connection: Connection, came: Newcomers) -> None:
 def _insert_instances(
     connection: Connection, new: Sequence[Instance]
 ) -> tuple[dict[str, int], dict[str, RemovalReason]]:
-    """Row ids by SOP Instance UID, in the order of arrival.
+    """Insert the instances, and return their row ids by SOP Instance UID.
 
-    Those of them that are out of results from the beginning.
+    Then the reasons of those that are out of results from the beginning.
     """
     removals = rejections.removals_of(connection, new)
     values = [_instance_values(item, removals) for item in new]
@@ -107,7 +106,7 @@ def _insert_instances(
     else:
         is_at_once = (
             len(values) > _FEW
-        )  # no statement has far to go, and one for several rows is put together anew each time
+        )  # no statement is long, and one for several rows is put together anew each time
     found = (
         connection.execute(_NEW_INSTANCES, values)
         if is_at_once
@@ -117,9 +116,9 @@ def _insert_instances(
 
 
 def _in_one_order(connection: Connection, values: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """By SOP Instance UID: who inserts an image waits for who inserts the same one.
+    """Sort by SOP Instance UID: an insert of an image waits for another insert of it.
 
-    Their ids tell the order of arrival all the same.
+    The ids tell the order of arrival all the same.
     """
     ids = _NEXT_IDS.all(connection, {"count": len(values)})
     numbered = [{**item, "id": number} for item, (number,) in zip(values, ids, strict=True)]
@@ -143,8 +142,8 @@ def _readers(
     connection: Connection, arrivals: Sequence[Arrival], now: float
 ) -> dict[_Key, ReadingReleases]:
     assigned = assign.read(connection)
-    # In one order, as studies are (see `growing`): an assignment is inserted, which waits for who
-    # inserts the same one.
+    # In one order, as studies are (see `intake/studies`): an insert of an assignment waits for
+    # another insert of it.
     return {
         key: assigned.readers(connection, *key, now) for key in sorted(set(map(_key, arrivals)))
     }
@@ -163,6 +162,6 @@ def _readings(
     }
     for release in readers.reported:
         yield {**common, "release": release, "priority": arrival.priority, "is_shadow": False}
-    # The last priority: what nobody waits for must not hold up what somebody does.
+    # The last priority: shadow readings must not hold up the others.
     for release in readers.shadows if readers.reported else ():
         yield {**common, "release": release, "priority": Priority.REANALYSIS, "is_shadow": True}

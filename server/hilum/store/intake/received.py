@@ -1,4 +1,4 @@
-"""What arrives: a durable file that waits for its row."""
+"""An arrival: a durable file that waits for its row."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from hilum.domain import Instance, Priority
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """With which file an arrival's own was compared: the `path` of the row, empty: there was none.
+    """The file that an arrival's own was compared with: the row's `path`; empty: none.
 
-    The arrival's digests say the outcome. `sha256`: of its data set, `former_sha256`: of that
-    file's;
-    None: nobody needs them. `is_damaged`: that file is not what its row says.
+    The arrival's digests tell the outcome. `sha256`: of its data set, `former_sha256`: of the other
+    file's; None: not needed. `is_damaged`: that file does not match its row.
     """
 
     path: str = ""
@@ -24,14 +23,12 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A durable file that has no row yet, and what shall happen with it.
+    """A durable file that has no row yet, and its treatment.
 
-    The instance's `path` is where the file will lie.
-
-    `releases`: as the settings name them; a rollout may have others read the image. `is_left_behind`: by a process that died; what has
-    its row already may be newer. `may_correct`: whether its sender may give a known image another
-    header; None: one of its own.
-    `compared`: None where nobody has compared files.
+    The instance's `path` is the place that the file will have. `releases`: as the settings name
+    them; a rollout may have other releases read the image. `is_left_behind`: by a process that
+    died; a row that is there may be newer. `may_correct`: whether its sender may give a known image
+    another header; None: only one of its own. `compared`: None where files were not compared.
     """
 
     instance: Instance

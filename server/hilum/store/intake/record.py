@@ -37,10 +37,11 @@ _SAID = (
     "view",
     "timings",
 )
-# An image stays its first sender's, which so may correct and reject it whoever has corrected it
-# meanwhile.
+# An image stays its first sender's, also after another one has corrected it. Its first sender may
+# correct and reject it.
 _LASTING = ("sop_instance_uid", "calling_ae_title", "called_ae_title", "peer_address")
-# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+# Statements are built once (see `queue/queues`); an UPDATE sets the columns that its parameters
+# name.
 _KNOWN_INSTANCE = (
     select(instance).where(instance.c.sop_instance_uid == bindparam("uid")).with_for_update()
 )
@@ -63,11 +64,11 @@ _MISSED_PIXELS = and_(
 
 
 class ImageChanged(Exception):
-    """The row of an image is not the one with which a file was compared: compare it again."""
+    """The image's row does not match the compared file any more: compare again."""
 
 
 class RecordOutcome(StrEnum):
-    """What became of an arrival."""
+    """The result of recording one arrival."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
@@ -78,15 +79,15 @@ class RecordOutcome(StrEnum):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether its file lies in quarantine until a person decides."""
+        """Whether the file is in quarantine until a person decides."""
         return self in (RecordOutcome.CONFLICT, RecordOutcome.HEADER_CONFLICT)
 
 
 @dataclass(frozen=True, slots=True)
 class _KnownRow:
-    """What became of the arrival of an image that has a row.
+    """The outcome for an arrival of a known image.
 
-    `before`: that row as it was, where readings may follow from the arrival.
+    `before`: its row as it was, where readings may follow from the arrival.
     """
 
     outcome: RecordOutcome
@@ -95,9 +96,9 @@ class _KnownRow:
 
 @dataclass(frozen=True, slots=True)
 class _Opened:
-    """Readings that were opened again: so many for which the study waits, and those of `shadows`.
+    """Readings that were opened again: the number that the study waits for, and `shadows`.
 
-    `grows`: its quiet period begins anew.
+    `grows`: the study's quiet period begins anew.
     """
 
     waited_for: int = 0
@@ -108,15 +109,15 @@ class _Opened:
 def record(
     connection: Connection, arrivals: Sequence[Arrival], now: float, *, is_compared: bool = False
 ) -> list[RecordOutcome]:
-    """Rows for all arrivals; what became of each, in their order.
+    """Record all arrivals, and return the outcome of each, in their order.
 
-    Those of unknown images are written together.
+    New images are written together. Everything is locked in one order, or two transactions that
+    record the same images would wait for each other (PostgreSQL). The order: known images by SOP
+    Instance UID, new ones likewise; readings by their rows; studies; comparisons.
 
-    Everything is locked in one order, or two that record the same images would wait for each other
-    (PostgreSQL): known images by SOP Instance UID, and new ones likewise; readings by their rows;
-    studies; comparisons. Raises IntegrityError when somebody else is faster with an image, and
-    ImageChanged where a file was compared with another one than that of its row, or was not and
-    `is_compared`.
+    Raises IntegrityError when another process inserts an image first. Raises ImageChanged where a
+    file was compared with another file than the row's, or where `is_compared` is set and a file was
+    not compared.
     """
     new = new_images.find(connection, arrivals)
     if new:
@@ -147,7 +148,7 @@ def record(
 def _others(arrivals: Sequence[Arrival], new: Mapping[int, Arrival]) -> tuple[list[int], list[int]]:
     """Positions of arrivals that are not `new`, by SOP Instance UID.
 
-    Of images that have a row, then of those that get it in this batch.
+    First those of images with a row, then those of images that get it in this batch.
     """
     uids = [arrival.instance.sop_instance_uid for arrival in arrivals]
     others = sorted(
@@ -160,9 +161,9 @@ def _others(arrivals: Sequence[Arrival], new: Mapping[int, Arrival]) -> tuple[li
 
 
 def _grown(arrivals: Sequence[Arrival], readings: Mapping[int, int]) -> dict[str, Growth]:
-    """By Study Instance UID; `readings`.
+    """Growth of each study by Study Instance UID.
 
-    How many more the study waits for, by positions of the arrivals that it grows by.
+    `readings`: how many more the study waits for, by positions of the arrivals that it grows by.
     """
     grown: dict[str, Growth] = {}
     for position in sorted(readings):
@@ -209,7 +210,10 @@ def _record_known(connection: Connection, arrival: Arrival, now: float) -> _Know
 def _record_header(
     connection: Connection, known: Row[Any], arrival: Arrival, compared: Compared, now: float
 ) -> _KnownRow:
-    """The same pixels with another header, which is a correction from those alone that may correct the image."""
+    """Record the same pixels with another header.
+
+    It is a correction only from a sender that may correct the image.
+    """
     new = arrival.instance
     if not _may_correct(known, arrival):
         former = connection.execute(
@@ -226,7 +230,7 @@ def _record_header(
     if arrival.is_left_behind and new.received_at < known.received_at:
         _remember(
             connection, known.id, new.digest, compared.sha256
-        )  # the last header holds, and this one came before it
+        )  # the last header counts, and this one came before it
         return _KnownRow(RecordOutcome.DUPLICATE)
     _revise_header(connection, known, new, compared.former_sha256, now)
     return _KnownRow(RecordOutcome.HEADER_REVISION, known)
@@ -240,9 +244,8 @@ def _may_correct(known: Row[Any], arrival: Arrival) -> bool:
 def _is_kept_out(connection: Connection, new: Instance, sha256: str | None) -> bool:
     """Whether a person has decided against these very bytes.
 
-    If nobody has yet, the sender that may correct decides.
-
-    Their file in quarantine is deleted then, as after `discard`.
+    If there is no decision yet, a sender that may correct decides: the file in quarantine is
+    deleted then, as after `discard`.
     """
     if (
         state := connection.execute(
@@ -265,7 +268,7 @@ def _record_conflict(connection: Connection, new: Instance, kind: ConflictKind) 
 
 
 def _is_other_header(known: Row[Any], new: Instance) -> bool:
-    """Same pixels in the same study.
+    """Whether the pixels and the study are the same.
 
     Another study under the same SOP Instance UID is a conflict, never a silent move.
     """
@@ -291,7 +294,10 @@ def _revise_header(
 
 
 def _remember(connection: Connection, instance_id: int, digest: str, sha256: str | None) -> None:
-    """Whoever takes the file again knows it; the image's row is locked."""
+    """Note the digest, so that the file is known when it is sent again.
+
+    The image's row is locked.
+    """
     former = {"instance_id": instance_id, "digest": digest}
     if connection.execute(_FORMER_HEADER, former).first() is None:
         connection.execute(insert(former_header), {**former, "sha256": sha256})
@@ -300,10 +306,9 @@ def _remember(connection: Connection, instance_id: int, digest: str, sha256: str
 def _read_again(
     connection: Connection, known: Mapping[int, _KnownRow], now: float
 ) -> dict[int, _Opened]:
-    """By position.
+    """Open readings again after a new header, or after pixels came back; by position.
 
-    A corrected header may change what the pixels mean (Photometric Interpretation, view, age);
-    pixels came back.
+    A corrected header may change the meaning of the pixels (Photometric Interpretation, view, age).
     """
     again = {
         position: (item.outcome, item.before)
@@ -339,8 +344,8 @@ def _open_readings(
         "lapses": 0,
         **dict.fromkeys(_SAID),
     }
-    # One in progress read the old header, or looks for a file that has left: without its lease it
-    # cannot write.
+    # A reading in progress read the old header, or looks for a file that is gone: without its lease
+    # it cannot write.
     connection.execute(
         update(reading).where(of_instance, reading.c.state == ReadingState.LEASED).values(due)
     )
@@ -351,11 +356,10 @@ def _open_readings(
 
 
 def _restore_pixels(connection: Connection, known: Row[Any], new: Instance) -> None:
-    """Retention had removed the pixels and the sender sends them again.
+    """Take pixels that retention had removed and that the sender sends again.
 
-    They are kept as long as those of a new image.
-
-    What was to be read meanwhile, and found no pixels, is read now (`_read_again`).
+    They are kept as long as those of a new image. Readings that found no pixels meanwhile are
+    opened again (`_read_again`).
     """
     back = {"path": new.path, "size_bytes": new.size_bytes, "header": new.header}
     values = {**back, "received_at": new.received_at, "pixels_removed_at": None}
@@ -370,11 +374,10 @@ def _same_conflict(new: Instance) -> ColumnElement[bool]:
 
 
 def _keep_conflict(connection: Connection, new: Instance, kind: ConflictKind) -> bool:
-    """Whether this file is the one that the conflict's row names.
+    """Record a conflict, and return whether the conflict's row names this file.
 
-    The same bytes sent once more are not.
-
-    What a person has discarded, or kept out, stays so however often it is sent.
+    It does not if the same bytes were sent before. A person's decision to discard or to keep out
+    holds for them, however often they are sent.
     """
     held = dataclasses.replace(new, path=quarantine_path(new.path))
     if (

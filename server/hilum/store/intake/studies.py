@@ -13,8 +13,8 @@ from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.schema.tables import reading, study
 
-# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
-# In one order, or two listeners that share studies would wait for each other (PostgreSQL).
+# Statements are built once (see `queue/queues`); an UPDATE sets the columns that its parameters
+# name. In one order, or two listeners that share studies would wait for each other (PostgreSQL).
 _KNOWN = PreparedStatement(
     select(study)
     .where(study.c.study_instance_uid.in_(bindparam("uids", expanding=True)))
@@ -31,8 +31,8 @@ _MORE = PreparedStatement(
     )
 )
 _NEW = PreparedStatement(insert(study))
-# Who has one of them locked reads it already. They come before studies in the order of locks, so
-# nobody waits for one here (PostgreSQL).
+# A locked row is being read already. Readings come before studies in the order of locks, so this
+# waits for no other transaction (PostgreSQL).
 _LOWER_READINGS = (
     select(reading.c.id)
     .where(
@@ -48,19 +48,22 @@ _LIFT = update(reading).where(reading.c.id == bindparam("row")).values(priority=
 
 @dataclass(slots=True)
 class Growth:
-    """What one study gets: images in the order of their arrival, and readings that it waits for."""
+    """Growth of one study: images in the order of arrival, and readings that it waits for."""
 
     arrivals: list[Arrival] = field(default_factory=list)
     new_readings: int = 0
 
     def add(self, arrival: Arrival, new_readings: int) -> None:
-        """One image more."""
+        """Add one image."""
         self.arrivals.append(arrival)
         self.new_readings += new_readings
 
 
 def grow(connection: Connection, grown: Mapping[str, Growth], now: float) -> None:
-    """By Study Instance UID. Clearing the lease fences out an assembler that saw a study without these images."""
+    """Let studies grow, by Study Instance UID.
+
+    Clearing the lease fences out an assembler that saw a study without these images.
+    """
     known = {row.study_instance_uid: row for row in _KNOWN.all(connection, {"uids": list(grown)})}
     if more := [
         _more_values(growth, known[uid], now) for uid, growth in grown.items() if uid in known
@@ -82,10 +85,8 @@ def _priority_of(growth: Growth) -> int:
 def _may_wait_for_lower(row: PreparedRow, wanted: int, now: float) -> bool:
     """Whether the study, as it was, may wait for readings of a lower priority.
 
-    It began in one, or an archive is read again (`reanalysing`).
-
-    The second lets it wait behind its quiet period, as live images do only in a backlog: else this
-    costs nothing.
+    It began in one, or an archive is read again (`admin/reanalyse`). The second case lets it wait
+    behind its quiet period, as live images do only in a backlog: else the check costs nothing.
     """
     return (
         wanted < Priority.REANALYSIS
@@ -95,7 +96,7 @@ def _may_wait_for_lower(row: PreparedRow, wanted: int, now: float) -> bool:
 
 
 def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
-    """What the study waits for is read with the image that came.
+    """Lift the study's open readings to the priority of the image that came.
 
     Its report would wait for the whole archive.
     """
@@ -108,8 +109,8 @@ def _lift_readings(connection: Connection, study_uid: str, wanted: int) -> None:
 
 
 def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]:
-    # One that was opened without a quiet period, and waits for an archive to be read, has not been
-    # collecting.
+    # A study that was opened without a quiet period, and waits for an archive to be read, has not
+    # been collecting.
     is_collecting = (
         row.state in (StudyState.DUE, StudyState.LEASED) and row.quiet_until > row.collecting_since
     )

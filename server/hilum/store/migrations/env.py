@@ -1,4 +1,4 @@
-"""Alembic's entry: runs the revisions on the connection that `hilum.store.migrations.migrate` hands over."""
+"""Alembic's entry: runs the revisions on the connection of `hilum.store.migrations.migrate`."""
 
 from alembic import context
 

@@ -1,6 +1,7 @@
 """The ledger's migrations.
 
-Only the supervisor runs them; every other process checks the revision (`hilum.store.migrations.revision`).
+Only the supervisor runs them; every other process checks the revision
+(`hilum.store.migrations.revision`).
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ _MIGRATIONS = Path(__file__).parent
 
 
 def migrate(url: str, location: Path = _MIGRATIONS) -> str:
-    """Bring the ledger at `url` to this version's revision, mint the installation's identity, return the revision.
+    """Bring the ledger at `url` to this version's revision, and return the revision.
 
-    All or nothing: a step that fails leaves the ledger as it was. One that is at this revision is
-    not looked through. Raises ConfigurationError, also for a ledger of a newer version.
+    Mints the installation's identity. All or nothing: a step that fails leaves the ledger as it
+    was. A ledger of this revision is not looked through. Raises ConfigurationError, also for a
+    ledger of a newer version.
     """
     is_due = require_not_newer(url) != (expected := expected_revision(location))
     engine = open_engine(url)
@@ -58,9 +60,9 @@ def migrate(url: str, location: Path = _MIGRATIONS) -> str:
 
 
 def _restore_order_of_changes(connection: Connection) -> None:
-    """A dump that was restored into another cluster (PostgreSQL) is at our revision, too.
+    """Restore the order of changes after a dump was restored into another cluster (PostgreSQL).
 
-    Waits for nobody where it is the same one.
+    Its ledger is at our revision, too. Takes no lock where the cluster is the same.
     """
     if connection.dialect.name == "postgresql":
         with connection.begin():
@@ -68,7 +70,7 @@ def _restore_order_of_changes(connection: Connection) -> None:
 
 
 def _wait_for_others(connection: Connection) -> None:
-    """One host migrates, and the next finds it done.
+    """Wait until no other host migrates; the next host finds it done.
 
     SQLite's transaction is the only one that writes anyhow.
     """
@@ -77,7 +79,11 @@ def _wait_for_others(connection: Connection) -> None:
 
 
 def _leave_references_unchecked(connection: Connection) -> None:
-    """SQLite changes a table by making it anew, and refuses to drop the old one while other rows refer to it: so check at the end."""
+    """Check references at the end of a migration (SQLite).
+
+    SQLite changes a table by making it anew, and refuses to drop the old one while other rows refer
+    to it.
+    """
     if connection.dialect.name == "sqlite":
         connection.connection.cursor().execute(
             "PRAGMA foreign_keys = OFF"
@@ -91,8 +97,8 @@ def _require_references(connection: Connection) -> None:
         raise ConfigurationError(
             [
                 (
-                    f"ledger: the migration would leave {len(broken)} rows without what they refer to."
-                    " Please report this."
+                    f"ledger: the migration would leave {len(broken)} rows without what they"
+                    " refer to. Please report this."
                 )
             ]
         )
@@ -112,7 +118,10 @@ def _config(location: Path = _MIGRATIONS) -> Config:
 
 
 def _mint_identity(connection: Connection) -> None:
-    """The namespace of all our UIDs: a second installation must never mint the same ones."""
+    """Mint the namespace of all our UIDs.
+
+    A second installation must never mint the same UIDs.
+    """
     if (
         connection.execute(
             select(installation.c.value).where(installation.c.key == "namespace")

@@ -1,6 +1,6 @@
-"""Which revision a ledger has.
+"""The revision of a ledger.
 
-Every process looks before it works with it, so this loads nothing of Alembic (0.1 s of CPU each).
+Every process checks it at its start, so this loads nothing of Alembic (0.1 s of CPU each).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from hilum.errors import ConfigurationError
 from hilum.store.database.engines import open_engine
 
-REVISION = "0013"  # what this version works with: the last of hilum/store/migrations
+REVISION = "0013"  # of this version: the last of hilum/store/migrations
 ADVICE_IF_NEWER = (
     "Start that version again, or restore the backup that was made before the upgrade"
     " (docs/operate/operations.md)."
@@ -45,13 +45,13 @@ def require_revision(url: str) -> None:
 
 
 def require_readable(url: str) -> None:
-    """Raise ConfigurationError unless it is that of this version, or of an earlier one."""
+    """Raise ConfigurationError unless the revision is of this version or an earlier one."""
     if require_not_newer(url) is None:
         raise _to_be_migrated(None)
 
 
 def require_not_newer(url: str) -> str | None:
-    """The ledger's revision, of this version or of an earlier one; None: an empty database.
+    """The ledger's revision, of this version or earlier; None: an empty database.
 
     Raises ConfigurationError.
     """
@@ -68,7 +68,10 @@ def require_not_newer(url: str) -> str | None:
 
 
 def is_newer(revision: str | None) -> bool:
-    """Whether a later version has written it. Revisions are four digits, and only rise."""
+    """Whether a later version has written it.
+
+    Revisions are four digits, and only rise.
+    """
     return revision is not None and revision > REVISION
 
 
@@ -80,7 +83,7 @@ def _to_be_migrated(found: str | None) -> ConfigurationError:
 
 
 def unusable(error: OperationalError, advice: str) -> ConfigurationError:
-    """What the database says, in its first line, and what to do."""
+    """An error with the first line of the database's text, and advice."""
     return ConfigurationError(
         [f"ledger: cannot open the database: {str(error.orig).strip().splitlines()[0]}. {advice}"]
     )

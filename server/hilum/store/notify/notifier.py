@@ -1,9 +1,8 @@
-"""Notifications: a stage wakes at once when there is work, and looks by itself only now and then.
+"""Notifications: a stage wakes at once when there is work, and polls only now and then.
 
-A notification says no more than "look": the rows are the truth, so a lost one costs one poll period and
-never an item.
-SQLite: datagram sockets in a folder beside the database. PostgreSQL: LISTEN / NOTIFY
-(`hilum.store.notify.postgres`).
+A notification says no more than "look". The rows are the truth, so a lost notification costs one
+poll period and never an item. SQLite: datagram sockets in a folder beside the database. PostgreSQL:
+LISTEN / NOTIFY (`hilum.store.notify.postgres`).
 """
 
 from __future__ import annotations

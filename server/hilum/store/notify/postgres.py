@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from hilum.store.database.prepared import PreparedStatement
 from hilum.store.notify.notifier import Subscription
 
-# The second one holds what a standby says to LISTEN before it is promoted.
+# The second one is a standby's answer to LISTEN before it is promoted.
 _AWAY: Final = (psycopg.OperationalError, psycopg.InternalError)
 _NOTIFY: Final = PreparedStatement(text("SELECT pg_notify(:channel, '')"))
 

@@ -1,6 +1,6 @@
-"""Class activation maps of a study's readings, for whoever draws them.
+"""Class activation maps of a study's readings, for the drawing of heat maps.
 
-Kept out of the jobs: most reports need none.
+They are not part of the jobs: most reports need none.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from hilum.store.schema.tables import instance, reading
 def activation_maps(
     connection: Connection, study_uid: str, release: str
 ) -> dict[str, ActivationMaps]:
-    """What one release left of each analysed image, by SOP Instance UID.
+    """The maps of each analysed image by one release, by SOP Instance UID.
 
-    An image without maps is missing.
+    An image without maps is left out.
     """
     joined = reading.join(instance, instance.c.id == reading.c.instance_id)
     query = select(instance.c.sop_instance_uid, reading.c.logits, reading.c.cam).select_from(joined)

@@ -1,4 +1,4 @@
-"""Rows of associations: written once, or counted on while the same happens again."""
+"""Rows of associations: written once, or counted up while the same happens again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(
 ) -> list[int]:
     """Insert the records.
 
-    Of `counted` insert those without an id, and update the others; their ids.
+    Of `counted`, insert those without an id and update the others; return their ids.
     """
     if records:
         connection.execute(insert(association), [_values(record) for record in records])

@@ -1,11 +1,9 @@
-"""Studies in the order in which they changed, for those who follow them.
+"""Studies in the order of their last change, for followers of the list.
 
-Themselves, their results, or the deliveries of these.
-
-Every row of the three tables stands in this order once, at the place of its last change. A study
-that has several rows on a page is on it once. Who keeps the place of the last page and asks again
-meets every study that has changed since.
-docs/decisions/changes-by-transaction.md
+A change is of a study, of its results, or of their deliveries. Every row of the three tables stands
+in this order once, at the place of its last change. A study with several rows on a page is on it
+once. A client that keeps the cursor of the last page and asks again gets every study that has
+changed since. docs/decisions/changes-by-transaction.md
 """
 
 from __future__ import annotations
@@ -34,8 +32,8 @@ from hilum.store.schema import cursor as cursors
 from hilum.store.schema.changes import EndOfChanges
 from hilum.store.schema.tables import delivery, document, result, study
 
-# the study, its result, and deliveries to two destinations: a page of studies is looked for among
-# so many rows
+# A study, its result, and deliveries to two destinations: a page of studies is looked for among so
+# many rows.
 _ROWS_OF_A_STUDY = 4
 _CHANGE: Final[BindParameter[int]] = bindparam("change", type_=BigInteger)
 _LIMIT: Final[BindParameter[int]] = bindparam("limit", type_=Integer)
@@ -43,9 +41,10 @@ _TABLES: Final = (study, result, delivery)  # in the order in which rows of one 
 
 
 def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[Item], str]:
-    """Up to `limit` studies that have changed after the cursor, as they are now, and the cursor after them. No studies: there is no news.
+    """Up to `limit` studies changed after the cursor, as they are now, and the next cursor.
 
-    Without a cursor from the beginning, which is every study that there is. Raises BadCursor.
+    No studies: there is no news. Without a cursor it begins with the first of all studies. Raises
+    BadCursor.
     """
     after = (0, 0, 0) if cursor is None else cursors.decode_place(cursor)
     change, rank, row_id = after
@@ -59,7 +58,7 @@ def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[I
         if study_id not in chosen and len(chosen) == limit:
             break
         chosen.pop(study_id, None)
-        chosen[study_id] = None  # where the last of its rows stands
+        chosen[study_id] = None  # at the place of its last row
         after = (row.change, row.rank, row.id)
     return _items(connection, list(chosen)), cursors.encode_place(after)
 
@@ -68,14 +67,12 @@ def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[I
 def page_query(last_rank: int) -> Select[Any]:
     """Rows after the place (`change`, `last_rank`, `row`), `limit` of them.
 
-    From the beginning of a range of each table's index.
-
-    Built once (see `queues`).
+    From the beginning of a range of each table's index. Built once (see `queue/queues`).
     """
     last = _TABLES[last_rank]
     ranges = [
         _range(last_rank, last.c.change == _CHANGE, last.c.id > bindparam("row"))
-    ]  # SQLite walks all of one change else
+    ]  # else SQLite walks all of one change
     for rank, table in enumerate(_TABLES):
         ranges.append(
             _range(

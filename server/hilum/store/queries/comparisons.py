@@ -1,4 +1,4 @@
-"""What shadows have said beside what was reported, for whoever decides about them."""
+"""Outputs of shadows beside the reported ones, for the decision about a rollout."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from hilum.store.schema.tables import comparison
 
 @dataclass(frozen=True, slots=True)
 class Comparisons:
-    """Of one pair of releases.
+    """Comparisons of one pair of releases.
 
-    `said`: for each study, [score, shadow's, decision, shadow's] by finding; `states`: how many are
-    where.
+    `said`: for each study [score, shadow's, decision, shadow's] by finding. `states`: the number of
+    comparisons by state.
     """
 
     said: list[Mapping[str, tuple[float, float, str, str]]]
@@ -24,7 +24,7 @@ class Comparisons:
 
 
 def compared(connection: Connection, release: str, shadow: str, limit: int) -> Comparisons:
-    """The studies that were compared last, at most `limit`, and how many comparisons are in which state."""
+    """The last compared studies, at most `limit`, and the number of comparisons by state."""
     of_pair = and_(comparison.c.release == release, comparison.c.shadow == shadow)
     counts = (
         select(comparison.c.state, func.count().label("studies"))
@@ -49,9 +49,9 @@ def last_pair(connection: Connection, releases: Collection[str]) -> tuple[str, s
 
 
 def last_read_along(connection: Connection, releases: Collection[str]) -> tuple[str, str] | None:
-    """The same, the release reported being any.
+    """As `last_pair`, with any release reported.
 
-    One that the settings name alone may have read an archive along.
+    A release that the settings alone name may have read an archive as a shadow.
     """
     return _newest(connection, comparison.c.shadow.in_(releases))
 

@@ -58,9 +58,9 @@ def _add_last(connection: Connection, found: Mapping[str, Item]) -> None:
 
 
 def _last_deliveries(connection: Connection) -> Iterator[tuple[str, float]]:
-    """When each destination took its last document.
+    """The moment at which each destination took its last document.
 
-    Looks at the newest deliveries alone: of others nobody asks any more.
+    Looks at the newest deliveries alone; older moments are not shown.
     """
     newest = select(func.max(delivery.c.id)).scalar_subquery()
     query = select(delivery.c.destination, func.max(delivery.c.finished_at).label("at")).group_by(
@@ -73,7 +73,7 @@ def _last_deliveries(connection: Connection) -> Iterator[tuple[str, float]]:
 
 
 def _last_dead(connection: Connection) -> Iterator[tuple[str, Item]]:
-    """Of each destination the document that was given up last, and what its last try met."""
+    """The last document that was given up for each destination, and its last error."""
     last = (
         select(delivery.c.destination, func.max(delivery.c.finished_at).label("at"))
         .where(_STUCK)

@@ -1,6 +1,6 @@
 """Stored headers, newest image first, in bounded memory.
 
-What the ledger has no column for stands in them.
+They hold the attributes for which the ledger has no column.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ class StoredHeader:
 def before(
     connection: Connection, row_id: int | None, since: float | None, limit: int
 ) -> list[StoredHeader]:
-    """Of images before this row id (None.
+    """Headers of images before this row id, newest first.
 
-    The newest), received at `since` (seconds since the epoch) or later. None of erased images.
+    None: begin with the newest. `since`: received then (seconds since the epoch) or later. Erased
+    images are left out.
     """
     query = _headers()
     if row_id is not None:
@@ -88,7 +89,7 @@ def _stored(row: Row[Any]) -> StoredHeader:
 
 
 def whole(connection: Connection, row_id: int) -> bytes:
-    """The header of an image, as long as it may be; empty: it was erased meanwhile."""
+    """The header of an image, of any length; empty: it was erased meanwhile."""
     return bytes(
         connection.execute(select(instance.c.header).where(instance.c.id == row_id)).scalar() or b""
     )

@@ -1,6 +1,6 @@
-"""What the pages for people ask beyond REST.
+"""Queries of the pages for people, beyond REST.
 
-The front page as one snapshot, and where the pixels of an image lie.
+The front page as one snapshot, and the place of an image's pixels.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def front(
     failing_before: float,
     configured: Mapping[str, Destination],
 ) -> Item:
-    """One page of studies with the findings of their current results, the queues and what readiness rests on.
+    """The front page: one page of studies, the queues, and the facts behind readiness.
 
-    And what is withheld from destinations that are `configured`, with the rollouts that may end or
-    begin it. A fixed number of queries, however many rows. Raises BadCursor.
+    With the findings of current results, the deliveries withheld from the `configured`
+    destinations, and the rollouts that may end or begin that. A fixed number of queries, however
+    many rows. Raises BadCursor.
     """
     studies, next_cursor = study_views.page(connection, chosen, limit, cursor)
     return {
@@ -53,7 +54,7 @@ def rollouts(connection: Connection) -> list[Item]:
 def lines(connection: Connection, study_instance_uids: Sequence[str]) -> list[Item]:
     """These studies with the findings of their current results, in this order.
 
-    None that is not there.
+    A study that is not there is left out.
     """
     found = study_views.named(connection, study_instance_uids)
     return _complete(
@@ -69,7 +70,7 @@ def _complete(connection: Connection, studies: list[Item]) -> list[Item]:
 
 
 def destinations(connection: Connection) -> list[Item]:
-    """Destinations that have been used: who serves them, whether a person paused them."""
+    """Used destinations: the dispatcher of each, and whether a person paused it."""
     return [
         row._asdict()
         for row in connection.execute(select(destination).order_by(destination.c.name))
@@ -85,7 +86,10 @@ def processes(connection: Connection, now: float) -> list[Item]:
 def stored_image(
     connection: Connection, study_instance_uid: str, sop_instance_uid: str
 ) -> Item | None:
-    """Where the pixels of an image of this study lie, whether they are still there, and their digest; None: no such image."""
+    """The place of the pixels of an image of this study, whether they are there, their digest.
+
+    None: no such image.
+    """
     columns = (
         instance.c.path,
         instance.c.digest,
@@ -101,9 +105,10 @@ def stored_image(
 
 
 def _add_findings(connection: Connection, studies: list[Item]) -> None:
-    """Only what a line shows leaves the database.
+    """Add the findings of current results.
 
-    The whole content of a result is ten times as much.
+    Only the columns of a line leave the database: the whole content of a result is ten times as
+    much.
     """
     current = {item["id"]: item for study in studies for item in study["results"]}
     content = result.c.content
@@ -118,7 +123,7 @@ def _add_findings(connection: Connection, studies: list[Item]) -> None:
 
 
 def _add_failed_readings(connection: Connection, studies: list[Item]) -> None:
-    """How many readings of each study need a person."""
+    """Add the number of readings of each study that need a person."""
     of = reading.c.study_instance_uid
     uids = [item["study_instance_uid"] for item in studies]
     failed = (

@@ -26,11 +26,9 @@ _DUE_AND_READ = text("state = 'due' AND open_readings = 0")
 def queues(connection: Connection, now: float) -> list[Item]:
     """One item for each stage and priority.
 
-    For `deliver` one for each destination and priority that has open rows.
-
-    due: may be claimed now; waiting: its quiet period or its pause runs; leased: in work. A study
-    counts once its images are read.
-    A delivery is as old as its document: each try that fails makes it due later.
+    For `deliver` one for each destination and priority with open rows. Due: may be claimed now.
+    Waiting: its quiet period or its pause runs. Leased: in work. A study counts once its images are
+    read. A delivery is as old as its document, because each failed try makes it due later.
     """
     found: dict[_Key, Item] = {
         (stage, priority.value, None): _empty(stage, priority, None)
@@ -52,9 +50,9 @@ def queues(connection: Connection, now: float) -> list[Item]:
 
 
 def _first_written(connection: Connection) -> dict[_Key, float]:
-    """When the first document was written that its destination does not have.
+    """The moment at which the first document was written that its destination does not have.
 
-    By row: to look at all their documents would take long.
+    Found by row id: to look at all documents would take long.
     """
     first: dict[_Key, int] = {}
     for open_state in (_DUE, _LEASED):
@@ -76,9 +74,9 @@ def _first_written(connection: Connection) -> dict[_Key, float]:
 
 
 def _priorities(stage: str) -> Iterable[Priority]:
-    """Shadows read, and are compared, when nobody waits.
+    """The priorities that a stage can have.
 
-    Commitment is asked for by whoever stores.
+    Shadows read, and are compared, last. Commitment has one priority.
     """
     return {"compare": (Priority.REANALYSIS,), "commit": (Priority.LIVE,)}.get(stage, Priority)
 
@@ -128,7 +126,10 @@ def _leased_rows(queue: Queue) -> Select[Any]:
 
 
 def due_readings(connection: Connection, at_most: int) -> int:
-    """Readings of the priorities urgent and live that wait, counted up to `at_most`, so that a long queue costs no more than a full one."""
+    """Due readings of the priorities urgent and live, counted up to `at_most`.
+
+    So a long queue costs no more than a full one.
+    """
     live = select(reading.c.id).where(_DUE, reading.c.priority < Priority.REANALYSIS).limit(at_most)
     return int(connection.execute(select(func.count()).select_from(live.subquery())).scalar_one())
 
@@ -159,10 +160,9 @@ def stuck(connection: Connection) -> list[Item]:
 def failing(connection: Connection, before: float) -> list[Item]:
     """Destinations that did not take documents written before that time, though one was tried.
 
-    How many, and what the last try met.
-
-    Those that wait for a knock (`hilum.deliver.circuit_breaker`) count as well. A document's time lies
-    behind its bytes, so few are looked at.
+    How many, and the error of the last try. Documents that wait for the circuit breaker
+    (`hilum.deliver.circuit_breaker`) count as well. A document's time is stored behind its bytes,
+    so few are looked at.
     """
     first = _first_written(connection)
     late = sorted(
@@ -179,7 +179,7 @@ def failing(connection: Connection, before: float) -> list[Item]:
     }
     is_old = delivery.c.document_id < _first_since(
         connection, before
-    )  # no condition of the query: all deliveries have an index of that
+    )  # no condition of the query: an index of all deliveries has that
     items = func.sum(case((is_old, 1), else_=0)).label("items")
     detail = func.max(case((is_old, delivery.c.detail))).label("detail")
     open_rows = (
@@ -190,7 +190,8 @@ def failing(connection: Connection, before: float) -> list[Item]:
     for open_state in (
         _DUE,
         _LEASED,
-    ):  # while a try runs into its time-out, there may be no other row; and each state has its own index
+        # while a try runs into its timeout, there may be no other row; and each state has its own index
+    ):
         for row in connection.execute(open_rows.where(open_state)):
             item = found[row.destination]
             item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])

@@ -1,4 +1,4 @@
-"""Where the reports of a study are, in one word for lists, REST and pages."""
+"""The state of a study's reports, in one word for lists, REST and pages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _OPEN = (DeliveryState.DUE, DeliveryState.LEASED)
 
 
 def report_state(study: str, results: Collection[str], deliveries: Collection[str]) -> ReportState:
-    """From the state of the study, and those of its current results and of their deliveries.
+    """Derive it from the states of the study, of its current results and of their deliveries.
 
-    A delivery that was cancelled has a successor (another SOP Class, a newer result) or nobody
-    waits for it: it says nothing.
+    A cancelled delivery has no part in it: either it has a successor (another SOP Class, a newer
+    result) or it is not wanted any more.
     """
     if (
         study == StudyState.FAILED

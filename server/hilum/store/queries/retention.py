@@ -1,4 +1,4 @@
-"""How deletion stands: by which moment rows grow old, what has left in this hour, and what a promise keeps."""
+"""The state of deletion: the moment of age, the deletions of this hour, promised images."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hilum.store.schema.tables import instance
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """Images that are there because storage commitment has promised them, or might leave all the same."""
+    """Images that storage commitment promised to keep, and those that may leave all the same."""
 
     images: int
     size_bytes: int
@@ -23,27 +23,27 @@ class Promised:
 
 @dataclass(frozen=True, slots=True)
 class RetentionState:
-    """As the housekeeper has left it. `believed` None: there never was one."""
+    """The state that the housekeeper has left. `believed` None: it never ran."""
 
     believed: Believed | None
     hour: Hour
 
     @property
     def held(self) -> dict[str, bool]:
-        """Why less leaves than the settings say, each with whether it is so."""
+        """Reasons for which less is deleted than the settings say, each with whether it holds."""
         is_ahead = self.believed is not None and self.believed.is_ahead
         return {"clock": is_ahead, "hour": self.hour.is_spent}
 
 
 def state(connection: Connection, now: float) -> RetentionState:
-    """Two rows."""
+    """Read the state: two rows."""
     believed = known_time.read(connection)
     moment = believed.moment if believed is not None and believed.is_ahead else now
     return RetentionState(believed, rate.read(connection, moment))
 
 
 def promised(connection: Connection) -> Promised:
-    """What storage commitment has ever promised and is there."""
+    """Count the images that storage commitment has ever promised and that are there."""
     is_there = (instance.c.committed_at.is_not(None), instance.c.pixels_removed_at.is_(None))
     images, size_bytes = connection.execute(
         select(func.count(), func.sum(instance.c.size_bytes)).where(*is_there)

@@ -32,10 +32,10 @@ Item = dict[str, Any]
 class StudyFilter:
     """Which studies, and in which order.
 
-    All conditions hold together; `release` and `outcome` speak of one current result.
-
-    `oldest` first suits a client that follows the list: a study that gets another image moves towards the end and is met again.
-    `needs_person`: something of it ended as failed or dead and can be requeued. `is_withheld`: a report of it is withheld.
+    All conditions hold together; `release` and `outcome` are of one current result. `oldest` first
+    suits a client that follows the list: a study that gets another image moves towards the end and
+    is met again. `needs_person`: a row of it ended as failed or dead and can be requeued.
+    `is_withheld`: a report of it is withheld.
     """
 
     state: StudyState | None = None
@@ -87,9 +87,9 @@ def page_query(chosen: StudyFilter, limit: int, cursor: str | None) -> Select[An
     """
     key = (study.c.last_received_at, study.c.id)
     query = select(study).where(*_conditions(chosen)).limit(limit + 1)
-    if (
-        few := list(_few(chosen))
-    ):  # looked up; else SQLite walks all studies in their order, to the end if fewer than a page are found
+    if few := list(
+        _few(chosen)
+    ):  # looked up; else SQLite walks all studies in their order, to the end if they fill no page
         query = query.where(*(study.c.id.in_(ids) for ids in few)).with_hint(
             study, "NOT INDEXED", "sqlite"
         )
@@ -123,7 +123,7 @@ def _conditions(chosen: StudyFilter) -> Iterable[ColumnElement[bool]]:
 
 
 def _few(chosen: StudyFilter) -> Iterable[SelectBase]:
-    """Row ids that the partial indexes of what is leased or stuck know."""
+    """Row ids from the partial indexes of leased or stuck rows."""
     if chosen.state in (StudyState.LEASED, StudyState.FAILED):
         of_state = study.alias("of_state")
         yield select(of_state.c.id).where(in_state(of_state, chosen.state))

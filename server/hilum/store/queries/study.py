@@ -62,7 +62,7 @@ _DOCUMENT = (
     "created_at",
 )
 _DELIVERY = ("id", "destination", "state", "reason", "detail", "attempts", "requeued_at")
-_DUE = literal(WorkState.DUE, literal_execute=True)  # the partial index is of this word
+_DUE = literal(WorkState.DUE, literal_execute=True)  # the partial index has this literal
 
 
 def exists(connection: Connection, study_instance_uid: str) -> bool:
@@ -87,7 +87,10 @@ def study_of(connection: Connection, sop_instance_uid: str) -> str | None:
 
 
 def detail(connection: Connection, study_instance_uid: str) -> Item | None:
-    """The study with images and readings, results (superseded ones too) with documents and deliveries, and when what happened."""
+    """A study with its images, readings, results, documents, deliveries and times.
+
+    Superseded results are included.
+    """
     row = connection.execute(
         select(study).where(study.c.study_instance_uid == study_instance_uid)
     ).first()
@@ -231,9 +234,9 @@ def _deliveries(connection: Connection, uid: str) -> dict[int, list[Item]]:
 
 
 def _met_by_another(connection: Connection, destination: str) -> str | None:
-    """Why a document waits that was never tried.
+    """The error that an untried document waits for; None: there is none.
 
-    While its destination is away, others knock there for it.
+    While its destination is away, other documents probe it.
     """
     tried = and_(
         delivery.c.state == _DUE,
@@ -263,13 +266,13 @@ def _delivery_query(uid: str) -> Select[Any]:
 
 
 def _ended(images: list[Item]) -> Iterator[float]:
-    """When the readings ended for which the study waits."""
+    """The end of each reading that the study waits for."""
     readings = (item for image in images for item in image["readings"] if not item["is_shadow"])
     yield from (item["finished_at"] for item in readings if item["finished_at"])
 
 
 def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
-    """When each boundary was passed for the current results; None where it was not (yet)."""
+    """The time of each boundary of the current results; None where it is not passed (yet)."""
     current = [item for item in results if item["is_current"]]
     written = [paper for item in current for paper in item["documents"]]
     sent = [

@@ -1,8 +1,7 @@
-"""What people and monitors ask the ledger.
+"""Read-only queries of people and monitors.
 
-Read-only, each answer one snapshot, no answer longer than it was asked for.
-
-Answers are plain dictionaries of JSON values; times are seconds since the epoch, as in the rows.
+Each answer is one snapshot, and no longer than the requested limit. Answers are plain dictionaries
+of JSON values; times are seconds since the epoch, as in the rows.
 """
 
 from __future__ import annotations
@@ -71,7 +70,7 @@ class LedgerViews:
 
     @contextmanager
     def _snapshot(self) -> Iterator[Connection]:
-        """One consistent state of the ledger, whatever is written meanwhile."""
+        """One consistent state of the ledger."""
         if self._file is not None and not self._file.exists():  # SQLite would create an empty one
             raise Retry("the ledger does not exist yet", after_seconds=5, is_outage=True)
         try:
@@ -110,7 +109,10 @@ class LedgerViews:
             return study_views.page(connection, chosen, limit, cursor)
 
     def list_changed(self, *, limit: int = 50, cursor: str | None = None) -> tuple[list[Item], str]:
-        """One page of studies in the order of their changes, and the cursor after it (`change_views`). Raises BadCursor."""
+        """One page of studies in the order of their changes, and the next cursor.
+
+        See `queries/changes`. Raises BadCursor.
+        """
         with self._snapshot() as connection:
             return changes.page(connection, limit, cursor)
 
@@ -128,16 +130,19 @@ class LedgerViews:
             return study_detail.exists(connection, study_instance_uid)
 
     def study_of(self, sop_instance_uid: str) -> str | None:
-        """Study Instance UID of an image, or of a report of ours; None: there is no such object."""
+        """Study Instance UID of an image, or of a report of ours.
+
+        None: there is no such object.
+        """
         with self._snapshot() as connection:
             return study_detail.study_of(connection, sop_instance_uid)
 
     def headers_before(
         self, row_id: int | None, since: float | None = None, limit: int = 500
     ) -> list[StoredHeader]:
-        """So many headers of images before this one (None.
+        """Headers of images before this one, newest first: see `headers.before`.
 
-        The newest), newest first: see `header_views.before`.
+        None: begin with the newest.
         """
         with self._snapshot() as connection:
             return headers.before(connection, row_id, since, limit)
@@ -178,9 +183,9 @@ class LedgerViews:
             return _page(connection, association, "started_at", condition, limit, cursor)
 
     def rejections_without_effect(self) -> list[Item]:
-        """What rejection notes name that stays in results.
+        """Images that rejection notes name and that stay in results.
 
-        Images of other senders, by the note's arrival.
+        They are other senders' images; sorted by the note's arrival.
         """
         with self._snapshot() as connection:
             return rejections.without_effect(connection)
@@ -199,7 +204,7 @@ class LedgerViews:
     def commitments(
         self, *, state: str | None = None, limit: int = 50, cursor: str | None = None
     ) -> tuple[list[Item], str | None]:
-        """One page of requests for storage commitment, newest first, and the cursor of the next.
+        """One page of requests for storage commitment, newest first, and the next cursor.
 
         Raises BadCursor.
         """
@@ -211,7 +216,7 @@ class LedgerViews:
             return [commitments.described(item) for item in found], following
 
     def queues(self) -> list[Item]:
-        """Depth and age of every queue: one item a stage, priority and (deliver only) destination."""
+        """Depth and age of every queue: an item a stage, priority and, for deliver, destination."""
         with self._snapshot() as connection:
             return queue_views.queues(connection, self._clock())
 
@@ -225,13 +230,16 @@ class LedgerViews:
     ) -> list[Item]:
         """Withheld deliveries by destination and reason, and how many `requeue` would release.
 
-        See `withheld_views.withheld`.
+        See `withheld.withheld`.
         """
         with self._snapshot() as connection:
             return withheld_views.withheld(connection, destinations, study_uid)
 
     def digests(self, sop_instance_uids: Sequence[str]) -> dict[str, str]:
-        """SOP Instance UID to the digest of the data set, of those of these objects whose pixels lie in the archive."""
+        """The digest of the data set of each of these objects with pixels in the archive.
+
+        By SOP Instance UID.
+        """
         chosen = and_(
             instance.c.sop_instance_uid.in_(sop_instance_uids),
             instance.c.pixels_removed_at.is_(None),
@@ -243,15 +251,15 @@ class LedgerViews:
             return {row.sop_instance_uid: row.digest for row in found}
 
     def known_data_sets(self, sop_instance_uid: str) -> list[KnownDataSet]:
-        """Data sets of an image that need not come again.
+        """Data sets of an image that need not be sent again.
 
-        What it is, what a corrected header has replaced, what was put aside.
+        The image's own, those that a corrected header has replaced, and those that were put aside.
         """
         with self._snapshot() as connection:
             return known_images.known_data_sets(connection, sop_instance_uid)
 
     def due_readings(self, at_most: int) -> int:
-        """Readings of the priorities urgent and live that wait, counted up to `at_most`."""
+        """Due readings of the priorities urgent and live, counted up to `at_most`."""
         with self._snapshot() as connection:
             return queue_views.due_readings(connection, at_most)
 
@@ -266,12 +274,15 @@ class LedgerViews:
             return queue_views.outcomes(connection, since)
 
     def destinations(self) -> list[Item]:
-        """Destinations that have been used: who serves them, whether a person paused them."""
+        """Used destinations: the dispatcher of each, and whether a person paused it."""
         with self._snapshot() as connection:
             return pages.destinations(connection)
 
     def failing(self, before: float) -> list[Item]:
-        """Destinations that have not taken documents written before that time, with what the last try met."""
+        """Destinations that have not taken documents written before that time.
+
+        Each with the error of the last try.
+        """
         with self._snapshot() as connection:
             return queue_views.failing(connection, before)
 
@@ -289,7 +300,7 @@ class LedgerViews:
         failing_before: float,
         configured: Mapping[str, Destination],
     ) -> Item:
-        """Everything that the front page shows, as one state of the ledger: see `page_views.front`.
+        """Everything on the front page, as one state of the ledger: see `pages.front`.
 
         Raises BadCursor.
         """
@@ -299,15 +310,15 @@ class LedgerViews:
             )
 
     def lines(self, study_instance_uids: Sequence[str]) -> list[Item]:
-        """These studies as the front page lists them, in the order in which they are named.
+        """These studies as the front page lists them, in the order of the UIDs.
 
-        None that is not there.
+        A study that is not there is left out.
         """
         with self._snapshot() as connection:
             return pages.lines(connection, study_instance_uids)
 
     def stored_image(self, study_instance_uid: str, sop_instance_uid: str) -> Item | None:
-        """Where the pixels of an image of this study lie; None: the study has no such image."""
+        """The place of the pixels of an image of this study; None: no such image."""
         with self._snapshot() as connection:
             return pages.stored_image(connection, study_instance_uid, sop_instance_uid)
 
@@ -317,7 +328,7 @@ class LedgerViews:
             return pages.rollouts(connection)
 
     def rollout_events(self, alias: str, limit: int = 50) -> list[Item]:
-        """What was done with an alias, newest first."""
+        """Events of an alias, newest first."""
         query = (
             select(rollout_event)
             .where(rollout_event.c.alias == alias)
@@ -333,22 +344,22 @@ class LedgerViews:
             return comparisons.last_pair(connection, releases)
 
     def last_read_along(self, releases: Collection[str]) -> tuple[str, str] | None:
-        """The release reported, whichever it is, and one of these that has read along with it last."""
+        """The release reported, whichever it is, and one of these that was its last shadow."""
         with self._snapshot() as connection:
             return comparisons.last_read_along(connection, releases)
 
     def compared(self, release: str, shadow: str, limit: int) -> Comparisons:
-        """What both have said about the studies that were compared last."""
+        """Outputs of both releases for the studies that were compared last."""
         with self._snapshot() as connection:
             return comparisons.compared(connection, release, shadow, limit)
 
     def retention_state(self) -> RetentionState:
-        """How deletion stands."""
+        """The state of deletion."""
         with self._snapshot() as connection:
             return retention.state(connection, self._clock())
 
     def promised(self) -> Promised:
-        """What storage commitment has promised and is there."""
+        """Images that storage commitment has promised and that are there."""
         with self._snapshot() as connection:
             return retention.promised(connection)
 
@@ -395,9 +406,9 @@ def _page(
 
 
 def _in_state(state: CommitmentState) -> ColumnElement[bool]:
-    """Of few rows their ids, by the partial indexes.
+    """A condition on the row ids of one state, by the partial indexes.
 
-    Without, SQLite rather walks the table in its order, to the end if there are none.
+    Without it SQLite walks the table in its order, to the end if there are none.
     """
     if state is CommitmentState.REPORTED:
         return commitment.c.state == state
@@ -406,7 +417,7 @@ def _in_state(state: CommitmentState) -> ColumnElement[bool]:
 
 
 def _trouble(error: DBAPIError) -> str | None:
-    """What is wrong with the ledger, without the database's words.
+    """The problem of the ledger, without the database's words.
 
     None: the query itself is wrong.
     """

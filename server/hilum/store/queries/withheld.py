@@ -1,6 +1,6 @@
 """Withheld deliveries as people ask for them.
 
-How many, for which reason, and how many the settings keep back no longer.
+Their number by reason, and how many the settings keep back no longer.
 """
 
 from __future__ import annotations
@@ -24,12 +24,11 @@ Item = dict[str, Any]
 def withheld(
     connection: Connection, destinations: Mapping[str, Destination], study_uid: str | None = None
 ) -> list[Item]:
-    """By destination and reason; `releasable`: what `requeue` would release by these settings.
+    """Withheld deliveries by destination and reason, of one study or of all.
 
-    Of one study, or of all.
-
-    Only of destinations whose settings may have changed are the studies looked at: a destination
-    may have withheld a million reports.
+    `releasable`: the number that `requeue` would release by these settings. Studies are looked at
+    only for destinations whose settings may have changed: a destination may have withheld a million
+    reports.
     """
     is_withheld = in_state(delivery, DeliveryState.WITHHELD)
     of_study = true() if study_uid is None else result.c.study_instance_uid == study_uid

@@ -1,8 +1,8 @@
 """`claim`, `retry`: fenced leases on the rows of a stage's table.
 
-A lease is a random token in the row. Whoever advances the row must name it, so a worker that was
-declared dead and comes back cannot overwrite what its successor did. Attempts are counted when a
-row is claimed, before the work can crash the worker.
+A lease is a random token in the row. Every change of the row must name it. So a worker that was
+declared dead and comes back cannot overwrite its successor's work. Attempts are counted when a row
+is claimed, before the work can crash the worker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hilum.store.schema.tables import reading
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who claims how much of which queue, and until when.
+    """A claim: the worker, the queue, the number of rows and the end of the lease.
 
     `destination` where the queue is one destination's.
     """
@@ -35,12 +35,12 @@ class Claim:
 
     @property
     def statements(self) -> Statements:
-        """Those of the queue."""
+        """The statements of the queue."""
         return statements(self.stage, is_one_destination=self.destination is not None)
 
     @property
     def parameters(self) -> dict[str, object]:
-        """For the statements that choose rows."""
+        """Parameters of the statements that choose rows."""
         return {
             "now": self.now,
             "limit": self.limit,
@@ -51,7 +51,7 @@ class Claim:
 def seconds_to_next(
     connection: Connection, stage: str, now: float, destination: str | None
 ) -> float | None:
-    """Until a row may be claimed, because it is due or because its lease ends.
+    """Seconds until a row may be claimed, because it is due or because its lease ends.
 
     0: one may be claimed now; None: there is none.
     """
@@ -62,12 +62,12 @@ def seconds_to_next(
 
 
 def lapsed_row(connection: Connection, claim: Claim) -> PreparedRow | None:
-    """The row whose lease lapsed first, if there is one."""
+    """The row whose lease lapsed first, or None."""
     return claim.statements.lapsed.first(connection, claim.parameters)
 
 
 def claim_due(connection: Connection, claim: Claim) -> list[tuple[PreparedRow, Lease]]:
-    """Rows to work on, each with its lease."""
+    """Lease due rows to the claim's owner, and return each with its lease."""
     taken = take(connection, claim, claim.statements.due.all(connection, claim.parameters))
     siblings = _siblings(connection, taken, claim.now) if claim.stage == "analyse" and taken else []
     return [*taken, *take(connection, claim, siblings)]
@@ -76,12 +76,10 @@ def claim_due(connection: Connection, claim: Claim) -> list[tuple[PreparedRow, L
 def _siblings(
     connection: Connection, taken: Sequence[tuple[PreparedRow, Lease]], now: float
 ) -> Sequence[PreparedRow]:
-    """The other due readings of the images that were claimed, beyond the limit.
+    """The other due readings of the claimed images, beyond the limit.
 
-    An image is decoded once for all releases.
-
-    Not those of shadows: they would take the place of images that somebody waits for. What is taken
-    is not due any more.
+    An image is decoded once for all releases. Shadow readings are left out: they would take the
+    place of more urgent images. A claimed reading is not due any more.
     """
     return _SIBLINGS.all(
         connection, {"instances": list({row.instance_id for row, _ in taken}), "now": now}
@@ -141,9 +139,9 @@ def _columns(lease: Lease) -> dict[str, object]:
 def fail_exhausted(
     connection: Connection, queue: Queue, now: float, maximum_lapses: int
 ) -> list[int]:
-    """End the lapsed rows that have used up their lapses.
+    """End the lapsed rows that have used up their lapses, and return their ids.
 
-    Their ids, so that what hangs on them can follow.
+    The caller changes the rows that depend on them.
     """
     table = queue.table
     exhausted = and_(
@@ -177,9 +175,9 @@ def release(
     counts: bool,
     lapses: int = 0,
 ) -> bool:
-    """Due again at `due_at`; False: the lease is lost.
+    """Make a row due again at `due_at`; False: the lease is lost.
 
-    With `counts` False the try is taken back. `lapses`: as many more.
+    `counts` False: the try is not counted. `lapses`: the number of lapses to add.
     """
     table = queue.table
     values = {
@@ -204,7 +202,7 @@ def expire(
     is_clean: bool,
     counts: bool = False,
 ) -> int:
-    """End all leases of a process.
+    """End all leases of a process, and return their number.
 
     Clean (it stopped as asked): due at once and, but for `counts`, not counted. Not clean: lapsed
     now.

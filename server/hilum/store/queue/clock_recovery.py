@@ -1,6 +1,6 @@
-"""Rows that are due too late because the clock was set back.
+"""Recovery of rows that are due too late because a clock was set back.
 
-What they wait for is a moment that no wait of the settings explains.
+They wait for a moment that no wait of the settings explains.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from hilum.store.queue.queues import QUEUES, in_state
 from hilum.store.schema.tables import delivery, destination, study
 
 SKEW_SECONDS = 300.0
-"""By so much the clocks of several hosts may differ; after a smaller step nobody waits longer than that."""
+"""The clocks of several hosts may differ by this; a smaller step delays rows by no more."""
 _LONGEST_LEASE_SECONDS = 600.0  # more than that of any stage
 
 
 def free(connection: Connection, stage: str, longest_seconds: float, now: float) -> int:
-    """Rows of a stage that are due in more than `longest_seconds` are due now, and leases end that last longer than any; how many.
+    """Make rows of a stage due that wait longer than `longest_seconds`, and return their number.
 
-    A study's quiet period begins anew, as long as it was: more images may come. Who has a row
-    locked decides about it himself.
+    Leases that last longer than any end, too. A study's quiet period begins anew at its length:
+    more images may come. A locked row is left to its holder.
     """
     queue = QUEUES[stage]
     table = queue.table
@@ -31,10 +31,10 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
     too_late = [is_due, *extra, table.c.due_at > now + longest_seconds + SKEW_SECONDS]
     if (
         table is study
-    ):  # one sender's wait may be a day, and the index of what is due knows no study with open readings
+    ):  # a sender's wait may be a day, and the index of due rows lacks studies with open readings
         came_later = study.c.last_received_at > now + SKEW_SECONDS
-        # Else it waits as long as the settings of its listener said, which may be others than ours:
-        # those of before, or of another host.
+        # Else it waits as long as its listener's settings say, which may differ from ours: earlier
+        # settings, or another host's.
         too_late.append(
             or_(
                 came_later,
@@ -63,7 +63,11 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
 
 
 def _end_leases(connection: Connection, table: Table, longest_seconds: float, now: float) -> int:
-    """Who holds a row is asked for its token when it writes, and goes on unless somebody else was faster: but it may be gone."""
+    """End leases that last too long.
+
+    A holder must name its token when it writes, so it goes on unless another worker was faster. But
+    it may be dead.
+    """
     held = in_state(table, WorkState.LEASED)
     lapsed = table.c.leased_until > now + longest_seconds + SKEW_SECONDS
     rows = (
@@ -85,8 +89,7 @@ def _end_leases(connection: Connection, table: Table, longest_seconds: float, no
 def _chosen(
     connection: Connection, table: Table, conditions: list[ColumnElement[bool]]
 ) -> dict[int, Row[Any]]:
-    # In no order: for one by id SQLite would walk the whole table, and not the index of what is
-    # due.
+    # Unordered: by id SQLite would walk the whole table, and not the index of due rows.
     wanted = [
         table.c[name]
         for name in ("id", "quiet_until", "collecting_since", "last_received_at")

@@ -1,4 +1,4 @@
-"""Storage commitment: who is owed a report about what, and what is kept (PS3.4 annex J)."""
+"""Storage commitment: requests, the reports that are due, and kept objects (PS3.4 annex J)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from hilum.store.database.prepared import PreparedRow
 from hilum.store.schema.tables import commitment, conflict, document, instance
 
 _CHUNK = 500
-_AFTER_RESPONSE_SECONDS = 1.0  # the answer to a request shall be there before its report
-_FAILURES = 100  # that a row names; all are in the report
+_AFTER_RESPONSE_SECONDS = 1.0  # the response to a request comes before its report
+_FAILURES = 100  # in a row; the report has all
 _OPEN = (CommitmentState.DUE, CommitmentState.LEASED)
 _FRESH: Mapping[str, Any] = {
     **dict.fromkeys(
@@ -64,8 +64,7 @@ _AGAIN = update(commitment).where(
     commitment.c.id == bindparam("row")
 )  # sets the columns that its parameters name
 _ASKED = select(commitment.c.instances).where(commitment.c.id == bindparam("row")).with_for_update()
-# Of most that have ended nothing is left that names an object: those rows are not decoded, whose
-# number has no bound.
+# Most ended rows name no object any more. Those are not decoded: their number has no bound.
 _NAMING = (
     select(commitment.c.id, commitment.c.instances, commitment.c.failures)
     .where(
@@ -110,7 +109,7 @@ _KEPT_DOCUMENTS = select(document.c.sop_instance_uid, document.c.sop_class_uid).
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """Who reports a request himself, and how long he may take."""
+    """The process that reports a request by itself, and the length of its lease."""
 
     owner: str
     seconds: float
@@ -119,9 +118,9 @@ class LeaseOwner:
 def record(
     connection: Connection, request: CommitmentRequest, now: float, holder: LeaseOwner | None
 ) -> CommitmentJob | None:
-    """A row for the request, due now or leased to `holder`, who gets its job.
+    """Write a row for the request, due now or leased to `holder`, and return the holder's job.
 
-    Who repeats a request has lost track: it begins anew.
+    A repeated request begins anew: its sender has lost track.
     """
     key = {
         "who": request.calling_ae_title,
@@ -184,7 +183,7 @@ def _digest(references: Sequence[SopReference]) -> str:
 
 
 def commitment_job(_connection: Connection, row: PreparedRow, lease: Lease) -> CommitmentJob:
-    """A claimed request."""
+    """The job of a claimed request."""
     references = tuple(SopReference(*names[:2]) for names in row.instances)
     titles = row.calling_ae_title, row.called_ae_title, row.peer_address
     return CommitmentJob(
@@ -198,7 +197,7 @@ def commitment_job(_connection: Connection, row: PreparedRow, lease: Lease) -> C
 def reported(verdict: CommitmentVerdict) -> dict[str, Any]:
     """The columns of a row whose report was answered.
 
-    What it asked for is forgotten; a repeated request brings it along.
+    The requested objects are deleted from it; a repeated request has them again.
     """
     failures = [[item.sop_instance_uid, reason] for item, reason in verdict.failed[:_FAILURES]]
     return {
@@ -210,7 +209,7 @@ def reported(verdict: CommitmentVerdict) -> dict[str, Any]:
 
 
 def described(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row for people: who asked, about how many objects, and what became of the report."""
+    """A row for people: the requester, the number of objects, and the state of the report."""
     names = (
         "id",
         "transaction_uid",
@@ -239,17 +238,16 @@ def described(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def rename(connection: Connection, names: Mapping[str, str]) -> None:
-    """Requests that have ended name erased objects by what stands for them.
+    """Replace the UIDs of erased objects in requests that have ended.
 
-    Open ones do so at their end.
-
-    Their report must still name an object; until then what stands for it is beside it.
+    An open request must still report the original UID. Until its end the replacement is stored
+    beside it.
     """
     rows = connection.execute(_NAMING, execution_options=_SOME_AT_ONCE)
     for row_id in [row.id for row in rows if _names_any(row.instances, row.failures or (), names)]:
         if (
             row := connection.execute(_WHOLE, {"row": row_id}).first()
-        ) is None:  # forgotten meanwhile (`outdated`)
+        ) is None:  # deleted meanwhile (`retention/history`)
             continue
         marked = [
             [*item[:2], names[item[1]]] if item[1] in names else item for item in row.instances
@@ -264,12 +262,15 @@ def rename(connection: Connection, names: Mapping[str, str]) -> None:
 def _names_any(
     asked: Sequence[Sequence[str]], failures: Sequence[Sequence[Any]], names: Collection[str]
 ) -> bool:
-    """UIDs come second in what was asked for, and first in failures."""
+    """Whether a request or its failures name one of these UIDs.
+
+    UIDs come second in requests, and first in failures.
+    """
     return any(uid in names for _, uid, *_ in asked) or any(uid in names for uid, _ in failures)
 
 
 def without_erased(connection: Connection, lease: Lease, decided: Advance) -> Advance:
-    """The end of a request, without the names of what was erased while it was open."""
+    """The end of a request, without the UIDs of objects that were erased while it was open."""
     asked = connection.execute(_ASKED, {"row": lease.row_id}).scalar_one_or_none() or ()
     erased = {uid: name for _, uid, *names in asked for name in names}
     if not erased:
@@ -281,7 +282,7 @@ def without_erased(connection: Connection, lease: Lease, decided: Advance) -> Ad
 
 
 def forget_erased(connection: Connection, row_ids: Collection[int]) -> None:
-    """As `without_erased`, of requests that have ended by themselves."""
+    """As `without_erased`, for requests that failed after too many lapses."""
     for row_id in row_ids:
         asked = connection.execute(_ASKED, {"row": row_id}).scalar_one()
         connection.execute(_AGAIN, {"row": row_id, "instances": _without_erased(asked)})
@@ -296,7 +297,7 @@ def _failures(failures: Sequence[Sequence[Any]], erased: Mapping[str, str]) -> l
 
 
 def kept(connection: Connection, sop_instance_uids: Collection[str]) -> dict[str, str]:
-    """SOP Instance UID to SOP Class UID.
+    """The SOP Class UID of each kept object, by SOP Instance UID.
 
     Images whose pixels are there, and documents of our own.
     """
@@ -311,7 +312,10 @@ def kept(connection: Connection, sop_instance_uids: Collection[str]) -> dict[str
 
 
 def promise(connection: Connection, sop_instance_uids: Collection[str], now: float) -> None:
-    """Images that are there stay as long as settings say of promises. In the order of locks."""
+    """Mark images that are there as promised.
+
+    The settings say how long promised images stay. Locks in the order of locks.
+    """
     for uids in _chunks(sop_instance_uids):
         rows = connection.execute(_TO_PROMISE, {"uids": uids}).all()
         moments = [
@@ -325,9 +329,9 @@ def promise(connection: Connection, sop_instance_uids: Collection[str], now: flo
 def disputed(
     connection: Connection, sop_instance_uids: Collection[str], calling_ae_title: str
 ) -> set[str]:
-    """Those of which this sender sent other pixels than the image has.
+    """Those objects of which this sender sent other pixels than the image has.
 
-    A person may yet delete his.
+    A person may yet delete the sender's pixels.
     """
     rows = (
         connection.execute(_DISPUTED, {"uids": uids, "who": calling_ae_title}).scalars()

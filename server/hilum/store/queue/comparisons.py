@@ -1,4 +1,4 @@
-"""Comparisons: the queue of studies that a shadow reads along. No study waits for a row of it."""
+"""Comparisons: the queue of studies that a shadow reads, too. No study waits for a row of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from hilum.store.database.prepared import PreparedRow
 from hilum.store.schema import codec
 from hilum.store.schema.tables import comparison, instance, reading, result, study
 
-# A comparison is due when the last reading of its shadow ends; this is for the case that a crash or
-# a requeue hides that moment.
+# A comparison is due when the last reading of its shadow ends. This bound is for a crash or a
+# requeue that hides that moment.
 _PATIENCE_SECONDS = 3600.0
 _FRESH: Mapping[str, Any] = {
     "state": ComparisonState.DUE,
@@ -30,7 +30,8 @@ _AGAIN = update(comparison).where(
 )
 _NEW = insert(comparison)
 _OPEN = ("due", "leased")
-# In one order, or two that end readings of the same shadows would wait for each other (PostgreSQL).
+# In one order, or two transactions that end readings of the same shadows would wait for each other
+# (PostgreSQL).
 _OF_SHADOWS = (
     select(reading.c.study_instance_uid, reading.c.release)
     .where(reading.c.id.in_(bindparam("ended", expanding=True)), reading.c.is_shadow.is_(True))
@@ -73,9 +74,9 @@ _REPORTED_RESULT = select(result).where(_OF_RELEASE, result.c.is_current.is_(Tru
 
 
 def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], now: float) -> None:
-    """An image came that shadows read, too: their studies are compared when it has been read.
+    """Compare a study of a new image with its shadows, once the image was read.
 
-    `shadows`: to the release reported.
+    `shadows`: each shadow to the release reported.
     """
     for shadow, release in sorted(shadows.items()):  # in the order of `hasten`
         if not reopen(connection, study_uid, now, [shadow]):
@@ -92,9 +93,9 @@ def follow(connection: Connection, study_uid: str, shadows: Mapping[str, str], n
 
 
 def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable[str]) -> int:
-    """Shadows read something of this study again; how many comparisons are due again.
+    """Make comparisons due again after readings were opened again, and return their number.
 
-    Who is at one loses its lease.
+    A worker that holds one loses its lease.
     """
     again = {"uid": study_uid, **_FRESH, "due_at": now + _PATIENCE_SECONDS}
     return sum(
@@ -105,25 +106,22 @@ def reopen(connection: Connection, study_uid: str, now: float, shadows: Iterable
 def give(
     connection: Connection, study_uids: Collection[str], left: str, to: str, now: float
 ) -> None:
-    """Another release speaks for these studies.
-
-    What others read along is compared with that one.
-    """
+    """Compare these studies with another release, which is the reported one from now on."""
     theirs = select(comparison.c.id, comparison.c.release).where(
         comparison.c.study_instance_uid.in_(study_uids)
     )
     locked = connection.execute(theirs.order_by(comparison.c.id).with_for_update())
     rows = [
         row.id for row in locked if row.release == left
-    ]  # by SQLite it would be looked for among all comparisons of that release
+    ]  # SQLite would look among all comparisons of that release
     again = {**_FRESH, "release": to, "content": null(), "due_at": now + _PATIENCE_SECONDS}
     connection.execute(update(comparison).where(comparison.c.id.in_(rows)).values(again))
 
 
 def hasten(connection: Connection, reading_ids: Collection[int], now: float) -> None:
-    """Readings of shadows have ended: with the last one its study can be compared.
+    """Make comparisons due after readings of their shadows have ended.
 
-    Those of erased patients are nowhere any more.
+    A study is compared after the last one. Studies of erased patients have no row here.
     """
     for row in connection.execute(_OF_SHADOWS, {"ended": list(reading_ids)}).all():
         _hasten(connection, row.study_instance_uid, row.release, now)
@@ -138,7 +136,7 @@ def _hasten(connection: Connection, study_uid: str, shadow: str, now: float) -> 
 
 
 def comparison_job(connection: Connection, row: PreparedRow, lease: Lease) -> ComparisonJob:
-    """Everything that a comparison needs to decide."""
+    """The job of a claimed comparison."""
     uid = row.study_instance_uid
     found = connection.execute(_STUDY, {"uid": uid}).one()
     instances = tuple(

@@ -1,4 +1,4 @@
-"""`advance`: what a stage decided becomes rows, in the same transaction as the end of its lease."""
+"""`advance`: write a stage's decisions, and end their leases in the same transaction."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from hilum.store.queue.queues import Queue
 from hilum.store.schema import codec
 from hilum.store.schema.tables import WORK_TABLES, delivery, document, reading, result, study
 
-# Statements are built once (see `queues`); an UPDATE sets the columns that its parameters name.
+# Statements are built once (see `queue/queues`); an UPDATE sets the columns that its parameters
+# name.
 _HELD = {
     name: PreparedStatement(
         update(table).where(
@@ -48,8 +49,8 @@ _HELD = {
     )
     for name, table in WORK_TABLES.items()
 }
-# No study waits for a shadow's reading. In one order, or two that end readings of the same studies
-# would wait for each other (PostgreSQL).
+# No study waits for a shadow's reading. In one order, or two transactions that end readings of the
+# same studies would wait for each other (PostgreSQL).
 _WAITING_STUDIES = PreparedStatement(
     select(reading.c.id.label("reading"), study.c.id.label("study"), study.c.open_readings)
     .join(study, study.c.study_instance_uid == reading.c.study_instance_uid)
@@ -58,7 +59,7 @@ _WAITING_STUDIES = PreparedStatement(
     .with_for_update(of=study),
     "ended",
 )
-# It may be claimed from now on: not since it was opened, which over an archive is days ago.
+# It may be claimed from now on. Its opening, over an archive, was days ago.
 _IS_LATE = and_(bindparam("left") == 0, study.c.due_at < bindparam("now"))
 _CLOSE_READINGS = PreparedStatement(
     update(study)
@@ -81,7 +82,7 @@ _EARLIER_RESULTS = PreparedStatement(
     .order_by(result.c.id),
     "uids",
 )
-# For each study its own, and the most urgent one in which a release has read it.
+# The priority of each study, and the most urgent one in which a release has read it.
 _PRIORITIES = PreparedStatement(
     select(
         study.c.study_instance_uid,
@@ -119,9 +120,9 @@ _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (
 _NOTHING: Mapping[str, int] = {}
 _SUPERSEDED = "superseded"
 UNSENT = (DeliveryState.DEAD, DeliveryState.WITHHELD)
-"""What has ended unsent, and may be requeued."""
+"""States of deliveries that ended unsent and may be requeued."""
 NEVER_SENT = ("class_ladder", "sop_class_refused")
-"""Reasons of a delivery that was tried, where the receiver refused the SOP Class before a byte of the document was sent."""
+"""Reasons of a tried delivery of which no byte was sent: its SOP Class was refused."""
 _KNOWN_DELIVERY = select(delivery.c.id).where(
     delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to")
 )
@@ -133,7 +134,7 @@ Decided = tuple[Lease, Advance, Job | None]
 class LeaseLost(Exception):
     """One of several leases is lost.
 
-    The transaction ends, and another one asks for each alone which it is.
+    The transaction ends, and the caller tries each decision alone.
     """
 
 
@@ -145,12 +146,11 @@ def advance_rows(
     *,
     at_once: bool,
 ) -> set[str]:
-    """Write decisions and what follows from them, but for `close_readings`.
+    """Write decisions and the rows that follow from them, but for `close_readings`.
 
-    The tokens of the leases that were held.
-
-    Of a lease that is lost nothing is written, and `at_once`, which is cheaper for several,
-    LeaseLost is raised. The job of each, where it is known: what follows may be handed on.
+    Returns the tokens of the leases that were held. The decision of a lost lease is not written.
+    With `at_once`, which is cheaper for several, LeaseLost is raised instead. The job of each,
+    where it is known, lets following rows be handed on.
     """
     ended = [_ended(lease, item, following.now) for lease, item, _ in decided]
     held = _end_all(connection, queue, ended) if at_once else _end_each(connection, queue, ended)
@@ -193,9 +193,9 @@ def _ended(lease: Lease, item: Advance, now: float) -> dict[str, Any]:
 
 
 def close_readings(connection: Connection, reading_ids: Sequence[int], now: float) -> bool:
-    """One open reading fewer in each reading's study; whether a study waits for none any more.
+    """Count a study's ended readings, and return whether a study waits for none any more.
 
-    A shadow's last hastens its comparison.
+    The last reading of a shadow makes its comparison due.
     """
     if not reading_ids:
         return False
@@ -215,7 +215,7 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
 def _insert_results(
     connection: Connection, decided: Sequence[tuple[Result, Job | None]], following: HandingOn
 ) -> None:
-    """New current results; those before are superseded, and what was not yet sent of them never will be."""
+    """Insert current results; they supersede those before, whose deliveries end unsent."""
     if not decided:
         return
     uids = {"uids": list({new.study_instance_uid for new, _ in decided})}
@@ -226,7 +226,7 @@ def _insert_results(
     for new, job in decided:
         earlier = known[new.study_instance_uid, new.release]
         if any(old.source_digest == new.source_digest for old in earlier):
-            continue  # the very same sources were reported already: the stored documents stand
+            continue  # the same sources were reported already: the stored documents stand
         for old in earlier:
             if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
                 _supersede(connection, old.id, following.now)
@@ -246,7 +246,10 @@ def _insert_results(
 
 
 def _priority_of(new: Result, priorities: Sequence[PreparedRow]) -> int:
-    """The study's; but a release that has read it later than others, over an archive, does not hold up with its reports what is live."""
+    """The priority of a result: the study's, or a lower one if its release read it later.
+
+    Reports over an archive do not hold up live ones.
+    """
     of_study = [row for row in priorities if row.study_instance_uid == new.study_instance_uid]
     read_in = [row.read_in for row in of_study if row.read_in is not None]
     later = [
@@ -256,7 +259,7 @@ def _priority_of(new: Result, priorities: Sequence[PreparedRow]) -> int:
 
 
 def _as_shadow(now: float) -> Columns:
-    """It is compared, and gets no documents."""
+    """The state of a shadow's result: it is compared, and gets no documents."""
     return {"state": ResultState.SHADOW, "finished_at": now}
 
 
@@ -272,13 +275,13 @@ def _supersede(connection: Connection, result_id: int, now: float) -> None:
         .values(state=ResultState.SUPERSEDED, **ended)
     )
     documents = select(document.c.id).where(document.c.result_id == result_id)
-    # Leased deliveries are left alone: they may be on the wire, and then they are sent.
+    # Leased deliveries are left alone: they may be in transmission, and then they are sent.
     is_unsent = delivery.c.state.in_((DeliveryState.DUE, *UNSENT))
     cancel(connection, and_(delivery.c.document_id.in_(documents), is_unsent), _SUPERSEDED, now)
 
 
 def cancel_superseded(connection: Connection, chosen: ColumnElement[bool], now: float) -> None:
-    """Of ended deliveries that a person wants to be tried again those of superseded results, which never will be.
+    """Cancel those requeued deliveries that belong to superseded results.
 
     Their tries stay known.
     """
@@ -292,13 +295,12 @@ def cancel_superseded(connection: Connection, chosen: ColumnElement[bool], now: 
 
 
 def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now: float) -> int:
-    """End these deliveries unsent; how many.
+    """End these deliveries unsent, and return their number.
 
-    Their tries stay known: where one was, the receiver may have the document.
-
-    One that was to be sent again is what it was before: delivered.
+    Their tries stay known: after one, the receiver may have the document. A delivery that was to be
+    sent again becomes delivered, as before.
     """
-    # The reason of before goes: without a try, what was never sent stays known as that.
+    # The former reason is cleared: without a try, the document is known as never sent.
     tried = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
     has_it = delivery.c.delivered_at.is_not(None)
     ended = {
@@ -316,10 +318,10 @@ def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now
 
 
 def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) -> list[Job]:
-    """Of what was just claimed without deliveries of results that were superseded while another try had them. They end here, untried.
+    """The claimed jobs without deliveries of results that were superseded during another try.
 
-    Whatever ended that try, what was not sent of such a result never will be: its successor may be
-    there already.
+    Those end here, untried. However that try ended, an unsent document of such a result is never
+    sent: its successor may be there already.
     """
     stale = [job for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
     for job in stale:
@@ -342,7 +344,7 @@ def _as_superseded(now: float) -> Columns:
 
 
 def _as_delivered(at: float) -> Columns:
-    """It was to be sent again, and its destination has had it all along."""
+    """The columns of a delivery that was to be sent again: its destination has had it."""
     return {"state": DeliveryState.DELIVERED, "reason": None, "detail": None, "finished_at": at}
 
 
@@ -352,9 +354,9 @@ _Documented = tuple[int, Sequence[NewDocument], Job | None]
 def _insert_reports(
     connection: Connection, documented: Sequence[_Documented], following: HandingOn
 ) -> None:
-    """Of results, whose rows are locked since their leases ended.
+    """Insert the reports of results and their deliveries.
 
-    They cannot be superseded unnoticed.
+    The results' rows are locked since their leases ended, so they cannot be superseded unnoticed.
     """
     rows = _RESULTS.all(connection, {"rows": [row_id for row_id, _, _ in documented]})
     found = {row.id: row for row in rows}
@@ -366,9 +368,9 @@ def _insert_reports(
 def _insert_derived(
     connection: Connection, documented: Sequence[_Documented], following: HandingOn
 ) -> None:
-    """Of deliveries: a derived document may be there already, for another destination.
+    """Insert documents derived in deliveries, and their deliveries.
 
-    Then that one's bytes go here, too.
+    A derived document may be there already, for another destination. Then its bytes go here, too.
     """
     for delivery_id, documents, job in documented:
         following.follow(job)
@@ -392,11 +394,10 @@ def _insert_documents(
     following: HandingOn,
     known: Mapping[str, int] = _NOTHING,
 ) -> None:
-    """The bytes that will be sent, for ever the same, and a delivery for each destination.
+    """Insert documents, and a delivery for each destination.
 
-    `of`: the result's row, locked.
-
-    Of a result that has been superseded meanwhile nothing more is sent.
+    The stored bytes never change. `of`: the result's row, locked. A superseded result sends no
+    more.
     """
     for new in documents:
         document_id = known.get(new.document.kind) or _store_document(
@@ -414,7 +415,7 @@ def _insert_documents(
 
 
 def _beginnings(new: NewDocument, following: HandingOn, *, is_current: bool) -> dict[str, Columns]:
-    """For each destination, how its delivery begins. What is withheld has ended at once."""
+    """The first columns of each destination's delivery. A withheld delivery has ended at once."""
     if not is_current:
         return dict.fromkeys([*new.destinations, *new.withheld], _as_superseded(following.now))
     withheld = {"state": DeliveryState.WITHHELD, "finished_at": following.now}
@@ -444,5 +445,5 @@ def _is_there(connection: Connection, document_id: int, name: str) -> bool:
 
 
 def _inserted(connection: Connection, new: PreparedStatement, values: Mapping[str, object]) -> int:
-    """The id of the new row."""
+    """Execute an insert, and return the id of the new row."""
     return int(new.one(connection, values).id)

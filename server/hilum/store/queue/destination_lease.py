@@ -1,4 +1,7 @@
-"""Leases of destinations: each destination has one dispatcher that delivers to it, so that documents go out in order over one association."""
+"""Leases of destinations: one dispatcher delivers to each destination.
+
+So documents go out in order over one association.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,8 @@ from hilum.store.schema.tables import destination
 _WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
 _ROW = PreparedStatement(_WANTED)
 _LOCKED = PreparedStatement(_WANTED.with_for_update())
-# Several may meet a new destination at once (PostgreSQL): one has its row, the others wait for it
-# and find it. SQLAlchemy's own words for it are each dialect's.
+# Several processes may insert a new destination at once (PostgreSQL): one gets its row, the others
+# wait for it and find it. SQLAlchemy has this insert in each dialect only.
 _NEW = PreparedStatement(
     text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
 )
@@ -24,7 +27,7 @@ _OWN = PreparedStatement(
 
 
 def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:
-    """Whether this dispatcher owns the destination until then, and nobody paused it."""
+    """Whether this dispatcher owns the destination until then, and it is not paused."""
     row = _ROW.first(connection, {"wanted": name})
     return (
         row is not None
@@ -37,7 +40,10 @@ def is_held(connection: Connection, name: str, owner: str, until: float) -> bool
 def held_by(
     connection: Connection, heirs: Mapping[str | None, Heir], now: float
 ) -> dict[str | None, Heir]:
-    """Of these, who may go on: those without a destination, and those that own theirs for half of a lease at least."""
+    """The heirs that may go on: without a destination, or with a lease on theirs.
+
+    The lease must last half of its time at least.
+    """
     return {
         name: heir
         for name, heir in heirs.items()
@@ -46,7 +52,7 @@ def held_by(
 
 
 def take(connection: Connection, name: str, owner: str, now: float, seconds: float) -> bool:
-    """Own it from now on, unless another dispatcher does or a person paused it."""
+    """Own the destination from now on, unless another dispatcher does or a person paused it."""
     row = _LOCKED.first(connection, {"wanted": name}) or _opened(connection, name)
     if row.is_paused or (row.owner not in (None, owner) and (row.owned_until or 0.0) > now):
         return False
@@ -55,9 +61,9 @@ def take(connection: Connection, name: str, owner: str, now: float, seconds: flo
 
 
 def pause(connection: Connection, name: str, *, is_paused: bool) -> None:
-    """Nobody takes it, or goes on with it, until it is resumed.
+    """Pause a destination, also one that was never used, or resume it.
 
-    Also one that nobody has used yet.
+    While it is paused, no dispatcher takes it or goes on with it.
     """
     _NEW.write(connection, {"wanted": name})
     _OWN.write(connection, {"wanted": name, "is_paused": is_paused})

@@ -1,7 +1,4 @@
-"""A claimed row becomes a job.
-
-Everything its stage needs to decide, read in the claiming transaction.
-"""
+"""Jobs of claimed rows: all data that the stage needs, read in the claiming transaction."""
 
 from __future__ import annotations
 
@@ -33,7 +30,7 @@ from hilum.store.queue.hand_off import delivery_job
 from hilum.store.schema import codec
 from hilum.store.schema.tables import delivery, document, instance, reading, result, study
 
-# Built once (see `queues`).
+# Built once (see `queue/queues`).
 _NAMED_INSTANCES = PreparedStatement(
     select(instance).where(instance.c.id.in_(bindparam("rows", expanding=True))), "rows"
 )
@@ -43,7 +40,7 @@ _INSTANCES = PreparedStatement(
     .order_by(instance.c.id),
     "uids",
 )
-# Without class activation maps: nobody assembles with them, and they are the most of a reading.
+# Without class activation maps: assembly does not need them, and they are the most of a reading.
 _READINGS = PreparedStatement(
     select(*(column for column in reading.c if column is not reading.c.cam))
     .where(
@@ -66,7 +63,7 @@ _SPENT_DIGESTS = select(result.c.release, result.c.source_digest).where(
     result.c.study_instance_uid == bindparam("uid"), result.c.is_current.is_(False)
 )
 _STUDY = PreparedStatement(select(study).where(study.c.study_instance_uid == bindparam("uid")))
-# Of a result's content only what is asked for: all of it would be decoded.
+# Only the needed part of a result's content: all of it would be decoded.
 _TO_DELIVER = PreparedStatement(
     select(
         document,
@@ -90,9 +87,9 @@ _TO_DELIVER = PreparedStatement(
 def jobs_of(
     connection: Connection, stage: str, claimed: Sequence[tuple[PreparedRow, Lease]]
 ) -> list[Job]:
-    """Of rows that were claimed together, in their order.
+    """Jobs of rows that were claimed together, in their order.
 
-    What a wave needs is asked for once, where waves come.
+    Common data of a batch is read once.
     """
     if stage in _JOBS:
         return [_JOBS[stage](connection, row, lease) for row, lease in claimed]
@@ -181,16 +178,16 @@ _JOBS: dict[str, Callable[[Connection, PreparedRow, Lease], Job]] = {
 
 
 def _instances(connection: Connection, study_uid: str) -> tuple[Instance, ...]:
-    """All images of a study; whether a rejected one counts is not for the store to say."""
+    """All images of a study. The caller decides about rejected ones."""
     return tuple(
         codec.instance_of(row) for row in _INSTANCES.all(connection, {"uids": [study_uid]})
     )
 
 
 def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Document]:
-    """For each kind, the newest earlier document that somebody may hold.
+    """For each kind, the newest earlier document that a receiver may hold.
 
-    One that was never sent needs no successor.
+    A document that was never sent needs no successor.
     """
     found: dict[str, Document] = {}
     for ancestor in _ancestors(connection, result_id):
@@ -205,7 +202,7 @@ def _predecessors(connection: Connection, result_id: int | None) -> dict[str, Do
 def _delivered_reports(connection: Connection, result_id: int | None) -> dict[str, Document]:
     """For each destination the newest earlier structured report that it may hold.
 
-    What was really sent there, of whatever class.
+    The document that was sent there, of any class.
     """
     found: dict[str, Document] = {}
     for ancestor in _ancestors(connection, result_id):
@@ -246,7 +243,10 @@ def _ancestors(connection: Connection, result_id: int | None) -> Iterator[int]:
 
 
 def _may_be_held(connection: Connection, document_id: int, name: str | None = None) -> bool:
-    """Delivered, perhaps delivered (tried), or never meant for a destination and so only shown by REST. `name`: there alone."""
+    """A condition: the document was delivered or tried, or it is for REST only.
+
+    `name`: at this destination alone.
+    """
     columns = (delivery.c.state, delivery.c.attempts, delivery.c.reason, delivery.c.delivered_at)
     query = select(*columns).where(delivery.c.document_id == document_id)
     rows = connection.execute(

@@ -1,6 +1,6 @@
-"""The tables that are stages' queues, and the statements that every claim needs.
+"""The tables that are stages' queues, and the statements of claims.
 
-Statements are built once, here: building one anew costs several times what running it does, and a
+Statements are built once, here: to build one anew takes several times as long as to run it, and a
 study takes dozens.
 """
 
@@ -43,7 +43,7 @@ _STUCK = (StudyState.FAILED.value, DeliveryState.DEAD.value)
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """How one table serves as a stage's queue."""
+    """The columns and conditions that make one table a stage's queue."""
 
     table: Table
     failed: str
@@ -55,7 +55,7 @@ QUEUES: dict[str, Queue] = {
     "analyse": Queue(
         reading, ReadingState.FAILED, (ReadingState.FAILED, ReadingState.NOT_ANALYSED)
     ),
-    # A study waits in the index until its last reading has ended: nothing polls it meanwhile.
+    # A study enters the index when its last reading has ended: nothing polls it before.
     "assemble": Queue(
         study, StudyState.FAILED, (StudyState.FAILED,), study.c.open_readings == literal_column("0")
     ),
@@ -68,12 +68,11 @@ QUEUES: dict[str, Queue] = {
 
 @dataclass(frozen=True, slots=True)
 class Statements:
-    """Of one queue.
+    """The statements of one queue.
 
     Parameters: `now`, `limit`, `destination` where the queue is one destination's; `take`: one set
-    of them a row.
-
-    `look` yields when the first due row of each priority is due, and last when the first lease ends.
+    of them a row. `look` yields the moments at which the first row of each priority is due, and
+    then that of the first end of a lease.
     """
 
     look: PreparedStatement
@@ -102,7 +101,7 @@ def statements(stage: str, *, is_one_destination: bool) -> Statements:
 
 
 def in_state(table: NamedFromClause[Any], state: StrEnum) -> ColumnElement[bool]:
-    """Written into the statement's text.
+    """A condition with the state in the statement's text.
 
     A partial index serves only conditions that the planner can see.
     """
@@ -118,7 +117,7 @@ def is_stuck(table: NamedFromClause[Any]) -> ColumnElement[bool]:
 def _look(
     table: Table, is_due: list[ColumnElement[bool]], is_leased: list[ColumnElement[bool]]
 ) -> Select[Any]:
-    """One statement that looks into the indexes: each priority is a range of its own there."""
+    """A select of the next moments: each priority is a range of its own in the index."""
     earliest = select(table.c.due_at).where(*is_due).order_by(table.c.due_at).limit(1)
     priorities = [
         earliest.where(table.c.priority == literal_column(str(priority.value))).scalar_subquery()

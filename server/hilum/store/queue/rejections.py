@@ -1,10 +1,7 @@
-"""Images that were rejected after they were made.
-
-By a rejection note (IHE Imaging Object Change Management) or by a person.
+"""Rejections of images by a note (IHE Imaging Object Change Management) or by a person.
 
 A rejected image keeps its row, its bytes and its readings. It takes no part in results: its study
-is assembled again without it.
-A note holds for images that its own sender has sent, unless it holds for all
+is assembled again without it. A note holds for images of its own sender, unless it holds for all
 (`Rejection.holds_for_all`).
 """
 
@@ -57,15 +54,14 @@ _HOLD = PreparedStatement(
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
-    """How many images this takes out of results; the first word that holds for an image stands.
+    """Reject images, and return how many this takes out of results. Idempotent.
 
-    Idempotent.
-
-    What has not come yet is remembered: a note may be faster than the row of its image.
+    The first rejection that holds for an image stays. A rejection of an unknown image is stored: a
+    note may be faster than the row of its image.
     """
     hold(connection, (item.sop_instance_uid for item in rejections))
-    # In the order of `recording`, or two that change the same images would wait for each other
-    # (PostgreSQL).
+    # In the order of locks of `record`, or two transactions that change the same images would wait
+    # for each other (PostgreSQL).
     removed = [
         _reject_one(connection, item, now)
         for item in sorted(rejections, key=lambda item: item.sop_instance_uid)
@@ -77,22 +73,25 @@ def reject(connection: Connection, rejections: Sequence[Rejection], now: float) 
 
 
 def hold(connection: Connection, uids: Iterable[str]) -> None:
-    """Until this transaction ends nobody else makes rows for these images or rejects them.
+    """Lock images, with or without a row, until the transaction ends.
 
-    Before any row is locked.
-
-    Else neither would see what the other one has not committed yet, and an image that is rejected
-    in the moment in which it comes would be reported. PostgreSQL has a lock for each image, whether
-    it has a row or not; SQLite one writer at a time.
+    Called before any row is locked. No other transaction makes rows for these images or rejects
+    them. Otherwise neither would see the other's uncommitted rows, and an image that is rejected at
+    the moment of its arrival would be reported. PostgreSQL has a lock for each image; SQLite has
+    one writer at a time.
     """
     if connection.dialect.name == "postgresql":
         _HOLD.write(connection, {"uids": sorted(set(uids))})
 
 
 def removals_of(connection: Connection, new: Sequence[Instance]) -> dict[str, RemovalReason]:
-    """Of images that arrive, those that are out of results from the beginning, by SOP Instance UID, and why."""
+    """Reasons of arriving images that are out of results from the beginning.
+
+    By SOP Instance UID.
+    """
     images = {item.sop_instance_uid: item for item in new}
-    found = _REASONS.all(connection, {"uids": list(images)})  # the first one last
+    # oldest last, so that the first one holds
+    found = _REASONS.all(connection, {"uids": list(images)})
     return {
         row.sop_instance_uid: RemovalReason(row.reason)
         for row in found
@@ -106,7 +105,7 @@ def _holds(word: PreparedRow, image: Instance) -> bool:
 
 
 def count_of_others(connection: Connection, rejections: Sequence[Rejection]) -> int:
-    """How many of the images stay in results because they are another sender's."""
+    """Count the images that stay in results because they are another sender's."""
     return sum(_is_of_another(connection, item) for item in rejections if not item.holds_for_all)
 
 
@@ -124,7 +123,7 @@ def _is_of_another(connection: Connection, item: Rejection) -> bool:
 
 
 def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[int, str] | None:
-    """The image's row, and the study that has one image fewer now.
+    """Reject one image, and return its row id and its study.
 
     None: nothing changed, or the image is not there yet.
     """
@@ -139,10 +138,7 @@ def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[in
 
 
 def without_effect(connection: Connection) -> list[dict[str, Any]]:
-    """Words of other senders about images that are in results.
-
-    [image, study, reason, whose word, when], the oldest first.
-    """
+    """Rejections by other senders of images that are in results, oldest first."""
     same = and_(
         rejection.c.sop_instance_uid == instance.c.sop_instance_uid,
         rejection.c.study_instance_uid == instance.c.study_instance_uid,
@@ -171,7 +167,10 @@ def without_effect(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _named(item: Rejection) -> ColumnElement[bool]:
-    """Another study under the same SOP Instance UID is another image, whatever a note says about the first."""
+    """A condition on the image that the rejection names.
+
+    An image of another study under the same SOP Instance UID is another image.
+    """
     return and_(
         instance.c.sop_instance_uid == item.sop_instance_uid,
         instance.c.study_instance_uid == item.study_instance_uid,
@@ -189,16 +188,16 @@ def _remember(connection: Connection, item: Rejection, now: float) -> None:
         connection.execute(insert(rejection).values(**values, received_at=now))
     elif (
         item.holds_for_all and not known.holds_for_all
-    ):  # the settings permit more than when it came first
+    ):  # the settings allow more than when it came first
         connection.execute(
             update(rejection).where(rejection.c.id == known.id).values(holds_for_all=True)
         )
 
 
 def _end_readings(connection: Connection, instance_ids: Sequence[int], now: float) -> None:
-    """What was not read yet never will be.
+    """End the open readings of these images.
 
-    Clearing the lease fences out the analyser that may be at it.
+    Clearing the lease fences out an analyser at work on them.
     """
     open_ones = and_(
         reading.c.instance_id.in_(instance_ids),

@@ -1,4 +1,4 @@
-"""A closed study becomes due again because its images are no longer what its result rests on."""
+"""Reopening of closed studies whose images have changed since their result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilum.store.schema.tables import reading, study
 
 
 def reopen(connection: Connection, study_uids: Collection[str], now: float) -> None:
-    """Assemble these studies again as soon as no reading is open. A quiet period that runs goes on.
+    """Make these studies due as soon as no reading is open. A running quiet period goes on.
 
     Clearing the lease fences out an assembler that saw the study as it was.
     """
@@ -47,10 +47,7 @@ def reopen(connection: Connection, study_uids: Collection[str], now: float) -> N
 
 
 def moments(now: float) -> dict[str, ColumnElement[float]]:
-    """Columns of a study that is due again.
-
-    Now, or, where its quiet period runs, when that ends.
-    """
+    """Columns of a study that is due again: now, or when its running quiet period ends."""
     is_collecting = and_(
         study.c.state.in_((StudyState.DUE, StudyState.LEASED)), study.c.quiet_until > now
     )
@@ -60,9 +57,9 @@ def moments(now: float) -> dict[str, ColumnElement[float]]:
 
 
 def lock(connection: Connection, chosen: ColumnElement[bool]) -> None:
-    """These studies, before their open readings are counted.
+    """Lock these studies before their open readings are counted.
 
-    On PostgreSQL a statement that waits for a row counts what was there before it waited: a reading
+    On PostgreSQL a statement that waits for a row counts the rows from before its wait: a reading
     that ended meanwhile would stay open.
     """
     connection.execute(

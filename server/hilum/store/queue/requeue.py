@@ -1,9 +1,7 @@
-"""`requeue`: a person wants ended rows of a stage to be due again.
+"""`requeue`: make ended rows of a stage due again, at a person's request.
 
-Of an archive of them some go at a time: others write in between.
-
-What is chosen is read first, without the lock that writers wait for. A crash leaves the rest as it
-was, and the next `requeue` finds it.
+Many rows go some at a time, so that others write in between. The rows are chosen first, without the
+lock that writers wait for. A crash leaves the rest as it was, and the next `requeue` finds it.
 """
 
 from __future__ import annotations
@@ -40,7 +38,7 @@ _OF_DELIVERIES: Final = (
     *BY_REASON,
 )
 _OF_COMMITMENTS: Final = ("no_address", "not_reported", "report_refused", "sop_class_refused")
-"""As docs/reference/states.md explains them."""
+"""Reasons of each stage, as docs/reference/states.md explains them."""
 DUE_AGAIN: Final[Mapping[str, object]] = {
     "state": WorkState.DUE,
     "attempts": 0,
@@ -63,7 +61,7 @@ SUBJECT: Final = (
 
 
 def subject_of(row: Row[*tuple[Any, ...]]) -> Subject:
-    """From the columns of SUBJECT."""
+    """The subject of a row with the columns of SUBJECT."""
     return Subject(row.is_trained, row.calling_ae_title, row.peer_address)
 
 
@@ -79,9 +77,9 @@ def condition(
     destination_name: str | None,
     among: Collection[str] | None,
 ) -> ColumnElement[bool]:
-    """On ended rows of a stage: what the arguments mean together.
+    """A condition on ended rows of a stage: all arguments together.
 
-    `among`: the destinations that there are; None: any.
+    `among`: the configured destinations; None: any.
     """
     table = QUEUES[stage].table
     queue = QUEUES[stage]
@@ -118,9 +116,9 @@ def parts(
     chosen: ColumnElement[bool],
     destinations: Mapping[str, Destination],
 ) -> list[Sequence[int]]:
-    """Row ids for one `requeue` each: of the stage's rows, of `analyse` those of studies.
+    """Row ids for one `requeue` each: rows of the stage, for `analyse` rows of studies.
 
-    Of withheld deliveries only those that the settings of the `destinations` keep back no longer.
+    Withheld deliveries are left out while the settings of the `destinations` keep them back.
     Readings of one study are due again together: else it could be reported with the first of them,
     and once more with the others.
     """
@@ -133,14 +131,14 @@ def parts(
     found = set(connection.execute(query).scalars())
     if stage == "deliver":
         found.update(_released(connection, chosen, destinations))
-    ids = array("q", sorted(found))  # by the database: SQLite would rather walk the table than sort
+    ids = array("q", sorted(found))  # here: SQLite would rather walk the table than sort
     return [ids[start : start + _TOGETHER].tolist() for start in range(0, len(ids), _TOGETHER)]
 
 
 def _released(
     connection: Connection, chosen: ColumnElement[bool], destinations: Mapping[str, Destination]
 ) -> Iterator[int]:
-    """Withheld deliveries whose cause is gone."""
+    """Yield withheld deliveries whose cause is gone."""
     for name, destination in destinations.items():
         passing = [reason for reason, cause in BY_REASON.items() if cause.may_be_gone(destination)]
         theirs = and_(
@@ -163,9 +161,10 @@ def requeue(
     now: float,
     deed: Deed | None = None,
 ) -> int:
-    """Those of one part that are still as chosen become due again with a clean record; how many.
+    """Make those rows of one part due that are still as chosen, and return their number.
 
-    `deed`: of the person, for a row of the audit in each study whose report is released.
+    Their record begins clean. `deed`: of the person, for a row of the audit in each study whose
+    report is released.
     """
     theirs = and_(_of_part(stage, ids), chosen)
     table = QUEUES[stage].table
@@ -189,7 +188,7 @@ def _note_released(
 ) -> None:
     """Write one row of the audit for each study, destination and cause that withheld a report.
 
-    Called before the reports are due again. Their rows are locked, so two orders write it once.
+    Called before the reports are due again. Their rows are locked, so two requests write it once.
     """
     if deed is None:
         return
@@ -220,9 +219,9 @@ def _of_part(stage: str, ids: Sequence[int]) -> ColumnElement[bool]:
 
 
 def _reopen_studies(connection: Connection, reading_ids: Sequence[int], now: float) -> None:
-    """The studies of requeued readings are due again, as soon as those readings have ended.
+    """Make studies of requeued readings due as soon as those readings have ended.
 
-    A quiet period that runs goes on.
+    A running quiet period goes on.
     """
     is_open = case(
         (

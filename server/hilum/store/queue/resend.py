@@ -1,6 +1,6 @@
-"""`resend`: a person wants a destination to get once more what it has accepted.
+"""`resend`: send a destination once more the documents that it has accepted.
 
-The stored bytes, under the same UID.
+The stored bytes, under the same UID, at a person's request.
 """
 
 from __future__ import annotations
@@ -50,11 +50,10 @@ def resend(
     destinations: Mapping[str, Destination],
     now: float,
 ) -> Resent | None:
-    """What was delivered of the current results of a study becomes due again.
+    """Make delivered documents of a study's current results due again.
 
-    None: there is no such study, or no such document in it.
-
-    `sop_instance_uid`: of one document alone. The rows are locked first, so that who asks twice at once sends once.
+    None: there is no such study, or no such document in it. `sop_instance_uid`: of one document
+    alone. The rows are locked first, so that two requests at once send once.
     """
     if (
         connection.execute(
@@ -89,9 +88,10 @@ def resend(
 def _rows(
     connection: Connection, study_uid: str, sop_instance_uid: str | None
 ) -> Sequence[Row[Any]]:
-    """Of one document that a newer result has replaced, too.
+    """Delivery rows of the current results.
 
-    It is asked for by name, and the answer says so.
+    With a SOP Instance UID also of a document that a newer result has replaced, because the answer
+    names it.
     """
     wanted = (
         result.c.is_current.is_(True)
@@ -107,7 +107,7 @@ def _rows(
 
 
 def _why_not(row: Row[Any], destinations: Mapping[str, Destination]) -> str | None:
-    """Why this delivery is not sent again; None: it is."""
+    """The reason against sending this delivery again; None: it is sent."""
     if (destination := destinations.get(row.destination)) is None:
         return "the settings name no such destination any more"
     if not row.is_current:

@@ -1,9 +1,8 @@
 """Files that no row names any more.
 
-Written down with the change of their row, deleted after its commit, forgotten after that.
-
-A crash in between leaves a row here, never a file that nobody knows and never a row whose file is
-gone too early.
+Written down with the change of their row, deleted after its commit, forgotten after that. A crash
+in between leaves a row here. It never leaves an unknown file, nor a row whose file is gone too
+early.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ class Removed:
 def expire(
     connection: Connection, path: str, cause: str, due_at: float, instance_id: int | None
 ) -> None:
-    """The file may be deleted from `due_at` on; `instance_id` is the image that it belonged to."""
+    """Let the file be deleted from `due_at` on; `instance_id` is the image that it belonged to."""
     connection.execute(
         insert(expired_file).values(path=path, cause=cause, due_at=due_at, instance_id=instance_id)
     )
 
 
 def keep(connection: Connection, path: str) -> None:
-    """A row names the file again."""
+    """Keep a file: a row names it again."""
     connection.execute(delete(expired_file).where(expired_file.c.path == path))
 
 
 def hasten(connection: Connection, instance_id: int, now: float) -> None:
-    """Whatever was left of this image may be deleted now."""
+    """Let all files of this image be deleted now."""
     connection.execute(
         update(expired_file)
         .where(expired_file.c.instance_id == instance_id)
@@ -61,15 +60,13 @@ def hasten(connection: Connection, instance_id: int, now: float) -> None:
 def remove_due(
     engine: Engine, archive: Archive, now: float, sync: Callable[[], None]
 ) -> list[Removed]:
-    """Delete files whose time has come, some at a time, and forget them.
+    """Delete files that are due, some at a time, and forget their rows.
 
-    One that cannot be deleted is tried again in an hour.
-
-    `sync` makes durable what was committed: a power cut must not bring back a row whose file is gone. Names go in a transaction, space
-    comes back after it, so that nobody waits for the ledger while the file system works. When this
-    returns, nothing brings a file back:
-    who asked for an erasure is told so. Raises OSError when that cannot be said; then the files are
-    still written down, for the next time.
+    A file that cannot be deleted is tried again in an hour. `sync` makes commits durable: a power
+    cut must not bring back a row whose file is gone. Names are deleted in a transaction, space is
+    freed after it, so that writers do not wait for the file system. On return the deletion is
+    durable, as the caller of an erasure is promised. Raises OSError when it may not be; then the
+    rows stay for the next time.
     """
     with ExitStack() as held, engine.begin() as connection:
         removed = _remove_due(connection, archive, now, sync, held)
@@ -84,7 +81,7 @@ def remove_due(
 def _remove_due(
     connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack
 ) -> dict[int, Removed]:
-    """By row."""
+    """Delete one batch, and return the results by row id."""
     query = (
         select(expired_file)
         .where(expired_file.c.due_at <= now)
@@ -105,7 +102,7 @@ def _remove_due(
 
 
 def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:
-    """Those whose image has this very file again: its pixels were sent once more."""
+    """Rows whose image has this very file again: its pixels were sent once more."""
     same = and_(
         instance.c.id == expired_file.c.instance_id,
         instance.c.path == expired_file.c.path,

@@ -1,8 +1,7 @@
-"""Rows that only tell what has been, and on which nothing rests.
+"""Deletion of old rows that no other row depends on.
 
-Associations, requests for storage commitment that have ended, the audit, and heartbeats of
-processes that nobody has heard of since: each container that is replaced by another leaves those of
-its name.
+Associations, ended requests for storage commitment, the audit, and heartbeats of processes that are
+gone: each replaced container leaves those of its name.
 """
 
 from __future__ import annotations
@@ -41,23 +40,26 @@ _ENDED: Final = (CommitmentState.REPORTED, CommitmentState.DEAD)
 
 @dataclass(frozen=True, slots=True)
 class Diary:
-    """A table, its key, the column by which its rows grow old (indexed, if they can be many), and which of them may go."""
+    """A table, its key, the column of age, and the rows that may be deleted.
+
+    The column has an index if the rows can be many.
+    """
 
     table: Table
     key: Column[Any]
     moment: Column[float]
     has_ended: ColumnElement[bool]
     allow: Callable[[Connection, float], None] = lambda *_: None
-    """What has to be written down before rows from before that moment may go."""
+    """A statement to execute before rows from before that moment may be deleted."""
 
 
 def _move_horizon(connection: Connection, before: float) -> None:
-    """The audit's triggers let nothing go from after that moment."""
+    """Move the horizon of the audit: its triggers keep rows from after that moment."""
     connection.execute(delete(installation).where(installation.c.key == AUDIT_HORIZON))
     connection.execute(insert(installation).values(key=AUDIT_HORIZON, value=repr(before)))
 
 
-# What the log and the collector have not been handed yet stays.
+# Rows that the log and the collector have not read yet stay.
 _HANDED_ON = (
     audit.c.id <= select(func.coalesce(func.min(audit_cursor.c.last_id), 0)).scalar_subquery()
 )
@@ -72,9 +74,9 @@ DIARIES: Final[Mapping[str, Diary]] = {
 
 
 def forget(connection: Connection, name: str, before: float) -> int:
-    """Delete the oldest rows from before that moment, at most one batch; how many.
+    """Delete the oldest rows from before that moment, at most one batch; return their number.
 
-    Who is at one keeps it.
+    A locked row stays.
     """
     diary = DIARIES[name]
     old = (

@@ -1,12 +1,9 @@
-"""Retention: pixels leave the archive when nothing of their study is open any more.
+"""Retention: pixels leave the archive when their study is finished.
 
-Rows and documents stay.
-
-Of an image's header the row keeps what identifies it (`row_header`).
-
-An image may go when its study is closed, no reading is open, every current result has its
-documents, and each of their deliveries has ended as delivered or cancelled. A dead delivery needs a
-person, so it keeps the pixels. Rows that only tell what has been are another matter: `outdated.py`.
+Rows and documents stay. Of an image's header the row keeps the identifying part (`row_header`). An
+image may go when its study is closed, no reading is open, every current result has its documents,
+and each of their deliveries has ended as delivered or cancelled. A dead delivery needs a person, so
+it keeps the pixels. Old rows are deleted by `history`.
 """
 
 from __future__ import annotations
@@ -56,18 +53,17 @@ from hilum.store.schema.tables import (
 
 _OWNER = "retention_owner"
 _BY_AGE = "age"
-_LOOKED_AT = 1000  # images of one look; among them, the study that was delivered first goes first
-_PASSED_BY = 5000  # images of one look at most that are not to go yet
+_LOOKED_AT = 1000  # images of one look; of their studies, the one delivered first is released first
+_PASSED_BY = 5000  # images of one look at most that have to stay
 _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Which pixels may go: of these priorities, whose study was finished before this moment.
+    """The pixels that may go: of these priorities, of studies finished before this moment.
 
-    `cause` says why, for the metrics.
-
-    `promised_before`: what storage commitment promised before it may go, too; None: nothing that it promised.
+    `cause`: for the metrics. `promised_before`: images that storage commitment promised before it
+    may go, too; None: no promised image may go.
     """
 
     priorities: Collection[Priority]
@@ -77,7 +73,7 @@ class Rule:
 
     @property
     def is_free(self) -> ColumnElement[bool]:
-        """Condition on an image: no promise keeps it."""
+        """A condition on an image: no promise keeps it."""
         unpromised = instance.c.committed_at.is_(None)
         return (
             unpromised
@@ -88,7 +84,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What may leave by age within an hour: this share of the images that are there, or so many."""
+    """The most that may leave by age within an hour: a share of the images, or a number."""
 
     share: float
     images: int
@@ -96,19 +92,16 @@ class Share:
 
 @dataclass(slots=True)
 class RetentionScan:
-    """Where a walk along the images stands.
+    """The position of a walk along the images: receipt and row of the last one.
 
-    Behind which, by when it was received and its row; None: before the first.
-
-    Images that are to stay would otherwise be gone through again at each look, however many they
-    are by now.
+    None: before the first. Without it, images that are to stay would be gone through at each look.
     """
 
     after: tuple[float, int] | None = None
 
 
 class RetentionPolicy:
-    """The pixels of one installation. Every verb is safe to repeat, and to run twice at once."""
+    """Retention of one installation. Every verb is safe to repeat, and to run twice at once."""
 
     def __init__(
         self,
@@ -117,7 +110,7 @@ class RetentionPolicy:
         clock: Callable[[], float] = time.time,
         hourly: Share | None = None,
     ) -> None:
-        """`hourly` None: nothing bounds what leaves."""
+        """`hourly` None: the deletions of an hour have no bound."""
         self._archive = archive
         self._clock = clock
         self._hourly = hourly
@@ -132,7 +125,7 @@ class RetentionPolicy:
         self._reader.dispose()
 
     def hold(self, owner: str, seconds: float) -> bool:
-        """Own retention for so long: one process of all hosts does this work."""
+        """Lease retention for so long: one process of all hosts does this work."""
         now = self._clock()
         key = installation.c.key == _OWNER
         value = json.dumps({"owner": owner, "until": now + seconds})
@@ -147,8 +140,8 @@ class RetentionPolicy:
                 if (known := json.loads(held))["owner"] != owner and now < known[
                     "until"
                 ] <= now + seconds + SKEW_SECONDS:
-                    # until later than that nobody owns it: a clock was set back, and who held it
-                    # may be gone
+                    # A lease that ends even later counts as free: a clock was set back, and its
+                    # owner may be gone.
                     return False
                 connection.execute(update(installation).where(key).values(value=value))
                 return True
@@ -158,11 +151,10 @@ class RetentionPolicy:
     def release(
         self, rule: Rule, bytes_wanted: int | None = None, walk: RetentionScan | None = None
     ) -> int:
-        """Mark pixels as removed, the oldest first, at most one batch; how many bytes.
+        """Mark pixels as removed, oldest first, at most one batch; return their bytes.
 
-        Their files go with the next `remove_files`.
-
-        `bytes_wanted`: stop when so many will be free. `walk`: look on from there, and not for ever: 0 need not mean that there are none.
+        Their files go with the next `remove_files`. `bytes_wanted`: stop when so many will be free.
+        `walk`: go on from there, with a bound: 0 need not mean that there are none.
         """
         with self._reader.connect() as connection:
             self.hour = rate.read(connection, self._clock())
@@ -197,17 +189,17 @@ class RetentionPolicy:
         return freed
 
     def shorten_headers(self) -> int:
-        """Of rows that an earlier version has written, at most one batch; how many were looked at.
+        """Shorten headers of an earlier version, at most one batch; return the number of rows.
 
-        0: all have been.
+        0: all rows have been looked at.
         """
         with begin_part(self._engine) as connection:
             return row_header.shorten_some(connection)
 
     def _bound(self, connection: Connection, bytes_wanted: int | None) -> int | None:
-        """How many of the bytes that are wanted may still leave in this hour.
+        """The number of the wanted bytes that may still leave in this hour.
 
-        None: it is images that are counted.
+        None: images are counted, not bytes.
         """
         if self._hourly is None:
             return bytes_wanted
@@ -223,14 +215,14 @@ class RetentionPolicy:
         return self._hourly is not None and rule.cause == _BY_AGE and self.hour.is_spent
 
     def remove_files(self) -> list[Removed]:
-        """Delete files that no row names and whose time has come, at most one batch."""
-        self._sync()  # little is left of it for the one inside, which others wait for
+        """Delete unnamed files that are due, at most one batch."""
+        self._sync()  # leaves little for the sync inside, which others wait for
         return deletions.remove_due(self._engine, self._archive, self._clock(), self._sync)
 
     def forget(self, name: str, before: float) -> int:
-        """Delete rows of `outdated.DIARIES` from before that moment, at most one batch.
+        """Delete rows of `history.DIARIES` from before that moment, and return their number.
 
-        How many.
+        At most one batch.
         """
         with self._engine.begin() as connection:
             return history.forget(connection, name, before)
@@ -239,10 +231,10 @@ class RetentionPolicy:
 def _candidates(
     connection: Connection, rule: Rule, walk: RetentionScan, at_most: int | None
 ) -> list[Row[Any]]:
-    """Studies whose pixels may go, by their oldest images, which are walked along the index of those that still have pixels.
+    """Studies whose pixels may go, in the order of their oldest images with pixels.
 
-    At the end of the walk it begins anew. `at_most`: of those that may not go, so many are passed
-    by.
+    The walk goes along the index of those images, and begins anew at its end. `at_most`: the number
+    of images passed by that may not go.
     """
     found = list[Row[Any]]()
     passed = 0
@@ -284,15 +276,15 @@ def _next_images(rule: Rule, after: tuple[float, int] | None) -> Select[Any]:
 
 
 def _in_order(rows: Collection[Row[Any]]) -> list[int]:
-    """Row ids of studies, the one that was finished first first."""
+    """Row ids of studies, the one that was finished first at the front."""
     finished = {row.id: row.finished_at for row in rows}
     return sorted(finished, key=lambda study_id: (finished[study_id], study_id))
 
 
 def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
-    """No image of theirs comes unseen until this ends.
+    """Lock studies: no image of theirs comes unseen until the transaction ends.
 
-    Images first, as in `recording`, which opens a study again (PostgreSQL).
+    Images first, as in `record`, which opens a study again (PostgreSQL).
     """
     if connection.dialect.name == "postgresql":
         uids = (
@@ -308,9 +300,9 @@ def _hold(connection: Connection, study_ids: Sequence[int]) -> None:
 def _release_study(
     connection: Connection, study_id: int, rule: Rule, now: float
 ) -> tuple[int, int]:
-    """All pixels of one study, if they still may go; it is held.
+    """Release all pixels of one locked study, if they still may go.
 
-    How many images, and their bytes.
+    Returns the number of images, and their bytes.
     """
     row = connection.execute(
         select(study.c.study_instance_uid).where(study.c.id == study_id, *_may_go(rule))
@@ -370,7 +362,10 @@ def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
 
 
 def _finished_at() -> ColumnElement[float]:
-    """When the last document of the current results was delivered, or where none was to be, when the last one was written."""
+    """The moment of the last delivery of the current results.
+
+    Without deliveries, the moment of the last result.
+    """
     current = and_(
         result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True)
     )

@@ -1,10 +1,8 @@
-"""How much may leave the archive within an hour.
+"""The rate of deletion: the most that may leave the archive within an hour.
 
-A bound for settings, clocks and bugs that are wrong.
-
-By age: a share of the images that are there. Under pressure: as many bytes as were missing when the
-hour began, and as have come since. More would mean that deleting frees no space, as where snapshots
-or hard links of a backup hold it.
+A bound for settings, clocks and bugs that are wrong. By age: a share of the images that are there.
+Under pressure: as many bytes as were missing when the hour began, and as have come since. More
+would mean that deleting frees no space, as where snapshots or hard links of a backup hold it.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ _SLACK_BYTES: Final = 1 << 30  # under pressure: the ledger and documents need r
 
 @dataclass(frozen=True, slots=True)
 class Hour:
-    """What has left since it began, by age and under pressure (`pressed_bytes`), and what may.
+    """The deletions of an hour, by age and under pressure (`pressed_bytes`), and their bounds.
 
     None: not looked at yet.
     """
@@ -37,7 +35,7 @@ class Hour:
 
     @property
     def images_left(self) -> int:
-        """That may still leave by age."""
+        """The number of images that may still leave by age."""
         return 0 if self.may_leave is None else max(0, self.may_leave - self.images)
 
     @property
@@ -46,7 +44,7 @@ class Hour:
         return self.may_leave is not None and not self.images_left
 
     def with_left(self, cause: str, images: int, size_bytes: int) -> Hour:
-        """After so much has left."""
+        """The hour after these deletions."""
         if cause == "pressure":
             return replace(self, pressed_bytes=self.pressed_bytes + size_bytes)
         return replace(self, images=self.images + images)
@@ -60,12 +58,12 @@ def read(connection: Connection, now: float) -> Hour:
 
 
 def write(connection: Connection, hour: Hour) -> None:
-    """With what has left in the same transaction."""
+    """Write the hour in the transaction of its deletions."""
     values.write(connection, _KEY, asdict(hour))
 
 
 def with_share(connection: Connection, hour: Hour, share: float, at_least: int) -> Hour:
-    """The hour, with how many images may leave by age: looked at once."""
+    """The hour with its bound on images, which is set once."""
     if hour.may_leave is not None:
         return hour
     count = connection.execute(
@@ -75,12 +73,12 @@ def with_share(connection: Connection, hour: Hour, share: float, at_least: int) 
 
 
 def with_missing(hour: Hour, missing_bytes: int) -> Hour:
-    """The hour, with how many bytes were missing at its first look."""
+    """The hour with the number of bytes that were missing at its first look."""
     return hour if hour.missing_bytes is not None else replace(hour, missing_bytes=missing_bytes)
 
 
 def pressure_left(connection: Connection, hour: Hour) -> int:
-    """Bytes that may still leave under pressure."""
+    """The number of bytes that may still leave under pressure."""
     came = select(func.sum(instance.c.size_bytes)).where(
         instance.c.pixels_removed_at.is_(None), instance.c.received_at >= hour.began
     )

@@ -1,6 +1,6 @@
-"""Which releases the settings of running servers name.
+"""Releases that the settings of running servers name.
 
-Each supervisor says it with its heartbeat, for those whose settings differ.
+Each supervisor has them in its heartbeat, because the settings of servers differ.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from hilum.store.schema.tables import process
 
 SUPERVISOR: Final = "supervisor"
 RUNNING_SECONDS: Final = 60.0
-"""So long after its last heartbeat a server counts as running: clocks of hosts may differ a little, and its ledger be away for a moment."""
+"""A server counts as running for this long after its last heartbeat.
+
+Clocks of hosts may differ a little, and the ledger may be away for a moment.
+"""
 
 _BEGINNING: Final = "its settings name "
 
@@ -25,7 +28,10 @@ def in_words(releases: Collection[str]) -> str:
 
 
 def is_named(connection: Connection, release: str, since: float) -> bool:
-    """Whether a server that was heard of since then (seconds since the epoch) names this release in its settings."""
+    """Whether a server with a heartbeat since then names this release in its settings.
+
+    `since`: seconds since the epoch.
+    """
     running = select(process.c.detail).where(
         process.c.role == SUPERVISOR, process.c.beat_at >= since
     )

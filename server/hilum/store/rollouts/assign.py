@@ -1,9 +1,7 @@
-"""Which release reads an image while releases are replaced.
+"""The release that reads an image while releases are replaced: that of the first image.
 
-That of the study's first image, for ever.
-
-Written in the transaction that records the image, so that a verb on a rollout is before it or after
-it, and never in between.
+A study keeps it to its end. It is written in the transaction that records the image, so that a verb
+on a rollout comes before it or after it, and never in between.
 """
 
 from __future__ import annotations
@@ -18,9 +16,8 @@ from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.rollouts.rules import Chosen, choose
 from hilum.store.schema.tables import assignment, reading, rollout
 
-# Statements are built once (see `queues`).
-# Shared: no verb on a rollout is decided beside a transaction whose images it would not see
-# (PostgreSQL), nor this beside such a verb.
+# Statements are built once (see `queue/queues`). The lock is shared: no verb on a rollout is
+# decided beside a transaction whose images it would not see (PostgreSQL), nor the reverse.
 _ROLLOUTS = PreparedStatement(select(rollout).with_for_update(read=True))
 _KNOWN = select(assignment).where(
     assignment.c.study_instance_uid == bindparam("uid"), assignment.c.alias == bindparam("of")
@@ -36,9 +33,9 @@ _READ_BY = (
 
 @dataclass(frozen=True, slots=True)
 class ReadingReleases:
-    """Releases that read an image.
+    """Releases that read an image: those that are reported, and each shadow.
 
-    Those whose results are reported, and for each shadow the one that it is compared with.
+    `shadows`: each to the release that it is compared with.
     """
 
     reported: tuple[str, ...]
@@ -49,7 +46,7 @@ class ReadingReleases:
 class Assigning:
     """The rollouts as they stand in this transaction, by alias.
 
-    Where there are none, it costs nothing more.
+    Without a rollout they cost no query.
     """
 
     rollouts: dict[str, Rollout]
@@ -57,7 +54,7 @@ class Assigning:
     def readers(
         self, connection: Connection, study_uid: str, configured: Iterable[str], now: float
     ) -> ReadingReleases:
-        """Who reads an image of this study, whose route names the releases `configured`."""
+        """The releases that read an image of this study; its route names `configured`."""
         if not self.rollouts:
             return ReadingReleases(tuple(configured))
         chosen = [self._chosen(connection, study_uid, name, now) for name in configured]
@@ -85,7 +82,7 @@ class Assigning:
 
 
 def read(connection: Connection) -> Assigning:
-    """One small read, for a whole batch of arrivals.
+    """Read the rollouts once for a batch of arrivals.
 
     Verbs on rollouts wait until the transaction ends.
     """
@@ -93,7 +90,7 @@ def read(connection: Connection) -> Assigning:
 
 
 def rollout_of(row: PreparedRow) -> Rollout:
-    """How one alias goes from one release to another."""
+    """The rollout of a row."""
     return Rollout(
         alias=row.alias,
         configured=row.configured,
@@ -110,15 +107,15 @@ def rollout_of(row: PreparedRow) -> Rollout:
 
 
 def _new(found: Rollout, configured: str, study_uid: str) -> Chosen:
-    """The settings win over a rollout that was made against others."""
+    """Choose for a new study. Changed settings win over a rollout."""
     is_ours = found.state is not RolloutState.CLOSED and found.configured == configured
     return choose(found, study_uid) if is_ours else Chosen(configured)
 
 
 def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chosen | None:
-    """The release that has read earlier images of the study, from before there was a rollout.
+    """The release that read earlier images of the study, from before the rollout.
 
-    Not one that has read the archive since.
+    A release that read it later, over an archive, does not count.
     """
     ours = {found.configured, *found.releases}
     names = connection.execute(_READ_BY, {"uid": study_uid}).scalars()
@@ -128,5 +125,5 @@ def _began_with(connection: Connection, study_uid: str, found: Rollout) -> Chose
 
 
 def _goes_on(found: Rollout, row: PreparedRow) -> bool:
-    """A shadow that was stopped reads no late images: nobody waits for them."""
+    """Whether the assignment still holds: a stopped shadow reads no late images."""
     return found.state is RolloutState.RUNNING and found.candidate == row.shadow

@@ -1,9 +1,7 @@
 """Manifests as they were read.
 
-A release is its content, and what one name has read studies with stays what the name means.
-
-Several processes and hosts read with a release. They all take it from here, so that a file that is
-edited meanwhile changes nothing for some of them.
+A release is its content, and a name keeps the content with which it has read studies. All processes
+and hosts take the manifest from here, so that an edited file changes none of them.
 """
 
 from __future__ import annotations
@@ -19,9 +17,10 @@ from hilum.store.schema.tables import release_manifest
 
 @dataclass(frozen=True, slots=True)
 class KeptManifest:
-    """Of one release.
+    """The manifest of one release.
 
-    `digest`: of what `text` (TOML) says. `is_proved`: it may have read studies, and stays as it is.
+    `digest`: of the content of `text` (TOML). `is_proved`: it may have read studies, and never
+    changes.
     """
 
     release: str
@@ -31,7 +30,7 @@ class KeptManifest:
 
 
 def edited_in_words(release: str) -> str:
-    """For people: why a release does not read as its manifest says by now, and what to do."""
+    """Why a release does not read as its edited manifest says, and the remedy; for people."""
     why = (
         f"the manifest of {release} was edited after the release was taken into use, and a name"
         " stays what has read under it"
@@ -43,7 +42,10 @@ def edited_in_words(release: str) -> str:
 
 
 def find(connection: Connection, release: str) -> KeptManifest | None:
-    """None: it has never been rolled out, nor named by the settings of a server that was started."""
+    """The manifest of a release.
+
+    None: it was never rolled out, nor named by the settings of a started server.
+    """
     row = connection.execute(
         select(release_manifest).where(release_manifest.c.release == release)
     ).first()
@@ -53,9 +55,9 @@ def find(connection: Connection, release: str) -> KeptManifest | None:
 
 
 def propose(connection: Connection, item: KeptManifest, now: float) -> None:
-    """Let a candidate be this.
+    """Set the manifest of a candidate.
 
-    Raises CannotRollOut where its name has read studies as something else.
+    Raises CannotRollOut where its name has read studies with another manifest.
     """
     known = find(connection, item.release)
     if known is None or not known.is_proved:
@@ -65,7 +67,7 @@ def propose(connection: Connection, item: KeptManifest, now: float) -> None:
 
 
 def prove(connection: Connection, release: str, digest: str) -> None:
-    """It has given its known answers.
+    """Mark a manifest as proved: the release gave its known answers.
 
     Raises CannotRollOut where it was started anew with another manifest meanwhile.
     """
@@ -83,9 +85,9 @@ def prove(connection: Connection, release: str, digest: str) -> None:
 def begin(
     connection: Connection, items: Iterable[KeptManifest], renewed: Collection[str], now: float
 ) -> list[str]:
-    """A server starts: keep what is not kept yet, and anew what is `renewed`.
+    """Keep the manifests of a starting server: unknown ones, and `renewed` ones anew.
 
-    Which releases are something else now than before.
+    Returns the releases whose manifest has changed.
     """
     changed = []
     for item in items:

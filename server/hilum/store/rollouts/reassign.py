@@ -1,6 +1,6 @@
-"""Studies that a release was chosen for and has not spoken about are given to another one.
+"""Reassignment of studies without a result to another release.
 
-A person has lost faith in the first.
+A person has lost faith in the release that was chosen for them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ _FRESH = (
 
 @dataclass(frozen=True, slots=True)
 class Taking:
-    """Studies of which `left` has no result are read anew by `to`, release of the same alias.
+    """Studies of which `left` has no result are read anew by `to`, a release of the same alias.
 
-    Who is at one loses its lease.
+    A worker that holds one loses its lease.
     """
 
     alias: str
@@ -55,7 +55,7 @@ class Taking:
         )
 
     def find(self, connection: Connection) -> Sequence[int]:
-        """Rows of their assignments."""
+        """Row ids of their assignments."""
         return array(
             "q",
             connection.execute(
@@ -64,7 +64,7 @@ class Taking:
         )
 
     def take(self, connection: Connection, rows: Sequence[int], now: float) -> int:
-        """Those of one part that are still to be taken back; how many."""
+        """Reassign those of one part that still have no result, and return their number."""
         of_rows = and_(assignment.c.id.in_(list(rows)), self._chosen)
         uids = (
             connection.execute(
@@ -79,7 +79,7 @@ class Taking:
 
 
 def parts(rows: Sequence[int]) -> Iterator[Sequence[int]]:
-    """As many as one transaction takes."""
+    """Yield parts of the size of one transaction."""
     return (rows[start : start + TOGETHER] for start in range(0, len(rows), TOGETHER))
 
 
@@ -109,9 +109,9 @@ def _give(
 
 
 def _end_shadow(connection: Connection, uids: Sequence[str], name: str) -> None:
-    """A release that has read these studies along, long ago, is to speak for them now.
+    """End readings in which this release read these studies as a shadow.
 
-    One release reads an image once.
+    It is the reported release now, and one release reads an image once.
     """
     connection.execute(
         update(assignment)

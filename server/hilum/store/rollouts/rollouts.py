@@ -1,4 +1,7 @@
-"""The rows of rollouts: verbs of a person and of the analysers, each one transaction, and what is asked about them."""
+"""The rows of rollouts: verbs of a person and of the analysers, and queries.
+
+Each verb is one transaction.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +36,9 @@ _SETTINGS = "settings"
 
 
 class Rollouts:
-    """Of the ledger at an SQLAlchemy URL. Thread-safe.
+    """The rollouts of the ledger at an SQLAlchemy URL. Thread-safe.
 
-    What is decided holds for the next image that is recorded.
+    A decision holds for the next image that is recorded.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.time) -> None:
@@ -57,18 +60,18 @@ class Rollouts:
             ]
 
     def find(self, alias: str) -> Rollout | None:
-        """One alias; None: it has never been changed."""
+        """The rollout of one alias; None: it has never been changed."""
         return next((item for item in self.all() if item.alias == alias), None)
 
     def manifest(self, release: str) -> KeptManifest | None:
-        """What a release is by now; None: nobody has said it."""
+        """The present manifest of a release; None: there is none yet."""
         with self._reader.connect() as connection:
             return kept_manifests.find(connection, release)
 
     def begin(self, manifests: Iterable[KeptManifest], active: Collection[str]) -> list[str]:
-        """A server starts: what the settings name is what the manifests say now.
+        """Keep the manifests of a starting server's settings.
 
-        Which of these have been something else before.
+        Returns the releases whose manifest has changed.
         """
         known = self.all()
         rolled_out = {name for item in known for name in item.releases}
@@ -97,9 +100,9 @@ class Rollouts:
         who: str,
         deed: Deed | None = None,
     ) -> Rollout:
-        """Have a candidate loaded, then let it do what `order` says.
+        """Begin a rollout: the candidate is loaded, then treated as `order` says.
 
-        `configured`: what the settings name. Raises CannotRollOut.
+        `configured`: the release in the settings. Raises CannotRollOut.
         """
 
         def change(known: Rollout) -> Rollout:
@@ -120,7 +123,7 @@ class Rollouts:
     def promote(
         self, alias: str, order: RolloutRequest, who: str, deed: Deed | None = None
     ) -> Rollout:
-        """One step further. Raises CannotRollOut, as all verbs here."""
+        """Go one step further. Raises CannotRollOut, as all verbs here."""
         return self._write(
             alias, "promote", who, lambda known: rules.promoted(known, order), deed=deed
         )
@@ -128,12 +131,11 @@ class Rollouts:
     def roll_back(
         self, alias: str, who: str, *, is_pending: bool = False, deed: Deed | None = None
     ) -> Rollout:
-        """One step back, for studies that come from now on.
+        """Go one step back, for studies that come from now on.
 
-        `is_pending`: also for those that the release left has said nothing about.
-
-        If they are many, most are given back before, some at a time, so that others can write.
-        After a crash on the way the same order finishes it.
+        `is_pending`: also for studies without a result of the release left. If they are many, most
+        are reassigned before, some at a time, so that others can write. After a crash on the way
+        the same call finishes it.
         """
         count = self._take_back(alias) if is_pending else 0
         follow = functools.partial(_take_back_rest, count) if is_pending else None
@@ -153,11 +155,14 @@ class Rollouts:
             return taking.take(connection, rows, self._clock())
 
     def stop(self, alias: str, who: str, deed: Deed | None = None) -> Rollout:
-        """What serves goes on alone."""
+        """End the rollout; the serving release goes on alone."""
         return self._write(alias, "stop", who, rules.stopped, deed=deed)
 
     def confirm(self, alias: str, candidate: str, who: str, digest: str) -> Rollout:
-        """An analyser has loaded the candidate, whose manifest has this digest, and it gave the known answers."""
+        """Note that an analyser has loaded the candidate, which gave the known answers.
+
+        `digest`: of the candidate's manifest.
+        """
         follow = functools.partial(_prove, candidate, digest)
         return self._write(
             alias,
@@ -168,13 +173,13 @@ class Rollouts:
         )
 
     def refuse(self, alias: str, candidate: str, problem: str, who: str) -> Rollout:
-        """It could not be loaded, or gave wrong answers."""
+        """Note that the candidate could not be loaded, or gave wrong answers."""
         return self._write(
             alias, "refuse", who, lambda known: rules.refused(_about(known, candidate), problem)
         )
 
     def close_stale(self, active: Collection[str]) -> list[Rollout]:
-        """End rollouts that were made against other settings than these releases; which ones."""
+        """End rollouts that began with other settings than these releases, and return them."""
         stale = [
             item
             for item in self.all()
@@ -187,14 +192,14 @@ class Rollouts:
         ]
 
     def is_assigned(self, study_uid: str, release: str) -> bool:
-        """Whether this release was chosen to read this study, or to read it along."""
+        """Whether this release was chosen to read this study, reported or as a shadow."""
         by = or_(assignment.c.release == release, assignment.c.shadow == release)
         with self._reader.connect() as connection:
             query = select(assignment.c.id).where(assignment.c.study_instance_uid == study_uid, by)
             return connection.execute(query).first() is not None
 
     def is_named(self, release: str) -> bool:
-        """Whether the settings of a server that runs, on whichever host, name this release."""
+        """Whether the settings of a running server, on whichever host, name this release."""
         with self._reader.connect() as connection:
             return advertised_releases.is_named(
                 connection, release, self._clock() - advertised_releases.RUNNING_SECONDS
@@ -229,7 +234,7 @@ class Rollouts:
             return self._write_once(alias, verb, who, change, begun, follow, deed)
         except (
             IntegrityError
-        ):  # two began with this alias at once: what there was no row of, nobody could lock
+        ):  # two began with this alias at once: a row that is not there cannot be locked
             return self._write_once(alias, verb, who, change, begun, follow, deed)
 
     def _write_once(
@@ -265,7 +270,7 @@ class Rollouts:
 
 
 def _take_back_rest(count: int, connection: Connection, before: Rollout, after: Rollout) -> str:
-    """What has come meanwhile, in the transaction after which no more comes."""
+    """Reassign the studies that came meanwhile, in the transaction that ends their arrival."""
     taking = _taking(before, after)
     for rows in reassign.parts(taking.find(connection)):
         count += taking.take(connection, rows, after.changed_at)

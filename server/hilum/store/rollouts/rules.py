@@ -1,4 +1,4 @@
-"""The life of a rollout, pure: what each verb makes of it, and which release a new study gets.
+"""The states of a rollout, without a ledger: the effect of each verb, and choices by study.
 
 `docs/models/rollouts.md` draws the states.
 """
@@ -13,7 +13,7 @@ from typing import Final
 from hilum.domain import Rollout, RolloutMode, RolloutState
 
 _BUSY: Final = (RolloutState.LOADING, RolloutState.RUNNING)
-# State to (next state, by what); drawn in the docs.
+# State to (next state, by which verb); drawn in the docs.
 _BACK: Final = (
     (RolloutState.DONE, "stop, or rollback"),
     (RolloutState.SWITCHED, "rollback, with a way back left from before"),
@@ -44,12 +44,12 @@ TRANSITIONS: Final[Mapping[RolloutState, tuple[tuple[RolloutState, str], ...]]] 
 
 
 class CannotRollOut(ValueError):
-    """The rollout is not in a state for this verb; the text says what to do."""
+    """The rollout is not in a state for this verb; the text says how to proceed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The release that speaks for a study, and the one that reads along."""
+    """The release that is reported for a study, and its shadow."""
 
     release: str
     shadow: str | None = None
@@ -57,13 +57,13 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequest:
-    """What a candidate shall do. `fraction`: of studies, for a canary only."""
+    """The treatment of a candidate. `fraction`: of studies, for a canary only."""
 
     mode: RolloutMode
     fraction: float | None = None
 
     def __post_init__(self) -> None:
-        """Raise CannotRollOut for a fraction that is none."""
+        """Raise CannotRollOut for a fraction outside its range."""
         if (self.mode is RolloutMode.CANARY) != (self.fraction is not None):
             raise CannotRollOut("a fraction belongs to a canary, and a canary needs one")
         if self.fraction is not None and not 0 < self.fraction < 1:
@@ -73,7 +73,7 @@ class RolloutRequest:
 
 
 def choose(rollout: Rollout, study_uid: str) -> Chosen:
-    """For a study of which no image was there before."""
+    """Choose for a study without an earlier image."""
     if rollout.state is not RolloutState.RUNNING or rollout.candidate is None:
         return Chosen(rollout.serving)
     if rollout.mode is RolloutMode.SHADOW:
@@ -83,7 +83,7 @@ def choose(rollout: Rollout, study_uid: str) -> Chosen:
 
 
 def share(alias: str, study_uid: str) -> float:
-    """In [0, 1), uniform over studies and the same for ever.
+    """A study's number in [0, 1), uniform over studies and constant.
 
     A larger fraction keeps the studies of a smaller one.
     """
@@ -94,12 +94,12 @@ def share(alias: str, study_uid: str) -> float:
 
 
 def begun(alias: str, configured: str, now: float, who: str) -> Rollout:
-    """Of an alias that has never been changed."""
+    """The rollout of an alias that has never been changed."""
     return Rollout(alias, configured, configured, RolloutState.DONE, now, who)
 
 
 def started(rollout: Rollout, candidate: str, order: RolloutRequest) -> Rollout:
-    """The candidate is to be loaded; traffic goes on as before."""
+    """The rollout after `start`: the candidate is loaded; traffic goes on as before."""
     if rollout.state in _BUSY:
         raise CannotRollOut(
             f"{rollout.candidate} is being rolled out already: promote it, roll it back or stop"
@@ -109,12 +109,12 @@ def started(rollout: Rollout, candidate: str, order: RolloutRequest) -> Rollout:
         raise CannotRollOut(f"{candidate} reads new studies already")
     previous = (
         None if candidate == rollout.previous else rollout.previous
-    )  # what comes again is no way back any more
+    )  # a candidate that returns ends the way back to it
     return replace(_with(rollout, RolloutState.LOADING, candidate, order), previous=previous)
 
 
 def passed(rollout: Rollout) -> Rollout:
-    """The candidate has been loaded and gave the known answers."""
+    """The rollout after the candidate was loaded and gave the known answers."""
     if rollout.state is not RolloutState.LOADING:
         raise CannotRollOut("nothing is being loaded")
     return (
@@ -125,14 +125,17 @@ def passed(rollout: Rollout) -> Rollout:
 
 
 def refused(rollout: Rollout, problem: str) -> Rollout:
-    """It did not; traffic was never touched."""
+    """The rollout after the candidate failed; traffic was never touched."""
     if rollout.state is not RolloutState.LOADING:
         raise CannotRollOut("nothing is being loaded")
     return replace(rollout, state=RolloutState.REFUSED, problem=problem)
 
 
 def promoted(rollout: Rollout, order: RolloutRequest) -> Rollout:
-    """One step further: from shadow to a canary, to a larger canary, or to all new studies."""
+    """The rollout after a step further.
+
+    From shadow to a canary, to a larger canary, or to all new studies.
+    """
     if rollout.state is not RolloutState.RUNNING:
         raise CannotRollOut(f"no candidate is running (state {rollout.state}): start one first")
     if order.mode is RolloutMode.SHADOW:
@@ -148,7 +151,10 @@ def promoted(rollout: Rollout, order: RolloutRequest) -> Rollout:
 
 
 def rolled_back(rollout: Rollout) -> Rollout:
-    """One step back: a candidate gets no more studies, or after a switch the previous release reads new ones again."""
+    """The rollout after a step back.
+
+    A candidate gets no more studies; after a switch the previous release reads new ones again.
+    """
     if rollout.candidate is not None:
         return _with(rollout, _settled(rollout.previous), None, None)
     if rollout.previous is None:
@@ -162,14 +168,14 @@ def rolled_back(rollout: Rollout) -> Rollout:
 
 
 def stopped(rollout: Rollout) -> Rollout:
-    """What serves now goes on alone; a candidate and the way back are given up."""
+    """The rollout after `stop`: the serving release goes on; candidate and way back are dropped."""
     if rollout.candidate is None and rollout.previous is None:
         raise CannotRollOut(f"nothing is going on: {rollout.serving} serves")
     return replace(_with(rollout, RolloutState.DONE, None, None), previous=None)
 
 
 def closed(rollout: Rollout, why: str) -> Rollout:
-    """The settings say something else than when it began, and the settings win."""
+    """The rollout after the settings have changed since it began: the settings win."""
     return replace(_with(rollout, RolloutState.CLOSED, None, None), previous=None, problem=why)
 
 

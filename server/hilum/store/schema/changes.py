@@ -1,11 +1,11 @@
-"""The number that a change of a study, a result or a delivery gets, so that others can follow them.
+"""The numbers of changes of studies, results and deliveries, so that readers can follow them.
 
 The numbers of a transaction are above those of all that ended before it began. SQLite has one
-writer at a time: one more than the highest, or the time, if that is more. PostgreSQL: the
-transaction's own number and `changes_base`; whoever reads goes as far as all transactions below
-have ended. Both begin at the time (microseconds since the epoch), so that a ledger that was
-restored gives no number twice, or above all that there are, if the time is wrong.
-docs/decisions/changes-by-transaction.md
+writer at a time: the next number is one more than the highest, or the time, if that is more.
+PostgreSQL: the transaction's own number plus `changes_base`; a reader goes as far as all
+transactions below have ended. Both begin at the time (microseconds since the epoch), so that a
+restored ledger gives no number twice. If the time is wrong, they begin above all numbers in the
+ledger. docs/decisions/changes-by-transaction.md
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ _NEXT_BEGUN = "CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS big
 _IS_ABOVE = text(f"SELECT {_NEXT_BEGUN} + {_BASE} >= greatest({_HIGHEST})")
 _LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
 _FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
-# Above all that there are, whatever the time is here, and for transactions that run already.
+# Above all numbers, whatever the time is here, and for transactions that run already.
 _BEGINNING = (
     f"greatest(CAST(:now AS bigint), {_HIGHEST}) -"
     " CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"
 )
 _WRITE = text(
-    f"INSERT INTO installation (key, value) VALUES ('changes_of', :identity), ('changes_base', CAST({_BEGINNING} AS text))"  # noqa: S608
+    "INSERT INTO installation (key, value)"  # noqa: S608
+    f" VALUES ('changes_of', :identity), ('changes_base', CAST({_BEGINNING} AS text))"
 )
 
 
@@ -57,7 +58,7 @@ class NextChange(FunctionElement[int]):
 
 
 class EndOfChanges(FunctionElement[int]):
-    """All changes below this number are there to be read, and none will come any more."""
+    """All changes below this number can be read, and none will come any more."""
 
     inherit_cache = True
     type = BigInteger()
@@ -89,31 +90,35 @@ def _end_in_postgresql(_element: EndOfChanges, _compiler: Any, **_options: Any) 
 
 
 def begin(connection: Connection) -> None:
-    """Let the numbers begin at the time where the transactions' own numbers are not those of before (PostgreSQL). Idempotent."""
+    """Begin the numbers at the time where the base is of another cluster (PostgreSQL).
+
+    Idempotent.
+    """
     if connection.dialect.name != "postgresql":
         return
     found = identity(connection)
     if _is_known(connection, found):
         return
-    connection.execute(_LOCK)  # who writes has the base of before
+    connection.execute(_LOCK)  # a concurrent writer has the former base
     if not _is_known(connection, found):  # else another host was faster
         connection.execute(_FORGET)
         connection.execute(_WRITE, {"identity": found, "now": int(time.time() * 1e6)})
 
 
 def identity(connection: Connection) -> str:
-    """Of the cluster and its timeline.
+    """The identity of the cluster and its timeline, or `_NOT_TO_BE_ASKED`.
 
-    Any user may ask for it, unless an administrator has taken that away; no reason not to start.
+    An administrator may have denied it to our user. That is no reason not to start.
     """
     may_be_asked = connection.execute(_MAY_BE_ASKED).scalar_one()
     return str(connection.execute(_IDENTITY).scalar_one()) if may_be_asked else _NOT_TO_BE_ASKED
 
 
 def _is_known(connection: Connection, found: str) -> bool:
-    """Of one that is not told: whether the next number is above all that there are.
+    """Whether the base is of this cluster.
 
-    An earlier point of the same cluster is not seen so.
+    Without an identity: whether the next number is above all in the ledger. An earlier point of the
+    same cluster is not noticed so.
     """
     known = connection.execute(_KNOWN).scalar_one_or_none()
     if found != _NOT_TO_BE_ASKED or known is None:

@@ -58,9 +58,9 @@ def instance_of(row: PreparedRow) -> Instance:
 
 
 def instance_values(instance: Instance) -> dict[str, Any]:
-    """Columns of an instance row, as an object that arrives fills them.
+    """Columns of an instance row, from an object that arrives.
 
-    Whether it was rejected is not in the object.
+    Rejections are stored apart.
     """
     return dict(zip(_ARRIVING, _arriving(instance), strict=True))
 
@@ -101,9 +101,9 @@ def study_of(row: PreparedRow) -> Study:
 
 
 def _is_finite(result: Result) -> bool:
-    """Whether all that a model says, and what it is compared with, is a number.
+    """Whether all numbers of a result are finite.
 
-    What is not makes the sum none.
+    A number that is not makes the sum not finite.
     """
     by_name = [item.member_scores for item in result.findings]
     for image in result.source_images:

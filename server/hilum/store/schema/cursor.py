@@ -1,4 +1,7 @@
-"""Opaque page cursors: the sort key of the last row of a page, so that rows added meanwhile neither repeat nor hide another."""
+"""Opaque page cursors: the sort key of the last row of a page.
+
+Rows that are added meanwhile neither repeat nor hide another.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from typing import Any
 from hilum.store.schema.tables import MAXIMUM_ROW_ID
 
 Place = tuple[int, int, int]
-"""Of a row in the order of changes: number of its change, which table, row id."""
+"""A row's place in the order of changes: number of its change, table, row id."""
 _CHANGES = "changes"
 _MAXIMUM_PLACE: Place = (2**63 - 1, 2, MAXIMUM_ROW_ID)
 
@@ -43,7 +46,7 @@ def encode_place(place: Place) -> str:
 
 
 def decode_place(cursor: str) -> Place:
-    """What `encode_place` was given. Raises BadCursor."""
+    """The place of a cursor that `encode_place` made. Raises BadCursor."""
     change, rank, row_id = _decode(_CHANGES, cursor, 3)
     if not all(
         _is_number(value, most)

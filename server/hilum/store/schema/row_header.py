@@ -1,10 +1,8 @@
 """The header of an image as its row keeps it.
 
-What is large and read by nobody stays in the file, and leaves with it.
-
-A header before Pixel Data has 3 KB mostly, and megabytes where overlay planes, icons or private
-data lie in it. With the pixels what is beyond a patient's and an order's identity leaves the row,
-too.
+Large elements that are not read stay in the file, and leave with it. A header before Pixel Data has
+3 KB mostly, and megabytes with overlay planes, icons or private data. With the pixels all but the
+identity of patient and order leaves the row, too.
 """
 
 from __future__ import annotations
@@ -20,17 +18,17 @@ from hilum.store.schema.tables import installation, instance
 from hilum_preprocessing.header.structure import TooComplex, top_level
 
 MAXIMUM_BYTES: Final = 64 << 10
-"""Of a header in its row."""
-_WHOLE_BYTES: Final = 8 << 10  # so much is kept as it is
-_LONGEST_BYTES: Final = 16 << 10  # of an element in a longer one
+"""The most bytes of a header in its row."""
+_WHOLE_BYTES: Final = 8 << 10  # up to here a header is kept as it is
+_LONGEST_BYTES: Final = 16 << 10  # of an element in a longer header
 _LONGEST_IDENTIFYING_BYTES: Final = 2 << 10
 # PS3.5 7.6: repeating groups, of which the lowest byte counts
 _OVERLAYS = 0x6000
 _OVERLAY_DATA = 0x3000
 _CURVES = 0x5000
 _ICON_IMAGE_SEQUENCE: Final = 0x00880200
-# What finds a patient, an order and a study, what a report must have of them (type 2), and what it
-# says of an image.
+# Attributes that find a patient, an order and a study, those that a report must have (type 2), and
+# those that it tells of an image.
 IDENTIFYING: Final = frozenset(
     (
         0x00080005,  # Specific Character Set
@@ -65,7 +63,7 @@ _Part = tuple[int, int, int]
 
 
 def kept(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
-    """Of an image whose pixels are there.
+    """The header of an image whose pixels are there.
 
     At most `MAXIMUM_BYTES`, without bulk; the largest elements leave first.
     """
@@ -76,17 +74,15 @@ def kept(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
 
 
 def identifying(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
-    """Of an image whose pixels have left."""
+    """The identifying header of an image whose pixels have left."""
     parts = [part for part in _parts(header, transfer_syntax_uid) if part[0] in IDENTIFYING]
     return _joined(header, [part for part in parts if _size(part) <= _LONGEST_IDENTIFYING_BYTES])
 
 
 def shorten_some(connection: Connection) -> int:
-    """Shorten headers of some rows that an earlier version has written.
+    """Shorten headers of some rows of an earlier version, and return the number of rows.
 
-    How many rows were looked at. 0: there are no more.
-
-    How far it has come is written down: each row is looked at once.
+    0: there are no more. The position is written down: each row is looked at once.
     """
     last = connection.execute(
         select(installation.c.value).where(installation.c.key == _SHORTENED)
@@ -140,9 +136,9 @@ def _remember(connection: Connection, value: str, *, is_first: bool) -> None:
 
 
 def _parts(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[_Part]:
-    """Tag, beginning and end of the elements.
+    """Yield tag, beginning and end of the elements.
 
-    Of a header that no walk comes through, those before.
+    Of a header that cannot be walked to its end, those before the fault.
     """
     is_implicit = transfer_syntax_uid == ImplicitVRLittleEndian
     try:
@@ -168,9 +164,9 @@ def _is_bulk(tag: int, start: int, end: int) -> bool:
 
 
 def _within(parts: list[_Part], limit: int) -> list[_Part]:
-    """Those that fit, in their order.
+    """The elements that fit, in their order.
 
-    What identifies comes before all others, and of these the small before the large.
+    Identifying ones first, and of these the small before the large.
     """
     chosen: set[_Part] = set()
     for part in sorted(parts, key=lambda part: (part[0] not in IDENTIFYING, _size(part))):

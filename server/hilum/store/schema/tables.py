@@ -1,7 +1,7 @@
-"""The ledger's tables (SQLAlchemy Core), the same on SQLite and PostgreSQL. Changes go through `migrations/`.
+"""The ledger's tables (SQLAlchemy Core), the same on SQLite and PostgreSQL.
 
-Every table that is a stage's queue carries the lease columns. Times are seconds since the epoch,
-UTC.
+Changes go through `migrations/`. Every table that is a stage's queue carries the lease columns.
+Times are seconds since the epoch, UTC.
 """
 
 from __future__ import annotations
@@ -82,12 +82,10 @@ def _lease_indexes(name: str, *extra: str, condition: str = "") -> tuple[Index, 
 
 
 def _change_column() -> Column[int]:
-    """Every statement that changes a row moves it to the end of the order of changes.
+    """The number of a row's last change, set by every statement that changes the row.
 
-    Null: not since its insertion, or this order.
-
-    A result or a delivery that is inserted needs no number: the row that it follows from changes in
-    the same transaction.
+    Null: not since its insertion, or not since there is this order. An inserted result or delivery
+    needs no number: the row that it follows from changes in the same transaction.
     """
     return Column("change", BigInteger, onupdate=NextChange())
 
@@ -165,9 +163,9 @@ instance = Table(
     ),
 )
 
-# Files that no row names any more, and since when they may be deleted. They are written down in the
-# transaction that takes their row's path away, so that a crash before the deletion leaves no file
-# behind.
+# Files that no row names any more, and since when they may be deleted. They are written in the
+# transaction that takes their row's path away, so that a crash before the deletion leaves no
+# unknown file.
 expired_file = Table(
     "expired_file",
     metadata,
@@ -178,8 +176,8 @@ expired_file = Table(
     Column("due_at", Float, nullable=False, index=True),
 )
 
-# Headers that a corrected one has replaced: whoever takes the files of a folder once more knows the
-# old ones again.
+# Headers that a corrected one has replaced: the old header is known again when its file is sent
+# once more.
 former_header = Table(
     "former_header",
     metadata,
@@ -189,8 +187,8 @@ former_header = Table(
     Column("sha256", String(64)),
 )
 
-# Images that take no part in results, also such as have not come yet: a note may be faster than the
-# row of its image.
+# Images that take no part in results, also images that have not come yet: a note may be faster than
+# the row of its image.
 rejection = Table(
     "rejection",
     metadata,
@@ -200,11 +198,11 @@ rejection = Table(
     Column("reason", String(40), nullable=False),
     Column("note_uid", String(64)),
     Column("calling_ae_title", String(16), nullable=False),
-    # Who rejected it by hand.
+    # The person that rejected it by hand.
     Column("rejected_by", String(80), nullable=False, server_default=""),
     Column("received_at", Float, nullable=False),
-    # False: it holds for images that this Calling AE Title has sent. Each sender has its word, or
-    # the first one would take it from the image's own.
+    # False: it holds for images that this Calling AE Title has sent. Each sender has its own row,
+    # or the first row would take the place of the image's sender.
     Column("holds_for_all", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint(
         "sop_instance_uid",
@@ -270,11 +268,11 @@ reading = Table(
     Column("instance_id", Integer, ForeignKey("instance.id"), nullable=False),
     Column("study_instance_uid", String(64), nullable=False, index=True),
     Column("release", String(80), nullable=False),
-    # Read along, never reported: no study waits for it (docs/models/rollouts.md).
+    # A shadow's reading, never reported: no study waits for it (docs/models/rollouts.md).
     Column("is_shadow", Boolean, nullable=False, server_default=text("false")),
     *_lease_columns(),
     Column("logits", JSON),
-    # (k, L): what each member of an ensemble says; `logits` is what they say together.
+    # (k, L): the output of each member of an ensemble; `logits` is their joint output.
     Column("member_logits", JSON),
     Column("cam", LargeBinary),
     Column("view", String(16)),
@@ -362,7 +360,7 @@ rollout = Table(
     "rollout",
     metadata,
     Column("alias", String(80), primary_key=True),
-    # What the settings named when it began: it holds only as long as they do.
+    # The release that the settings named when it began: it holds only as long as they do.
     Column("configured", String(80), nullable=False),
     Column("serving", String(80), nullable=False),
     Column("previous", String(80)),
@@ -375,8 +373,8 @@ rollout = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# What a release is that reads, or shall: every process takes it from here, whatever becomes of the
-# file (docs/models/rollouts.md).
+# The manifest of a release that reads, or shall: every process takes it from here, whatever becomes
+# of the file (docs/models/rollouts.md).
 release_manifest = Table(
     "release_manifest",
     metadata,
@@ -402,8 +400,8 @@ rollout_event = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# Which release speaks for a study, from its first image to its last, whatever is switched
-# meanwhile; and which one reads along.
+# The release that is reported for a study, from its first image to its last, whatever is switched
+# meanwhile; and its shadow.
 assignment = Table(
     "assignment",
     metadata,
@@ -416,8 +414,7 @@ assignment = Table(
     UniqueConstraint("study_instance_uid", "alias"),
 )
 
-# A study that a shadow reads along: its own queue, so that nothing of it can touch what is
-# reported.
+# A study that a shadow reads, too: its own queue, so that it cannot touch reports.
 comparison = Table(
     "comparison",
     metadata,
@@ -434,8 +431,8 @@ comparison = Table(
 )
 
 # Requests for storage commitment. `instances`: [SOP Class UID, SOP Instance UID] each, until the
-# report is answered; `digest` is theirs. Of an open request also what stands for an instance that
-# was erased meanwhile.
+# report is answered; `digest` is theirs. An open request also has the replacement for an instance
+# that was erased meanwhile.
 commitment = Table(
     "commitment",
     metadata,
@@ -457,8 +454,8 @@ commitment = Table(
     *_lease_indexes("commitment"),
 )
 
-# Who did what. Rows are added and never changed; only retention deletes, up to a moment that it
-# writes down first.
+# Verbs of persons and programs. Rows are added and never changed; only retention deletes, up to a
+# moment that it writes down first.
 audit = Table(
     "audit",
     metadata,
@@ -482,8 +479,8 @@ audit = Table(
     sqlite_autoincrement=True,  # an id is never given twice, or a cursor would pass a row by
 )
 
-# How far each reader of the audit (the log, the syslog collector) has come, and which process reads
-# for it now.
+# The position of each reader of the audit (the log, the syslog collector), and the process that
+# reads for it now.
 audit_cursor = Table(
     "audit_cursor",
     metadata,
@@ -493,8 +490,7 @@ audit_cursor = Table(
     Column("owned_until", Float),
 )
 
-# Named tokens for REST and pages. A token that was revoked keeps its row: its name stands in
-# records of what was done.
+# Named tokens for REST and pages. A revoked token keeps its row: its name stands in the audit.
 access_token = Table(
     "access_token",
     metadata,

@@ -1,4 +1,4 @@
-"""Releases are replaced while the server runs; ensembles keep what their members say.
+"""Releases are replaced while the server runs; ensembles keep the output of each member.
 
 Revision: 0002, after 0001.
 """

@@ -1,4 +1,4 @@
-"""What each release that reads is: the manifest as it was read.
+"""The manifest of each release that reads, as it was read.
 
 Revision: 0005, after 0004.
 """

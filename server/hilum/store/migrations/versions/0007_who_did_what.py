@@ -1,8 +1,9 @@
-"""The audit: who did what, in rows that are only added. A rejection by hand names the person.
+"""The audit: verbs of persons and programs, in rows that are only added.
 
-Revision: 0007, after 0006. Triggers refuse every change of an audit row, and its deletion unless
-retention has written down that rows from before a later moment may go. A later revision that
-rebuilds the table on SQLite (`batch_alter_table`) has to make the triggers again.
+A rejection by hand names the person. Revision: 0007, after 0006. Triggers refuse every change of an
+audit row, and its deletion unless retention has written down that rows from before a later moment
+may go. A later revision that rebuilds the table on SQLite (`batch_alter_table`) has to make the
+triggers again.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""Promised images are marked; what a person or a correction has put aside is known by its SHA-256.
+"""Promised images are marked; data sets that were put aside are known by their SHA-256.
 
 Revision: 0011, after 0010. Of earlier promises of storage commitment only the sender is known: all
 images that it had sent until then count as promised.

@@ -1,6 +1,6 @@
-"""Withheld deliveries have a state of their own, and a delivery says when a person last made it due again.
+"""Withheld deliveries have their own state; a delivery has the time of its last requeue.
 
-Revision: 0012, after 0011. What was withheld until now was cancelled for one of two reasons.
+Revision: 0012, after 0011. Until now a withheld delivery was cancelled for one of two reasons.
 """
 
 import sqlalchemy as sa
@@ -12,7 +12,7 @@ branch_labels = None
 depends_on = None
 
 _IS_WITHHELD = "reason IN ('untrained_weights', 'sender_unknown')"
-# Of a superseded result nothing is sent any more, so nothing of it is withheld either.
+# A superseded result sends nothing any more, so none of its deliveries is withheld.
 _OF_CURRENT = (
     "document_id IN (SELECT document.id FROM document JOIN result ON result.id = document.result_id"
     " WHERE result.is_current = true)"
