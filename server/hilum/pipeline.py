@@ -1,14 +1,16 @@
-"""THE MAIN PATH: the stages of the street, in order, and the loop that serves each of them.
+"""THE MAIN PATH: the stages of an image's way, in order, and the loop that serves each of them.
 
-    receive ═ analyse ═ assemble ═ report ═ deliver        ═ is a durable boundary: a committed row, safe to crash here
+    receive ═ analyse ═ assemble ═ report ═ deliver
 
-A stage claims leased rows, works on a bounded number of them at once, and writes what it decided.
+    ═ is a durable boundary: a committed row, safe to crash here
+
+A stage claims rows by leases, works on a bounded number of them at once, and writes its decisions.
 It is not a barrier: each item completes alone, and commits are grouped. Every stage is idempotent:
 the same row done twice gives the same rows.
 
-Beside the street stand `compare`: what a release that reads along would have said
-(docs/models/rollouts.md), for which nobody waits; and
-`commit`: whoever asked whether his images are kept is answered.
+Two stages stand beside this way. `compare` compares a shadow's output with the reported one
+(docs/models/rollouts.md); no study waits for it. `commit` sends the storage commitment report
+(PS3.4 J.3.3) to each requester.
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ log = telemetry.logger("pipeline")
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One stretch of the street: the table that is its queue, how much one worker holds, and for how long.
+    """One stage: its queue's table, the most items that one worker holds, and their lease.
 
-    `is_due_when_notified`: what is notified may be claimed at once, and mostly not later, so nobody looks before he claims.
+    `is_due_when_notified`: a notified item may be claimed at once, mostly not later, so the loop
+    claims without looking first.
     """
 
     name: str
@@ -115,7 +118,7 @@ _GROUP_SECONDS = 0.005  # completions within this time share one commit, and so 
 
 
 class StageLoop:
-    """Serves one stage in one process (for `deliver`: one destination) until it is told to stop."""
+    """Serves one stage in one process (for `deliver`: one destination) until `stop`."""
 
     def __init__(
         self,
@@ -128,9 +131,10 @@ class StageLoop:
         has_room: Callable[[], bool] = lambda: True,
         heirs: Iterable[StageLoop] = (),
     ) -> None:
-        """`has_room`: False while what is claimed could only be given back, as when every Triton is away.
+        """`has_room`: False while every claim would be in vain, as when every Triton is away.
 
-        `heirs`: loops of the next stage in this process. What is due there after an advance goes on to them without a claim.
+        `heirs`: loops of the next stage in this process. Items that are due there after an advance
+        go on to them without a claim.
         """
         self._has_room = has_room
         self.destination = destination
@@ -141,12 +145,12 @@ class StageLoop:
         self._owner = owner
         self._handle = handle
         self._held: set[asyncio.Task[None]] = set()
-        self._promised = 0  # places for what another loop may hand on
+        self._promised = 0  # places for items that another loop may hand on
         self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Job, Advance]] = []
-        # What a bug, or a damaged ledger, keeps from being written: until something is, or until no
-        # more try has met the bug.
+        # A bug or a damaged ledger that keeps decisions from being written. It is cleared by a
+        # write, or after a time without another failure.
         self.problem = ""
         self._problem_ends = math.inf
         self._wake = asyncio.Event()
@@ -156,7 +160,7 @@ class StageLoop:
         self._ledger_thread = OneThread(f"{stage.name}-ledger")
 
     async def run(self) -> None:
-        """Claim → handle → advance, until `stop`; then finish what is held."""
+        """Claim → handle → advance, until `stop`; then finish the held items."""
         with _subscribed(self._ledger, self._stage.name, self._wake, self._settings.poll_seconds):
             is_due = False
             while not self._stopping:
@@ -185,24 +189,25 @@ class StageLoop:
         self._wake.set()
 
     async def _claim(self, *, is_due: bool) -> tuple[list[Job], float]:
-        """Jobs for the free places, and how long to wait for the next row that will be due.
+        """Claim jobs for the free places, and return the seconds to wait for the next due row.
 
-        `is_due`: one should be by now.
+        `is_due`: a row should be due by now.
         """
+        # There are four cases. (1) The items' supplies are away: look again soon, claim nothing.
         room = self._stage.batch - len(self._held) - self._promised
         poll = self._settings.poll_seconds
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
+        # (2) Few free places: a claim for each completed item would be a transaction for each. A
+        # lapsed item is worked on alone. In both cases the end of an item wakes the loop.
         if room < max(1, self._stage.batch // 4 if self._held else 1) or self._holds_lapsed:
             self._wants_room = True
-            return (
-                [],
-                poll,
-            )  # few free places: a claim for each completed item would be a transaction for each
+            return [], poll
+        # (3) Claim. Until it has returned, no other loop may hand items on to this one.
         self._is_claiming = True
         try:
             return await self._in_ledger_thread(self._claim_now, room, is_due=is_due)
-        except AWAY as error:
+        except AWAY as error:  # (4) the ledger is away: the leases of held items go on
             log.error(
                 "ledger_unavailable",
                 stage=self._stage.name,
@@ -214,20 +219,16 @@ class StageLoop:
             self._is_claiming = False
 
     def _claim_now(self, room: int, *, is_due: bool) -> tuple[list[Job], float]:
-        """Unless `is_due` it looks first: a claim takes the write lock, for which others wait."""
+        """Claim now; unless `is_due` look first, because a claim takes the write lock."""
         stage = self._stage
         poll = self._settings.poll_seconds
         self._wants_room = False
-        if (
-            not is_due
-            and (
-                pause := self._ledger.seconds_to_next(
-                    stage.name, poll, destination_name=self.destination
-                )
+        if not is_due:
+            pause = self._ledger.seconds_to_next(
+                stage.name, poll, destination_name=self.destination
             )
-            > 0
-        ):
-            return [], pause
+            if pause > 0:
+                return [], pause
         if not self._holds_destination():
             return [], poll
         jobs, next_in = self._ledger.claim_and_look(
@@ -239,16 +240,14 @@ class StageLoop:
             is_idle=not self._promised and not self._held,  # in this order: see `inherit`
             destination_name=self.destination,
         )
-        # None of what there is now: it has lapsed, and is claimed alone. As many as there is room
-        # for: there may be more.
-        self._wants_room = len(jobs) >= room or (
-            not jobs and next_in == 0 and bool(self._held or self._promised)
-        )
-        if not jobs and next_in == 0 and not self._wants_room:
-            return (
-                [],
-                _IN_VAIN_SECONDS,
-            )  # what was claimed ended at once, or another process is at it
+        # (1) Every place is filled: there may be more rows. The end of an item wakes the loop.
+        # (2) A row is due, but it lapsed, so it is claimed alone: wait for the held items.
+        # (3) A row is due, and nothing is held: it failed here, or another process took it.
+        # (4) Wait for the next row, or for a notification.
+        is_in_vain = not jobs and next_in == 0
+        self._wants_room = len(jobs) >= room or (is_in_vain and bool(self._held or self._promised))
+        if is_in_vain and not self._wants_room:
+            return [], _IN_VAIN_SECONDS
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
 
     def _holds_destination(self) -> bool:
@@ -277,22 +276,22 @@ class StageLoop:
                 else f"unexpected {type(error).__name__}; see the log"
             )
             self.problem = f"{self._stage.name}: {words}"
-            # The next try comes when the lease has lapsed. A stage to which nothing comes for days
-            # writes nothing either.
+            # The next try comes when the lease has lapsed. A stage without items for days would
+            # never write, so the problem ends by time.
             self._problem_ends = (
                 math.inf if is_lasting else time.monotonic() + 2 * self._stage.lease_seconds
             )
             log.error("stage_loop_bug", stage=self._stage.name, exc_info=error)
 
     async def _wait(self, seconds: float) -> bool:
-        """True: there is reason to look before the time is over."""
+        """Wait; True: there is a reason to look before the time is over."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):  # wait_for would make a task for each wait
                 await self._wake.wait()
         return self._wake.is_set()
 
     async def _complete(self, job: Job) -> None:
-        """One item, and its span."""
+        """Work on one item inside its span."""
         if not tracing.is_on():
             await self._work_on(job, tracing.UNTRACED)
             return
@@ -308,10 +307,7 @@ class StageLoop:
             await self._work_on(job, work)
 
     async def _work_on(self, job: Job, work: tracing.Work) -> None:
-        """What its room decided, or the verb that its error stands for (design.
-
-        Decide, then act).
-        """
+        """Decide in the stage's handler, then write the decision or the verb of its error."""
         started = time.perf_counter()
         try:
             decided = await self._handle(job)
@@ -329,7 +325,7 @@ class StageLoop:
             work.ends("worker_died", is_error=True)
             await self._lapse(job, error)
             return
-        except Exception as error:  # the one place where a bug in a room must not stop the street
+        except Exception as error:  # the one place where a bug in a handler must not stop the loop
             log.error("stage_failed", stage=self._stage.name, row=job.lease.row_id, exc_info=error)
             work.ends("retry", type(error).__name__, is_error=True)
             await self._retry(job, Retry(f"unexpected {type(error).__name__}; see the log"))
@@ -343,9 +339,10 @@ class StageLoop:
         await self._advance(job, decided)
 
     async def _lapse(self, job: Job, error: WorkerDied) -> None:
-        """An item that is known to kill its workers is due behind the others.
+        """End a lease whose worker died.
 
-        One that may have killed them comes again alone.
+        An item that is known to kill its workers is due behind the others. An item that may have
+        killed them comes again alone.
         """
         if not error.is_named:
             await self._in_ledger_thread(
@@ -390,17 +387,17 @@ class StageLoop:
             self._insist,
             lambda: self._ledger.retry(name, lease, error.detail, pause, counts=counts),
         )
-        self._wake.set()  # it is due sooner, perhaps, than what the loop waits for
+        self._wake.set()  # it may be due before the row that the loop waits for
 
     async def _advance(self, job: Job, decided: Advance) -> None:
         """Queue a decision for the next commit.
 
-        Whoever comes first commits for all that come within the group's time.
+        The first of a group commits for all that come within the group's time.
         """
         self._decided.append((job, decided))
         if len(self._decided) > 1:
             return
-        if len(self._held) > 1:  # else there is nobody to wait for
+        if len(self._held) > 1:  # else no other decision can come
             await asyncio.sleep(_GROUP_SECONDS)
         await self._flush()
 
@@ -415,9 +412,9 @@ class StageLoop:
                 self._count(decided, is_written)
 
     async def _write(self, group: Sequence[tuple[Job, Advance]]) -> list[bool]:
-        """What follows from it goes on in this process, as far as there are places.
+        """Write decisions; the rows that follow go on in this process as far as there are places.
 
-        Empty: nothing could be written.
+        Returns whether each lease was held; empty: nothing could be written.
         """
         heirs = {
             name: self._heirs[name].promise(count)
@@ -441,11 +438,10 @@ class StageLoop:
         return written
 
     def promise(self, count: int) -> Heir:
-        """Places for items that another loop may hand on; `inherit` gives back what is not used.
+        """Reserve places for items that another loop may hand on; `inherit` frees unused ones.
 
-        In the event loop's thread.
-
-        None while more is due than there was room for: what waits there may be more urgent.
+        Call it in the event loop's thread. There are none while more rows are due than there was
+        room for: the waiting rows may be more urgent.
         """
         is_open = (
             not (self._stopping or self._is_claiming or self._wants_room or self._holds_lapsed)
@@ -456,9 +452,9 @@ class StageLoop:
         return Heir(self._owner, places, self._stage.lease_seconds)
 
     def inherit(self, jobs: Iterable[Job], heir: Heir) -> None:
-        """Work on what was handed on, and then forget the promise.
+        """Start the jobs that were handed on, then free the reserved places.
 
-        At no moment does a loop that gets something look idle.
+        In this order, so that a loop that gets a job never looks idle.
         """
         for job in jobs:
             self._start(job)
@@ -467,11 +463,10 @@ class StageLoop:
             self._wake.set()
 
     def _insist(self, write: Callable[[], T]) -> T | None:
-        """Write what was decided even if the database is away for a while.
+        """Write decisions even if the database is away for a while.
 
-        The work is done, and the leases still hold.
-
-        None: it was away for too long. The leases lapse, and then the work is done again.
+        The work is done, and the leases still hold. None: it was away for too long. The leases
+        lapse, and then the work is done again.
         """
         give_up = time.monotonic() + self._stage.lease_seconds / 2
         while True:
@@ -507,7 +502,7 @@ class StageLoop:
 
 
 def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
-    """How many items of the next stage may follow, by destination; None: that stage has none."""
+    """Number of items of the next stage that may follow, by destination (None: it has none)."""
     decided = [item for _, item in group]
     results = [None for item in decided for _ in item.results]
     return Counter(
@@ -519,7 +514,7 @@ def _followers(group: Iterable[tuple[Job, Advance]]) -> Counter[str | None]:
 
 
 def _study_of(job: Job) -> str | None:
-    """Its Study Instance UID; None: a request for storage commitment, which may name several."""
+    """A job's Study Instance UID; None: storage commitment, which may name several."""
     match job:
         case ReadingJob():
             return job.instance.study_instance_uid
@@ -570,7 +565,7 @@ def _subscribed(
 def _notified_in_loop(
     subscription: Subscription, descriptor: int, wake: asyncio.Event
 ) -> Iterator[None]:
-    """No thread has to be woken for a notification, and none wakes by itself."""
+    """Watch the subscription in the event loop: no thread is woken, and none polls."""
     loop = asyncio.get_running_loop()
 
     def hear() -> None:

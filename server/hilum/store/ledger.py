@@ -74,8 +74,8 @@ from hilum.store.schema.tables import (
 
 __all__ = ["Arrival", "ImageChanged", "Ledger", "RecordOutcome"]
 
-# The stages to notify when a stage's rows have advanced and left something due: a delivery, the same
-# report in another SOP Class.
+# The stages to notify when a stage's rows have advanced and left a row due. A delivery may leave
+# the same report in another SOP Class due.
 _NEXT = {
     "analyse": ("assemble",),
     "assemble": ("report",),
@@ -371,9 +371,8 @@ class Ledger:
         if notified:
             self._notifier.notify(notified)
         if stage == "deliver" and jobs:
-            self._sync_before_sending(
-                jobs
-            )  # a document may be claimed before its writer has synced it
+            # A document may be claimed before its writer has synced it.
+            self._sync_before_sending(jobs)
         return jobs, seconds
 
     def _sync_before_sending(self, jobs: Sequence[Job]) -> None:

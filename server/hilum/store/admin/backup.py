@@ -163,11 +163,10 @@ def _stand_still(file: Path) -> None:
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection:
         given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
-        known = inspect(connection).get_table_names()  # an earlier version had fewer tables
+        # An earlier version had fewer tables, and fewer columns.
+        known = inspect(connection).get_table_names()
         for name in WORK_TABLES.keys() & known:
-            held = table(
-                name, *map(column, ("state", "attempts", "lease_token", "leased_until"))
-            )  # and fewer columns
+            held = table(name, *map(column, ("state", "attempts", "lease_token", "leased_until")))
             values = {**given_back, "attempts": held.c.attempts - 1}
             connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
         connection.execute(update(destination).values(owner=None, owned_until=None))

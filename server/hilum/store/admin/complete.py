@@ -31,9 +31,8 @@ def complete(
     `is_waiting` False: open readings without a lease end as `not_waited_for`. Idempotent. A study
     that is being assembled, or has ended, is left alone.
     """
-    ended = (
-        0 if is_waiting else _end_due(connection, study_uid, now)
-    )  # readings first, in the order of locks of `record`
+    # Readings first, in the order of locks of `record`.
+    ended = 0 if is_waiting else _end_due(connection, study_uid, now)
     row = connection.execute(
         select(study).where(study.c.study_instance_uid == study_uid).with_for_update()
     ).first()

@@ -28,9 +28,8 @@ def orphans(url: str, archive: Archive) -> list[Path]:
     Objects in quarantine are left out: they are for a person. An object that gets its row meanwhile
     may be among them: recorded again, it is known.
     """
-    with contextlib.closing(
-        sqlite3.connect("")
-    ) as known:  # on the disk, where SQLite has its temporary files
+    # On the disk, where SQLite has its temporary files.
+    with contextlib.closing(sqlite3.connect("")) as known:
         known.execute("CREATE TABLE named (path TEXT PRIMARY KEY) WITHOUT ROWID")
         reader = open_reader(url)
         try:

@@ -114,9 +114,8 @@ class Archive:
         try:
             return self._incoming(rename)
         except FileNotFoundError:
-            if (
-                not self.is_there
-            ):  # what is taken while its file system is away would be gone when that comes back
+            # Objects taken while the file system is away would be hidden when it comes back.
+            if not self.is_there:
                 raise
             return self._incoming(self._make_inbox())
 
@@ -217,9 +216,8 @@ class Archive:
             with contextlib.suppress(FileNotFoundError):
                 size_bytes = file.stat().st_size
                 if held is not None:
-                    with contextlib.suppress(
-                        OSError
-                    ):  # it cannot be opened once more: its space is freed now
+                    # If it cannot be opened once more, its space is freed now.
+                    with contextlib.suppress(OSError):
                         held.enter_context(file.open("rb"))
                 file.unlink()
         return size_bytes
@@ -316,9 +314,8 @@ class Archive:
         while True:
             with path.open("w") as lock:
                 is_ours = _locks(lock)
-                if not is_ours or _is_at(
-                    lock, path
-                ):  # else `forget_gone` was faster, and others would lock another file
+                # Else `forget_gone` was faster, and others would lock another file.
+                if not is_ours or _is_at(lock, path):
                     yield is_ours
                     return
 

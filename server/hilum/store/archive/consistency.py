@@ -27,9 +27,8 @@ def require_ledger(url: str, archive: Archive) -> None:
     It would have another identity: images that are sent again would be reported again, under other
     UIDs.
     """
-    if (
-        not is_begun(url) and archive.has_objects
-    ):  # in this order: of an archive whose files retention took, each folder is looked into
+    # In this order: where retention has emptied an archive, each folder is looked into.
+    if not is_begun(url) and archive.has_objects:
         advice = (
             "Restore it (docs/operate/operations.md); for a new installation move the archive away."
         )

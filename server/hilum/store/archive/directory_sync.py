@@ -58,9 +58,8 @@ def make_durable_folder(folder: Path) -> None:
     missing = [level for level in (folder, *folder.parents) if not level.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     for level in missing:
-        with contextlib.suppress(
-            PermissionError
-        ):  # a parent that we may not open is not ours to create in either
+        # A parent that we may not open is not ours to create in either.
+        with contextlib.suppress(PermissionError):
             sync_folder(level.parent)
 
 

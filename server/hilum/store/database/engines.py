@@ -28,7 +28,10 @@ Other errors are faults of our statements. SQLite reports some of those as Opera
 """
 
 DAMAGED: Final = "the ledger is damaged"
-RESTORE: Final = "Stop `hilum serve`, and restore the last backup into a new folder (docs/operate/operations.md)."
+RESTORE: Final = (
+    "Stop `hilum serve`, and restore the last backup into a new folder"
+    " (docs/operate/operations.md)."
+)
 _DAMAGE: Final = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 # SQLSTATEs that psycopg files under its InternalError, together with those of bugs. The first one:
 # a standby that is not promoted yet, or a server with a full disk. The others: a session that the
@@ -59,10 +62,10 @@ class ImmediateSqlite(SQLiteDialect_pysqlite):
     supports_statement_cache = True
 
     def do_begin(self, dbapi_connection: PoolProxiedConnection) -> None:
-        """Begin IMMEDIATE.
+        """Begin with the write lock.
 
-        A transaction that reads first and upgrades later can fail with SQLITE_BUSY at once,
-        whatever the timeout.
+        Under a deferred one, a transaction that reads first and upgrades later can fail with
+        SQLITE_BUSY at once, despite the timeout.
         """
         dbapi_connection.cursor().execute("BEGIN IMMEDIATE")
 
@@ -323,7 +326,8 @@ def _configure_sqlite(synchronous: str) -> Callable[[sqlite3.Connection, object]
     )
 
     def configure(connection: sqlite3.Connection, _record: object) -> None:
-        connection.isolation_level = None  # the driver must not begin transactions by itself; `ImmediateSqlite` and `DeferredSqlite` do
+        # The dialects begin transactions (`ImmediateSqlite`, `DeferredSqlite`), not the driver.
+        connection.isolation_level = None
         for pragma in pragmas:
             connection.execute(f"PRAGMA {pragma}")
 

@@ -29,9 +29,8 @@ def encoded(value: object) -> str:
     try:
         text = orjson.dumps(value, default=_plain)
     except TypeError:
-        return json.dumps(
-            value, default=_plain
-        )  # keys that are no text, integers above 64 bits, half of a surrogate pair
+        # Keys that are no text, integers above 64 bits, half of a surrogate pair.
+        return json.dumps(value, default=_plain)
     # A null may be NaN, which the standard library writes as NaN: SQLite keeps that, PostgreSQL
     # refuses it.
     return (

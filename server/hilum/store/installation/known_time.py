@@ -25,9 +25,8 @@ from hilum.store.schema.tables import instance, process
 
 PLAUSIBLE_SECONDS: Final = 6 * 3600.0
 """The most that a clock may be ahead: below any sensible retention, above an upgrade's time."""
-_UPGRADE_SECONDS: Final = (
-    7 * 86400.0
-)  # between the newest row of an earlier version and this one's first start
+# Between the newest row of an earlier version and this one's first start.
+_UPGRADE_SECONDS: Final = 7 * 86400.0
 _KEY: Final = "known_time"
 
 
@@ -140,9 +139,8 @@ class KnownTime:
         elapsed = self._elapsed()
         with self._engine.begin() as connection:
             found = read(connection) or Believed(now, now)
-            if (
-                found.moment != self._written
-            ):  # at the start, or after another process has looked or confirmed
+            # At the start, or after another process has looked or confirmed.
+            if found.moment != self._written:
                 self._anchor = (found.moment, elapsed)
             plausible = self._anchor[0] + elapsed - self._anchor[1]
             moment = now if now <= plausible + PLAUSIBLE_SECONDS else plausible

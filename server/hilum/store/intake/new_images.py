@@ -104,9 +104,8 @@ def _insert_instances(
         values = _in_one_order(connection, values)
         is_at_once = len(values) > 1
     else:
-        is_at_once = (
-            len(values) > _FEW
-        )  # no statement is long, and one for several rows is put together anew each time
+        # A statement for several rows is put together anew each time, so few rows go one by one.
+        is_at_once = len(values) > _FEW
     found = (
         connection.execute(_NEW_INSTANCES, values)
         if is_at_once

@@ -119,6 +119,9 @@ def record(
     file was compared with another file than the row's, or where `is_compared` is set and a file was
     not compared.
     """
+    # There are three kinds of arrival. (1) `new`: the first of an image without a row.
+    # (2) `first`: of images that have a row. (3) `again`: more of an image that is new
+    # in this batch.
     new = new_images.find(connection, arrivals)
     if new:
         rejections.hold(connection, (arrival.instance.sop_instance_uid for arrival in new.values()))
@@ -128,6 +131,7 @@ def record(
     known = {position: _record_known(connection, arrivals[position], now) for position in first}
     came = new_images.insert_images(connection, new, now) if new else Newcomers()
     known |= {position: _record_known(connection, arrivals[position], now) for position in again}
+    # What follows, in the order of locks: readings, then studies, then comparisons.
     opened = _read_again(connection, known, now)
     more = {position: item.waited_for for position, item in opened.items() if item.grows}
     if grown := _grown(arrivals, {**came.waited_for, **more}):
@@ -191,19 +195,23 @@ def _compare_again(
 
 
 def _record_known(connection: Connection, arrival: Arrival, now: float) -> _KnownRow:
+    """Record an arrival of an image that has a row. Raises ImageChanged."""
     new = arrival.instance
     known = connection.execute(_KNOWN_INSTANCE, {"uid": new.sop_instance_uid}).one()
     compared = arrival.compared or Compared(known.path)
     if compared.path != known.path:
         raise ImageChanged
+    # (1) The same data set: its pixels come back, or it is a duplicate.
     if known.digest == new.digest:
         if known.pixels_removed_at is not None:
             _restore_pixels(connection, known, new)
             return _KnownRow(RecordOutcome.RESTORED, known)
         # Recorded again after a crash, the file is the row's own: it must be settled, not deleted.
         return _KnownRow(RecordOutcome.NEW if known.path == new.path else RecordOutcome.DUPLICATE)
+    # (2) The same pixels under another header: a correction, a duplicate, or a conflict.
     if _is_other_header(known, new):
         return _record_header(connection, known, arrival, compared, now)
+    # (3) Other pixels, or another study.
     return _record_conflict(connection, new, ConflictKind.PIXELS)
 
 
@@ -215,6 +223,7 @@ def _record_header(
     It is a correction only from a sender that may correct the image.
     """
     new = arrival.instance
+    # (1) The sender may not correct: a header of before is a duplicate, any other a conflict.
     if not _may_correct(known, arrival):
         former = connection.execute(
             _FORMER_HEADER, {"instance_id": known.id, "digest": new.digest}
@@ -225,12 +234,12 @@ def _record_header(
             if was_in_use
             else _record_conflict(connection, new, ConflictKind.HEADER)
         )
+    # (2) A person has decided against these bytes.
     if _is_kept_out(connection, new, compared.sha256):
         return _KnownRow(RecordOutcome.DUPLICATE)
+    # (3) The last header counts, and this one came before it.
     if arrival.is_left_behind and new.received_at < known.received_at:
-        _remember(
-            connection, known.id, new.digest, compared.sha256
-        )  # the last header counts, and this one came before it
+        _remember(connection, known.id, new.digest, compared.sha256)
         return _KnownRow(RecordOutcome.DUPLICATE)
     _revise_header(connection, known, new, compared.former_sha256, now)
     return _KnownRow(RecordOutcome.HEADER_REVISION, known)

@@ -85,9 +85,8 @@ def _leave_references_unchecked(connection: Connection) -> None:
     to it.
     """
     if connection.dialect.name == "sqlite":
-        connection.connection.cursor().execute(
-            "PRAGMA foreign_keys = OFF"
-        )  # no effect inside a transaction; none has begun
+        # It has no effect inside a transaction; none has begun.
+        connection.connection.cursor().execute("PRAGMA foreign_keys = OFF")
 
 
 def _require_references(connection: Connection) -> None:

@@ -61,7 +61,8 @@ def notifier_for(url: str) -> Notifier:
     parsed = make_url(url)
     if parsed.get_backend_name() == "sqlite":
         return _SocketNotifier(Path(f"{parsed.database}.bells"))
-    from hilum.store.notify.postgres import PostgresNotifier  # noqa: PLC0415 - who keeps the ledger in SQLite does not load psycopg
+    # A server with its ledger in SQLite does not load psycopg.
+    from hilum.store.notify.postgres import PostgresNotifier  # noqa: PLC0415
 
     return PostgresNotifier(libpq_arguments(url))
 

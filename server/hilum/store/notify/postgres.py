@@ -49,9 +49,8 @@ class _NotifyBell:
         self._channel = f"hilum_{stage}"
         self._connection: psycopg.Connection | None = None
         self._wake = os.eventfd(0, os.EFD_NONBLOCK)
-        weakref.finalize(
-            self, os.close, self._wake
-        ).atexit = False  # not in `close`: another thread may wait for it
+        # Not in `close`: another thread may wait for it.
+        weakref.finalize(self, os.close, self._wake).atexit = False
         with contextlib.suppress(*_AWAY):
             self._connect()
 

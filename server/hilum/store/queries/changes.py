@@ -70,9 +70,8 @@ def page_query(last_rank: int) -> Select[Any]:
     From the beginning of a range of each table's index. Built once (see `queue/queues`).
     """
     last = _TABLES[last_rank]
-    ranges = [
-        _range(last_rank, last.c.change == _CHANGE, last.c.id > bindparam("row"))
-    ]  # else SQLite walks all of one change
+    # With the row in the range; else SQLite walks all of one change.
+    ranges = [_range(last_rank, last.c.change == _CHANGE, last.c.id > bindparam("row"))]
     for rank, table in enumerate(_TABLES):
         ranges.append(
             _range(

@@ -13,9 +13,8 @@ from sqlalchemy import Connection, Row, Select, func, select
 
 from hilum.store.schema.tables import instance
 
-_BEGINNING_BYTES: Final = (
-    64 << 10
-)  # holds nearly every header; some hundred of them are in memory at once
+# Holds nearly every header; some hundred of them are in memory at once.
+_BEGINNING_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,11 +187,8 @@ def failing(connection: Connection, before: float) -> list[Item]:
         .where(delivery.c.destination.in_(late))
         .group_by(delivery.c.destination)
     )
-    for open_state in (
-        _DUE,
-        _LEASED,
-        # while a try runs into its timeout, there may be no other row; and each state has its own index
-    ):
+    # While a try runs into its timeout, there may be no other row. Each state has its own index.
+    for open_state in (_DUE, _LEASED):
         for row in connection.execute(open_rows.where(open_state)):
             item = found[row.destination]
             item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])

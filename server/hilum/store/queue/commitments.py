@@ -60,9 +60,8 @@ _OTHER_OPEN = select(commitment.c.id).where(
     _OF_TRANSACTION, commitment.c.digest != bindparam("same"), commitment.c.state.in_(_OPEN)
 )
 _NEW = insert(commitment).returning(commitment.c.id)
-_AGAIN = update(commitment).where(
-    commitment.c.id == bindparam("row")
-)  # sets the columns that its parameters name
+# Sets the columns that its parameters name.
+_AGAIN = update(commitment).where(commitment.c.id == bindparam("row"))
 _ASKED = select(commitment.c.instances).where(commitment.c.id == bindparam("row")).with_for_update()
 # Most ended rows name no object any more. Those are not decoded: their number has no bound.
 _NAMING = (
@@ -245,9 +244,8 @@ def rename(connection: Connection, names: Mapping[str, str]) -> None:
     """
     rows = connection.execute(_NAMING, execution_options=_SOME_AT_ONCE)
     for row_id in [row.id for row in rows if _names_any(row.instances, row.failures or (), names)]:
-        if (
-            row := connection.execute(_WHOLE, {"row": row_id}).first()
-        ) is None:  # deleted meanwhile (`retention/history`)
+        row = connection.execute(_WHOLE, {"row": row_id}).first()
+        if row is None:  # deleted meanwhile (`retention/history`)
             continue
         marked = [
             [*item[:2], names[item[1]]] if item[1] in names else item for item in row.instances

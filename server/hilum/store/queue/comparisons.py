@@ -111,9 +111,8 @@ def give(
         comparison.c.study_instance_uid.in_(study_uids)
     )
     locked = connection.execute(theirs.order_by(comparison.c.id).with_for_update())
-    rows = [
-        row.id for row in locked if row.release == left
-    ]  # SQLite would look among all comparisons of that release
+    # In a condition, SQLite would look among all comparisons of that release.
+    rows = [row.id for row in locked if row.release == left]
     again = {**_FRESH, "release": to, "content": null(), "due_at": now + _PATIENCE_SECONDS}
     connection.execute(update(comparison).where(comparison.c.id.in_(rows)).values(again))
 

@@ -152,12 +152,15 @@ def advance_rows(
     With `at_once`, which is cheaper for several, LeaseLost is raised instead. The job of each,
     where it is known, lets following rows be handed on.
     """
+    # (1) End the leases. A lease that is lost takes no further part.
     ended = [_ended(lease, item, following.now) for lease, item, _ in decided]
     held = _end_all(connection, queue, ended) if at_once else _end_each(connection, queue, ended)
     written = [(lease, item, job) for lease, item, job in decided if lease.token in held]
+    # (2) `assemble` decides results: they supersede others, and are to be reported.
     _insert_results(
         connection, [(new, job) for _, item, job in written for new in item.results], following
     )
+    # (3) `report` decides documents of a result; `deliver` may derive one for another SOP Class.
     if documented := [
         (lease.row_id, item.documents, job) for lease, item, job in written if item.documents
     ]:

@@ -21,9 +21,8 @@ _LOCKED = PreparedStatement(_WANTED.with_for_update())
 _NEW = PreparedStatement(
     text("INSERT INTO destination (name) VALUES (:wanted) ON CONFLICT (name) DO NOTHING")
 )
-_OWN = PreparedStatement(
-    update(destination).where(destination.c.name == bindparam("wanted"))
-)  # sets the columns that its parameters name
+# Sets the columns that its parameters name.
+_OWN = PreparedStatement(update(destination).where(destination.c.name == bindparam("wanted")))
 
 
 def is_held(connection: Connection, name: str, owner: str, until: float) -> bool:

@@ -186,9 +186,8 @@ def _remember(connection: Connection, item: Rejection, now: float) -> None:
     values = {name: getattr(item, name) for name in Rejection.__slots__}
     if known is None:
         connection.execute(insert(rejection).values(**values, received_at=now))
-    elif (
-        item.holds_for_all and not known.holds_for_all
-    ):  # the settings allow more than when it came first
+    # The settings allow more than when it came first.
+    elif item.holds_for_all and not known.holds_for_all:
         connection.execute(
             update(rejection).where(rejection.c.id == known.id).values(holds_for_all=True)
         )

@@ -98,7 +98,7 @@ def condition(
 
 def _of_study(stage: str, study_uid: str) -> ColumnElement[bool]:
     if stage == "commit":
-        return false()  # it is about objects, of whatever studies
+        return false()  # its rows are of objects, not of studies
     if stage != "deliver":
         columns = {"analyse": reading, "assemble": study, "compare": comparison, "report": result}
         return columns[stage].c.study_instance_uid == study_uid

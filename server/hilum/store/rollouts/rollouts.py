@@ -75,9 +75,8 @@ class Rollouts:
         """
         known = self.all()
         rolled_out = {name for item in known for name in item.releases}
-        unproved = {item.candidate for item in known if item.state is RolloutState.LOADING} - set(
-            active
-        )  # of an earlier revision
+        loading = {item.candidate for item in known if item.state is RolloutState.LOADING}
+        unproved = loading.difference(active)  # of an earlier revision
         wanted = [
             dataclasses.replace(item, is_proved=item.is_proved and item.release not in unproved)
             for item in manifests
@@ -232,9 +231,8 @@ class Rollouts:
     ) -> Rollout:
         try:
             return self._write_once(alias, verb, who, change, begun, follow, deed)
-        except (
-            IntegrityError
-        ):  # two began with this alias at once: a row that is not there cannot be locked
+        # Two began with this alias at once: a row that is not there cannot be locked.
+        except IntegrityError:
             return self._write_once(alias, verb, who, change, begun, follow, deed)
 
     def _write_once(

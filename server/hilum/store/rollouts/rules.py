@@ -107,9 +107,8 @@ def started(rollout: Rollout, candidate: str, order: RolloutRequest) -> Rollout:
         )
     if candidate == rollout.serving:
         raise CannotRollOut(f"{candidate} reads new studies already")
-    previous = (
-        None if candidate == rollout.previous else rollout.previous
-    )  # a candidate that returns ends the way back to it
+    # A candidate that returns ends the way back to it.
+    previous = None if candidate == rollout.previous else rollout.previous
     return replace(_with(rollout, RolloutState.LOADING, candidate, order), previous=previous)
 
 

@@ -39,7 +39,7 @@ _NEXT_BEGUN = "CAST(CAST(pg_snapshot_xmax(pg_current_snapshot()) AS text) AS big
 _IS_ABOVE = text(f"SELECT {_NEXT_BEGUN} + {_BASE} >= greatest({_HIGHEST})")
 _LOCK = text(f"LOCK TABLE {', '.join(_TABLES)} IN SHARE ROW EXCLUSIVE MODE")
 _FORGET = text("DELETE FROM installation WHERE key IN ('changes_base', 'changes_of')")
-# Above all numbers, whatever the time is here, and for transactions that run already.
+# Above all numbers, also where the time is wrong, and for transactions that run already.
 _BEGINNING = (
     f"greatest(CAST(:now AS bigint), {_HIGHEST}) -"
     " CAST(CAST(pg_snapshot_xmin(pg_current_snapshot()) AS text) AS bigint)"

@@ -163,16 +163,14 @@ def result_of(row: PreparedRow) -> Result:
         supersedes_id=row.supersedes_id,
         id=row.id,
         is_shadow=row.state == ResultState.SHADOW,
-        has_several_orders=content.get(
-            "has_several_orders", False
-        ),  # a row of an earlier version does not say
+        # A row of an earlier version does not say.
+        has_several_orders=content.get("has_several_orders", False),
     )
 
 
 def _source_image_of(item: dict[str, Any]) -> SourceImage:
-    return SourceImage(
-        **{**item, "flags": tuple(item.get("flags", ()))}
-    )  # a row of an earlier version has none
+    # A row of an earlier version has no flags.
+    return SourceImage(**{**item, "flags": tuple(item.get("flags", ()))})
 
 
 def _finding_of(item: dict[str, Any]) -> Finding:

@@ -373,8 +373,8 @@ rollout = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# The manifest of a release that reads, or shall: every process takes it from here, whatever becomes
-# of the file (docs/models/rollouts.md).
+# The manifest of a release that reads, or shall: every process takes it from here, also after
+# the file has changed (docs/models/rollouts.md).
 release_manifest = Table(
     "release_manifest",
     metadata,
@@ -400,8 +400,8 @@ rollout_event = Table(
     Column("changed_by", String(64), nullable=False),
 )
 
-# The release that is reported for a study, from its first image to its last, whatever is switched
-# meanwhile; and its shadow.
+# The release that is reported for a study, from its first image to its last, despite any
+# switch meanwhile; and its shadow.
 assignment = Table(
     "assignment",
     metadata,
