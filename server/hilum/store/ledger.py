@@ -59,7 +59,7 @@ from hilum.store.queue import requeue as requeueing
 from hilum.store.queue import resend as resending
 from hilum.store.queue.claim import Claim
 from hilum.store.queue.commitments import LeaseOwner
-from hilum.store.queue.hand_off import HandingOn, Heir
+from hilum.store.queue.hand_off import HandOff, Heir
 from hilum.store.queue.jobs import jobs_of
 from hilum.store.queue.queues import QUEUES
 from hilum.store.queue.resend import Resent
@@ -358,12 +358,15 @@ class Ledger:
         notified: tuple[str, ...] = ()
         claim = Claim(stage, limit, owner, now, now + lease_seconds, destination_name)
         with self._writes.begin() as connection:
+            # There are three cases. (1) Rows that lapsed too often fail here.
             lapsed = claiming.lapsed_row(connection, claim)
             if lapsed is not None:
                 notified = self._fail_exhausted(connection, claim, maximum_lapses)
                 lapsed = claiming.lapsed_row(connection, claim)
+            # (2) No row has lapsed: claim due ones.
             if lapsed is None:
                 rows = claiming.claim_due(connection, claim)
+            # (3) A lapsed row comes first, and alone; no other is claimed before it.
             else:
                 rows = claiming.take(connection, claim, [lapsed]) if is_idle else []
             jobs = advancing.without_superseded(connection, jobs_of(connection, stage, rows), now)
@@ -437,7 +440,7 @@ class Ledger:
     def advance_and_hand_on(
         self, stage: str, decided: Sequence[tuple[Job, Advance]], heirs: Mapping[str | None, Heir]
     ) -> tuple[list[bool], list[Job]]:
-        """As `advance`; then jobs for the heirs (`HandingOn`), leased as by a claim.
+        """As `advance`; then jobs for the heirs (`HandOff`), leased as by a claim.
 
         Heirs are by destination, where there are several.
         """
@@ -460,19 +463,17 @@ class Ledger:
         at_once: bool,
     ) -> tuple[list[bool], list[Job]]:
         with self._writes.begin() as connection:
-            following = HandingOn(
+            following = HandOff(
                 now := self._clock(), destination_lease.held_by(connection, heirs, now)
             )
-            # In the order of locks of `record`: two transactions that name the same rows would wait
-            # for each other (PostgreSQL).
-            said = sorted(decided, key=lambda one: _place(one[0], one[2]))
+            ordered = _in_lock_order(decided)
             if stage == "commit":
-                said = [
+                ordered = [
                     (lease, commitments.without_erased(connection, lease, item), job)
-                    for lease, item, job in said
+                    for lease, item, job in ordered
                 ]
             written = advancing.advance_rows(
-                connection, QUEUES[stage], said, following, at_once=at_once
+                connection, QUEUES[stage], ordered, following, at_once=at_once
             )
             ended = [lease.row_id for lease, _, _ in decided if lease.token in written]
             # A study that waits for more readings is not notified: the last one does.
@@ -757,9 +758,17 @@ def _until_ours(write: Callable[[], T]) -> T:
     return write()
 
 
-def _place(lease: Lease, job: Job | None) -> tuple[str, int]:
-    """The order of locks: studies by their UIDs, all else by rows."""
-    return job.study.study_instance_uid if isinstance(job, StudyJob) else "", lease.row_id
+def _in_lock_order(decided: Sequence[advancing.Decided]) -> list[advancing.Decided]:
+    """Decisions in the order of locks of `record`: studies by their UIDs, all else by rows.
+
+    Two transactions that name the same rows would wait for each other (PostgreSQL).
+    """
+
+    def place(one: advancing.Decided) -> tuple[str, int]:
+        lease, _, job = one
+        return job.study.study_instance_uid if isinstance(job, StudyJob) else "", lease.row_id
+
+    return sorted(decided, key=place)
 
 
 def _stages_of_record(

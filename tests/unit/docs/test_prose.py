@@ -13,9 +13,11 @@ FOLDERS = (
     "server/hilum/analyse",
     "server/hilum/deliver",
     "server/hilum/dicom",
+    "server/hilum/pipeline.py",
     "server/hilum/processes",
     "server/hilum/receive",
     "server/hilum/services",
+    "server/hilum/store",
     "server/hilum/supervisor",
 )
 LONGEST_LINE = 100
@@ -61,7 +63,8 @@ def problems(text: str) -> list[str]:
 
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_docstrings_of_finished_folders_are_plain(folder: str) -> None:
-    files = sorted((ROOT / folder).rglob("*.py"))
+    place = ROOT / folder
+    files = [place] if place.is_file() else sorted(place.rglob("*.py"))
 
     found = [
         f"{file.relative_to(ROOT)}:{problem}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, and_, delete, func, or_, select
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select
 
 from hilum.domain import CommitmentState, DeliveryState
 from hilum.store.queue import complete
@@ -35,22 +35,27 @@ def forget(connection: Connection, name: str, now: float) -> Forgotten:
     later document may have to name it as its predecessor. The destination's lease is deleted, so
     that no list shows it, unless a dispatcher owns it. Idempotent.
     """
-    has_lapsed = and_(delivery.c.state == DeliveryState.LEASED, delivery.c.leased_until < now)
-    is_open = or_(
-        delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD, DeliveryState.WITHHELD)),
-        has_lapsed,
-    )
-    cancelled = complete.cancel(
-        connection, and_(delivery.c.destination == name, is_open), _REASON, now
-    )
-    held = and_(delivery.c.destination == name, delivery.c.state == DeliveryState.LEASED)
-    in_work = connection.execute(
-        select(func.count()).select_from(delivery).where(held)
-    ).scalar_one()
-    is_free = or_(destination.c.owner.is_(None), destination.c.owned_until < now)
+    is_open = and_(delivery.c.destination == name, _is_open(now))
+    cancelled = complete.cancel(connection, is_open, _REASON, now)
+    in_work = _count_held(connection, name)
     if not in_work:
+        is_free = or_(destination.c.owner.is_(None), destination.c.owned_until < now)
         connection.execute(delete(destination).where(destination.c.name == name, is_free))
     return Forgotten(cancelled, in_work)
+
+
+def _count_held(connection: Connection, name: str) -> int:
+    held = and_(delivery.c.destination == name, delivery.c.state == DeliveryState.LEASED)
+    return int(
+        connection.execute(select(func.count()).select_from(delivery).where(held)).scalar_one()
+    )
+
+
+def _is_open(now: float) -> ColumnElement[bool]:
+    """A condition on a delivery that is not finished and that no worker holds."""
+    has_lapsed = and_(delivery.c.state == DeliveryState.LEASED, delivery.c.leased_until < now)
+    waits = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.DEAD, DeliveryState.WITHHELD))
+    return or_(waits, has_lapsed)
 
 
 def forget_commitments(connection: Connection, calling_ae_title: str) -> int:

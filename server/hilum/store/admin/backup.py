@@ -12,11 +12,21 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 from typing import Literal
 
-from sqlalchemy import Engine, column, create_engine, delete, inspect, select, table, update
+from sqlalchemy import (
+    Connection,
+    Engine,
+    column,
+    create_engine,
+    delete,
+    inspect,
+    select,
+    table,
+    update,
+)
 from sqlalchemy.engine import make_url
 
 from hilum.domain import WorkState
@@ -65,10 +75,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
         _snapshot(url, snapshot)
     reader = open_reader(url if snapshot is None else f"sqlite:///{snapshot}")
     try:
-        put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
-        put += Counter(_put_quarantined(archive, target))
-        arrived = dict(_put_arriving(archive, arriving, reader, target))
-        put += Counter(arrived.values())
+        put, arrived = _put_all(archive, arriving, reader, target)
         if snapshot is None:
             put += Counter(_put_left(archive, reader, target))
     finally:
@@ -80,6 +87,19 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
     _forget_others(target, arrived)
     os.sync()
     return put
+
+
+def _put_all(
+    archive: Archive, arriving: Iterable[Path], reader: Engine, target: Path
+) -> tuple[Counter[Put], dict[str, Put]]:
+    """Copy the files that rows name, those in quarantine, and those that wait for their rows.
+
+    Returns the counts, and the last ones by name.
+    """
+    put = Counter(_put(archive, path, target / _ARCHIVE / path) for path in _named(reader))
+    put += Counter(_put_quarantined(archive, target))
+    arrived = dict(_put_arriving(archive, arriving, reader, target))
+    return put + Counter(arrived.values()), arrived
 
 
 def has_images(url: str) -> bool:
@@ -101,13 +121,20 @@ def _refuse_live(url: str, archive: Archive, target: Path) -> None:
         raise ConfigurationError(
             [f"{target}: lies in the state folder itself; give a folder elsewhere."]
         )
-    parsed = make_url(url)
-    ledger = target / _LEDGER
-    written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
-    if parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written:
+    if _would_write(target, url):
         raise ConfigurationError(
             [f"{target}: holds the ledger that is in use (ledger.url); give a folder elsewhere."]
         )
+
+
+def _would_write(target: Path, url: str) -> bool:
+    """Whether the ledger at `url` is a file that the backup writes."""
+    parsed = make_url(url)
+    ledger = target / _LEDGER
+    written = {ledger.resolve(), ledger.with_suffix(".part").resolve()}
+    return (
+        parsed.get_backend_name() == "sqlite" and Path(parsed.database or "").resolve() in written
+    )
 
 
 def _refuse_shared(target: Path) -> None:
@@ -162,19 +189,23 @@ def _stand_still(file: Path) -> None:
     """
     engine = create_engine(f"sqlite:///{file}")
     with engine.begin() as connection:
-        given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
-        # An earlier version had fewer tables, and fewer columns.
-        known = inspect(connection).get_table_names()
-        for name in WORK_TABLES.keys() & known:
-            held = table(name, *map(column, ("state", "attempts", "lease_token", "leased_until")))
-            values = {**given_back, "attempts": held.c.attempts - 1}
-            connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
+        _release_leases(connection)
         connection.execute(update(destination).values(owner=None, owned_until=None))
         connection.execute(delete(process))
         # A server that starts on this copy must never mint a UID that another has minted for other
         # bytes.
         connection.execute(delete(installation).where(installation.c.key == epoch.KEY))
     engine.dispose()
+
+
+def _release_leases(connection: Connection) -> None:
+    """Make leased rows due. An earlier version had fewer tables, and fewer columns."""
+    given_back = {"state": WorkState.DUE, "lease_token": None, "leased_until": None}
+    known = inspect(connection).get_table_names()
+    for name in WORK_TABLES.keys() & known:
+        held = table(name, *map(column, ("state", "attempts", "lease_token", "leased_until")))
+        values = {**given_back, "attempts": held.c.attempts - 1}
+        connection.execute(update(held).where(held.c.state == WorkState.LEASED).values(values))
 
 
 def _named(reader: Engine) -> Iterator[str]:

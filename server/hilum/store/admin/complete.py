@@ -38,16 +38,19 @@ def complete(
     ).first()
     if row is None:
         return None
-    is_open = reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED))
-    waits_for = connection.execute(
-        select(func.count()).where(_of_study(study_uid), is_open)
-    ).scalar_one()
+    waits_for = _count_open(connection, study_uid)
     connection.execute(update(study).where(study.c.id == row.id).values(open_readings=waits_for))
     is_due = and_(study.c.id == row.id, study.c.state == StudyState.DUE)
     connection.execute(
         update(study).where(is_due).values(due_at=now, quiet_until=min(row.quiet_until, now))
     )
     return Completed(StudyState(row.state), ended, waits_for)
+
+
+def _count_open(connection: Connection, study_uid: str) -> int:
+    is_open = reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED))
+    query = select(func.count()).where(_of_study(study_uid), is_open)
+    return int(connection.execute(query).scalar_one())
 
 
 def _end_due(connection: Connection, study_uid: str, now: float) -> int:

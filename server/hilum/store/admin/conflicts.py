@@ -113,16 +113,7 @@ def _replace(
             "The file in quarantine is not the one that was put there; look at it before you"
             " decide."
         )
-    query = (
-        select(instance)
-        .where(instance.c.sop_instance_uid == found.sop_instance_uid)
-        .with_for_update()
-    )
-    former = connection.execute(query).first()
-    if former is None:
-        raise CannotResolve(
-            "There is no image with this SOP Instance UID any more; send the file again instead."
-        )
+    former = _locked_image(connection, found.sop_instance_uid)
     if former.pixels_removed_at is None:
         _keep_former(connection, former, now, found.kind)
     values = codec.instance_values(
@@ -140,8 +131,21 @@ def _replace(
     reopen(connection, {former.study_instance_uid, quarantined.study_instance_uid}, now)
 
 
+def _locked_image(connection: Connection, sop_instance_uid: str) -> Row[Any]:
+    """The image's row, locked. Raises CannotResolve where there is none."""
+    query = (
+        select(instance).where(instance.c.sop_instance_uid == sop_instance_uid).with_for_update()
+    )
+    former = connection.execute(query).first()
+    if former is None:
+        raise CannotResolve(
+            "There is no image with this SOP Instance UID any more; send the file again instead."
+        )
+    return former
+
+
 def _of_its_sender(quarantined: Instance, former: Row[Any], kind: ConflictKind) -> Instance:
-    """Whether the image stays its first sender's: only where its header alone changes.
+    """The new instance; where its header alone changes, with the sender of the image.
 
     Other pixels belong to the sender of the new file.
     """

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Connection, select
 
 from hilum.domain import ConflictState, Instance, Rejection, RemovalReason
 from hilum.store.admin import conflicts
@@ -80,29 +80,19 @@ class Decisions:
         None: no such image.
         """
         with self._engine.begin() as connection:
-            query = select(instance.c.study_instance_uid).where(
-                instance.c.sop_instance_uid == sop_instance_uid
-            )
-            study_uid = connection.execute(query).scalar_one_or_none()
+            study_uid = _study_of(connection, sop_instance_uid)
             if study_uid is None:
                 return None
-            who = deed.actor.name[:80] if deed else ""
             by_hand = Rejection(
                 sop_instance_uid,
                 study_uid,
                 RemovalReason.BY_HAND,
                 holds_for_all=True,
-                rejected_by=who,
+                rejected_by=deed.actor.name[:80] if deed else "",
             )
             rejections.reject(connection, [by_hand], self._clock())
-            names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
-            found = select(*(instance.c[name] for name in names)).where(
-                instance.c.sop_instance_uid == sop_instance_uid
-            )
-            answer = connection.execute(found).one()._asdict()
-            if deed is not None:
-                deed.study_instance_uid = study_uid
-                deed.write(connection, self._clock())
+            answer = _rejected_image(connection, sop_instance_uid)
+            self._write_deed(connection, deed, study_uid)
             self._notifier.notify_in(connection, _STAGES)
         self._notifier.notify(_STAGES)
         return answer
@@ -135,14 +125,18 @@ class Decisions:
                 (named,) = conflicts.with_studies(
                     connection, [{"sop_instance_uid": found.sop_instance_uid}]
                 )
-                deed.study_instance_uid = named["study_instance_uid"]
-                deed.write(connection, self._clock())
+                self._write_deed(connection, deed, named["study_instance_uid"])
             self._notifier.notify_in(connection, _STAGES)
         self._notifier.notify(_STAGES)
         self.settle()
         with self._engine.begin() as connection:
             row = connection.execute(select(conflict).where(conflict.c.id == conflict_id)).one()
             return conflicts.with_studies(connection, [row._asdict()])[0]
+
+    def _write_deed(self, connection: Connection, deed: Deed | None, study_uid: str | None) -> None:
+        if deed is not None:
+            deed.study_instance_uid = study_uid
+            deed.write(connection, self._clock())
 
     def _quarantined(self, conflict_id: int, state: ConflictState) -> FileInQuarantine:
         """Read the facts about the file that a decision needs, before the row is locked."""
@@ -175,3 +169,18 @@ class Decisions:
             self._archive.bring(
                 place_of_quarantined(path) if state is ConflictState.REPLACED else path
             )
+
+
+def _study_of(connection: Connection, sop_instance_uid: str) -> str | None:
+    query = select(instance.c.study_instance_uid).where(
+        instance.c.sop_instance_uid == sop_instance_uid
+    )
+    return connection.execute(query).scalar_one_or_none()
+
+
+def _rejected_image(connection: Connection, sop_instance_uid: str) -> Item:
+    names = ("sop_instance_uid", "study_instance_uid", "removal_reason")
+    query = select(*(instance.c[name] for name in names)).where(
+        instance.c.sop_instance_uid == sop_instance_uid
+    )
+    return connection.execute(query).one()._asdict()

@@ -51,12 +51,26 @@ from hilum.store.schema.tables import (
 
 _BATCH = 500
 _BEGINNING_BYTES = 64 << 10
+_KEPT_OF_RESULT = ("is_trained", "is_calibrated", "preprocessing_version")
 _NO_LEASE = {"lease_token": None, "leased_until": None, "detail": None}
 # The rule by which a later report's predecessors are chosen (`queue/jobs`): a document that was
 # refused for its SOP Class was not sent.
 _WAS_TRIED = and_(delivery.c.attempts > 0, func.coalesce(delivery.c.reason, "").not_in(NEVER_SENT))
 _HAS_IT = or_(delivery.c.state == DeliveryState.DELIVERED, delivery.c.delivered_at.is_not(None))
 _MAY_BE_HELD = or_(_HAS_IT, delivery.c.state == DeliveryState.LEASED, _WAS_TRIED)
+# The patient stands at the beginning of a Structured Report, and near it in JSON. The end of a
+# document need not be read.
+_BEGINNING = case(
+    (document.c.media_type == JSON.media_type, document.c.content),
+    else_=func.substr(document.c.content, 1, _BEGINNING_BYTES).label("content"),
+).label("content")
+_REPORTS = select(
+    document.c.id,
+    result.c.study_instance_uid,
+    document.c.result_id,
+    document.c.media_type,
+    _BEGINNING,
+).join(result, result.c.id == document.c.result_id)
 _OPEN_DELIVERIES = (
     DeliveryState.DUE,
     DeliveryState.LEASED,
@@ -143,30 +157,11 @@ class Erasure:
             last = rows[-1].id
 
     def _documents_after(self, last: int) -> list[Row[Any]]:
-        # The patient stands at the beginning of a Structured Report, and near it in JSON. The end
-        # of a document need not be read.
-        beginning = func.substr(document.c.content, 1, _BEGINNING_BYTES).label("content")
-        content = case(
-            (document.c.media_type == JSON.media_type, document.c.content), else_=beginning
-        ).label("content")
-        columns = (
-            document.c.id,
-            result.c.study_instance_uid,
-            document.c.result_id,
-            document.c.media_type,
-            content,
-        )
-        joined = select(*columns).join(result, result.c.id == document.c.result_id)
         naming = [kind.key for kind in DOCUMENT_KINDS.values() if kind.names_patient]
         is_report = and_(document.c.kind.in_(naming), func.length(document.c.content) > 0)
+        query = _REPORTS.where(is_report, document.c.id > last)
         with self._reader.connect() as connection:
-            return list(
-                connection.execute(
-                    joined.where(is_report, document.c.id > last)
-                    .order_by(document.c.id)
-                    .limit(_BATCH)
-                )
-            )
+            return list(connection.execute(query.order_by(document.c.id).limit(_BATCH)))
 
     def left_files(self) -> list[str]:
         """Paths of files that no row names any more, and that are not deleted yet."""
@@ -307,16 +302,7 @@ def _documents(study_uid: str) -> Any:  # noqa: ANN401 - SQLAlchemy's own type n
 
 
 def _erase(connection: Connection, study_uid: str, now: float) -> None:
-    # The order of locks of `record`: images, readings, then the study.
-    of_study = instance.c.study_instance_uid == study_uid
-    images = connection.execute(
-        select(instance).where(of_study).order_by(instance.c.sop_instance_uid).with_for_update()
-    ).all()
-    readings = select(reading.c.id).where(reading.c.study_instance_uid == study_uid)
-    connection.execute(readings.order_by(reading.c.id).with_for_update()).all()
-    study_id = connection.execute(
-        select(study.c.id).where(study.c.study_instance_uid == study_uid).with_for_update()
-    ).scalar_one()
+    images, study_id = _lock(connection, study_uid)
     tombstones = Tombstones(salt(connection), study_id)
     stands_for = tombstones.of(study_uid)
     for image in images:
@@ -328,6 +314,27 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     _erase_rejections(connection, study_uid, tombstones)
     _erase_comparisons(connection, study_uid, stands_for, now)
     commitments.rename(connection, {uid: tombstones.of(uid) for uid in uids})
+    _erase_study_row(connection, study_uid, stands_for, now)
+
+
+def _lock(connection: Connection, study_uid: str) -> tuple[Sequence[Row[Any]], int]:
+    """Lock a study in the order of locks of `record`: images, readings, then the study.
+
+    Returns the images, and the study's row id.
+    """
+    of_study = instance.c.study_instance_uid == study_uid
+    images = connection.execute(
+        select(instance).where(of_study).order_by(instance.c.sop_instance_uid).with_for_update()
+    ).all()
+    readings = select(reading.c.id).where(reading.c.study_instance_uid == study_uid)
+    connection.execute(readings.order_by(reading.c.id).with_for_update()).all()
+    study_id = connection.execute(
+        select(study.c.id).where(study.c.study_instance_uid == study_uid).with_for_update()
+    ).scalar_one()
+    return images, study_id
+
+
+def _erase_study_row(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
     ended = {
         **_NO_LEASE,
         "state": StudyState.ERASED,
@@ -348,8 +355,9 @@ def _erase_image(
     deletions.hasten(connection, image.id, now)
     if image.pixels_removed_at is None:
         deletions.expire(connection, image.path, "erased", now, image.id)
+    stands_for_image = tombstones.of(image.sop_instance_uid)
     emptied: Mapping[str, Any] = {
-        "sop_instance_uid": tombstones.of(image.sop_instance_uid),
+        "sop_instance_uid": stands_for_image,
         "study_instance_uid": stands_for,
         "series_instance_uid": tombstones.of(image.series_instance_uid),
         "path": f"erased/{image.id}",
@@ -362,11 +370,13 @@ def _erase_image(
     }
     connection.execute(update(instance).where(instance.c.id == image.id).values(emptied))
     connection.execute(delete(former_header).where(former_header.c.instance_id == image.id))
-    held = conflict.c.sop_instance_uid == image.sop_instance_uid
+    _erase_conflicts(connection, image.sop_instance_uid, stands_for_image)
+
+
+def _erase_conflicts(connection: Connection, sop_instance_uid: str, stands_for: str) -> None:
+    held = conflict.c.sop_instance_uid == sop_instance_uid
     connection.execute(
-        update(conflict)
-        .where(held)
-        .values(sop_instance_uid=emptied["sop_instance_uid"], sha256=None)
+        update(conflict).where(held).values(sop_instance_uid=stands_for, sha256=None)
     )
 
 
@@ -422,22 +432,21 @@ def _erase_results(connection: Connection, study_uid: str, stands_for: str, now:
     for row in connection.execute(
         select(result.c.id, result.c.content).where(result.c.study_instance_uid == study_uid)
     ).all():
-        kept = {
-            name: row.content.get(name)
-            for name in ("is_trained", "is_calibrated", "preprocessing_version")
-        }
-        values = {
-            **_NO_LEASE,
-            "study_instance_uid": stands_for,
-            "state": ResultState.ERASED,
-            "reason": Reason.ERASED,
-            "source_digest": f"erased-{row.id}",
-            "content": {**kept, "findings": [], "source_images": [], "timings": {}},
-            "identifiers": {},
-            "is_current": False,
-            "finished_at": now,
-        }
+        values = {**_emptied_result(row), "study_instance_uid": stands_for, "finished_at": now}
         connection.execute(update(result).where(result.c.id == row.id).values(values))
+
+
+def _emptied_result(row: Row[Any]) -> dict[str, Any]:
+    kept = {name: row.content.get(name) for name in _KEPT_OF_RESULT}
+    return {
+        **_NO_LEASE,
+        "state": ResultState.ERASED,
+        "reason": Reason.ERASED,
+        "source_digest": f"erased-{row.id}",
+        "content": {**kept, "findings": [], "source_images": [], "timings": {}},
+        "identifiers": {},
+        "is_current": False,
+    }
 
 
 def _erase_comparisons(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:

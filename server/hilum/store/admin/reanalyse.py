@@ -10,11 +10,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlalchemy import (
     ColumnElement,
     Connection,
     Exists,
+    Row,
+    Select,
     and_,
     case,
     delete,
@@ -144,10 +147,10 @@ def _by(order: ReanalysisRequest) -> Exists:
 def _is_readable(order: ReanalysisRequest) -> ColumnElement[bool]:
     """Whether the image can be read, or a shadow's reading of it can be reported."""
     has_pixels = instance.c.pixels_removed_at.is_(None)
-    along = select(reading.c.id).where(
+    by_release = select(reading.c.id).where(
         reading.c.instance_id == instance.c.id, reading.c.release == order.release
     )
-    return has_pixels if order.is_shadow else or_(has_pixels, along.exists())
+    return has_pixels if order.is_shadow else or_(has_pixels, by_release.exists())
 
 
 def _is_comparable(order: ReanalysisRequest) -> ColumnElement[bool]:
@@ -177,14 +180,13 @@ def _chosen(order: ReanalysisRequest) -> ColumnElement[bool]:
     return and_(*parts)
 
 
-def _look(
-    connection: Connection, order: ReanalysisRequest, after: int, until: int
-) -> ScannedStudies:
+def _unread(order: ReanalysisRequest, after: int, until: int) -> Select[Any]:
+    """Studies of a range of rows with their unread images, and how many of those can be read."""
     is_readable = case((_is_readable(order), 1), else_=0)
     images = func.count().label("images")
     readable = func.sum(is_readable).label("readable")
     unread = and_(instance.c.is_removed.is_(False), not_(_by(order)))
-    query = (
+    return (
         select(
             study.c.id,
             study.c.state,
@@ -197,19 +199,31 @@ def _look(
         .group_by(study.c.id)
         .order_by(study.c.id)
     )
+
+
+def _look(
+    connection: Connection, order: ReanalysisRequest, after: int, until: int
+) -> ScannedStudies:
     ids = list[int]()
     count = Count()
-    for row in connection.execute(query):
-        left = Count(without_pixels=row.images - row.readable)
-        if row.readable and row.state != StudyState.CLOSED:
-            left = replace(left, open_studies=1)
-        elif row.readable and not row.is_comparable:
-            left = replace(left, incomparable=1)
-        elif row.readable:
+    for row in connection.execute(_unread(order, after, until)):
+        found = _counted(row)
+        count += found
+        if found.studies:
             ids.append(row.id)
-            left = replace(left, studies=1, images=row.readable)
-        count += left
     return ScannedStudies(until, ids, count)
+
+
+def _counted(row: Row[Any]) -> Count:
+    """Count one study: it is read again, or left out for a reason."""
+    found = Count(without_pixels=row.images - row.readable)
+    if not row.readable:
+        return found
+    if row.state != StudyState.CLOSED:
+        return replace(found, open_studies=1)
+    if not row.is_comparable:
+        return replace(found, incomparable=1)
+    return replace(found, studies=1, images=row.readable)
 
 
 def _begin(
@@ -219,6 +233,28 @@ def _begin(
 
     Locks in the order of `record`.
     """
+    images = _locked_images(connection, order, ids)
+    theirs = sorted(set(images.values()))
+    if not theirs:
+        return Count()
+    known = set[int]() if order.is_shadow else _report_shadow(connection, order.release, theirs)
+    if new := [
+        _reading(order, number, uid, now) for number, uid in images.items() if number not in known
+    ]:
+        connection.execute(insert(reading), new)
+    if order.is_shadow:
+        for uid, reported in _compared_with(connection, order, theirs).items():
+            comparisons.follow(connection, uid, {order.release: reported}, now)
+    else:
+        reopen(connection, theirs, now)
+        _forget_comparisons(connection, order.release, theirs)
+    return Count(studies=len(theirs), images=len(images))
+
+
+def _locked_images(
+    connection: Connection, order: ReanalysisRequest, ids: Sequence[int]
+) -> dict[int, str]:
+    """Unread images of those studies that are still closed: row id to Study Instance UID."""
     uids = (
         connection.execute(select(study.c.study_instance_uid).where(study.c.id.in_(ids)))
         .scalars()
@@ -234,22 +270,7 @@ def _begin(
         )
         .order_by(instance.c.id)
     )
-    images = {row.id: row.study_instance_uid for row in connection.execute(query)}
-    theirs = sorted(set(images.values()))
-    if not theirs:
-        return Count()
-    known = set[int]() if order.is_shadow else _read_along(connection, order.release, theirs)
-    if new := [
-        _reading(order, number, uid, now) for number, uid in images.items() if number not in known
-    ]:
-        connection.execute(insert(reading), new)
-    if order.is_shadow:
-        for uid, reported in _compared_with(connection, order, theirs).items():
-            comparisons.follow(connection, uid, {order.release: reported}, now)
-    else:
-        reopen(connection, theirs, now)
-        _forget_comparisons(connection, order.release, theirs)
-    return Count(studies=len(theirs), images=len(images))
+    return {row.id: row.study_instance_uid for row in connection.execute(query)}
 
 
 def _hold_images(connection: Connection, uids: Sequence[str]) -> None:
@@ -281,26 +302,19 @@ def _reading(
     }
 
 
-def _read_along(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
+def _report_shadow(connection: Connection, name: str, uids: Sequence[str]) -> set[int]:
     """Turn the release's shadow readings into reported ones, and return their image row ids."""
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.shadow == name)
     connection.execute(update(assignment).where(ours).values(shadow=None))
-    along = and_(
+    of_shadow = and_(
         reading.c.study_instance_uid.in_(uids),
         reading.c.release == name,
         reading.c.is_shadow.is_(True),
     )
-    connection.execute(
-        select(reading.c.id).where(along).order_by(reading.c.id).with_for_update()
-    ).all()
-    held = (
-        connection.execute(
-            update(reading).where(along).values(is_shadow=False).returning(reading.c.instance_id)
-        )
-        .scalars()
-        .all()
-    )
-    return set(held)
+    locked = select(reading.c.id).where(of_shadow).order_by(reading.c.id).with_for_update()
+    connection.execute(locked).all()
+    reported = update(reading).where(of_shadow).values(is_shadow=False)
+    return set(connection.execute(reported.returning(reading.c.instance_id)).scalars().all())
 
 
 def _forget_comparisons(connection: Connection, name: str, uids: Sequence[str]) -> None:

@@ -391,6 +391,14 @@ def _conditions(connection: Connection, chosen: AuditFilter) -> list[ColumnEleme
     return found
 
 
+def _erased_rows(connection: Connection, key: bytes, uid: str) -> list[int]:
+    """Row ids of erased studies whose tombstone stands for this UID."""
+    erased = connection.execute(
+        select(study.c.id, study.c.study_instance_uid).where(study.c.state == StudyState.ERASED)
+    )
+    return [row.id for row in erased if Tombstones(key, row.id).of(uid) == row.study_instance_uid]
+
+
 def _of_study(connection: Connection, uid: str) -> ColumnElement[bool]:
     """Rows of a study by its row id, or of an erased one by its tombstone, found with the salt."""
     ids = list(
@@ -398,10 +406,7 @@ def _of_study(connection: Connection, uid: str) -> ColumnElement[bool]:
     )
     if (key := known_salt(connection)) is None:
         return audit.c.study_id.in_(ids)
-    erased = connection.execute(
-        select(study.c.id, study.c.study_instance_uid).where(study.c.state == StudyState.ERASED)
-    )
-    ids += [row.id for row in erased if Tombstones(key, row.id).of(uid) == row.study_instance_uid]
+    ids += _erased_rows(connection, key, uid)
     digest = digest_of(key, uid)
     by_digest = or_(
         and_(audit.c.thing == Thing.STUDY, audit.c.name == digest),

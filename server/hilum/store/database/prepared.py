@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection, Select, TextClause
 from sqlalchemy.engine.interfaces import DBAPICursor, Dialect
-from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.sql.compiler import ExpandedState, SQLCompiler
 from sqlalchemy.sql.dml import UpdateBase
 
 from hilum.store.database.engines import raise_as_sqlalchemy, run
@@ -144,16 +144,7 @@ class _Form:
         self._fixed = {
             name: value for name, value in expanded.parameters.items() if name not in given
         }
-        converters = {
-            name: bind.type.dialect_impl(dialect).bind_processor(dialect)
-            for bind, name in compiled.bind_names.items()
-        }
-        converters = {**converters, **expanded.processors}
-        self._converters = [
-            (name, convert)
-            for name in expanded.parameters
-            if (convert := converters.get(name)) is not None
-        ]
+        self._converters = _converters_of(compiled, expanded, dialect)
         self._pick = _picker(expanded.positiontup)
         columns = () if isinstance(statement, TextClause) else statement.exported_columns.items()
         self._columns = [(name, column.type) for name, column in columns]
@@ -202,6 +193,22 @@ class _Form:
             return as_it_is(values)
 
         return converted if converters else as_it_is
+
+
+def _converters_of(
+    compiled: SQLCompiler, expanded: ExpandedState, dialect: Dialect
+) -> list[tuple[str, Callable[[Any], Any]]]:
+    """Converters of the parameters that need one, by name."""
+    converters = {
+        name: bind.type.dialect_impl(dialect).bind_processor(dialect)
+        for bind, name in compiled.bind_names.items()
+    }
+    converters = {**converters, **expanded.processors}
+    return [
+        (name, convert)
+        for name in expanded.parameters
+        if (convert := converters.get(name)) is not None
+    ]
 
 
 def _row_of(names: Sequence[str]) -> Callable[[Iterable[Any]], PreparedRow]:

@@ -44,7 +44,7 @@ _Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of it
 
 
 @dataclass(frozen=True, slots=True)
-class Newcomers:
+class NewImages:
     """Images whose rows are written, and the rows that are to follow.
 
     `readings`, and comparisons with `shadows`: by study, each shadow to the release reported.
@@ -67,14 +67,14 @@ def find(connection: Connection, arrivals: Sequence[Arrival]) -> dict[int, Arriv
     return {position: arrivals[position] for position in firsts.values()}
 
 
-def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> Newcomers:
+def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float) -> NewImages:
     """Insert at least one image, by position; each of another image, none of which has a row.
 
     Raises IntegrityError when another process is faster.
     """
     ids, removals = _insert_instances(connection, [arrival.instance for arrival in new.values()])
     readers = _readers(connection, list(new.values()), now)
-    came = Newcomers()
+    came = NewImages()
     for position, arrival in new.items():
         uid = arrival.instance.sop_instance_uid
         found = readers[_key(arrival)]
@@ -85,7 +85,7 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
     return came
 
 
-def insert_readings(connection: Connection, came: Newcomers) -> None:
+def insert_readings(connection: Connection, came: NewImages) -> None:
     """Insert the readings that studies wait for, and those of shadows."""
     if came.readings:
         _NEW_READINGS.write_each(connection, came.readings)

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, 
 from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, Reason
 from hilum.store.archive.archive import quarantine_path
 from hilum.store.intake import new_images
-from hilum.store.intake.new_images import Newcomers
+from hilum.store.intake.new_images import NewImages
 from hilum.store.intake.received import Arrival, Compared
 from hilum.store.intake.studies import Growth, grow
 from hilum.store.queue import comparisons, rejections
@@ -129,24 +129,31 @@ def record(
     if is_compared and any(arrivals[position].compared is None for position in (*first, *again)):
         raise ImageChanged
     known = {position: _record_known(connection, arrivals[position], now) for position in first}
-    came = new_images.insert_images(connection, new, now) if new else Newcomers()
+    came = new_images.insert_images(connection, new, now) if new else NewImages()
     known |= {position: _record_known(connection, arrivals[position], now) for position in again}
     # What follows, in the order of locks: readings, then studies, then comparisons.
     opened = _read_again(connection, known, now)
-    more = {position: item.waited_for for position, item in opened.items() if item.grows}
-    if grown := _grown(arrivals, {**came.waited_for, **more}):
-        grow(connection, grown, now)
-    new_images.insert_readings(connection, came)
-    _compare_again(
-        connection,
-        came,
-        [(arrivals[position], item.shadows) for position, item in opened.items()],
-        now,
-    )
+    _write_following(connection, arrivals, came, opened, now)
     return [
         RecordOutcome.NEW if position in new else known[position].outcome
         for position in range(len(arrivals))
     ]
+
+
+def _write_following(
+    connection: Connection,
+    arrivals: Sequence[Arrival],
+    came: NewImages,
+    opened: Mapping[int, _Opened],
+    now: float,
+) -> None:
+    """Let studies grow, then insert readings and comparisons."""
+    more = {position: item.waited_for for position, item in opened.items() if item.grows}
+    if grown := _grown(arrivals, {**came.waited_for, **more}):
+        grow(connection, grown, now)
+    new_images.insert_readings(connection, came)
+    again = [(arrivals[position], item.shadows) for position, item in opened.items()]
+    _compare_again(connection, came, again, now)
 
 
 def _others(arrivals: Sequence[Arrival], new: Mapping[int, Arrival]) -> tuple[list[int], list[int]]:
@@ -180,7 +187,7 @@ def _grown(arrivals: Sequence[Arrival], readings: Mapping[int, int]) -> dict[str
 
 def _compare_again(
     connection: Connection,
-    came: Newcomers,
+    came: NewImages,
     opened: Iterable[tuple[Arrival, tuple[str, ...]]],
     now: float,
 ) -> None:

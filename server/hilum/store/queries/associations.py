@@ -12,6 +12,9 @@ from hilum.store.schema.tables import association
 
 _GROWING: Final = ("ended_at", "count", "refused", "own_documents", "advice")
 
+_NEW_VALUES: Final[dict[str, Any]] = {name: bindparam(f"new_{name}") for name in _GROWING}
+_GROW = update(association).where(association.c.id == bindparam("row_id")).values(_NEW_VALUES)
+
 
 def write(
     connection: Connection,
@@ -24,13 +27,9 @@ def write(
     """
     if records:
         connection.execute(insert(association), [_values(record) for record in records])
-    grown = [(row_id, record) for row_id, record in counted if row_id is not None]
+    grown = [_growth(row_id, record) for row_id, record in counted if row_id is not None]
     if grown:
-        grow = update(association).where(association.c.id == bindparam("row_id"))
-        values: dict[str, Any] = {name: bindparam(f"new_{name}") for name in _GROWING}
-        connection.execute(
-            grow.values(values), [_growth(row_id, record) for row_id, record in grown]
-        )
+        connection.execute(_GROW, grown)
     begun = iter(_begin(connection, [record for row_id, record in counted if row_id is None]))
     return [next(begun) if row_id is None else row_id for row_id, _ in counted]
 

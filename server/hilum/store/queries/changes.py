@@ -51,16 +51,24 @@ def page(connection: Connection, limit: int, cursor: str | None) -> tuple[list[I
     rows = connection.execute(
         page_query(rank), {"change": change, "row": row_id, "limit": _ROWS_OF_A_STUDY * limit}
     ).all()
-    studies = _studies_of(connection, rows)
+    chosen, last = _first_studies(rows, _studies_of(connection, rows), limit)
+    return _items(connection, chosen), cursors.encode_place(last or after)
+
+
+def _first_studies(
+    rows: Iterable[Row[Any]], studies: Mapping[tuple[int, int], int], limit: int
+) -> tuple[list[int], cursors.Place | None]:
+    """Up to `limit` studies, each at the place of its last row, and the place of the last row."""
     chosen: dict[int, None] = {}
+    last = None
     for row in rows:
         study_id = studies[row.rank, row.id]
         if study_id not in chosen and len(chosen) == limit:
             break
         chosen.pop(study_id, None)
-        chosen[study_id] = None  # at the place of its last row
-        after = (row.change, row.rank, row.id)
-    return _items(connection, list(chosen)), cursors.encode_place(after)
+        chosen[study_id] = None
+        last = (row.change, row.rank, row.id)
+    return list(chosen), last
 
 
 @cache

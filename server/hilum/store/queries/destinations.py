@@ -26,27 +26,36 @@ def states(connection: Connection, configured: Mapping[str, Destination], now: f
     """One item for each destination that is configured or has open deliveries, by name."""
     found = {name: _empty(name, is_configured=True) for name in configured}
     for row in connection.execute(select(destination)):
-        found.setdefault(row.name, _empty(row.name, is_configured=False)).update(
-            is_paused=row.is_paused, owner=row.owner
-        )
-    for queue in queues.queues(connection, now):
-        if (name := queue["destination"]) is not None:
-            item = found.setdefault(name, _empty(name, is_configured=False))
-            item.update({count: item[count] + queue[count] for count in _COUNTS})
-    for stuck in queues.stuck(connection):
-        if (name := stuck["destination"]) is not None:
-            item = found.setdefault(name, _empty(name, is_configured=False))
-            item["dead"][stuck["reason"] or "unknown"] = stuck["items"]
-    for kept in withheld.withheld(connection, configured):
-        item = found.setdefault(
-            kept["destination"], _empty(kept["destination"], is_configured=False)
-        )
-        item["withheld"][kept["reason"]] = kept["items"]
-        item["releasable"] += kept["releasable"]
+        _item(found, row.name).update(is_paused=row.is_paused, owner=row.owner)
+    _add_queues(connection, found, now)
+    _add_withheld(connection, found, configured)
     for failing in queues.failing(connection, now):
         found[failing["destination"]]["detail"] = failing["detail"]
     _add_last(connection, found)
     return sorted(found.values(), key=lambda item: str(item["name"]))
+
+
+def _item(found: dict[str, Item], name: str) -> Item:
+    return found.setdefault(name, _empty(name, is_configured=False))
+
+
+def _add_queues(connection: Connection, found: dict[str, Item], now: float) -> None:
+    for queue in queues.queues(connection, now):
+        if (name := queue["destination"]) is not None:
+            item = _item(found, name)
+            item.update({count: item[count] + queue[count] for count in _COUNTS})
+    for stuck in queues.stuck(connection):
+        if (name := stuck["destination"]) is not None:
+            _item(found, name)["dead"][stuck["reason"] or "unknown"] = stuck["items"]
+
+
+def _add_withheld(
+    connection: Connection, found: dict[str, Item], configured: Mapping[str, Destination]
+) -> None:
+    for kept in withheld.withheld(connection, configured):
+        item = _item(found, kept["destination"])
+        item["withheld"][kept["reason"]] = kept["items"]
+        item["releasable"] += kept["releasable"]
 
 
 def _add_last(connection: Connection, found: Mapping[str, Item]) -> None:

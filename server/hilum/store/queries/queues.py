@@ -37,23 +37,26 @@ def queues(connection: Connection, now: float) -> list[Item]:
         for priority in _priorities(stage)
     }
     for stage, queue in QUEUES.items():
-        for row in connection.execute(_due_rows(queue, now)):
-            age = max(0.0, now - row.oldest)
-            _item(found, stage, row).update(
-                due=row.due, waiting=row.items - row.due, oldest_age_seconds=age
-            )
-        for row in connection.execute(_leased_rows(queue)):
-            _item(found, stage, row).update(leased=row.items)
+        _add_counts(connection, found, stage, queue, now)
     for place, written_at in _first_written(connection).items():
         found[place].update(oldest_age_seconds=max(0.0, now - written_at))
     return list(found.values())
 
 
-def _first_written(connection: Connection) -> dict[_Key, float]:
-    """The moment at which the first document was written that its destination does not have.
+def _add_counts(
+    connection: Connection, found: dict[_Key, Item], stage: str, queue: Queue, now: float
+) -> None:
+    for row in connection.execute(_due_rows(queue, now)):
+        age = max(0.0, now - row.oldest)
+        _item(found, stage, row).update(
+            due=row.due, waiting=row.items - row.due, oldest_age_seconds=age
+        )
+    for row in connection.execute(_leased_rows(queue)):
+        _item(found, stage, row).update(leased=row.items)
 
-    Found by row id: to look at all documents would take long.
-    """
+
+def _first_rows(connection: Connection) -> dict[_Key, int]:
+    """The row of the first open delivery of each priority and destination."""
     first: dict[_Key, int] = {}
     for open_state in (_DUE, _LEASED):
         query = select(
@@ -64,6 +67,15 @@ def _first_written(connection: Connection) -> dict[_Key, float]:
         ):
             place = ("deliver", found.priority, found.destination)
             first[place] = min(found.row, first.get(place, found.row))
+    return first
+
+
+def _first_written(connection: Connection) -> dict[_Key, float]:
+    """The moment at which the first document was written that its destination does not have.
+
+    Found by row id: to look at all documents would take long.
+    """
+    first = _first_rows(connection)
     query = (
         select(delivery.c.id, document.c.created_at)
         .join_from(delivery, document)
@@ -164,35 +176,42 @@ def failing(connection: Connection, before: float) -> list[Item]:
     (`hilum.deliver.circuit_breaker`) count as well. A document's time is stored behind its bytes,
     so few are looked at.
     """
-    first = _first_written(connection)
-    late = sorted(
-        {
-            name
-            for (_, _, name), written_at in first.items()
-            if written_at < before and name is not None
-        }
-    )
+    late = _late_destinations(connection, before)
     if not late:
         return []
     found: dict[str, Item] = {
         name: {"destination": name, "items": 0, "detail": None} for name in late
     }
-    is_old = delivery.c.document_id < _first_since(
-        connection, before
-    )  # no condition of the query: an index of all deliveries has that
-    items = func.sum(case((is_old, 1), else_=0)).label("items")
-    detail = func.max(case((is_old, delivery.c.detail))).label("detail")
-    open_rows = (
-        select(delivery.c.destination, items, detail)
-        .where(delivery.c.destination.in_(late))
-        .group_by(delivery.c.destination)
-    )
+    open_rows = _old_documents(late, _first_since(connection, before))
     # While a try runs into its timeout, there may be no other row. Each state has its own index.
     for open_state in (_DUE, _LEASED):
         for row in connection.execute(open_rows.where(open_state)):
             item = found[row.destination]
             item.update(items=item["items"] + row.items, detail=row.detail or item["detail"])
     return [item for item in found.values() if item["detail"] is not None]
+
+
+def _late_destinations(connection: Connection, before: float) -> list[str]:
+    return sorted(
+        {
+            name
+            for (_, _, name), written_at in _first_written(connection).items()
+            if written_at < before and name is not None
+        }
+    )
+
+
+def _old_documents(names: list[str], first_young: int) -> Select[Any]:
+    """Deliveries of documents before `first_young`, by destination: their number and an error."""
+    # No condition of the query: an index of all deliveries has that.
+    is_old = delivery.c.document_id < first_young
+    items = func.sum(case((is_old, 1), else_=0)).label("items")
+    detail = func.max(case((is_old, delivery.c.detail))).label("detail")
+    return (
+        select(delivery.c.destination, items, detail)
+        .where(delivery.c.destination.in_(names))
+        .group_by(delivery.c.destination)
+    )
 
 
 def _first_since(connection: Connection, moment: float) -> int:

@@ -85,16 +85,22 @@ def page_query(chosen: StudyFilter, limit: int, cursor: str | None) -> Select[An
 
     Keyset on an index: page 1000 costs as page 1.
     """
-    key = (study.c.last_received_at, study.c.id)
     query = select(study).where(*_conditions(chosen)).limit(limit + 1)
-    if few := list(
-        _few(chosen)
-    ):  # looked up; else SQLite walks all studies in their order, to the end if they fill no page
+    # Looked up; else SQLite walks all studies in their order, to the end if they fill no page.
+    if few := list(_few(chosen)):
         query = query.where(*(study.c.id.in_(ids) for ids in few)).with_hint(
             study, "NOT INDEXED", "sqlite"
         )
     after = None if cursor is None else cursors.decode(f"studies-{chosen.order}", cursor)
-    if chosen.order == "oldest":
+    return _ordered(query, after, is_oldest_first=chosen.order == "oldest")
+
+
+def _ordered(
+    query: Select[Any], after: tuple[float, int] | None, *, is_oldest_first: bool
+) -> Select[Any]:
+    """The query in its order, behind the cursor's row."""
+    key = (study.c.last_received_at, study.c.id)
+    if is_oldest_first:
         query = query.order_by(*key)
         return (
             query

@@ -6,7 +6,7 @@ Patient data is not in its columns, so it is not in these answers either.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, and_, func, literal, select
@@ -97,22 +97,15 @@ def detail(connection: Connection, study_instance_uid: str) -> Item | None:
     if row is None:
         return None
     images = _images(connection, study_instance_uid)
-    every = _results(connection, study_instance_uid)
-    shadows = set(
-        connection.execute(
-            select(comparison.c.shadow).where(comparison.c.study_instance_uid == study_instance_uid)
-        ).scalars()
+    results, of_shadows = _parted(
+        _results(connection, study_instance_uid), _shadows(connection, study_instance_uid)
     )
-    results = [item for item in every if item["release"] not in shadows]
-    along = [
-        item for item in every if item["release"] in shadows and item["state"] == ResultState.SHADOW
-    ]
     closed = {
         "detail": row.detail,
         "attempts": row.attempts,
         "closed_at": row.finished_at if row.state == StudyState.CLOSED else None,
     }
-    said = {"images": images, "results": results, "shadow_results": along}
+    said = {"images": images, "results": results, "shadow_results": of_shadows}
     return {
         **study_item(row),
         **closed,
@@ -120,6 +113,23 @@ def detail(connection: Connection, study_instance_uid: str) -> Item | None:
         "report_state": _report_state(row.state, results),
         "timing": _timing(row, images, results),
     }
+
+
+def _shadows(connection: Connection, uid: str) -> set[str]:
+    query = select(comparison.c.shadow).where(comparison.c.study_instance_uid == uid)
+    return set(connection.execute(query).scalars())
+
+
+def _parted(results: Iterable[Item], shadows: Container[str]) -> tuple[list[Item], list[Item]]:
+    """Results of reported releases, then the current ones of shadows."""
+    reported = list[Item]()
+    of_shadows = list[Item]()
+    for item in results:
+        if item["release"] not in shadows:
+            reported.append(item)
+        elif item["state"] == ResultState.SHADOW:
+            of_shadows.append(item)
+    return reported, of_shadows
 
 
 def _report_state(state: str, results: Iterable[Item]) -> ReportState:
@@ -165,14 +175,7 @@ def _pick(row: Row[Any], names: Iterable[str]) -> Item:
 
 def _images(connection: Connection, uid: str) -> list[Item]:
     """Images in the order of their arrival, each with one reading a release."""
-    readings: dict[int, list[Item]] = defaultdict(list)
-    columns = [reading.c[name] for name in _READING]
-    for row in connection.execute(
-        select(reading.c.instance_id, *columns)
-        .where(reading.c.study_instance_uid == uid)
-        .order_by(reading.c.id)
-    ):
-        readings[row.instance_id].append(_pick(row, _READING))
+    readings = _readings(connection, uid)
     columns = [instance.c[name] for name in (*_INSTANCE, "calling_ae_title", *_REMOVAL)]
     rows = connection.execute(
         select(instance.c.id, *columns)
@@ -183,6 +186,19 @@ def _images(connection: Connection, uid: str) -> list[Item]:
         {**_pick(row, (column.name for column in columns)), "readings": readings[row.id]}
         for row in rows
     ]
+
+
+def _readings(connection: Connection, uid: str) -> dict[int, list[Item]]:
+    """Readings by the image's row id."""
+    found: dict[int, list[Item]] = defaultdict(list)
+    columns = [reading.c[name] for name in _READING]
+    for row in connection.execute(
+        select(reading.c.instance_id, *columns)
+        .where(reading.c.study_instance_uid == uid)
+        .order_by(reading.c.id)
+    ):
+        found[row.instance_id].append(_pick(row, _READING))
+    return found
 
 
 def _results(connection: Connection, uid: str) -> list[Item]:
@@ -271,17 +287,16 @@ def _ended(images: list[Item]) -> Iterator[float]:
     yield from (item["finished_at"] for item in readings if item["finished_at"])
 
 
+def _first_accepted(papers: Iterable[Item]) -> float | None:
+    sent = (way["delivered_at"] for paper in papers for way in paper["deliveries"])
+    return min((at for at in sent if at), default=None)
+
+
 def _timing(row: Row[Any], images: list[Item], results: list[Item]) -> Item:
     """The time of each boundary of the current results; None where it is not passed (yet)."""
     current = [item for item in results if item["is_current"]]
     written = [paper for item in current for paper in item["documents"]]
-    sent = [
-        way["delivered_at"]
-        for paper in written
-        for way in paper["deliveries"]
-        if way["delivered_at"]
-    ]
-    accepted = min(sent, default=None)
+    accepted = _first_accepted(written)
     is_after = accepted is not None and accepted >= row.last_received_at
     return {
         "received_first": row.first_received_at,

@@ -19,6 +19,12 @@ from hilum.store.schema.tables import delivery, result
 from hilum.withheld_reports import BY_REASON, advice_of, cause_of
 
 Item = dict[str, Any]
+_GROUPS = (delivery.c.destination, delivery.c.reason)
+_COUNTS = (
+    select(*_GROUPS, func.count().label("items"), func.min(delivery.c.finished_at).label("since"))
+    .group_by(*_GROUPS)
+    .order_by(*_GROUPS)
+)
 
 
 def withheld(
@@ -32,14 +38,8 @@ def withheld(
     """
     is_withheld = in_state(delivery, DeliveryState.WITHHELD)
     of_study = true() if study_uid is None else result.c.study_instance_uid == study_uid
-    groups = (delivery.c.destination, delivery.c.reason)
     table = delivery if study_uid is None else WITH_STUDY
-    counts = select(
-        *groups, func.count().label("items"), func.min(delivery.c.finished_at).label("since")
-    ).select_from(table)
-    rows = connection.execute(
-        counts.where(is_withheld, of_study).group_by(*groups).order_by(*groups)
-    ).all()
+    rows = connection.execute(_COUNTS.select_from(table).where(is_withheld, of_study)).all()
     free: Counter[tuple[str, str]] = Counter()
     for name, destination in destinations.items():
         free += _releasable(connection, name, destination, and_(is_withheld, of_study))

@@ -26,39 +26,53 @@ def free(connection: Connection, stage: str, longest_seconds: float, now: float)
     """
     queue = QUEUES[stage]
     table = queue.table
-    is_due = in_state(queue.table, WorkState.DUE)
     extra = [] if queue.extra is None else [queue.extra]
-    too_late = [is_due, *extra, table.c.due_at > now + longest_seconds + SKEW_SECONDS]
-    if (
-        table is study
-    ):  # a sender's wait may be a day, and the index of due rows lacks studies with open readings
-        came_later = study.c.last_received_at > now + SKEW_SECONDS
-        # Else it waits as long as its listener's settings say, which may differ from ours: earlier
-        # settings, or another host's.
-        too_late.append(
-            or_(
-                came_later,
-                study.c.collecting_since > now + SKEW_SECONDS,
-                study.c.due_at > study.c.quiet_until,
-            )
-        )
-    found = _chosen(connection, table, too_late)
+    too_late = [
+        in_state(table, WorkState.DUE),
+        *extra,
+        table.c.due_at > now + longest_seconds + SKEW_SECONDS,
+    ]
     if table is study:
-        found |= _chosen(
-            connection, table, [is_due, came_later, study.c.quiet_until >= study.c.last_received_at]
-        )
-    if found:
-        begun = [
-            (
-                _of_study(row, longest_seconds, now)
-                if table is study
-                else {"row": row.id, "due_at": now}
-            )
-            for row in found.values()
-        ]
+        found = _late_studies(connection, too_late, now)
+        begun = [_of_study(row, longest_seconds, now) for row in found.values()]
+    else:
+        found = _chosen(connection, table, too_late)
+        begun = [{"row": row_id, "due_at": now} for row_id in found]
+    if begun:
         connection.execute(update(table).where(table.c.id == bindparam("row")), begun)
     return len(found) + _end_leases(
         connection, table, max(longest_seconds, _LONGEST_LEASE_SECONDS), now
+    )
+
+
+def _late_studies(
+    connection: Connection, too_late: list[ColumnElement[bool]], now: float
+) -> dict[int, Row[Any]]:
+    """Studies whose wait began before the clock was set back.
+
+    A sender's wait may be a day, and the index of due rows lacks studies with open readings, so two
+    queries find them.
+    """
+    found = _chosen(connection, study, [*too_late, _is_after_step(now)])
+    waits = study.c.quiet_until >= study.c.last_received_at
+    is_due = in_state(study, WorkState.DUE)
+    return found | _chosen(connection, study, [is_due, _came_later(now), waits])
+
+
+def _came_later(now: float) -> ColumnElement[bool]:
+    return study.c.last_received_at > now + SKEW_SECONDS
+
+
+def _is_after_step(now: float) -> ColumnElement[bool]:
+    """Whether a study's wait began before the clock was set back.
+
+    Else it waits as long as its listener's settings say, which may differ from ours: earlier
+    settings, or another host's.
+    """
+    return or_(
+        _came_later(now),
+        study.c.collecting_since > now + SKEW_SECONDS,
+        study.c.due_at > study.c.quiet_until,
     )
 
 
@@ -81,9 +95,13 @@ def _end_leases(connection: Connection, table: Table, longest_seconds: float, no
             [{"row": row, "leased_until": now - 1} for row in rows],
         )
     if table is delivery:
-        is_owned = destination.c.owned_until > now + longest_seconds + SKEW_SECONDS
-        connection.execute(update(destination).where(is_owned).values(owned_until=now - 1))
+        _end_ownership(connection, longest_seconds, now)
     return len(rows)
+
+
+def _end_ownership(connection: Connection, longest_seconds: float, now: float) -> None:
+    is_owned = destination.c.owned_until > now + longest_seconds + SKEW_SECONDS
+    connection.execute(update(destination).where(is_owned).values(owned_until=now - 1))
 
 
 def _chosen(

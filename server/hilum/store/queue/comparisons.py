@@ -136,29 +136,28 @@ def _hasten(connection: Connection, study_uid: str, shadow: str, now: float) -> 
 
 def comparison_job(connection: Connection, row: PreparedRow, lease: Lease) -> ComparisonJob:
     """The job of a claimed comparison."""
-    uid = row.study_instance_uid
-    found = connection.execute(_STUDY, {"uid": uid}).one()
-    instances = tuple(
-        codec.instance_of(item) for item in connection.execute(_INSTANCES, {"uid": uid})
-    )
-    names = {item.id: item.sop_instance_uid for item in instances}
-    readings = connection.execute(_READINGS, {"uid": uid, "by": row.shadow}).all()
-    said = connection.execute(_SHADOW_RESULT, {"uid": uid, "by": row.shadow}).all()
-    reported = connection.execute(_REPORTED_RESULT, {"uid": uid, "by": row.release}).first()
+    key = {"uid": row.study_instance_uid, "by": row.release}
+    reported = connection.execute(_REPORTED_RESULT, key).first()
     return ComparisonJob(
         lease=lease,
         release=row.release,
         shadow_release=row.shadow,
-        shadow=StudyJob(
-            lease=lease,
-            study=codec.study_of(found),
-            instances=instances,
-            readings=tuple(
-                codec.reading_of(item, names[item.instance_id])
-                for item in readings
-                if item.instance_id in names
-            ),
-            current_results=tuple(codec.result_of(item) for item in said),
-        ),
+        shadow=_shadow_job(connection, row, lease),
         reported=None if reported is None else codec.result_of(reported),
+    )
+
+
+def _shadow_job(connection: Connection, row: PreparedRow, lease: Lease) -> StudyJob:
+    """The study as the shadow has read it."""
+    uid = row.study_instance_uid
+    found = connection.execute(_STUDY, {"uid": uid}).one()
+    images = connection.execute(_INSTANCES, {"uid": uid}).all()
+    readings = connection.execute(_READINGS, {"uid": uid, "by": row.shadow}).all()
+    results = connection.execute(_SHADOW_RESULT, {"uid": uid, "by": row.shadow}).all()
+    return StudyJob(
+        lease=lease,
+        study=codec.study_of(found),
+        instances=tuple(map(codec.instance_of, images)),
+        readings=codec.readings_of(readings, images),
+        current_results=tuple(map(codec.result_of, results)),
     )

@@ -34,7 +34,7 @@ from hilum.domain import (
 )
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue import comparisons
-from hilum.store.queue.hand_off import Columns, HandingOn
+from hilum.store.queue.hand_off import Columns, HandOff
 from hilum.store.queue.queues import Queue
 from hilum.store.schema import codec
 from hilum.store.schema.tables import WORK_TABLES, delivery, document, reading, result, study
@@ -119,10 +119,14 @@ _NEW_RESULT, _NEW_DOCUMENT, _NEW_DELIVERY = (
 )
 _NOTHING: Mapping[str, int] = {}
 _SUPERSEDED = "superseded"
+_UNREPORTED = (ResultState.DUE, ResultState.LEASED, ResultState.FAILED, ResultState.SHADOW)
 UNSENT = (DeliveryState.DEAD, DeliveryState.WITHHELD)
 """States of deliveries that ended unsent and may be requeued."""
 NEVER_SENT = ("class_ladder", "sop_class_refused")
 """Reasons of a tried delivery of which no byte was sent: its SOP Class was refused."""
+_HAS_IT = delivery.c.delivered_at.is_not(None)
+# The former reason is cleared: without a try, the document is known as never sent.
+_TRIED = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
 _KNOWN_DELIVERY = select(delivery.c.id).where(
     delivery.c.document_id == bindparam("of"), delivery.c.destination == bindparam("to")
 )
@@ -142,7 +146,7 @@ def advance_rows(
     connection: Connection,
     queue: Queue,
     decided: Sequence[Decided],
-    following: HandingOn,
+    following: HandOff,
     *,
     at_once: bool,
 ) -> set[str]:
@@ -216,15 +220,13 @@ def close_readings(connection: Connection, reading_ids: Sequence[int], now: floa
 
 
 def _insert_results(
-    connection: Connection, decided: Sequence[tuple[Result, Job | None]], following: HandingOn
+    connection: Connection, decided: Sequence[tuple[Result, Job | None]], following: HandOff
 ) -> None:
     """Insert current results; they supersede those before, whose deliveries end unsent."""
     if not decided:
         return
     uids = {"uids": list({new.study_instance_uid for new, _ in decided})}
-    known = defaultdict[tuple[str, str], list[PreparedRow]](list)
-    for row in _EARLIER_RESULTS.all(connection, uids):
-        known[row.study_instance_uid, row.release].append(row)
+    known = _earlier_results(connection, uids)
     priorities: list[PreparedRow] | None = None
     for new, job in decided:
         earlier = known[new.study_instance_uid, new.release]
@@ -234,18 +236,29 @@ def _insert_results(
             if old.state == ResultState.SHADOW if new.is_shadow else old.is_current:
                 _supersede(connection, old.id, following.now)
         following.follow(job)
-        begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
         priorities = _PRIORITIES.all(connection, uids) if priorities is None else priorities
-        common = {
-            "is_current": not new.is_shadow,
-            "priority": _priority_of(new, priorities),
-            "due_at": following.now,
-        }
-        following.add_result(
-            new,
-            _inserted(connection, _NEW_RESULT, {**codec.result_values(new), **begun, **common}),
-            begun,
-        )
+        _insert_result(connection, new, _priority_of(new, priorities), following)
+
+
+def _earlier_results(
+    connection: Connection, uids: Mapping[str, list[str]]
+) -> Mapping[tuple[str, str], list[PreparedRow]]:
+    """Results of these studies, by study and release."""
+    known = defaultdict[tuple[str, str], list[PreparedRow]](list)
+    for row in _EARLIER_RESULTS.all(connection, uids):
+        known[row.study_instance_uid, row.release].append(row)
+    return known
+
+
+def _insert_result(connection: Connection, new: Result, priority: int, following: HandOff) -> None:
+    begun = _as_shadow(following.now) if new.is_shadow else following.begin_result(new)
+    common = {
+        "is_current": not new.is_shadow,
+        "priority": priority,
+        "due_at": following.now,
+    }
+    values = {**codec.result_values(new), **begun, **common}
+    following.add_result(new, _inserted(connection, _NEW_RESULT, values), begun)
 
 
 def _priority_of(new: Result, priorities: Sequence[PreparedRow]) -> int:
@@ -268,15 +281,16 @@ def _as_shadow(now: float) -> Columns:
 
 def _supersede(connection: Connection, result_id: int, now: float) -> None:
     connection.execute(update(result).where(result.c.id == result_id).values(is_current=False))
-    is_unreported = result.c.state.in_(
-        (ResultState.DUE, ResultState.LEASED, ResultState.FAILED, ResultState.SHADOW)
-    )
     ended = {"lease_token": None, "leased_until": None, "finished_at": now}
     connection.execute(
         update(result)
-        .where(result.c.id == result_id, is_unreported)
+        .where(result.c.id == result_id, result.c.state.in_(_UNREPORTED))
         .values(state=ResultState.SUPERSEDED, **ended)
     )
+    _cancel_unsent(connection, result_id, now)
+
+
+def _cancel_unsent(connection: Connection, result_id: int, now: float) -> None:
     documents = select(document.c.id).where(document.c.result_id == result_id)
     # Leased deliveries are left alone: they may be in transmission, and then they are sent.
     is_unsent = delivery.c.state.in_((DeliveryState.DUE, *UNSENT))
@@ -303,20 +317,15 @@ def cancel(connection: Connection, chosen: ColumnElement[bool], reason: str, now
     Their tries stay known: after one, the receiver may have the document. A delivery that was to be
     sent again becomes delivered, as before.
     """
-    # The former reason is cleared: without a try, the document is known as never sent.
-    tried = case((delivery.c.reason.in_(NEVER_SENT), 0), else_=delivery.c.attempts)
-    has_it = delivery.c.delivered_at.is_not(None)
-    ended = {
+    cancelled = {
+        "state": case((_HAS_IT, DeliveryState.DELIVERED), else_=DeliveryState.CANCELLED),
+        "reason": case((_HAS_IT, null()), else_=reason),
+        "detail": case((_HAS_IT, null()), else_=delivery.c.detail),
+        "attempts": _TRIED,
         "lease_token": None,
         "leased_until": None,
         "finished_at": func.coalesce(delivery.c.delivered_at, now),
     }
-    said = {
-        "state": case((has_it, DeliveryState.DELIVERED), else_=DeliveryState.CANCELLED),
-        "reason": case((has_it, null()), else_=reason),
-        "detail": case((has_it, null()), else_=delivery.c.detail),
-    }
-    cancelled = {**said, "attempts": tried, **ended}
     return connection.execute(update(delivery).where(chosen).values(cancelled)).rowcount
 
 
@@ -328,18 +337,20 @@ def without_superseded(connection: Connection, jobs: Sequence[Job], now: float) 
     """
     stale = [job for job in jobs if isinstance(job, DeliveryJob) and not job.is_current]
     for job in stale:
-        ended = _as_delivered(job.delivered_at) if job.delivered_at else _as_superseded(now)
-        held = {
-            "row": job.lease.row_id,
-            "token": job.lease.token,
-            "lease_token": None,
-            "leased_until": None,
-        }
-        _HELD[delivery.name].write(
-            connection, {**ended, "attempts": job.lease.attempts - 1, **held}
-        )
+        _end_untried(connection, job, now)
     tokens = {job.lease.token for job in stale}
     return [job for job in jobs if job.lease.token not in tokens]
+
+
+def _end_untried(connection: Connection, job: DeliveryJob, now: float) -> None:
+    ended = _as_delivered(job.delivered_at) if job.delivered_at else _as_superseded(now)
+    held = {
+        "row": job.lease.row_id,
+        "token": job.lease.token,
+        "lease_token": None,
+        "leased_until": None,
+    }
+    _HELD[delivery.name].write(connection, {**ended, "attempts": job.lease.attempts - 1, **held})
 
 
 def _as_superseded(now: float) -> Columns:
@@ -355,7 +366,7 @@ _Documented = tuple[int, Sequence[NewDocument], Job | None]
 
 
 def _insert_reports(
-    connection: Connection, documented: Sequence[_Documented], following: HandingOn
+    connection: Connection, documented: Sequence[_Documented], following: HandOff
 ) -> None:
     """Insert the reports of results and their deliveries.
 
@@ -369,7 +380,7 @@ def _insert_reports(
 
 
 def _insert_derived(
-    connection: Connection, documented: Sequence[_Documented], following: HandingOn
+    connection: Connection, documented: Sequence[_Documented], following: HandOff
 ) -> None:
     """Insert documents derived in deliveries, and their deliveries.
 
@@ -394,7 +405,7 @@ def _insert_documents(
     connection: Connection,
     of: PreparedRow,
     documents: Sequence[NewDocument],
-    following: HandingOn,
+    following: HandOff,
     known: Mapping[str, int] = _NOTHING,
 ) -> None:
     """Insert documents, and a delivery for each destination.
@@ -417,7 +428,7 @@ def _insert_documents(
             following.add_delivery(stored, name, row_id, begun)
 
 
-def _beginnings(new: NewDocument, following: HandingOn, *, is_current: bool) -> dict[str, Columns]:
+def _beginnings(new: NewDocument, following: HandOff, *, is_current: bool) -> dict[str, Columns]:
     """The first columns of each destination's delivery. A withheld delivery has ended at once."""
     if not is_current:
         return dict.fromkeys([*new.destinations, *new.withheld], _as_superseded(following.now))

@@ -44,7 +44,7 @@ class Heir:
     lease_seconds: float
 
 
-class HandingOn:
+class HandOff:
     """The hand-off of one transaction, at `now`.
 
     `heirs`: by destination; None stands for a stage that has none. `leaves_due`: rows are left due,

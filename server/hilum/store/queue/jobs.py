@@ -117,16 +117,11 @@ def _study_jobs(
     )
     for row, lease in claimed:
         uid = row.study_instance_uid
-        names = {item.id: item.sop_instance_uid for item in images[uid]}
         yield StudyJob(
             lease=lease,
             study=codec.study_of(row),
             instances=tuple(map(codec.instance_of, images[uid])),
-            readings=tuple(
-                codec.reading_of(item, names[item.instance_id])
-                for item in readings[uid]
-                if item.instance_id in names
-            ),
+            readings=codec.readings_of(readings[uid], images[uid]),
             current_results=tuple(map(codec.result_of, current[uid])),
             superseded_digests=_spent(connection, uid) if current[uid] else {},
         )

@@ -51,6 +51,30 @@ _HOLD = PreparedStatement(
         " AS uid"
     )
 )
+_WITHOUT_EFFECT = (
+    select(
+        rejection.c.sop_instance_uid,
+        rejection.c.study_instance_uid,
+        rejection.c.reason,
+        rejection.c.calling_ae_title,
+        rejection.c.received_at,
+    )
+    .join(
+        instance,
+        and_(
+            rejection.c.sop_instance_uid == instance.c.sop_instance_uid,
+            rejection.c.study_instance_uid == instance.c.study_instance_uid,
+        ),
+    )
+    .where(
+        and_(
+            rejection.c.holds_for_all.is_(False),
+            rejection.c.calling_ae_title != instance.c.calling_ae_title,
+        ),
+        instance.c.is_removed.is_(False),
+    )
+    .order_by(rejection.c.id)
+)
 
 
 def reject(connection: Connection, rejections: Sequence[Rejection], now: float) -> int:
@@ -139,31 +163,7 @@ def _reject_one(connection: Connection, item: Rejection, now: float) -> tuple[in
 
 def without_effect(connection: Connection) -> list[dict[str, Any]]:
     """Rejections by other senders of images that are in results, oldest first."""
-    same = and_(
-        rejection.c.sop_instance_uid == instance.c.sop_instance_uid,
-        rejection.c.study_instance_uid == instance.c.study_instance_uid,
-    )
-    of_others = and_(
-        rejection.c.holds_for_all.is_(False),
-        rejection.c.calling_ae_title != instance.c.calling_ae_title,
-    )
-    columns = (
-        rejection.c[name]
-        for name in (
-            "sop_instance_uid",
-            "study_instance_uid",
-            "reason",
-            "calling_ae_title",
-            "received_at",
-        )
-    )
-    query = (
-        select(*columns)
-        .join(instance, same)
-        .where(of_others, instance.c.is_removed.is_(False))
-        .order_by(rejection.c.id)
-    )
-    return [row._asdict() for row in connection.execute(query)]
+    return [row._asdict() for row in connection.execute(_WITHOUT_EFFECT)]
 
 
 def _named(item: Rejection) -> ColumnElement[bool]:

@@ -9,29 +9,33 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, select, upda
 from hilum.domain import ReadingState, StudyState
 from hilum.store.schema.tables import reading, study
 
+_IS_OPEN = case(
+    (
+        and_(
+            reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+            reading.c.is_shadow.is_(False),
+        ),
+        1,
+    ),
+    else_=0,
+)
+OPEN_READINGS = (
+    select(func.coalesce(func.sum(_IS_OPEN), 0))
+    .where(reading.c.study_instance_uid == study.c.study_instance_uid)
+    .scalar_subquery()
+)
+"""The number of open readings that a study waits for."""
+
 
 def reopen(connection: Connection, study_uids: Collection[str], now: float) -> None:
     """Make these studies due as soon as no reading is open. A running quiet period goes on.
 
     Clearing the lease fences out an assembler that saw the study as it was.
     """
-    is_open = case(
-        (
-            and_(
-                reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
-                reading.c.is_shadow.is_(False),
-            ),
-            1,
-        ),
-        else_=0,
-    )
-    counted = select(func.coalesce(func.sum(is_open), 0)).where(
-        reading.c.study_instance_uid == study.c.study_instance_uid
-    )
     values = {
         "state": StudyState.DUE,
         "revision": study.c.revision + 1,
-        "open_readings": counted.scalar_subquery(),
+        "open_readings": OPEN_READINGS,
         **moments(now),
         "attempts": 0,
         "lapses": 0,

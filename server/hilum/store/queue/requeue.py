@@ -10,14 +10,14 @@ from array import array
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, case, false, func, select, update
+from sqlalchemy import ColumnElement, Connection, Row, and_, false, select, update
 
-from hilum.domain import REASONS, DeliveryState, ReadingState, Reason, StudyState, WorkState
+from hilum.domain import REASONS, DeliveryState, Reason, StudyState, WorkState
 from hilum.settings import Destination
 from hilum.store.audit.log import Deed
 from hilum.store.queue import complete
 from hilum.store.queue.queues import QUEUES, in_state, is_stuck
-from hilum.store.queue.reopen import lock, moments
+from hilum.store.queue.reopen import OPEN_READINGS, lock, moments
 from hilum.store.schema.tables import comparison, delivery, document, reading, result, study
 from hilum.verbs import Thing
 from hilum.withheld_reports import BY_REASON, Subject, cause_of
@@ -223,21 +223,8 @@ def _reopen_studies(connection: Connection, reading_ids: Sequence[int], now: flo
 
     A running quiet period goes on.
     """
-    is_open = case(
-        (
-            and_(
-                reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
-                reading.c.is_shadow.is_(False),
-            ),
-            1,
-        ),
-        else_=0,
-    )
-    counted = select(func.coalesce(func.sum(is_open), 0)).where(
-        reading.c.study_instance_uid == study.c.study_instance_uid
-    )
     again = {"state": StudyState.DUE, **moments(now), "lease_token": None, "leased_until": None}
-    fresh = {"attempts": 0, "lapses": 0, "open_readings": counted.scalar_subquery()}
+    fresh = {"attempts": 0, "lapses": 0, "open_readings": OPEN_READINGS}
     for start in range(0, len(reading_ids), _CHUNK):
         theirs = select(reading.c.study_instance_uid).where(
             reading.c.id.in_(reading_ids[start : start + _CHUNK])

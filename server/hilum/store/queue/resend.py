@@ -55,12 +55,8 @@ def resend(
     None: there is no such study, or no such document in it. `sop_instance_uid`: of one document
     alone. The rows are locked first, so that two requests at once send once.
     """
-    if (
-        connection.execute(
-            select(study.c.id).where(study.c.study_instance_uid == study_uid)
-        ).first()
-        is None
-    ):
+    known = select(study.c.id).where(study.c.study_instance_uid == study_uid)
+    if connection.execute(known).first() is None:
         return None
     rows = _rows(connection, study_uid, sop_instance_uid)
     if sop_instance_uid is not None and not rows:
@@ -71,18 +67,21 @@ def resend(
             sop_instance_uid is None and row.reason == _LADDER
         ):
             continue
-        said = {
-            "destination": row.destination,
-            "document": row.kind,
-            "sop_instance_uid": row.sop_instance_uid,
-        }
         why = _why_not(row, destinations)
         if why is None:
             _make_due(connection, row.id, now)
-            found.due.append(said)
+            found.due.append(_described(row))
         else:
-            found.left.append({**said, "why": why})
+            found.left.append({**_described(row), "why": why})
     return found
+
+
+def _described(row: Row[Any]) -> Item:
+    return {
+        "destination": row.destination,
+        "document": row.kind,
+        "sop_instance_uid": row.sop_instance_uid,
+    }
 
 
 def _rows(

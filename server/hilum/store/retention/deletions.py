@@ -82,13 +82,7 @@ def _remove_due(
     connection: Connection, archive: Archive, now: float, sync: Callable[[], None], held: ExitStack
 ) -> dict[int, Removed]:
     """Delete one batch, and return the results by row id."""
-    query = (
-        select(expired_file)
-        .where(expired_file.c.due_at <= now)
-        .order_by(expired_file.c.due_at, expired_file.c.id)
-        .limit(_TOGETHER)
-    )
-    if not (rows := connection.execute(query.with_for_update(skip_locked=True)).all()):
+    if not (rows := _due_files(connection, now)):
         return {}
     sync()
     named = _named(connection, rows)
@@ -99,6 +93,16 @@ def _remove_due(
         update(expired_file).where(expired_file.c.id.in_(stuck)).values(due_at=now + _AGAIN_SECONDS)
     )
     return removed
+
+
+def _due_files(connection: Connection, now: float) -> Sequence[Row[tuple[object, ...]]]:
+    query = (
+        select(expired_file)
+        .where(expired_file.c.due_at <= now)
+        .order_by(expired_file.c.due_at, expired_file.c.id)
+        .limit(_TOGETHER)
+    )
+    return connection.execute(query.with_for_update(skip_locked=True)).all()
 
 
 def _named(connection: Connection, rows: Sequence[Row[tuple[object, ...]]]) -> set[int]:

@@ -39,7 +39,7 @@ _ENDED: Final = (CommitmentState.REPORTED, CommitmentState.DEAD)
 
 
 @dataclass(frozen=True, slots=True)
-class Diary:
+class AgedTable:
     """A table, its key, the column of age, and the rows that may be deleted.
 
     The column has an index if the rows can be many.
@@ -63,13 +63,13 @@ def _move_horizon(connection: Connection, before: float) -> None:
 _HANDED_ON = (
     audit.c.id <= select(func.coalesce(func.min(audit_cursor.c.last_id), 0)).scalar_subquery()
 )
-DIARIES: Final[Mapping[str, Diary]] = {
-    "associations": Diary(association, association.c.id, association.c.started_at, true()),
-    "commitments": Diary(
+AGED_TABLES: Final[Mapping[str, AgedTable]] = {
+    "associations": AgedTable(association, association.c.id, association.c.started_at, true()),
+    "commitments": AgedTable(
         commitment, commitment.c.id, commitment.c.requested_at, commitment.c.state.in_(_ENDED)
     ),
-    "audit": Diary(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
-    "processes": Diary(process, process.c.name, process.c.beat_at, true()),
+    "audit": AgedTable(audit, audit.c.id, audit.c.at, _HANDED_ON, _move_horizon),
+    "processes": AgedTable(process, process.c.name, process.c.beat_at, true()),
 }
 
 
@@ -78,7 +78,7 @@ def forget(connection: Connection, name: str, before: float) -> int:
 
     A locked row stays.
     """
-    diary = DIARIES[name]
+    diary = AGED_TABLES[name]
     old = (
         select(diary.key)
         .where(and_(diary.moment < before, diary.has_ended))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,18 @@ _BY_AGE = "age"
 _LOOKED_AT = 1000  # images of one look; of their studies, the one delivered first is released first
 _PASSED_BY = 5000  # images of one look at most that have to stay
 _TOGETHER = 8  # studies of one transaction: others wait for the ledger meanwhile, 1 ms for each
+# Conditions on the results, readings and deliveries of a study.
+_CURRENT = and_(
+    result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True)
+)
+_OPEN_READING = and_(
+    reading.c.study_instance_uid == study.c.study_instance_uid,
+    reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
+)
+_WAITING = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD))
+_SENT = result.join(document, document.c.result_id == result.c.id).join(
+    delivery, delivery.c.document_id == document.c.id
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,11 +149,7 @@ class RetentionPolicy:
                 if held is None:
                     connection.execute(insert(installation).values(key=_OWNER, value=value))
                     return True
-                if (known := json.loads(held))["owner"] != owner and now < known[
-                    "until"
-                ] <= now + seconds + SKEW_SECONDS:
-                    # A lease that ends even later counts as free: a clock was set back, and its
-                    # owner may be gone.
+                if _is_anothers(json.loads(held), owner, now, seconds):
                     return False
                 connection.execute(update(installation).where(key).values(value=value))
                 return True
@@ -220,12 +228,20 @@ class RetentionPolicy:
         return deletions.remove_due(self._engine, self._archive, self._clock(), self._sync)
 
     def forget(self, name: str, before: float) -> int:
-        """Delete rows of `history.DIARIES` from before that moment, and return their number.
+        """Delete rows of `history.AGED_TABLES` from before that moment, and return their number.
 
         At most one batch.
         """
         with self._engine.begin() as connection:
             return history.forget(connection, name, before)
+
+
+def _is_anothers(lease: Mapping[str, Any], owner: str, now: float, seconds: float) -> bool:
+    """Whether another process holds the lease.
+
+    A lease that ends too late counts as free: a clock was set back, and its owner may be gone.
+    """
+    return bool(lease["owner"] != owner and now < lease["until"] <= now + seconds + SKEW_SECONDS)
 
 
 def _candidates(
@@ -242,20 +258,24 @@ def _candidates(
     while images < _LOOKED_AT and (at_most is None or passed < at_most):
         looked_at = connection.execute(_next_images(rule, walk.after)).all()
         uids = Counter(row.study_instance_uid for row in looked_at if row.is_free)
-        named = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
-        found += (
-            rows := connection.execute(
-                named.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))
-            ).all()
-        )
-        images += (going := sum(uids[row.study_instance_uid] for row in rows))
+        rows = _finished(connection, rule, uids)
+        found += rows
+        going = sum(uids[row.study_instance_uid] for row in rows)
+        images += going
         passed += len(looked_at) - going
-        walk.after = (
-            (looked_at[-1].received_at, looked_at[-1].id) if len(looked_at) == _LOOKED_AT else None
-        )
-        if walk.after is None:
+        is_last = len(looked_at) < _LOOKED_AT
+        walk.after = None if is_last else (looked_at[-1].received_at, looked_at[-1].id)
+        if is_last:
             break
     return found
+
+
+def _finished(connection: Connection, rule: Rule, uids: Iterable[str]) -> Sequence[Row[Any]]:
+    """Those of these studies whose pixels may go, with the moment at which they were finished."""
+    query = select(study.c.id, study.c.study_instance_uid, _finished_at().label("finished_at"))
+    return connection.execute(
+        query.where(study.c.study_instance_uid.in_(uids), *_may_go(rule))
+    ).all()
 
 
 def _next_images(rule: Rule, after: tuple[float, int] | None) -> Select[Any]:
@@ -309,8 +329,15 @@ def _release_study(
     ).first()
     if row is None:
         return 0, 0
+    images = _images_to_release(connection, row.study_instance_uid, rule)
+    for image in images:
+        _release_image(connection, image, rule.cause, now)
+    return len(images), sum(image.size_bytes for image in images)
+
+
+def _images_to_release(connection: Connection, uid: str, rule: Rule) -> Sequence[Row[Any]]:
     kept = and_(
-        instance.c.study_instance_uid == row.study_instance_uid,
+        instance.c.study_instance_uid == uid,
         instance.c.pixels_removed_at.is_(None),
         instance.c.received_at < rule.finished_before,
         rule.is_free,
@@ -322,29 +349,20 @@ def _release_study(
         instance.c.header,
         instance.c.transfer_syntax_uid,
     )
-    images = connection.execute(select(*columns).where(kept)).all()
-    for image in images:
-        left = {
-            "pixels_removed_at": now,
-            "header": row_header.identifying(image.header, image.transfer_syntax_uid),
-        }
-        connection.execute(update(instance).where(instance.c.id == image.id).values(left))
-        deletions.expire(connection, image.path, rule.cause, now, image.id)
-    return len(images), sum(image.size_bytes for image in images)
+    return connection.execute(select(*columns).where(kept)).all()
+
+
+def _release_image(connection: Connection, image: Row[Any], cause: str, now: float) -> None:
+    values = {
+        "pixels_removed_at": now,
+        "header": row_header.identifying(image.header, image.transfer_syntax_uid),
+    }
+    connection.execute(update(instance).where(instance.c.id == image.id).values(values))
+    deletions.expire(connection, image.path, cause, now, image.id)
 
 
 def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
     """Conditions on a study."""
-    uid = study.c.study_instance_uid
-    current = and_(result.c.study_instance_uid == uid, result.c.is_current.is_(True))
-    open_reading = and_(
-        reading.c.study_instance_uid == uid,
-        reading.c.state.in_((ReadingState.DUE, ReadingState.LEASED)),
-    )
-    waiting = delivery.c.state.in_((DeliveryState.DUE, DeliveryState.LEASED, DeliveryState.DEAD))
-    sent = result.join(document, document.c.result_id == result.c.id).join(
-        delivery, delivery.c.document_id == document.c.id
-    )
     return [
         study.c.state == StudyState.CLOSED,
         study.c.open_readings == 0,
@@ -353,10 +371,10 @@ def _may_go(rule: Rule) -> list[ColumnElement[bool]]:
             if len(rule.priorities) < len(Priority)
             else true()
         ),
-        select(result.c.id).where(current).exists(),
-        ~select(result.c.id).where(current, result.c.state != ResultState.REPORTED).exists(),
-        ~select(reading.c.id).where(open_reading).exists(),
-        ~select(delivery.c.id).select_from(sent).where(current, waiting).exists(),
+        select(result.c.id).where(_CURRENT).exists(),
+        ~select(result.c.id).where(_CURRENT, result.c.state != ResultState.REPORTED).exists(),
+        ~select(reading.c.id).where(_OPEN_READING).exists(),
+        ~select(delivery.c.id).select_from(_SENT).where(_CURRENT, _WAITING).exists(),
         _finished_at() < rule.finished_before,
     ]
 
@@ -366,14 +384,11 @@ def _finished_at() -> ColumnElement[float]:
 
     Without deliveries, the moment of the last result.
     """
-    current = and_(
-        result.c.study_instance_uid == study.c.study_instance_uid, result.c.is_current.is_(True)
-    )
-    sent = result.join(document, document.c.result_id == result.c.id).join(
-        delivery, delivery.c.document_id == document.c.id
-    )
     delivered = (
-        select(func.max(delivery.c.finished_at)).select_from(sent).where(current).scalar_subquery()
+        select(func.max(delivery.c.finished_at))
+        .select_from(_SENT)
+        .where(_CURRENT)
+        .scalar_subquery()
     )
-    written = select(func.max(result.c.finished_at)).where(current).scalar_subquery()
+    written = select(func.max(result.c.finished_at)).where(_CURRENT).scalar_subquery()
     return case((func.coalesce(delivered, 0.0) > written, delivered), else_=written)

@@ -43,7 +43,7 @@ class ReadingReleases:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigning:
+class Assignments:
     """The rollouts as they stand in this transaction, by alias.
 
     Without a rollout they cost no query.
@@ -81,12 +81,12 @@ class Assigning:
         return chosen
 
 
-def read(connection: Connection) -> Assigning:
+def read(connection: Connection) -> Assignments:
     """Read the rollouts once for a batch of arrivals.
 
     Verbs on rollouts wait until the transaction ends.
     """
-    return Assigning({row.alias: rollout_of(row) for row in _ROLLOUTS.all(connection)})
+    return Assignments({row.alias: rollout_of(row) for row in _ROLLOUTS.all(connection)})
 
 
 def rollout_of(row: PreparedRow) -> Rollout:

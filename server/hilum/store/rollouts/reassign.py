@@ -32,7 +32,7 @@ _FRESH = (
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
+class Reassignment:
     """Studies of which `left` has no result are read anew by `to`, a release of the same alias.
 
     A worker that holds one loses its lease.
@@ -89,6 +89,15 @@ def _give(
     _end_shadow(connection, uids, to)
     ours = and_(assignment.c.study_instance_uid.in_(uids), assignment.c.alias == alias)
     connection.execute(update(assignment).where(ours).values(release=to))
+    _give_readings(connection, uids, left, to, now)
+    reopen(connection, uids, now)
+    comparisons.give(connection, uids, left, to, now)
+
+
+def _give_readings(
+    connection: Connection, uids: Sequence[str], left: str, to: str, now: float
+) -> None:
+    """Have these studies read anew by another release, but for rejected images."""
     readings = and_(
         reading.c.study_instance_uid.in_(uids),
         reading.c.release == left,
@@ -104,8 +113,6 @@ def _give(
     is_wanted = reading.c.reason.is_distinct_from(Reason.REJECTED)
     connection.execute(update(reading).where(readings, is_wanted).values({**due, "release": to}))
     connection.execute(update(reading).where(readings).values(release=to))
-    reopen(connection, uids, now)
-    comparisons.give(connection, uids, left, to, now)
 
 
 def _end_shadow(connection: Connection, uids: Sequence[str], name: str) -> None:
@@ -123,9 +130,9 @@ def _end_shadow(connection: Connection, uids: Sequence[str], name: str) -> None:
             comparison.c.study_instance_uid.in_(uids), comparison.c.shadow == name
         )
     )
-    along = and_(
+    of_shadow = and_(
         reading.c.study_instance_uid.in_(uids),
         reading.c.release == name,
         reading.c.is_shadow.is_(True),
     )
-    connection.execute(delete(reading).where(along))
+    connection.execute(delete(reading).where(of_shadow))

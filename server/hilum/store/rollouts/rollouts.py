@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, Row, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 
 from hilum.domain import Rollout, RolloutState, WorkState, alias_of
@@ -22,7 +22,7 @@ from hilum.store.rollouts import advertised_releases, reassign, rules
 from hilum.store.rollouts import manifests as kept_manifests
 from hilum.store.rollouts.assign import rollout_of
 from hilum.store.rollouts.manifests import KeptManifest
-from hilum.store.rollouts.reassign import Taking
+from hilum.store.rollouts.reassign import Reassignment
 from hilum.store.rollouts.rules import CannotRollOut, RolloutRequest
 from hilum.store.schema.tables import assignment, reading, rollout, rollout_event
 
@@ -149,7 +149,7 @@ class Rollouts:
         many = rows[: -reassign.TOGETHER]  # few go with the step back, all at once
         return sum(self._take_back_part(taking, part) for part in reassign.parts(many))
 
-    def _take_back_part(self, taking: Taking, rows: Sequence[int]) -> int:
+    def _take_back_part(self, taking: Reassignment, rows: Sequence[int]) -> int:
         with begin_part(self._engine) as connection:
             return taking.take(connection, rows, self._clock())
 
@@ -246,9 +246,7 @@ class Rollouts:
         deed: Deed | None,
     ) -> Rollout:
         with self._engine.begin() as connection:
-            row = connection.execute(
-                select(rollout).where(rollout.c.alias == alias).with_for_update()
-            ).first()
+            row = _locked(connection, alias)
             known = begun if row is None else rollout_of(row)
             if known is None:
                 raise CannotRollOut(
@@ -260,11 +258,15 @@ class Rollouts:
             event = _event(after, verb, said)
             connection.execute(insert(rollout_event).values(event))
             if deed is not None:
-                deed.detail = " ".join(
-                    filter(None, (after.candidate or after.serving, event["detail"]))
-                )
+                named = (after.candidate or after.serving, event["detail"])
+                deed.detail = " ".join(filter(None, named))
                 deed.write(connection, self._clock())
             return after
+
+
+def _locked(connection: Connection, alias: str) -> Row[Any] | None:
+    query = select(rollout).where(rollout.c.alias == alias).with_for_update()
+    return connection.execute(query).first()
 
 
 def _take_back_rest(count: int, connection: Connection, before: Rollout, after: Rollout) -> str:
@@ -275,8 +277,8 @@ def _take_back_rest(count: int, connection: Connection, before: Rollout, after: 
     return f"{count} studies taken back from {taking.left}"
 
 
-def _taking(before: Rollout, after: Rollout) -> Taking:
-    return Taking(after.alias, before.candidate or before.serving, after.serving)
+def _taking(before: Rollout, after: Rollout) -> Reassignment:
+    return Reassignment(after.alias, before.candidate or before.serving, after.serving)
 
 
 def _prove(candidate: str, digest: str, connection: Connection, *_: Rollout) -> str:

@@ -6,7 +6,7 @@ The JSON of a result is its findings and source images, each an object of its fi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any
 
@@ -80,6 +80,14 @@ def reading_of(row: PreparedRow, sop_instance_uid: str) -> Reading:
         preprocessing_version=row.preprocessing_version,
         timings=row.timings or {},
         member_logits=None if row.member_logits is None else tuple(map(tuple, row.member_logits)),
+    )
+
+
+def readings_of(rows: Iterable[PreparedRow], images: Iterable[PreparedRow]) -> tuple[Reading, ...]:
+    """Readings of these images; rows of other images are left out."""
+    names = {image.id: image.sop_instance_uid for image in images}
+    return tuple(
+        reading_of(row, names[row.instance_id]) for row in rows if row.instance_id in names
     )
 
 

@@ -60,6 +60,13 @@ IDENTIFYING: Final = frozenset(
 _SHORTENED: Final = "headers_shortened"
 _AT_ONCE: Final = 200  # rows of one look
 _Part = tuple[int, int, int]
+_SIZES = select(
+    instance.c.id,
+    instance.c.digest,
+    instance.c.transfer_syntax_uid,
+    instance.c.pixels_removed_at,
+    func.length(instance.c.header).label("size"),
+)
 
 
 def kept(header: bytes | memoryview, transfer_syntax_uid: str) -> bytes:
@@ -87,20 +94,8 @@ def shorten_some(connection: Connection) -> int:
     last = connection.execute(
         select(installation.c.value).where(installation.c.key == _SHORTENED)
     ).scalar_one_or_none()
-    columns = (
-        instance.c.id,
-        instance.c.digest,
-        instance.c.transfer_syntax_uid,
-        instance.c.pixels_removed_at,
-    )
     after = instance.c.id > (0 if last is None else json.loads(last))
-    query = (
-        select(*columns, func.length(instance.c.header).label("size"))
-        .where(after)
-        .order_by(instance.c.id)
-        .limit(_AT_ONCE)
-    )
-    rows = connection.execute(query).all()
+    rows = connection.execute(_SIZES.where(after).order_by(instance.c.id).limit(_AT_ONCE)).all()
     for row in rows:
         _shorten(connection, row)
     if rows:
