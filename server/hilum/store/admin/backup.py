@@ -12,7 +12,7 @@ import os
 import shutil
 import stat
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -90,7 +90,7 @@ def back_up(url: str, archive: Archive, target: Path) -> Counter[Put]:
 
 
 def _put_all(
-    archive: Archive, arriving: Iterable[Path], reader: Engine, target: Path
+    archive: Archive, arriving: list[Path], reader: Engine, target: Path
 ) -> tuple[Counter[Put], dict[str, Put]]:
     """Copy the files that rows name, those in quarantine, and those that wait for their rows.
 

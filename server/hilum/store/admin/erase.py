@@ -432,17 +432,21 @@ def _erase_results(connection: Connection, study_uid: str, stands_for: str, now:
     for row in connection.execute(
         select(result.c.id, result.c.content).where(result.c.study_instance_uid == study_uid)
     ).all():
-        values = {**_emptied_result(row), "study_instance_uid": stands_for, "finished_at": now}
+        values = {
+            **_emptied_result(row.id, row.content),
+            "study_instance_uid": stands_for,
+            "finished_at": now,
+        }
         connection.execute(update(result).where(result.c.id == row.id).values(values))
 
 
-def _emptied_result(row: Row[Any]) -> dict[str, Any]:
-    kept = {name: row.content.get(name) for name in _KEPT_OF_RESULT}
+def _emptied_result(row_id: int, content: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: content.get(name) for name in _KEPT_OF_RESULT}
     return {
         **_NO_LEASE,
         "state": ResultState.ERASED,
         "reason": Reason.ERASED,
-        "source_digest": f"erased-{row.id}",
+        "source_digest": f"erased-{row_id}",
         "content": {**kept, "findings": [], "source_images": [], "timings": {}},
         "identifiers": {},
         "is_current": False,

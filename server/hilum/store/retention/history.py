@@ -78,15 +78,15 @@ def forget(connection: Connection, name: str, before: float) -> int:
 
     A locked row stays.
     """
-    diary = AGED_TABLES[name]
+    aged = AGED_TABLES[name]
     old = (
-        select(diary.key)
-        .where(and_(diary.moment < before, diary.has_ended))
-        .order_by(diary.moment)
+        select(aged.key)
+        .where(and_(aged.moment < before, aged.has_ended))
+        .order_by(aged.moment)
         .limit(_LIMIT)
     )
     rows = connection.execute(old.with_for_update(skip_locked=True)).scalars().all()
     if rows:
-        diary.allow(connection, before)
-        connection.execute(delete(diary.table).where(diary.key.in_(rows)))
+        aged.allow(connection, before)
+        connection.execute(delete(aged.table).where(aged.key.in_(rows)))
     return len(rows)

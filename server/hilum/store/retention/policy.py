@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
+    Column,
     ColumnElement,
     Connection,
     Row,
@@ -342,7 +343,7 @@ def _images_to_release(connection: Connection, uid: str, rule: Rule) -> Sequence
         instance.c.received_at < rule.finished_before,
         rule.is_free,
     )
-    columns = (
+    columns: Sequence[Column[Any]] = (
         instance.c.id,
         instance.c.path,
         instance.c.size_bytes,
