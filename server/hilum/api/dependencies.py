@@ -15,9 +15,8 @@ from hilum.api.readiness import ROLES, Role
 from hilum.api.status import Observer
 from hilum.domain import Release, Rollout
 from hilum.settings import Destination, Settings
-from hilum.store.admin.abandon import Forgotten
-from hilum.store.admin.complete import Completed
 from hilum.store.admin.decisions import Decisions
+from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.audit.log import AuditLog, Deed
 from hilum.store.queries.views import LedgerViews
 from hilum.store.queue.resend import Resent

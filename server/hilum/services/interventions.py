@@ -9,8 +9,7 @@ from hilum.errors import Retry
 from hilum.receive.headers.patient import OneStudy, Patient
 from hilum.services.erase import erase
 from hilum.settings import Settings
-from hilum.store.admin.abandon import Forgotten
-from hilum.store.admin.complete import Completed
+from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.archive.archive import Archive
 from hilum.store.audit.log import Deed
 from hilum.store.ledger import Ledger

@@ -33,10 +33,8 @@ from hilum.domain import (
     StudyJob,
 )
 from hilum.settings import Destination
-from hilum.store.admin import abandon
-from hilum.store.admin import complete as completing
-from hilum.store.admin.abandon import Forgotten
-from hilum.store.admin.complete import Completed
+from hilum.store.admin import operator
+from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.audit.log import Deed, write_down
 from hilum.store.database.clocks import ahead_seconds
 from hilum.store.database.engines import Transactions, begin_part, error_text, open_engine, sync_of
@@ -654,7 +652,7 @@ class Ledger:
         The caller has checked that it is not.
         """
         with self._writes.begin() as connection:
-            done = abandon.forget(connection, name, self._clock())
+            done = operator.forget(connection, name, self._clock())
             write_down(deed, connection, self._clock(), done.cancelled)
         self._sync()
         return done
@@ -662,7 +660,7 @@ class Ledger:
     def forget_commitments(self, calling_ae_title: str, deed: Deed | None = None) -> int:
         """Delete the dead storage commitment reports for this AE Title, and return their number."""
         with self._writes.begin() as connection:
-            count = abandon.forget_commitments(connection, calling_ae_title)
+            count = operator.forget_commitments(connection, calling_ae_title)
             write_down(deed, connection, self._clock(), count)
         self._sync()
         return count
@@ -675,7 +673,7 @@ class Ledger:
         `is_waiting`: its open readings are waited for.
         """
         with self._writes.begin() as connection:
-            done = completing.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
+            done = operator.complete(connection, study_uid, self._clock(), is_waiting=is_waiting)
             if done is not None:
                 write_down(deed, connection, self._clock())
             self._notifier.notify_in(connection, ("assemble",))

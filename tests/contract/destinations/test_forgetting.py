@@ -21,7 +21,7 @@ from hilum.domain import (
     SopReference,
 )
 from hilum.settings import DicomDestination
-from hilum.store.admin.abandon import Forgotten
+from hilum.store.admin.operator import Forgotten
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.queries.views import LedgerViews

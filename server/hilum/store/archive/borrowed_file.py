@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class WritePolicy:
     """How an object is written.
 
-    After `write_out_bytes` more the disk is asked to begin with them; 0: never.
+    Each write but the first and the last ends at a multiple of `aligned_bytes`. After
+    `write_out_bytes` more the disk is asked to begin with them; 0: never.
     """
 
     write_out_bytes: int
