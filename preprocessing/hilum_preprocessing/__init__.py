@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hilum_preprocessing.codecs.frames import decode_frames, reducible
     from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues, decode
-    from hilum_preprocessing.decoding import Decoding, decoding_for
+    from hilum_preprocessing.decode_options import Decoding, decoding_for
     from hilum_preprocessing.errors import Flag, NotAnalysable, Reason, SpecError
     from hilum_preprocessing.guard.level_doubts import level_flags
     from hilum_preprocessing.guard.pixels import (
@@ -78,7 +78,7 @@ __all__ = [
 _MODULES = MappingProxyType(
     {
         **dict.fromkeys(("DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"), "decode"),
-        **dict.fromkeys(("Decoding", "decoding_for"), "decoding"),
+        **dict.fromkeys(("Decoding", "decoding_for"), "decode_options"),
         **dict.fromkeys(("Flag", "NotAnalysable", "Reason", "SpecError"), "errors"),
         "read_file": "header.files",
         **dict.fromkeys(("decode_frames", "reducible"), "codecs.frames"),

@@ -15,7 +15,7 @@ from PIL import Image, ImageDraw, ImageFont
 from pydicom.dataset import Dataset
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
-from hilum_preprocessing.decoding import decoding_for
+from hilum_preprocessing.decode_options import decoding_for
 from hilum_preprocessing.guard.level_doubts import level_flags
 from hilum_preprocessing.guard.pixels import PixelLimits, look, pixel_flags
 from hilum_preprocessing.guard.tags import check_tags, tag_flags

@@ -16,7 +16,7 @@ from pydicom.dataset import Dataset
 from torch import Tensor
 
 from hilum_preprocessing.decode import DEFAULT_MAXIMUM_PIXELS, StoredValues
-from hilum_preprocessing.decoding import decoding_for
+from hilum_preprocessing.decode_options import decoding_for
 from hilum_preprocessing.guard.level_doubts import level_flags
 from hilum_preprocessing.guard.tags import admitted, tag_flags
 from hilum_preprocessing.header.files import read_file
@@ -27,7 +27,7 @@ from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.tensor.geometry import apply_to_pixels
 from hilum_preprocessing.tensor.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.tensor.visible import Visible, visible
-from hilum_preprocessing.tensor.without_torch import prepared
+from hilum_preprocessing.tensor.compiled_path import prepared
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.codecs.crossings import crossings
+from hilum_preprocessing.codecs.bit_edges import bit_edges
 from hilum_preprocessing.codecs.representation import require_sign
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header.pixel_header import PixelHeader
@@ -56,7 +56,7 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
             header,
         )
         return cleared, (Flag.HIGH_BITS_CLEARED,)
-    seen = crossings(whole, cleared, header)
+    seen = bit_edges(whole, cleared, header)
     if seen.are_of_an_overlay and cleared.min() != cleared.max():
         return cleared, (Flag.HIGH_BITS_CLEARED,)
     return _moved_or_clamped(container, words, header)

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.codecs.crossings import crossings
+from hilum_preprocessing.codecs.bit_edges import bit_edges
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
@@ -34,7 +34,7 @@ def require_sign(words: NDArray[Any], values: NDArray[Any], header: PixelHeader)
     if (
         header.is_signed
         and header.is_judged
-        and crossings(words, values, header, _ENOUGH).are_of_the_picture
+        and bit_edges(words, values, header, _ENOUGH).are_of_the_picture
     ):
         raise NotAnalysable(
             Reason.DEPTH_CONTRADICTED,
@@ -52,7 +52,7 @@ def require_no_sign(values: NDArray[Any], header: PixelHeader) -> None:
         return
     half = 1 << header.bits_stored - 1
     signed = (_exact(values) ^ half) - half
-    if crossings(signed, values, header, _ENOUGH).are_of_the_picture:
+    if bit_edges(signed, values, header, _ENOUGH).are_of_the_picture:
         raise NotAnalysable(
             Reason.DEPTH_CONTRADICTED, "Pixel Representation 0, and the pixels go on below zero"
         )

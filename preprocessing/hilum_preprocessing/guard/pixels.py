@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import Flag
 from hilum_preprocessing.guard.doubts import require_no_doubt
-from hilum_preprocessing.resize.compiled import Seen, seen_in
+from hilum_preprocessing.resize.compiled import GridStatistics, grid_statistics
 
 _SIDE = 96  # samples along an axis, about
 _BINS = 64  # as in resize.c
@@ -67,11 +67,11 @@ def look(stored: StoredValues) -> PixelStatistics:
     nominal = (1 << stored.bits_stored) - 1
     lowest = -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
     grid = _grid(stored)
-    seen = seen_in(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
-    return _look(stored) if seen is None else _from_seen(seen, stored, grid.size)
+    seen = grid_statistics(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
+    return _by_numpy(stored) if seen is None else _by_c(seen, stored, grid.size)
 
 
-def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
+def _by_c(seen: GridStatistics, stored: StoredValues, size: int) -> PixelStatistics:
     rows, columns = stored.array.shape
     return PixelStatistics(
         span=(seen.high - seen.low) / float((1 << stored.bits_stored) - 1),
@@ -83,7 +83,7 @@ def _from_seen(seen: Seen, stored: StoredValues, size: int) -> PixelStatistics:
     )
 
 
-def _look(stored: StoredValues) -> PixelStatistics:
+def _by_numpy(stored: StoredValues) -> PixelStatistics:
     """The same in numpy: to the bit, where C has no fused multiplication."""
     samples = _samples(stored)
     nominal = float((1 << stored.bits_stored) - 1)

@@ -127,12 +127,12 @@ def _check_modality(dataset: Dataset) -> None:
             Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture"
         )
     elif modality not in _MODALITIES:
-        said = (
+        detail = (
             "the Modality of a Secondary Capture names no radiograph"
             if modality
             else "the Modality of a Secondary Capture is missing"
         )
-        raise NotAnalysable(Reason.WRONG_MODALITY, said)
+        raise NotAnalysable(Reason.WRONG_MODALITY, detail)
 
 
 def _check_presentation_intent(dataset: Dataset, spec: InputSpec) -> None:

@@ -109,12 +109,12 @@ def body_part(dataset: Dataset, site: SiteWords = NO_WORDS) -> tuple[Named | Non
     return None, ""
 
 
-def named_in(said: Collection[str], site: SiteWords = NO_WORDS) -> Named | None:
+def named_in(values: Collection[str], site: SiteWords = NO_WORDS) -> Named | None:
     """The body part that the values of an attribute name.
 
     Another body part beside the chest counts as another: CHEST ABDOMEN, THORACIC SPINE.
     """
-    text = " ".join(said)[:_LONGEST]
+    text = " ".join(values)[:_LONGEST]
     return site.named_by(text) or _named(text)[0] if text else None
 
 
@@ -151,7 +151,7 @@ def _device(dataset: Dataset, site: SiteWords) -> Named | None:  # noqa: ARG001 
     )
 
 
-# From what is said of this image to what is said of its study. The device comes last.
+# From attributes of this image to attributes of its study. The device comes last.
 _ELSEWHERE: Final[Sequence[tuple[str, Callable[[Dataset, SiteWords], Named | None]]]] = (
     ("Anatomic Region Sequence", _region),
     ("Series Description", partial(_described, "SeriesDescription")),

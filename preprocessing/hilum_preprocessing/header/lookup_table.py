@@ -109,7 +109,7 @@ def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
 
     The length of the data tells (C.11.1.1.1).
 
-    Half of a table of words has that length, too. Where the descriptor says more than 8 bits,
+    Half of a table of words has that length, too. Where the descriptor states more than 8 bits,
     entries that rise or fall throughout are 8-bit ones: the bytes of words go up and down.
     """
     packed = np.frombuffer(data, "u1")
@@ -148,44 +148,44 @@ def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | No
     return entries[:_WORDS], Flag.LUT_CORRECTED
 
 
-def _of_depth(entries: NDArray[Any], said: int) -> tuple[NDArray[Any], int, Flag | None]:
+def _of_depth(entries: NDArray[Any], stated: int) -> tuple[NDArray[Any], int, Flag | None]:
     """Entries, their number of bits, and the flag of a doubt about it.
 
     It is the descriptor's where the entries fit it, and theirs where they show it: many writers
     give the size of the stored words. All entries decide, and never those that a picture uses.
     """
     top = int(entries.max())
-    if _LEAST_BITS <= said <= _MOST_BITS and top >> said:
-        return _of_deeper(entries, said, top)
+    if _LEAST_BITS <= stated <= _MOST_BITS and top >> stated:
+        return _of_deeper(entries, stated, top)
     bits = max(_LEAST_BITS, top.bit_length())
-    if bits == said:
-        return entries, said, None
-    if _shows(top, bits, said):
+    if bits == stated:
+        return entries, stated, None
+    if _shows(top, bits, stated):
         return entries, bits, Flag.LUT_CORRECTED
-    if not _LEAST_BITS <= said <= _MOST_BITS:
+    if not _LEAST_BITS <= stated <= _MOST_BITS:
         raise NotAnalysable(
             Reason.CORRUPT_HEADER,
-            f"LUT Descriptor says {said} bits, and the entries do not show how many",
+            f"LUT Descriptor says {stated} bits, and the entries do not show how many",
         )
-    return entries, said, Flag.LUT_DOUBTFUL  # a dark curve, or another depth
+    return entries, stated, Flag.LUT_DOUBTFUL  # a dark curve, or another depth
 
 
-def _of_deeper(entries: NDArray[Any], said: int, top: int) -> tuple[NDArray[Any], int, Flag]:
+def _of_deeper(entries: NDArray[Any], stated: int, top: int) -> tuple[NDArray[Any], int, Flag]:
     """Entries beyond the bits of the descriptor.
 
     Equal bits above all of them are padding (PS3.3 C.11.1.1.1); others are the entries' own.
     """
-    if len(np.unique(entries >> said)) == 1:
-        return entries & ((1 << said) - 1), said, Flag.LUT_DOUBTFUL
+    if len(np.unique(entries >> stated)) == 1:
+        return entries & ((1 << stated) - 1), stated, Flag.LUT_DOUBTFUL
     bits = top.bit_length()
-    return entries, bits, Flag.LUT_CORRECTED if _shows(top, bits, said) else Flag.LUT_DOUBTFUL
+    return entries, bits, Flag.LUT_CORRECTED if _shows(top, bits, stated) else Flag.LUT_DOUBTFUL
 
 
-def _shows(top: int, bits: int, said: int) -> bool:
+def _shows(top: int, bits: int, stated: int) -> bool:
     """Whether the highest entry shows that the range is that of `bits`: it reaches the top.
 
-    Of a curve that takes half of the range that is said, the very top is asked: it may be a dark
+    Of a curve that takes half of the range that is stated, the very top is asked: it may be a dark
     one.
     """
     highest = (1 << bits) - 1
-    return top == highest or (bits != said - 1 and top >= _REACHES_THE_TOP * highest)
+    return top == highest or (bits != stated - 1 and top >= _REACHES_THE_TOP * highest)

@@ -145,9 +145,9 @@ def _from_text(texts: Iterable[str], *, is_of_this_image: bool = False) -> View 
 
 
 @lru_cache(1024)
-def _named(said: str, *, is_of_this_image: bool) -> frozenset[View]:
+def _named(text: str, *, is_of_this_image: bool) -> frozenset[View]:
     """The views that a text of words in capitals names."""
-    spaced = _TOGETHER.sub(r"\1 ", said)
+    spaced = _TOGETHER.sub(r"\1 ", text)
     parts = spaced.split()
     if _DECUBITUS_WORDS & set(parts):
         return frozenset[View](["UNKNOWN"])

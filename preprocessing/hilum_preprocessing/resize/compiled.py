@@ -21,13 +21,13 @@ from hilum_preprocessing.resize import library as resize_library
 from hilum_preprocessing.resize.axes import Axis
 from hilum_preprocessing.resize.compiled_library import checked
 from hilum_preprocessing.resize.kernels import PILLOW_ONE, Taps, as_pillow_integers
-from hilum_preprocessing.resize.library import Library, Resized, Samples, Seen
+from hilum_preprocessing.resize.library import Library, Resized, Samples, GridStatistics
 from hilum_preprocessing.resize.matrices import exact_taps, stretch
 
 __all__ = [
     "Resized",
     "Samples",
-    "Seen",
+    "GridStatistics",
     "counts",
     "extremes",
     "finish",
@@ -36,7 +36,7 @@ __all__ = [
     "loaded",
     "resized",
     "resized_whole",
-    "seen_in",
+    "grid_statistics",
 ]
 
 _STORED: Final = frozenset(np.dtype(name) for name in ("u1", "i1", "u2", "i2"))
@@ -113,14 +113,14 @@ def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
     )
 
 
-def seen_in(
+def grid_statistics(
     grid: NDArray[Any],
     lowest: int,
     nominal: int,
     places: Sequence[tuple[int, int, float]],
     *,
     is_inverted: bool,
-) -> Seen | None:
+) -> GridStatistics | None:
     """Return the pixel guard's statistics of stored values (rows, columns).
 
     `grid` may have any strides.
@@ -133,7 +133,7 @@ def seen_in(
         and not any(part % grid.itemsize for part in grid.strides)
     )
     return (
-        library.look(grid, lowest, nominal, places, is_inverted=is_inverted)
+        library.grid_statistics(grid, lowest, nominal, places, is_inverted=is_inverted)
         if library is not None and is_known
         else None
     )
@@ -163,7 +163,7 @@ def _problem(library: Library) -> str:
         return "computes wrong (counts)"
     if library.extremes(Samples(picture)) != (0, 4092):
         return "computes wrong (extremes)"
-    if not _has_seen(library, picture):
+    if not _has_statistics(library, picture):
         return "computes wrong (statistics)"
     return (
         ""
@@ -191,11 +191,11 @@ def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: A
     return np.inf if found.ends != (0, 4092) else float(np.abs(found.image - exact).max())
 
 
-def _has_seen(library: Library, picture: NDArray[np.uint16]) -> bool:
+def _has_statistics(library: Library, picture: NDArray[np.uint16]) -> bool:
     """Return whether percentiles and the statistics derived last are right."""
     place = 0.25 * (picture.size - 1)
     places = [(int(part * place), int(part * place) + 1, part * place % 1) for part in (1, 3)]
-    seen = library.look(picture, 0, 4092, places, is_inverted=False)
+    seen = library.grid_statistics(picture, 0, 4092, places, is_inverted=False)
     low, high = np.percentile(picture, (25, 75))
     levels = np.clip((picture - low) / (high - low), 0, 1)
     centred = levels - levels.mean()

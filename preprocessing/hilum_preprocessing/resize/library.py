@@ -116,7 +116,7 @@ class _Finish(ctypes.Structure):
     )
 
 
-class _Look(ctypes.Structure):
+class _Grid(ctypes.Structure):
     _fields_ = (
         ("samples", ctypes.c_void_p),
         ("row_stride", ctypes.c_int64),
@@ -132,7 +132,7 @@ class _Look(ctypes.Structure):
     )
 
 
-class Seen(ctypes.Structure):
+class GridStatistics(ctypes.Structure):
     """The pixel guard's statistics of a grid of n samples, levels from 1st to 99th percentile.
 
     The 1st percentile is level 0, the 99th level 1. `low`, `high`: these percentiles. `counts`
@@ -182,8 +182,8 @@ class Library:
         width = ctypes.c_int64(across.room)
         self._c.hilum_resize(
             _source(samples),
-            ctypes.byref(down.said),
-            ctypes.byref(across.said),
+            ctypes.byref(down.structure),
+            ctypes.byref(across.structure),
             _at(sums),
             width,
             _at(image),
@@ -224,7 +224,7 @@ class Library:
         line = np.zeros(across.room, np.int16)
         narrow = np.empty((rows.length, columns.n_out), np.uint8)
         image = np.empty((rows.n_out, columns.n_out), np.uint8)
-        said = ctypes.byref(down.said), ctypes.byref(across.said)
+        said = ctypes.byref(down.structure), ctypes.byref(across.structure)
         self._c.hilum_resize_whole(_source(samples), *said, _at(line), _at(narrow), _at(image))
         return image
 
@@ -244,7 +244,7 @@ class Library:
         found: NDArray[np.int64] = tables.sum(axis=0, dtype=np.int64)
         return found
 
-    def look(
+    def grid_statistics(
         self,
         grid: NDArray[Any],
         lowest: int,
@@ -252,7 +252,7 @@ class Library:
         places: Sequence[tuple[int, int, float]],
         *,
         is_inverted: bool,
-    ) -> Seen:
+    ) -> GridStatistics:
         """Of a grid of stored values, at least one, at most 2^31.
 
         `places`: two places in their order and the way between them, twice.
@@ -260,8 +260,8 @@ class Library:
         (a, b, first), (c, d, second) = places
         strides = (stride // grid.itemsize for stride in grid.strides)
         kind = _TYPES[grid.dtype]
-        seen = Seen()
-        said = _Look(
+        seen = GridStatistics()
+        said = _Grid(
             grid.ctypes.data,
             *strides,
             *grid.shape,

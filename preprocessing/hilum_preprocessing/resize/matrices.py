@@ -69,14 +69,14 @@ class _WholeAcross(ctypes.Structure):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """The matrix of one axis. `arrays` keeps alive the memory that `said` points to.
+    """The matrix of one axis. `arrays` keeps alive the memory that `structure` points to.
 
     `sums` (n_out,): of each row of the matrix, below 1 where a resizer sees 0 beyond the border.
     `room`: down, the rows of sums that are held at once; across, the samples that a row must have
     room for. `fits`: no sum of grey levels and whole weights leaves 32 bits.
     """
 
-    said: ctypes.Structure
+    structure: ctypes.Structure
     arrays: tuple[NDArray[Any], ...]
     sums: Floats
     room: int
@@ -145,8 +145,8 @@ def _down(axis: Axis) -> Matrix:
     weights = _weights(exact, row, starts[step], _STEP, axis.length)
     first, count, done = (np.ascontiguousarray(array, np.int32) for array in (first, count, done))
     arrays = (first, count, done, weights)
-    said = _Down(len(starts), slots, axis.n_out, *(array.ctypes.data for array in arrays))
-    return Matrix(said, arrays, _sums(exact), slots)
+    structure = _Down(len(starts), slots, axis.n_out, *(array.ctypes.data for array in arrays))
+    return Matrix(structure, arrays, _sums(exact), slots)
 
 
 def _across(axis: Axis) -> Matrix:
@@ -157,8 +157,8 @@ def _across(axis: Axis) -> Matrix:
         np.ascontiguousarray(low, np.int32),
         _weights(exact, np.arange(axis.n_out), low, length, axis.length),
     )
-    said = _Across(axis.n_out, length, *(array.ctypes.data for array in arrays))
-    return Matrix(said, arrays, _sums(exact), max(axis.length, int(low.max()) + length))
+    structure = _Across(axis.n_out, length, *(array.ctypes.data for array in arrays))
+    return Matrix(structure, arrays, _sums(exact), max(axis.length, int(low.max()) + length))
 
 
 def _whole_down(axis: Axis) -> Matrix:
@@ -186,9 +186,9 @@ def _whole_across(axis: Axis) -> Matrix:
     halves = np.rint(dense / HALF)
     highs, lows = (np.ascontiguousarray(part, np.int16) for part in (halves, dense - halves * HALF))
     first = np.ascontiguousarray(low, np.int32)
-    said = _WholeAcross(axis.n_out, length, first.ctypes.data, highs.ctypes.data, lows.ctypes.data)
+    structure = _WholeAcross(axis.n_out, length, first.ctypes.data, highs.ctypes.data, lows.ctypes.data)
     return Matrix(
-        said,
+        structure,
         (first, highs, lows),
         _sums(whole),
         max(axis.length, int(low.max()) + length),

@@ -183,11 +183,11 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
         *_BESIDE_A_RECIPE,
     }
     if others:
-        said = "a recipe stands alone, but for population and " + ", ".join(
+        rule = "a recipe stands alone, but for population and " + ", ".join(
             sorted(_BESIDE_A_RECIPE)
         )
         raise SpecError(
-            f"input_spec: {said}; write out its fields to change {', '.join(sorted(others))}"
+            f"input_spec: {rule}; write out its fields to change {', '.join(sorted(others))}"
         )
     recipe = RECIPES[name]
     population = {"population": given["population"]} if "population" in given else {}

@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from hilum_preprocessing.spec.operations import CentreCrop, GeometryOp, Pad, Resize
 from hilum_preprocessing.spec.sizing import crop_slices, pad_margins, sized
 
-__all__ = ["Axis", "Box", "Placement", "crop_slices", "pad_margins", "place"]
+__all__ = ["PlacementAxis", "Box", "Placement", "crop_slices", "pad_margins", "place"]
 
 Box = tuple[float, float, float, float]
 """(top, left, bottom, right) in pixels of the source image."""
 
 
 @dataclass(frozen=True, slots=True)
-class Axis:
+class PlacementAxis:
     """Rows or columns: the tensor's place `t` is `offset + scale * t` in the source.
 
     The tensor has `target` samples. The model saw the source between `start` and `stop`: a crop
@@ -54,7 +54,7 @@ class Axis:
         high = min(self.stop, self.to_source((index + 1) * width))
         return (low, high) if low < high else None
 
-    def cropped(self, first: int, length: int) -> Axis:
+    def cropped(self, first: int, length: int) -> PlacementAxis:
         """After keeping `length` samples from `first` on."""
         moved = replace(self, target=length, offset=self.to_source(first))
         return replace(
@@ -63,11 +63,11 @@ class Axis:
             stop=min(self.stop, moved.to_source(length)),
         )
 
-    def padded(self, before: int, after: int) -> Axis:
+    def padded(self, before: int, after: int) -> PlacementAxis:
         """After adding samples on both sides."""
         return replace(self, target=before + self.target + after, offset=self.to_source(-before))
 
-    def resized(self, length: int) -> Axis:
+    def resized(self, length: int) -> PlacementAxis:
         """After resampling to `length` samples.
 
         All our kernels keep the borders of the picture in place (align_corners=False).
@@ -79,8 +79,8 @@ class Axis:
 class Placement:
     """Both axes. A class activation map of (h, w) cells divides the tensor evenly."""
 
-    rows: Axis
-    columns: Axis
+    rows: PlacementAxis
+    columns: PlacementAxis
 
     @property
     def analysed(self) -> Box:
@@ -113,7 +113,7 @@ def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
     `sizing.geometry_of` answers.
     """
     rows, columns = (
-        Axis(source=length, target=length, start=0.0, stop=float(length)) for length in size
+        PlacementAxis(source=length, target=length, start=0.0, stop=float(length)) for length in size
     )
     for op in sized(operations, size):
         now = (rows.target, columns.target)
@@ -133,5 +133,5 @@ def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
     return Placement(rows, columns)
 
 
-def _cropped(axis: Axis, part: slice) -> Axis:
+def _cropped(axis: PlacementAxis, part: slice) -> PlacementAxis:
     return axis.cropped(part.start, min(part.stop, axis.target) - part.start)

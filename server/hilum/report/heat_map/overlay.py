@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.spec.placement import Axis, Placement
+from hilum_preprocessing.spec.placement import PlacementAxis, Placement
 
 Array = NDArray[np.float32]
 Colours = NDArray[np.uint8]
@@ -53,17 +53,17 @@ def analysed(placement: Placement, shape: tuple[int, int]) -> NDArray[np.bool_]:
     return inside
 
 
-def _source_places(axis: Axis, pixels: int) -> NDArray[np.float64]:
+def _source_places(axis: PlacementAxis, pixels: int) -> NDArray[np.float64]:
     """Where in the source the centre of each pixel of the picture lies."""
     return (np.arange(pixels) + 0.5) * axis.source / pixels
 
 
-def _inside(axis: Axis, pixels: int) -> NDArray[np.bool_]:
+def _inside(axis: PlacementAxis, pixels: int) -> NDArray[np.bool_]:
     places = _source_places(axis, pixels)
     return (places >= axis.start) & (places < axis.stop)
 
 
-def _weights(axis: Axis, cells: int, pixels: int) -> Array:
+def _weights(axis: PlacementAxis, cells: int, pixels: int) -> Array:
     """(pixels, cells): each row mixes two neighbouring cells.
 
     Beyond the centre of the outermost cell that one stands alone.

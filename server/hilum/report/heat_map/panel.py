@@ -23,7 +23,7 @@ from hilum.report.heat_map.blocks import (
     stacked,
     words,
 )
-from hilum_preprocessing.spec.placement import Axis, Placement
+from hilum_preprocessing.spec.placement import PlacementAxis, Placement
 
 CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
 _BAR_HEIGHT = 22
@@ -138,7 +138,7 @@ def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
     picture.paste(turned.rotate(90, expand=True), place)
 
 
-def _ruler(axis: Axis, cells: int, width: int) -> Picture:
+def _ruler(axis: PlacementAxis, cells: int, width: int) -> Picture:
     """Where the cells are: a tick at each of their borders, so that nobody takes the smooth colours for a fine map."""
     strip = Image.new("RGB", (width, _TICK + 1), BACKGROUND)
     draw = ImageDraw.Draw(strip)

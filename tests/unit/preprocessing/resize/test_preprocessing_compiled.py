@@ -26,7 +26,7 @@ from hilum_preprocessing.resize.compiled import Samples, extremes, loaded, resiz
 from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
-from hilum_preprocessing.tensor.without_torch import prepared
+from hilum_preprocessing.tensor.compiled_path import prepared
 from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,

@@ -24,7 +24,7 @@ _TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is 
 
 
 @dataclass(slots=True)
-class Crossings:
+class BitEdges:
     """Pairs of neighbours whose bits beside the stored ones differ.
 
     `count` of them, and how many are `near` in the cleared picture, by less than a quarter of the
@@ -53,14 +53,14 @@ class Crossings:
         return self.continued >= max(_LIKELY_SHARE * self.judged, _TIMES_LIKELIER * self.smooth, 1)
 
 
-def crossings(
+def bit_edges(
     whole: NDArray[Any], cleared: NDArray[Any], header: PixelHeader, enough: int | None = None
-) -> Crossings:
+) -> BitEdges:
     """Count the crossings of a picture, `whole` with the bits left in, `cleared` without.
 
     Both are (rows, columns) or (rows, columns, samples). It stops after `enough` judged ones.
     """
-    seen = Crossings()
+    seen = BitEdges()
     exact: Any = np.int64 if whole.itemsize > 2 else np.int32
     for rows in _blocks(len(whole)):
         block = whole[rows].astype(exact)
@@ -92,7 +92,7 @@ def _blocks(rows: int) -> Iterator[slice]:
 
 
 def _count(
-    seen: Crossings, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int
+    seen: BitEdges, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int
 ) -> None:
     """Pairs along the first axis."""
     is_crossing = np.diff(beside, axis=0) != 0
