@@ -14,7 +14,7 @@ from pydicom.dataset import Dataset
 
 from hilum_preprocessing.codecs import CODECS
 from hilum_preprocessing.codecs.bits import Decoded
-from hilum_preprocessing.codecs.colour import to_grey
+from hilum_preprocessing.codecs.colour import Grey, to_grey
 from hilum_preprocessing.codecs.frames import (
     DEFAULT_MAXIMUM_PIXELS,
     decode_frame,
@@ -98,17 +98,21 @@ def decode(
         return _reduced(dataset, header, reduce)
     decoded = decode_frame(dataset, header)
     if not header.is_monochrome and rgb != "reject":
-        array, bits = to_grey(dataset, decoded, header, rgb)
-        flags = _flags(dataset, decoded.flags)
-        return StoredValues(
-            array,
-            bits,
-            is_signed=False,
-            is_monochrome1=False,
-            flags=flags,
-            pixel_aspect=pixel_aspect_of(dataset),
-        )
+        return _grey(dataset, header, decoded, rgb)
     return _with_facts(dataset, header, decoded)
+
+
+def _grey(dataset: Dataset, header: PixelHeader, decoded: Decoded, rgb: Grey) -> StoredValues:
+    """One channel of colour or of a palette; LUTs and padding are for intensities alone."""
+    array, bits = to_grey(dataset, decoded, header, rgb)
+    return StoredValues(
+        array,
+        bits,
+        is_signed=False,
+        is_monochrome1=False,
+        flags=_flags(dataset, decoded.flags),
+        pixel_aspect=pixel_aspect_of(dataset),
+    )
 
 
 def _reduced(dataset: Dataset, header: PixelHeader, reduce: int) -> StoredValues:

@@ -6,6 +6,7 @@ whether a new model sees the same as in its training.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -72,21 +73,26 @@ def explain(
 def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
     table = level_table(stored, spec)
     levels = table.values[stored.array.astype(np.int64) - table.first]
-    placement = place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
-    tensor = prepare_stored(stored, spec).cpu().numpy()[0]
     pixels = _shown(levels)
-    kept = _kept(levels, placement, 1 << stored.reduced)
+    tensor = prepare_stored(stored, spec).cpu().numpy()[0]
     return [
         _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
         _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
-        _Panel(
-            "3  geometry (inside the frame: read)",
-            _framed(pixels, placement),
-            kept,
-            _geometry_notes(placement, spec),
-        ),
+        _geometry_panel(stored, spec, levels, pixels),
         _Panel("4  wire tensor", _shown(tensor), tensor, _tensor_notes(tensor, spec)),
     ]
+
+
+def _geometry_panel(
+    stored: StoredValues, spec: InputSpec, levels: Array, pixels: Image.Image
+) -> _Panel:
+    placement = place(geometry_of(spec, stored.size, stored.pixel_aspect), stored.size)
+    return _Panel(
+        "3  geometry (inside the frame: read)",
+        _framed(pixels, placement),
+        _kept(levels, placement, 1 << stored.reduced),
+        _geometry_notes(placement, spec),
+    )
 
 
 def _stored_notes(stored: StoredValues) -> tuple[str, ...]:
@@ -118,25 +124,24 @@ def _level_notes(table: LevelTable, spec: InputSpec) -> tuple[str, ...]:
 def _geometry_notes(placement: Placement, spec: InputSpec) -> tuple[str, ...]:
     top, left, bottom, right = placement.analysed
     seen = (bottom - top) * (right - left) / (placement.rows.source * placement.columns.source)
-    stretch = placement.rows.scale / placement.columns.scale
     return (
         " > ".join(op.op for op in spec.geometry),
         f"rows {top:.0f} .. {bottom:.0f}, columns {left:.0f} .. {right:.0f}",
         f"{100 * seen:.0f} % of the image is read",
-        (
-            "aspect ratio kept"
-            if abs(stretch - 1) < 0.01
-            else f"aspect ratio changed: rows {stretch:.2f} x columns"
-        ),
+        _aspect_note(placement.rows.scale / placement.columns.scale),
     )
+
+
+def _aspect_note(stretch: float) -> str:
+    if abs(stretch - 1) < 0.01:
+        return "aspect ratio kept"
+    return f"aspect ratio changed: rows {stretch:.2f} x columns"
 
 
 def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
     values = tensor.astype(np.float64)
-    mean, std = (
-        ", ".join(f"{value:.4g}" for value in part)
-        for part in (spec.normalise.mean, spec.normalise.std)
-    )
+    mean = _listed(spec.normalise.mean)
+    std = _listed(spec.normalise.std)
     return (
         f"(1, {tensor.shape[0]}, {tensor.shape[1]}) {spec.wire_dtype}",
         f"{values.min():.4g} .. {values.max():.4g}, mean {values.mean():.4g}",
@@ -145,20 +150,28 @@ def _tensor_notes(tensor: Array, spec: InputSpec) -> tuple[str, ...]:
     )
 
 
+def _listed(values: Iterable[float]) -> str:
+    return ", ".join(f"{value:.4g}" for value in values)
+
+
 def _shown(values: Array) -> Image.Image:
     """(H, W) of any type, its own range stretched to 0..255, as large as a panel."""
-    low = float(values.min())
-    high = float(values.max())
-    grey = (
-        ((values.astype(np.float64) - low) / max(high - low, 1e-12) * 255).round().astype(np.uint8)
-    )
-    picture = Image.fromarray(grey).convert("RGB")
+    picture = Image.fromarray(_grey(values)).convert("RGB")
     picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
     scale = min(_SIDE / picture.width, _SIDE / picture.height)
     return picture.resize(
         (max(1, round(picture.width * scale)), max(1, round(picture.height * scale))),
         Image.Resampling.NEAREST,
     )
+
+
+def _grey(values: Array) -> NDArray[np.uint8]:
+    """The smallest value black, the largest one white."""
+    low = float(values.min())
+    high = float(values.max())
+    shares = (values.astype(np.float64) - low) / max(high - low, 1e-12)
+    grey: NDArray[np.uint8] = (shares * 255).round().astype(np.uint8)
+    return grey
 
 
 def _kept(levels: Array, placement: Placement, step: int) -> Array:
@@ -169,23 +182,24 @@ def _kept(levels: Array, placement: Placement, step: int) -> Array:
 
 def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
     """Darken the part that a crop leaves out."""
+    left, top, right, bottom = _frame(picture, placement)
+    framed = picture.point(lambda level: level // 3)
+    framed.paste(picture.crop((left, top, right, bottom)), (left, top))
+    ImageDraw.Draw(framed).rectangle((left, top, right - 1, bottom - 1), outline=_ACCENT, width=2)
+    return framed
+
+
+def _frame(picture: Image.Image, placement: Placement) -> tuple[int, int, int, int]:
+    """The part of the source that is analysed, in pixels of its picture: left, top, right, bottom."""
     top, left, bottom, right = placement.analysed
     across = picture.width / placement.columns.source
     down = picture.height / placement.rows.source
-    box = (round(left * across), round(top * down), round(right * across), round(bottom * down))
-    framed = picture.point(lambda level: level // 3)
-    framed.paste(picture.crop(box), box[:2])
-    ImageDraw.Draw(framed).rectangle(
-        (box[0], box[1], box[2] - 1, box[3] - 1), outline=_ACCENT, width=2
-    )
-    return framed
+    return round(left * across), round(top * down), round(right * across), round(bottom * down)
 
 
 def _drawn(headline: str, panels: list[_Panel]) -> Image.Image:
     notes = max(len(panel.notes) for panel in panels)
-    width = _GAP + len(panels) * (_SIDE + _GAP)
-    height = 3 * _GAP + 2 * _LINE + _SIDE + notes * _LINE + _PLOT + 2 * _LINE
-    sheet = Image.new("RGB", (width, height), _GROUND)
+    sheet = Image.new("RGB", _sheet_size(len(panels), notes), _GROUND)
     draw = ImageDraw.Draw(sheet)
     draw.text((_GAP, _GAP // 2), headline, _INK, font=ImageFont.load_default(15))
     for index, panel in enumerate(panels):
@@ -193,39 +207,59 @@ def _drawn(headline: str, panels: list[_Panel]) -> Image.Image:
     return sheet
 
 
+def _sheet_size(panels: int, notes: int) -> tuple[int, int]:
+    """(width, height) for so many panels with so many lines of notes."""
+    width = _GAP + panels * (_SIDE + _GAP)
+    height = 3 * _GAP + 2 * _LINE + _SIDE + notes * _LINE + _PLOT + 2 * _LINE
+    return width, height
+
+
 def _draw_panel(
     sheet: Image.Image, draw: ImageDraw.ImageDraw, panel: _Panel, at: tuple[int, int], notes: int
 ) -> None:
+    """Title, picture, notes and histogram, one below the other; `notes`: lines to leave room for."""
     left, top = at
     draw.text((left, top), panel.title, _INK, font=ImageFont.load_default(14))
     top += _LINE
-    sheet.paste(
-        panel.picture,
-        (left + (_SIDE - panel.picture.width) // 2, top + (_SIDE - panel.picture.height) // 2),
-    )
+    sheet.paste(panel.picture, _centred(panel.picture, left, top))
     top += _SIDE + _GAP // 2
     for line, note in enumerate(panel.notes):
         draw.text((left, top + line * _LINE), note, _INK, font=ImageFont.load_default(13))
     _draw_histogram(draw, panel.values, (left, top + notes * _LINE + _GAP // 2))
 
 
+def _centred(picture: Image.Image, left: int, top: int) -> tuple[int, int]:
+    """Where a picture begins in the middle of its square."""
+    return left + (_SIDE - picture.width) // 2, top + (_SIDE - picture.height) // 2
+
+
 def _draw_histogram(draw: ImageDraw.ImageDraw, values: Array, at: tuple[int, int]) -> None:
     """On a logarithmic scale: a few pixels at an end matter."""
     left, top = at
+    foot = top + _PLOT
     counts, edges = np.histogram(values, _BINS)
-    heights = np.log1p(counts) / max(np.log1p(counts.max()), 1e-12) * _PLOT
+    _draw_bars(draw, _bar_heights(counts), left, foot)
+    draw.line((left, foot + 1, left + _SIDE, foot + 1), fill=_FAINT)
+    _draw_scale(draw, f"{edges[0]:.4g}", f"{edges[-1]:.4g}", (left, foot + 4))
+
+
+def _bar_heights(counts: Array) -> Array:
+    heights: Array = np.log1p(counts) / max(np.log1p(counts.max()), 1e-12) * _PLOT
+    return heights
+
+
+def _draw_bars(draw: ImageDraw.ImageDraw, heights: Array, left: int, foot: int) -> None:
     step = _SIDE / _BINS
     for index, bar in enumerate(heights):
         if bar:
-            box = (
-                left + index * step,
-                top + _PLOT - bar,
-                left + (index + 1) * step - 1,
-                top + _PLOT,
-            )
+            box = (left + index * step, foot - bar, left + (index + 1) * step - 1, foot)
             draw.rectangle(box, fill=_INK)
-    draw.line((left, top + _PLOT + 1, left + _SIDE, top + _PLOT + 1), fill=_FAINT)
+
+
+def _draw_scale(draw: ImageDraw.ImageDraw, low: str, high: str, at: tuple[int, int]) -> None:
+    """Both ends of the values, and the unit of the bars between them."""
+    left, top = at
     font = ImageFont.load_default(12)
-    draw.text((left, top + _PLOT + 4), f"{edges[0]:.4g}", _FAINT, font=font)
-    draw.text((left + _SIDE, top + _PLOT + 4), f"{edges[-1]:.4g}", _FAINT, font=font, anchor="ra")
-    draw.text((left + _SIDE // 2, top + _PLOT + 4), "log count", _FAINT, font=font, anchor="ma")
+    draw.text((left, top), low, _FAINT, font=font)
+    draw.text((left + _SIDE, top), high, _FAINT, font=font, anchor="ra")
+    draw.text((left + _SIDE // 2, top), "log count", _FAINT, font=font, anchor="ma")

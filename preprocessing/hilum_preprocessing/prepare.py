@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 import torch
@@ -24,10 +24,12 @@ from hilum_preprocessing.header.views import View
 from hilum_preprocessing.levels.grayscale import finished, level_table
 from hilum_preprocessing.resize.resample import require_full_float32
 from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.tensor.compiled_path import prepared
 from hilum_preprocessing.tensor.geometry import apply_to_pixels
 from hilum_preprocessing.tensor.stored_pixels import pixels_of_stored, stored_extremes, words_of
 from hilum_preprocessing.tensor.visible import Visible, visible
-from hilum_preprocessing.tensor.compiled_path import prepared
+
+_WIRE_TYPES: Final = {"fp16": torch.float16, "uint8": torch.uint8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +139,8 @@ def prepare_visible(
     ends = stored.ends or stored_extremes(stored.array)
     table = level_table(stored, spec, ends)
     pixels = pixels_of_stored(array, words, table, ends, arithmetic, is_uint8=spec.is_uint8)
-    image = apply_to_pixels(
-        replace(pixels, size=part.size, grids=part.grids), part.operations, arithmetic
-    )
+    placed = replace(pixels, size=part.size, grids=part.grids)
+    image = apply_to_pixels(placed, part.operations, arithmetic)
     if spec.order == "resize_first":
         image = torch.from_numpy(finished(image.cpu().numpy(), stored, spec)).to(words.device)
-    return image[None].to(torch.uint8 if spec.wire_dtype == "uint8" else torch.float16).contiguous()
+    return image[None].to(_WIRE_TYPES[spec.wire_dtype]).contiguous()

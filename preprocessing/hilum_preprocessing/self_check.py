@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from hilum_preprocessing.decode import StoredValues
@@ -77,20 +78,24 @@ def known_tensors() -> Mapping[str, list[Record]]:
     return known
 
 
-def _drawn(rows: int, columns: int, bits: int) -> np.ndarray[Any, np.dtype[Any]]:
+def _drawn(rows: int, columns: int, bits: int) -> NDArray[Any]:
     """By whole-number arithmetic alone, so that every machine draws the same one.
 
     Waves, grain, a dark edge, a bright marker.
     """
-    y = np.arange(rows, dtype=np.int64)[:, None]
-    x = np.arange(columns, dtype=np.int64)[None, :]
+    white = (1 << bits) - 1
+    levels = _waves_and_grain(rows, columns) * white // 643
+    levels[:, : columns // 15] = 0
+    levels[rows // 9 : rows // 6, columns // 2 : columns // 2 + columns // 10] = white
+    return levels.astype(np.uint8 if bits == 8 else np.uint16)
+
+
+def _waves_and_grain(rows: int, columns: int) -> NDArray[np.int64]:
+    """Two waves across each other, and noise from the bits of each place; 643 at most."""
+    y, x = np.ogrid[:rows, :columns]
     waves = np.abs((5 * x + 3 * y) % 700 - 350) + np.abs((7 * y - 2 * x) % 460 - 230)
     grain = ((x * 73856093) ^ (y * 19349663)) >> 9 & 63
-    levels = (waves + grain) * ((1 << bits) - 1) // 643
-    levels[:, : columns // 15] = 0
-    levels[rows // 9 : rows // 6, columns // 2 : columns // 2 + columns // 10] = (1 << bits) - 1
-    drawn: np.ndarray[Any, np.dtype[Any]] = levels.astype(np.uint8 if bits == 8 else np.uint16)
-    return drawn
+    return np.asarray(waves + grain)
 
 
 def _record(stored: StoredValues, spec: InputSpec, device: str | torch.device) -> Record:

@@ -95,17 +95,21 @@ def _count(
     seen: BitEdges, whole: NDArray[Any], cleared: NDArray[Any], beside: NDArray[Any], span: int
 ) -> None:
     """Pairs along the first axis."""
-    is_crossing = np.diff(beside, axis=0) != 0
+    is_edge = np.diff(beside, axis=0) != 0
     step, whole_step = (np.abs(np.diff(part, axis=0)) for part in (cleared, whole))
-    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, step.dtype)
-    quiet[1:-1] = np.where(is_crossing, -1, step)
-    around = np.maximum(quiet[:-2], quiet[2:])
-    is_judged = (
-        is_crossing & (around >= 0) & (step < span - 1)
-    )  # that is the step from black to white, too
+    around = _steps_around(step, is_edge)
+    # A step of the whole span is that from black to white, too.
+    is_judged = is_edge & (around >= 0) & (step < span - 1)
     likely = 2 * around
-    seen.count += int(is_crossing.sum())
-    seen.near += int((is_crossing & (step < span // 4)).sum())
+    seen.count += int(is_edge.sum())
+    seen.near += int((is_edge & (step < span // 4)).sum())
     seen.judged += int(is_judged.sum())
     seen.smooth += int((is_judged & (step <= likely)).sum())
     seen.continued += int((is_judged & (whole_step <= likely) & (step > span // 2)).sum())
+
+
+def _steps_around(step: NDArray[Any], is_edge: NDArray[Any]) -> NDArray[Any]:
+    """Of each pair the larger step of the pairs on either side; -1: both of these are edges."""
+    quiet = np.full((len(step) + 2, *step.shape[1:]), -1, step.dtype)
+    quiet[1:-1] = np.where(is_edge, -1, step)
+    return np.asarray(np.maximum(quiet[:-2], quiet[2:]))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from hilum_preprocessing.codecs.depth import (
     OVERSHOOT_OF_RANGE,
     OVERSHOOT_SHARE,
+    as_values,
     settled,
     value_range,
 )
@@ -60,18 +61,12 @@ def stored_bits(container: NDArray[Any], header: PixelHeader) -> Decoded:
     Words that fit are not copied. Where bits outside of the stored ones are set, `depth` decides:
     flagged, or NotAnalysable (depth_contradicted).
     """
-    values = (
-        container.view(f"{container.dtype.byteorder}i{container.itemsize}")
-        if header.is_signed
-        else container
-    )
+    values = as_values(container, header)
     if header.bits_stored == 8 * container.itemsize:
         return _filling(container, values, header)
     if header.high_bit == header.bits_stored - 1:
-        ends = extremes(values) if values.ndim == 2 else None
-        low, high = value_range(header)
-        least, most = ends or _ends(values, low, high)
-        if low <= least and most <= high:
+        ends = _plane_extremes(values)
+        if _is_within(ends or _ends(values, header), header):
             require_no_sign(values, header)
             return Decoded(values, ends=ends)
     return Decoded(*settled(container, header))
@@ -98,28 +93,32 @@ def from_samples(array: NDArray[Any], samples: Samples, header: PixelHeader) -> 
         raise NotAnalysable(
             Reason.CODESTREAM_MISMATCH, f"decoded to {array.shape}, header {header.shape}"
         )
-    if (
-        samples.precision == header.bits_allocated
-        and not samples.is_lossy
-        and not samples.is_signed
-    ):
+    if _are_container_words(samples, header):
         return stored_bits(array, header)
-    values = (
-        array
-        if samples.is_signed or not header.is_signed
-        else _two_s_complement(array, samples.precision, header)
-    )
-    ends = extremes(values) if values.ndim == 2 else None
+    values = array
+    if header.is_signed and not samples.is_signed:
+        values = _two_s_complement(array, samples.precision, header)
+    ends = _plane_extremes(values)
     fitting, is_clamped = _fitting(values, header, samples, ends)
+    require_no_sign(fitting, header)
+    return Decoded(
+        fitting.astype(header.dtype, copy=False),
+        _flags(samples, header, is_clamped=is_clamped),
+        ends=None if is_clamped else ends,
+    )
+
+
+def _are_container_words(samples: Samples, header: PixelHeader) -> bool:
+    is_as_wide = samples.precision == header.bits_allocated
+    return is_as_wide and not samples.is_lossy and not samples.is_signed
+
+
+def _flags(samples: Samples, header: PixelHeader, *, is_clamped: bool) -> tuple[Flag, ...]:
     seen = {
         Flag.VALUES_CLAMPED: is_clamped,
         Flag.BITS_STORED_DOUBTFUL: samples.precision < header.bits_stored,
     }
-    flags = tuple(flag for flag, is_seen in seen.items() if is_seen)
-    require_no_sign(fitting, header)
-    return Decoded(
-        fitting.astype(header.dtype, copy=False), flags, ends=None if is_clamped else ends
-    )
+    return tuple(flag for flag, is_seen in seen.items() if is_seen)
 
 
 def _two_s_complement(array: NDArray[Any], precision: int, header: PixelHeader) -> NDArray[Any]:
@@ -134,31 +133,55 @@ def _fitting(
     values: NDArray[Any], header: PixelHeader, samples: Samples, ends: tuple[int, int] | None
 ) -> tuple[NDArray[Any], bool]:
     """Values within Bits Stored, and whether some had to be clamped to it."""
-    low, high = value_range(header)
-    least, most = ends or _ends(values, low, high)
-    if low <= least and most <= high:
+    least, most = ends or _ends(values, header)
+    if _is_within((least, most), header):
         return values, False
-    outside = np.count_nonzero((values < low) | (values > high)) / values.size
-    reach = (
-        (1 << header.bits_stored) // OVERSHOOT_OF_RANGE if samples.reach is None else samples.reach
-    )
-    is_near = samples.is_lossy and (
-        outside <= OVERSHOOT_SHARE or (low - least <= reach and most - high <= reach)
-    )
-    if not is_near:
-        seen = (
-            f"samples from {least} to {most}, {header.bits_stored} bits"
-            f" {'signed' if header.is_signed else 'unsigned'}"
+    low, high = value_range(header)
+    if not _is_overshoot(values, header, samples, max(low - least, most - high)):
+        sign = "signed" if header.is_signed else "unsigned"
+        raise NotAnalysable(
+            Reason.CODESTREAM_MISMATCH,
+            f"samples from {least} to {most}, {header.bits_stored} bits {sign}",
         )
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, seen)
     return np.clip(values, low, high), True
 
 
-def _ends(values: NDArray[Any], low: int, high: int) -> tuple[int, int]:
+def _is_overshoot(
+    values: NDArray[Any], header: PixelHeader, samples: Samples, furthest: int
+) -> bool:
+    """Whether a lossy codec explains the values beyond Bits Stored: they are few, or near.
+
+    `furthest`: how far the furthest one is beyond.
+    """
+    if not samples.is_lossy:
+        return False
+    reach = samples.reach
+    if reach is None:
+        reach = (1 << header.bits_stored) // OVERSHOOT_OF_RANGE
+    if furthest <= reach:
+        return True
+    low, high = value_range(header)
+    outside = np.count_nonzero((values < low) | (values > high))
+    return outside / values.size <= OVERSHOOT_SHARE
+
+
+def _plane_extremes(values: NDArray[Any]) -> tuple[int, int] | None:
+    """Smallest and largest value of one sample a pixel, by compiled code."""
+    return extremes(values) if values.ndim == 2 else None
+
+
+def _is_within(ends: tuple[int, int], header: PixelHeader) -> bool:
+    """Whether Bits Stored can hold all values from the smallest to the largest."""
+    low, high = value_range(header)
+    return low <= ends[0] and ends[1] <= high
+
+
+def _ends(values: NDArray[Any], header: PixelHeader) -> tuple[int, int]:
     """Smallest and largest value, as far as the type leaves them a choice.
 
-    An end that it cannot go beyond is not looked for.
+    An end that cannot be outside of Bits Stored is not looked for.
     """
+    low, high = value_range(header)
     limits = np.iinfo(values.dtype)
     least = low if low <= limits.min else int(values.min())
     return least, high if limits.max <= high else int(values.max())

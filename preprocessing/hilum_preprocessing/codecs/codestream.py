@@ -9,6 +9,7 @@ import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Final, NamedTuple
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
@@ -26,6 +27,7 @@ _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
 _MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, and hundreds here
 _MOST_PADDING: Final = 4
+_NO_END: Final = "tile-parts do not end at a JPEG 2000 end marker"
 _SEARCH_BYTES: Final = 128  # behind an end marker, for the start of another codestream
 _PSOT: Final = 6  # where a tile-part says how long it is
 # They say of a packet that it holds something, and of that, what cannot be: a decoder that takes
@@ -98,13 +100,15 @@ def compare(found: J2kHeader, header: PixelHeader) -> None:
 class TilePart(NamedTuple):
     """The tile of a tile-part, and its place in the codestream.
 
-    `is_open`: its length is 0, so that it reaches to the end marker.
+    `is_open`: its length is 0, so that it reaches to the end marker. `promised`: the number of
+    tile-parts of its tile (TNsot); 0 where it does not say.
     """
 
     tile: int
     start: int
     stop: int
     is_open: bool
+    promised: int
 
 
 def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
@@ -114,27 +118,27 @@ def tile_parts(codestream: Codestream, found: J2kHeader) -> list[TilePart]:
     one, and as many as it says (TNsot): a decoder makes one grey of a tile that is missing, and
     reports success. Raises excess_pixel_data for another codestream behind the first one.
     """
-    position = _first_tile_part(codestream)
-    parts: list[TilePart] = []
-    promised: dict[int, int] = {}
-    while not _ends_at(codestream, position):
-        tile, length, count = _tile_part(codestream, position, found.tiles)
-        stop = position + length if length else end_of(codestream) - len(END_MARKER)
-        parts.append(TilePart(tile, position, stop, is_open=not length))
-        promised[tile] = max(count, promised.get(tile, 1))
-        if len(parts) > _MOST_TILE_PARTS:
-            raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_TILE_PARTS} tile-parts")
-        if stop <= position:
-            raise NotAnalysable(
-                Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker"
-            )
-        position = stop
+    parts = list(_tile_parts(codestream, found.tiles))
     there = Counter(part.tile for part in parts)
     if len(there) < found.tiles:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(there)} of {found.tiles} tiles")
-    if any(there[tile] < count for tile, count in promised.items()):
+    if any(there[part.tile] < part.promised for part in parts):
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "a tile that lacks tile-parts")
     return parts
+
+
+def _tile_parts(codestream: Codestream, tiles: int) -> Iterator[TilePart]:
+    position = _first_tile_part(codestream)
+    for number in count():
+        if _ends_at(codestream, position):
+            return
+        part = _tile_part(codestream, position, tiles)
+        if number == _MOST_TILE_PARTS:
+            raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_TILE_PARTS} tile-parts")
+        if part.stop <= position:
+            raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, _NO_END)
+        yield part
+        position = part.stop
 
 
 def _ends_at(codestream: Codestream, position: int) -> bool:
@@ -187,40 +191,68 @@ def _with_bytes_behind(part: memoryview, place: TilePart) -> list[Codestream]:
     return [part[:_PSOT], (len(part) + len(_BEHIND)).to_bytes(4, "big"), part[_PSOT + 4 :], _BEHIND]
 
 
-def _tile_part(codestream: Codestream, position: int, tiles: int) -> tuple[int, int, int]:
-    """Tile, length, and how many tile-parts the tile has.
+def _tile_part(codestream: Codestream, position: int, tiles: int) -> TilePart:
+    """The tile-part whose header stands there (SOT, A.4.2).
 
     Raises NotAnalysable for none of this picture: OpenJPH 0.26 crashes on it.
     """
     if position + 2 + _SOT.size > len(codestream) or codestream[position + 1] != _SOT_MARKER:
-        raise NotAnalysable(
-            Reason.TRUNCATED_PIXEL_DATA, "tile-parts do not end at a JPEG 2000 end marker"
-        )
-    segment, tile, length, _, count = _SOT.unpack_from(codestream, position + 2)
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, _NO_END)
+    segment, tile, length, _, promised = _SOT.unpack_from(codestream, position + 2)
     if segment != _SOT.size or tile >= tiles or 0 < length < 2 + _SOT.size:
         raise NotAnalysable(Reason.UNDECODABLE, "a tile-part header that contradicts itself")
-    return tile, length, count
+    stop = position + length if length else end_of(codestream) - len(END_MARKER)
+    return TilePart(tile, position, stop, is_open=not length, promised=promised)
+
+
+class _Siz(NamedTuple):
+    """The SIZ segment up to its components (A.5.1): the grid, the picture and the tiles on it."""
+
+    length: int
+    capabilities: int
+    x1: int
+    y1: int
+    x0: int
+    y0: int
+    tile_width: int
+    tile_height: int
+    tile_x0: int
+    tile_y0: int
+    components: int
+
+    @property
+    def is_covered(self) -> bool:
+        """B.3: the first tile holds the picture's first pixel.
+
+        OpenJPH 0.26 divides by a tile size of 0 and loops where this does not hold.
+        """
+        return self.tile_x0 <= self.x0 < min(
+            self.x1, self.tile_x0 + self.tile_width
+        ) and self.tile_y0 <= self.y0 < min(self.y1, self.tile_y0 + self.tile_height)
+
+    @property
+    def tiles(self) -> int:
+        """Their number; the last ones may reach beyond the picture."""
+        across = -(-(self.x1 - self.tile_x0) // self.tile_width)
+        down = -(-(self.y1 - self.tile_y0) // self.tile_height)
+        return across * down
 
 
 def _header(size: bytes, components: bytes, cod: bytes) -> J2kHeader:
-    _, _, x1, y1, x0, y0, tile_width, tile_height, tile_x0, tile_y0, count = _SIZ.unpack(size)
-    if count < 1 or components != (components[:1] + b"\x01\x01") * count:
+    """From SIZ, its components (Ssiz, XRsiz, YRsiz of each), and COD with its length."""
+    siz = _Siz._make(_SIZ.unpack(size))
+    if siz.components < 1 or components != (components[:1] + b"\x01\x01") * siz.components:
         raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 components that differ in depth or size")
-    # B.3: the first tile holds the picture's first pixel. OpenJPH 0.26 divides by a tile size of 0
-    # and loops where this does not hold.
-    if not (
-        tile_x0 <= x0 < min(x1, tile_x0 + tile_width)
-        and tile_y0 <= y0 < min(y1, tile_y0 + tile_height)
-    ):
+    if not siz.is_covered:
         raise NotAnalysable(Reason.UNDECODABLE, "JPEG 2000 tiles that do not cover the picture")
     return J2kHeader(
-        rows=y1 - y0,
-        columns=x1 - x0,
-        components=count,
+        rows=siz.y1 - siz.y0,
+        columns=siz.x1 - siz.x0,
+        components=siz.components,
         precision=(components[0] & 0x7F) + 1,
         is_signed=components[0] >= 0x80,
-        tiles=-(-(x1 - tile_x0) // tile_width) * -(-(y1 - tile_y0) // tile_height),
-        is_even=not (x0 or y0 or tile_x0 or tile_y0),
+        tiles=siz.tiles,
+        is_even=not (siz.x0 or siz.y0 or siz.tile_x0 or siz.tile_y0),
         levels=cod[7],
         has_mct=cod[6] == 1,
         is_reversible=cod[11] == 1,

@@ -19,6 +19,7 @@ from hilum_preprocessing.header.pixel_header import PixelHeader
 
 Grey = Literal["luma", "first_channel"]
 
+_WORDS: Final = 1 << 16
 _CHANNELS: Final = ("Red", "Green", "Blue")
 # ITU-R BT.601 in 1/65536, as Pillow's convert("L") has it: with rounding, so that white stays
 # white.
@@ -81,19 +82,33 @@ def _through_palette(dataset: Dataset, indices: NDArray[Any]) -> tuple[NDArray[A
 
 
 def _table(dataset: Dataset, keyword: str) -> tuple[int, NDArray[Any], int]:
-    """(first mapped index, entries, bits of an entry). The descriptor's 0 entries mean 65536."""
-    descriptor = numbers(dataset, f"{keyword}Descriptor")
+    """(first mapped index, entries, bits of an entry)."""
+    count, first, bits = _descriptor(dataset, keyword)
     data = element(dataset, f"{keyword}Data")
-    if len(descriptor) != 3 or not isinstance(data, bytes):
+    if not isinstance(data, bytes):
         raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is missing, or in segments")
-    count, first, bits = (int(value) for value in descriptor)
-    count = count % (1 << 16) or 1 << 16  # read as SS, large counts are negative
-    if bits not in (8, 16) or len(data) < count * bits // 8 or abs(first) >= 1 << 16:
+    if bits not in (8, 16) or len(data) < count * bits // 8 or abs(first) >= _WORDS:
         raise NotAnalysable(
             Reason.CORRUPT_HEADER,
             f"{keyword} has {len(data)} bytes for {count} entries of {bits} bits",
         )
-    # Entries of 8 bits may be stored as 8 in 16 (C.7.6.3.1.6).
+    return first, _entries(data, count, bits), bits
+
+
+def _entries(data: bytes, count: int, bits: int) -> NDArray[Any]:
+    """Entries of 8 bits may be stored as 8 in 16 (C.7.6.3.1.6)."""
     is_wide = bits == 16 or len(data) >= 2 * count
     entries = np.frombuffer(data, "<u2" if is_wide else "u1", count)
-    return first, entries.astype("u2" if bits == 16 else "u1"), bits
+    return entries.astype("u2" if bits == 16 else "u1")
+
+
+def _descriptor(dataset: Dataset, keyword: str) -> tuple[int, int, int]:
+    """(number of entries, first mapped index, bits of an entry).
+
+    0 entries mean 65536; read as SS, large counts are negative.
+    """
+    descriptor = numbers(dataset, f"{keyword}Descriptor")
+    if len(descriptor) != 3:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, f"{keyword} is missing, or in segments")
+    count, first, bits = (int(value) for value in descriptor)
+    return count % _WORDS or _WORDS, first, bits

@@ -27,6 +27,8 @@ OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
 
 Settled = tuple[NDArray[Any], tuple[Flag, ...]]
 
+_CLEARED: Final = (Flag.HIGH_BITS_CLEARED,)
+
 
 def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     """Stored values of unsigned words that have bits set outside of the stored ones, and flags.
@@ -38,28 +40,28 @@ def settled(container: NDArray[Any], header: PixelHeader) -> Settled:
     """
     cleared = _field(container, header)
     if not header.is_judged:
-        return cleared, (Flag.HIGH_BITS_CLEARED,)
+        return cleared, _CLEARED
     if (moved := _right_justified(container, header)) is not None:
         return moved, (Flag.BITS_STORED_DOUBTFUL,)
     words = _without_announced(container, header)
-    whole = _down(words.view(_signed(words)) if header.is_signed else words, header)
+    whole = _down(as_values(words, header), header)
     if _may_lack_extension(whole, header):
         has_room = header.high_bit + 1 < 8 * words.itemsize
         require_sign(whole if has_room else _down(words, header), cleared, header)
         is_touched = _has_bits_below(container, header) or not np.array_equal(words, container)
-        return cleared, (Flag.HIGH_BITS_CLEARED,) if is_touched else ()
-    beside = words >> header.high_bit + 1
-    if beside.min() == beside.max():
-        require_sign(
-            _down(words, header) & np.array((1 << header.bits_stored) - 1, words.dtype),
-            cleared,
-            header,
-        )
-        return cleared, (Flag.HIGH_BITS_CLEARED,)
-    seen = bit_edges(whole, cleared, header)
-    if seen.are_of_an_overlay and cleared.min() != cleared.max():
-        return cleared, (Flag.HIGH_BITS_CLEARED,)
+        return cleared, _CLEARED if is_touched else ()
+    if _is_same_above(words, header):
+        require_sign(_down(words, header) & _stored_mask(words, header), cleared, header)
+        return cleared, _CLEARED
+    if bit_edges(whole, cleared, header).are_of_an_overlay and cleared.min() != cleared.max():
+        return cleared, _CLEARED
     return _moved_or_clamped(container, words, header)
+
+
+def _is_same_above(words: NDArray[Any], header: PixelHeader) -> bool:
+    """Whether the bits above the stored ones are the same in every word."""
+    above = words >> header.high_bit + 1
+    return bool(above.min() == above.max())
 
 
 def _moved_or_clamped(container: NDArray[Any], words: NDArray[Any], header: PixelHeader) -> Settled:
@@ -93,10 +95,13 @@ def _field(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
     if header.is_signed:
         spare = 8 * container.itemsize - header.bits_stored
         # Up to the top, then down again: the arithmetic shift brings the sign along.
-        return np.asarray((container << (spare - shift)).view(_signed(container)) >> spare)
-    return np.asarray(
-        (container >> shift) & np.array((1 << header.bits_stored) - 1, container.dtype)
-    )
+        return np.asarray(as_values(container << (spare - shift), header) >> spare)
+    return np.asarray((container >> shift) & _stored_mask(container, header))
+
+
+def _stored_mask(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """As many ones as there are stored bits, at the bottom of a word."""
+    return np.array((1 << header.bits_stored) - 1, words.dtype)
 
 
 def _down(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
@@ -105,8 +110,13 @@ def _down(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
     return words >> shift if shift else words
 
 
-def _signed(container: NDArray[Any]) -> str:
-    return f"{container.dtype.byteorder}i{container.itemsize}"
+def as_values(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """The same words, read with a sign where the header gives one."""
+    return words.view(_signed(words)) if header.is_signed else words
+
+
+def _signed(words: NDArray[Any]) -> str:
+    return f"{words.dtype.byteorder}i{words.itemsize}"
 
 
 def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
@@ -161,16 +171,15 @@ def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | 
     They use the highest bit of their container, and none of the bits at its bottom, as many as are
     spare.
     """
+    if header.high_bit != header.bits_stored - 1:
+        return None
     spare = 8 * words.itemsize - header.bits_stored
-    values = words.view(_signed(words)) if header.is_signed else words
+    values = as_values(words, header)
     top = 1 << 8 * words.itemsize - (2 if header.is_signed else 1)
     is_used = int(values.max()) >= top or int(values.min()) < -top
-    is_empty_below = not int(np.bitwise_or.reduce(words, axis=None)) & ((1 << spare) - 1)
-    return (
-        values >> spare
-        if header.high_bit == header.bits_stored - 1 and is_used and is_empty_below
-        else None
-    )
+    used_bits = int(np.bitwise_or.reduce(words, axis=None))
+    is_empty_below = not used_bits & ((1 << spare) - 1)
+    return values >> spare if is_used and is_empty_below else None
 
 
 def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:
@@ -181,10 +190,15 @@ def _right_justified(container: NDArray[Any], header: PixelHeader) -> NDArray[An
     shift = header.high_bit + 1 - header.bits_stored
     if not shift or header.overlay_bits & ((1 << shift) - 1):
         return None
-    values = container.view(_signed(container)) if header.is_signed else container
+    values = as_values(container, header)
     low, high = value_range(header)
     if int(values.min()) < low or int(values.max()) > high:
         return None
-    detail = np.count_nonzero(container & np.array((1 << shift) - 1, container.dtype))
-    is_dense = detail >= _DENSE_SHARE * (1 - 2.0**-shift) * np.count_nonzero(container)
-    return values if detail and is_dense else None
+    return values if _has_detail_below(container, shift) else None
+
+
+def _has_detail_below(words: NDArray[Any], shift: int) -> bool:
+    """Whether the lowest bits are set nearly as often as those of a picture with noise."""
+    detail = np.count_nonzero(words & np.array((1 << shift) - 1, words.dtype))
+    least_share = _DENSE_SHARE * (1 - 2.0**-shift)
+    return detail > 0 and detail >= least_share * np.count_nonzero(words)

@@ -41,13 +41,16 @@ def decode_jpeg_ls(codestream: Codestream, header: PixelHeader) -> Decoded:
     if found.marker != JPEG_LS:
         raise NotAnalysable(Reason.CODESTREAM_MISMATCH, "no JPEG-LS codestream")
     require_one_image(codestream, found.scan)
-    array = _decoded(codestream, found)
+    array = _samples_last(_decoded(codestream, found), header)
     near = found.scan_parameter  # C.2.3: NEAR, by which a decoded sample may differ
-    if header.samples > 1 and array.shape == (header.samples, header.rows, header.columns):
-        array = array.transpose(1, 2, 0)
-    return from_samples(
-        array, Samples(found.precision, is_lossy=near > 0, reach=near), without_high_bit(header)
-    )
+    samples = Samples(found.precision, is_lossy=near > 0, reach=near)
+    return from_samples(array, samples, without_high_bit(header))
+
+
+def _samples_last(array: NDArray[Any], header: PixelHeader) -> NDArray[Any]:
+    """(rows, columns, samples), also of a codestream that holds one plane after the other."""
+    is_by_plane = array.shape == (header.samples, header.rows, header.columns)
+    return array.transpose(1, 2, 0) if header.samples > 1 and is_by_plane else array
 
 
 def _decoded(codestream: Codestream, found: JpegHeader) -> NDArray[Any]:

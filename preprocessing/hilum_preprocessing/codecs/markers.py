@@ -96,13 +96,11 @@ def _header(
     return JpegHeader(
         marker=codestream[frame - 1],
         precision=codestream[frame + 2],
-        rows=int.from_bytes(codestream[frame + 3 : frame + 5], "big"),
-        columns=int.from_bytes(codestream[frame + 5 : frame + 7], "big"),
+        rows=_number(codestream, frame + 3),
+        columns=_number(codestream, frame + 5),
         components=codestream[frame + 7],
         rows_at=frame + 3,
-        restart_interval=(
-            0 if restart is None else int.from_bytes(codestream[restart + 2 : restart + 4], "big")
-        ),
+        restart_interval=0 if restart is None else _number(codestream, restart + 2),
         scan=scan,
         scan_components=codestream[first_scan + 2],
         scan_parameter=codestream[scan.start - 3],
@@ -111,6 +109,11 @@ def _header(
         tables=tables,
         has_colour_marker=_JFIF in seen or _ADOBE in seen,
     )
+
+
+def _number(codestream: Codestream, at: int) -> int:
+    """B.1.1.1: numbers of two bytes, the most significant one first."""
+    return int.from_bytes(codestream[at : at + 2], "big")
 
 
 def _end(codestream: Codestream) -> int:
@@ -145,7 +148,7 @@ def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
         if marker == 0xFF:  # B.1.1.2: any marker may be preceded by fill bytes FF
             position += 1
             continue
-        stop = position + 2 + int.from_bytes(codestream[position + 2 : position + 4], "big")
+        stop = position + 2 + _number(codestream, position + 2)
         if stop > len(codestream) or (marker in _FRAMES and stop - position < 10):
             return
         yield marker, position + 2, stop
@@ -192,18 +195,25 @@ def check_entropy_coded_data(codestream: Codestream, found: JpegHeader) -> None:
     """
     markers = _markers_within(codestream, found.scan)
     is_one_scan = found.scan_components == found.components and found.marker != PROGRESSIVE
-    restarts = markers[(markers >= 0xD0) & (markers <= 0xD7)]
-    others = markers[(markers < 0xD0) | (markers > 0xD7)]
-    if np.any(others == _EOI):
+    is_restart = _is_restart(markers)
+    others = markers[~is_restart]
+    has_end = np.any(others == _EOI)
+    if has_end:
         require_one_image(codestream, found.scan)
-    if np.any(others == _EOI) or (is_one_scan and len(others)):
+    if has_end or (is_one_scan and len(others)):
         raise NotAnalysable(Reason.UNDECODABLE, "a marker inside the entropy-coded data")
-    if is_one_scan and np.any(restarts != 0xD0 + np.arange(len(restarts)) % 8):
+    if is_one_scan:
+        _check_restarts(markers[is_restart], found)
+
+
+def _check_restarts(restarts: NDArray[np.uint8], found: JpegHeader) -> None:
+    """Restart markers count modulo 8 (Table B.1)."""
+    if np.any(restarts != 0xD0 + np.arange(len(restarts)) % 8):
         raise NotAnalysable(Reason.UNDECODABLE, "restart markers are missing or out of order")
-    if is_one_scan and found.components == 1 and len(restarts) != _expected_restarts(found):
+    expected = _expected_restarts(found)
+    if found.components == 1 and len(restarts) != expected:
         raise NotAnalysable(
-            Reason.UNDECODABLE,
-            f"{len(restarts)} restart markers, {_expected_restarts(found)} expected",
+            Reason.UNDECODABLE, f"{len(restarts)} restart markers, {expected} expected"
         )
 
 
@@ -218,39 +228,56 @@ def check_scans(codestream: Codestream, found: JpegHeader) -> None:
     for number, scan in enumerate(_scans(codestream, found)):
         if number == _MOST_SEGMENTS:
             raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_SEGMENTS} scans")
-        count = scan[2]
-        first = scan[-3]
-        last = scan[-2]
-        bits = scan[-1] & 0x0F
-        is_progressive = found.marker == PROGRESSIVE
-        for component in scan[3 : 3 + 2 * count : 2]:
+        coefficients, bits = _scan_content(scan, found)
+        for component in scan[3 : 3 + 2 * scan[2] : 2]:
             of_component = left.setdefault(component, [_ALL_BITS] * _COEFFICIENTS)
-            chosen = slice(first, last + 1) if is_progressive else slice(None)
-            of_component[chosen] = [bits if is_progressive else 0] * len(of_component[chosen])
+            of_component[coefficients] = [bits] * len(of_component[coefficients])
     if len(left) != found.components or any(map(any, left.values())):
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "scans of the JPEG codestream are missing")
+
+
+def _scan_content(scan: bytes, found: JpegHeader) -> tuple[slice, int]:
+    """The coefficients of a scan (Ss to Se), and how many low bits it leaves out (Al; B.2.3).
+
+    A scan that is not progressive has all of them, to the last bit.
+    """
+    if found.marker != PROGRESSIVE:
+        return slice(None), 0
+    first, last, approximation = scan[-3:]
+    return slice(first, last + 1), approximation & 0x0F
 
 
 def _scans(codestream: Codestream, found: JpegHeader) -> Iterator[bytes]:
     """The headers of all scans (B.2.3), from their length on."""
     first = found.scan.start
     yield bytes(codestream[first - 6 - 2 * found.scan_components : first])
-    data = np.frombuffer(codestream, np.uint8)[first : found.scan.stop]
-    places = np.flatnonzero((data[:-1] == 0xFF) & _begins_segment(data[1:]))
-    if len(places) > _MOST_MARKERS:
-        raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_MARKERS} markers")
     passed = first
-    for at in (places + first).tolist():
+    for at in _segment_places(codestream, found.scan):
         if at < passed:
             continue
-        passed = at + 2 + int.from_bytes(codestream[at + 2 : at + 4], "big")
+        passed = at + 2 + _number(codestream, at + 2)
         if codestream[at + 1] == _START_OF_SCAN and passed - at >= _LEAST_SCAN_BYTES:
             yield bytes(codestream[at + 2 : passed])
 
 
+def _segment_places(codestream: Codestream, scan: slice) -> list[int]:
+    """Where a segment begins, or bytes within a segment look as if one did."""
+    data = np.frombuffer(codestream, np.uint8)[scan]
+    places = np.flatnonzero((data[:-1] == 0xFF) & _begins_segment(data[1:]))
+    if len(places) > _MOST_MARKERS:
+        raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_MARKERS} markers")
+    found: list[int] = (places + scan.start).tolist()
+    return found
+
+
 def _begins_segment(second: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """Neither a stuffed zero nor a fill byte nor a restart marker."""
-    return np.asarray((second != 0x00) & (second != 0xFF) & ((second < 0xD0) | (second > 0xD7)))
+    return np.asarray((second != 0x00) & (second != 0xFF) & ~_is_restart(second))
+
+
+def _is_restart(second: NDArray[np.uint8]) -> NDArray[np.bool_]:
+    """RST0 to RST7, by the second byte of a marker."""
+    return np.asarray((second >= 0xD0) & (second <= 0xD7))
 
 
 def _markers_within(codestream: Codestream, scan: slice) -> NDArray[np.uint8]:

@@ -32,18 +32,27 @@ def native_frame(
         raise NotAnalysable(
             Reason.UNDECODABLE, "encapsulated Pixel Data in an uncompressed Transfer Syntax"
         )
-    needed = (header.size_bytes * 8 * header.frames + 7) // 8
+    _require_length(data, header)
     if header.bits_allocated == 1:
-        needed = (header.pixels * header.samples * header.frames + 7) // 8
+        return Decoded(_unpacked(data, header, frame))
+    words = _words(dataset, data, header, frame, is_big_endian=is_big_endian)
+    return stored_bits(_arranged(words, header), header)
+
+
+def _require_length(data: bytes, header: PixelHeader) -> None:
+    """Raises NotAnalysable (truncated_pixel_data, excess_pixel_data)."""
+    needed = _needed_bytes(header)
     if len(data) < needed:
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"{len(data)} of {needed} bytes")
     if len(data) > needed + needed % 2 and not _is_padding(data, needed, header):
         raise NotAnalysable(Reason.EXCESS_PIXEL_DATA, f"{len(data)} bytes, {needed} expected")
+
+
+def _needed_bytes(header: PixelHeader) -> int:
+    """Of all frames; those of single bits follow each other without padding (PS3.5 8.1.1)."""
     if header.bits_allocated == 1:
-        return Decoded(_unpacked(data, header, frame))
-    return stored_bits(
-        _arranged(_words(dataset, data, header, frame, is_big_endian=is_big_endian), header), header
-    )
+        return (header.pixels * header.samples * header.frames + 7) // 8
+    return header.size_bytes * header.frames
 
 
 def _is_padding(data: bytes, needed: int, header: PixelHeader) -> bool:
@@ -70,19 +79,17 @@ def _words(
 ) -> NDArray[Any]:
     size = header.bits_allocated // 8
     if is_big_endian and size == 1 and dataset["PixelData"].VR == "OW":
-        # PS3.5 8.1.2: two pixels share a word, and the word's bytes are swapped.
-        return (
-            np.frombuffer(data, ">u2", len(data) // 2)
-            .astype("<u2")
-            .view("u1")[frame * header.size_bytes :][: header.size_bytes]
-        )
+        return _swapped(data)[frame * header.size_bytes :][: header.size_bytes]
+    order = ">" if is_big_endian else "<"
     words = np.frombuffer(
-        data,
-        f"{'>' if is_big_endian else '<'}u{size}",
-        header.size_bytes // size,
-        frame * header.size_bytes,
+        data, f"{order}u{size}", header.size_bytes // size, frame * header.size_bytes
     )
     return words.astype(f"<u{size}") if is_big_endian else words
+
+
+def _swapped(data: bytes) -> NDArray[np.uint8]:
+    """PS3.5 8.1.2: two pixels share a word, and the word's bytes are swapped."""
+    return np.frombuffer(data, ">u2", len(data) // 2).astype("<u2").view("u1")
 
 
 def _arranged(words: NDArray[Any], header: PixelHeader) -> NDArray[Any]:

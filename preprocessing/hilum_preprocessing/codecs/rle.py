@@ -33,11 +33,10 @@ def decode_rle(codestream: Codestream, header: PixelHeader) -> Decoded:
             Reason.TRUNCATED_PIXEL_DATA,
             f"{len(planes)} of {header.size_bytes} bytes after decompression",
         )
-    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}").reshape(
-        header.samples, header.rows, header.columns
-    )
+    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}")
+    by_sample = container.reshape(header.samples, header.rows, header.columns)
     return stored_bits(
-        container[0] if header.samples == 1 else container.transpose(1, 2, 0), header
+        by_sample[0] if header.samples == 1 else by_sample.transpose(1, 2, 0), header
     )
 
 
@@ -60,12 +59,16 @@ def _planes_of_cut_segments(
         _cut(bytes(codestream[start:stop]), header.pixels, allowed)
         for start, stop in pairwise(bounds)
     ]
-    starts = accumulate((len(segment) for segment in segments[:-1]), initial=_HEAD_BYTES)
-    head = np.array([len(segments), *starts], "<u4").tobytes().ljust(_HEAD_BYTES, b"\0")
     try:
-        return _planes(head + b"".join(segments), header)
+        return _planes(_head(segments) + b"".join(segments), header)
     except (imagecodecs.DicomrleError, ValueError):
         raise _refused() from None
+
+
+def _head(segments: Sequence[bytes]) -> bytes:
+    """G.5: the number of segments and where each begins, in 64 bytes."""
+    starts = accumulate((len(segment) for segment in segments[:-1]), initial=_HEAD_BYTES)
+    return np.array([len(segments), *starts], "<u4").tobytes().ljust(_HEAD_BYTES, b"\0")
 
 
 def _cut(segment: bytes, length: int, allowed: int) -> bytes:
@@ -92,14 +95,9 @@ def _cut(segment: bytes, length: int, allowed: int) -> bytes:
             kept = segment[:position] + _run(segment[position : position + size], length - made)
         made = made + count
         position = position + size
-    if made < length:
+    if not length <= made <= length + allowed:
         raise NotAnalysable(
-            Reason.TRUNCATED_PIXEL_DATA,
-            f"an RLE segment of {made} bytes after decompression, {length} expected",
-        )
-    if made > length + allowed:
-        raise NotAnalysable(
-            Reason.EXCESS_PIXEL_DATA,
+            Reason.TRUNCATED_PIXEL_DATA if made < length else Reason.EXCESS_PIXEL_DATA,
             f"an RLE segment of {made} bytes after decompression, {length} expected",
         )
     return kept
@@ -117,17 +115,11 @@ def _refused() -> NotAnalysable:
 
 
 def _checked_bounds(codestream: Codestream, header: PixelHeader) -> list[int]:
-    """G.5: the number of segments; here, where each begins and the last one ends.
+    """Where each segment begins and the last one ends.
 
     Each is as long as one plane once decompressed, and cannot be from less.
     """
-    if len(codestream) < _HEAD_BYTES:
-        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"RLE header of {len(codestream)} bytes")
-    count, *starts = np.frombuffer(codestream[:_HEAD_BYTES], "<u4").tolist()
-    expected = header.samples * header.bits_allocated // 8
-    if count != expected:
-        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"{count} RLE segments, header {expected}")
-    bounds = [*starts[:count], len(codestream)]
+    bounds = [*_segment_starts(codestream, header), len(codestream)]
     if bounds[0] != _HEAD_BYTES or any(start > stop for start, stop in pairwise(bounds)):
         raise NotAnalysable(Reason.UNDECODABLE, "RLE segments that overlap or lie outside")
     if any((stop - start) * _LONGEST_RUN < header.pixels * 2 for start, stop in pairwise(bounds)):
@@ -135,3 +127,15 @@ def _checked_bounds(codestream: Codestream, header: PixelHeader) -> list[int]:
             Reason.TRUNCATED_PIXEL_DATA, "an RLE segment that is too short for a plane"
         )
     return bounds
+
+
+def _segment_starts(codestream: Codestream, header: PixelHeader) -> list[int]:
+    """G.5: the number of segments, one for each byte of a pixel, and where each begins."""
+    if len(codestream) < _HEAD_BYTES:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"RLE header of {len(codestream)} bytes")
+    count, *starts = np.frombuffer(codestream[:_HEAD_BYTES], "<u4").tolist()
+    expected = header.samples * header.bits_allocated // 8
+    if count != expected:
+        raise NotAnalysable(Reason.CODESTREAM_MISMATCH, f"{count} RLE segments, header {expected}")
+    chosen: list[int] = starts[:count]
+    return chosen

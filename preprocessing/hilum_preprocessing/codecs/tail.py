@@ -145,21 +145,23 @@ def _paddings(last_byte: str, bits: str) -> Iterator[str]:
 
 
 def _samples_end(last_byte: str, found: JpegHeader, array: NDArray[Any], noise: str) -> bool:
-    """The additional samples are those that the known bits stand for.
-
-    Predictions precede the point transform (H.1.2.1).
-    """
-    last_row = array[found.rows - 1].astype(np.int64) >> found.point_transform
+    """The additional samples are those that the known bits stand for."""
     seen = array[found.rows :].astype(np.int64).ravel()[:_COMPARED]
-    modulus = 1 << (8 * array.itemsize)
     for padding in _paddings(last_byte, "10"):
         steps = list(_steps_behind(padding + noise, *_tables(found)))
-        expected = (
-            _predicted(last_row, steps, found.scan_parameter) << found.point_transform
-        ) % modulus
+        expected = _expected_samples(found, array, steps)
         if np.array_equal(seen[: len(expected)], expected[: len(seen)]):
             return True
     return False
+
+
+def _expected_samples(
+    found: JpegHeader, array: NDArray[Any], steps: list[int]
+) -> NDArray[np.int64]:
+    """Below the picture's last row; predictions precede the point transform (H.1.2.1)."""
+    last_row = array[found.rows - 1].astype(np.int64) >> found.point_transform
+    samples = _predicted(last_row, steps, found.scan_parameter) << found.point_transform
+    return np.asarray(samples % (1 << (8 * array.itemsize)))
 
 
 def _predicted(above: NDArray[np.int64], steps: list[int], predictor: int) -> NDArray[np.int64]:

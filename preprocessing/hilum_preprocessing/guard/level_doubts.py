@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -69,13 +70,17 @@ def _leaves_little(stored: StoredValues, source: Source) -> bool:
     if not isinstance(window, Window) or not isinstance(modality, Rescale | None):
         return False
     ends = np.array(stored.ends or (stored.array.min(), stored.array.max()), np.float64)
+    if np.ptp(windowed(_rescaled(ends, modality), window)) < _LEAST_SHARE:
+        return True
+    shown = windowed(_rescaled(_sampled(stored), modality), window)
+    is_between = (shown > _GREY) & (shown < 1 - _GREY)
+    return bool(is_between.mean() < _LEAST_BETWEEN)
+
+
+def _sampled(stored: StoredValues) -> Values:
+    """Every so many rows and columns."""
     rows, columns = (max(1, length // _SAMPLES) for length in stored.array.shape)
-    shown = [
-        windowed(_rescaled(part, modality), window)
-        for part in (ends, stored.array[::rows, ::columns].astype(np.float64))
-    ]
-    is_between = (shown[1] > _GREY) & (shown[1] < 1 - _GREY)
-    return bool(np.ptp(shown[0]) < _LEAST_SHARE or is_between.mean() < _LEAST_BETWEEN)
+    return stored.array[::rows, ::columns].astype(np.float64)
 
 
 def _rescaled(values: Values, modality: Rescale | None) -> Values:
@@ -90,18 +95,21 @@ def _flags_of_tables(stored: StoredValues, source: Source) -> tuple[Flag, ...]:
         isinstance(voi, Window) and source.window_output == "modality_range"
     )
     inputs = _possible(stored)
-    tables = ((modality, has_range_of_modality, inputs), (voi, True, _after(modality, inputs)))
-    found = [
-        flag
-        for table, is_range_used, ends in tables
-        if isinstance(table, LookupTable)
-        for flag in (
-            table.count_flag,
-            table.depth_flag if is_range_used else None,
-            Flag.LUT_DOUBTFUL if table.is_shifted(*ends) else None,
-        )
-    ]
-    return tuple(flag for flag in found if flag is not None)
+    return (
+        *_flags_of(modality, inputs, is_range_used=has_range_of_modality),
+        *_flags_of(voi, _after(modality, inputs), is_range_used=True),
+    )
+
+
+def _flags_of(table: object, inputs: Ends, *, is_range_used: bool) -> Iterator[Flag]:
+    if not isinstance(table, LookupTable):
+        return
+    if table.count_flag is not None:
+        yield table.count_flag
+    if table.depth_flag is not None and is_range_used:
+        yield table.depth_flag
+    if table.is_shifted(*inputs):
+        yield Flag.LUT_DOUBTFUL
 
 
 def _possible(stored: StoredValues) -> Ends:

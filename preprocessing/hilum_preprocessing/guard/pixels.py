@@ -67,18 +67,20 @@ def look(stored: StoredValues) -> PixelStatistics:
     nominal = (1 << stored.bits_stored) - 1
     lowest = -(1 << (stored.bits_stored - 1)) if stored.is_signed else 0
     grid = _grid(stored)
-    seen = grid_statistics(grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1)
+    seen = grid_statistics(
+        grid, lowest, nominal, _places(grid.size), is_inverted=stored.is_monochrome1
+    )
     return _by_numpy(stored) if seen is None else _by_c(seen, stored, grid.size)
 
 
-def _by_c(seen: GridStatistics, stored: StoredValues, size: int) -> PixelStatistics:
+def _by_c(found: GridStatistics, stored: StoredValues, size: int) -> PixelStatistics:
     rows, columns = stored.array.shape
     return PixelStatistics(
-        span=(seen.high - seen.low) / float((1 << stored.bits_stored) - 1),
-        entropy=_entropy(np.frombuffer(seen.counts, np.int32), size),
-        saturation=max(seen.dark, seen.bright) / size,
-        symmetry=seen.mirrored / seen.variance if seen.variance else 0.0,
-        spine_contrast=seen.spine - (seen.lungs[0] + seen.lungs[1]) / 2,
+        span=(found.high - found.low) / _nominal(stored),
+        entropy=_entropy(np.frombuffer(found.counts, np.int32), size),
+        saturation=max(found.dark, found.bright) / size,
+        symmetry=found.mirrored / found.variance if found.variance else 0.0,
+        spine_contrast=found.spine - (found.lungs[0] + found.lungs[1]) / 2,
         aspect=rows / columns,
     )
 
@@ -86,21 +88,24 @@ def _by_c(seen: GridStatistics, stored: StoredValues, size: int) -> PixelStatist
 def _by_numpy(stored: StoredValues) -> PixelStatistics:
     """The same in numpy: to the bit, where C has no fused multiplication."""
     samples = _samples(stored)
-    nominal = float((1 << stored.bits_stored) - 1)
+    nominal = _nominal(stored)
     low, high = _percentiles(samples)
     levels = np.clip((samples - low) / max(high - low, 1e-9), 0.0, 1.0)
+    bins = (levels.ravel() * (_BINS - 1)).astype(np.intp)
     rows, columns = stored.array.shape
     return PixelStatistics(
         span=float(high - low) / nominal,
-        entropy=_entropy(
-            np.bincount((levels.ravel() * (_BINS - 1)).astype(np.intp), minlength=_BINS),
-            levels.size,
-        ),
+        entropy=_entropy(np.bincount(bins, minlength=_BINS), levels.size),
         saturation=float(max((samples <= 0.0).mean(), (samples >= nominal).mean())),
         symmetry=_symmetry(levels),
         spine_contrast=_spine_contrast(levels),
         aspect=rows / columns,
     )
+
+
+def _nominal(stored: StoredValues) -> float:
+    """The largest number that Bits Stored can hold."""
+    return float((1 << stored.bits_stored) - 1)
 
 
 def pixel_flags(seen: PixelStatistics, limits: PixelLimits) -> tuple[str, ...]:
@@ -174,13 +179,18 @@ def _symmetry(levels: Grid) -> float:
     return float((centred * centred[:, ::-1]).mean()) / variance if variance else 0.0
 
 
+def _part(start: int, stop: int) -> slice:
+    """One row or column at least, also of a small grid."""
+    return slice(start, max(start + 1, stop))
+
+
 def _spine_contrast(levels: Grid) -> float:
     """In the middle third of the rows.
 
     The middle fifth of the columns against a sixth on either side of it.
     """
     rows, columns = levels.shape
-    middle = levels[rows // 3 : max(rows // 3 + 1, 2 * rows // 3)]
-    spine = middle[:, 2 * columns // 5 : max(2 * columns // 5 + 1, 3 * columns // 5)]
-    lung = slice(columns // 6, max(columns // 6 + 1, columns // 3))
+    middle = levels[_part(rows // 3, 2 * rows // 3)]
+    spine = middle[:, _part(2 * columns // 5, 3 * columns // 5)]
+    lung = _part(columns // 6, columns // 3)
     return float(spine.mean() - (middle[:, lung].mean() + middle[:, ::-1][:, lung].mean()) / 2)

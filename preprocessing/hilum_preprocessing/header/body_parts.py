@@ -31,6 +31,7 @@ _DEVICES: Final = re.compile(r"\bC[ -]?ARM\b|\bHAND[ -]?HELD\b", re.IGNORECASE) 
 _DENTAL_DEVICE: Final = re.compile(
     "PANTOMO|PANORAM|PANOREX|ORTHOPHOS|ORTHORALIX|CRANEX|PROMAX|VERAVIEW"
 )
+_LOST_RUN: Final = re.compile(r"\?+")
 _SHORTEST_BEGINNING: Final = 4
 _SHORTEST_END: Final = 5
 _LONGEST: Final = 256  # characters of a text that are looked at: a description has 64 (PS3.5 6.2)
@@ -176,18 +177,24 @@ def _named(text: str) -> tuple[Named | None, bool]:
     for reading in readings(text):
         parts = tokens(_DEVICES.sub("", reading))
         each = [_of_token(part) for part in parts]
-        found = set[Named]().union(*each)
-        sure = set[Named]().union(
-            *(named for part, named in zip(parts, each, strict=True) if part not in _PLACED)
+        found = _united(each)
+        sure = _united(
+            named for part, named in zip(parts, each, strict=True) if part not in _PLACED
         )
         if sure == {"CHEST"}:
-            is_denied = any(
-                part in _NOT and named for part, named in zip(parts, each[1:], strict=False)
-            )
-            return ("OTHER", False) if is_denied else ("CHEST", True)
+            return ("OTHER", False) if _is_denied(parts, each) else ("CHEST", True)
         if found:
             return "OTHER", len(sure) == 1
     return None, True
+
+
+def _united(each: Iterable[set[Named]]) -> set[Named]:
+    return set[Named]().union(*each)
+
+
+def _is_denied(parts: Sequence[str], each: Sequence[set[Named]]) -> bool:
+    """Whether a word such as NOT stands right before one that names a body part."""
+    return any(part in _NOT and named for part, named in zip(parts, each[1:], strict=False))
 
 
 def _of_token(token: str) -> set[Named]:
@@ -237,18 +244,21 @@ def _of_compound(token: str) -> Iterator[Named]:
 
 
 def _of_damaged(token: str) -> set[Named]:
-    """The same for words with lost characters: T?RAX.
-
-    A run of lost characters stands for as many letters or fewer, since one letter may have been
-    several bytes.
-    """
+    """The same for words with lost characters: T?RAX."""
     parts = [part for part in token.split(LOST) if part]
     found = {named for part in parts for named in _of_token(part)}
-    runs = re.findall(r"\?+", token)
-    if found or len(runs) > _MOST_LOST or sum(map(len, parts)) < _FEWEST_KNOWN:
+    if found or len(_LOST_RUN.findall(token)) > _MOST_LOST or sum(map(len, parts)) < _FEWEST_KNOWN:
         return found
-    pattern = re.compile(re.sub(r"\?+", lambda run: f".{{1,{min(len(run[0]), 4)}}}", token))
+    pattern = re.compile(_LOST_RUN.sub(_any_letters, token))
     return {named for word, named in _WORDS.items() if pattern.fullmatch(word)}
+
+
+def _any_letters(run: re.Match[str]) -> str:
+    """A run of lost characters stands for as many letters or fewer.
+
+    One letter may have been several bytes.
+    """
+    return f".{{1,{min(len(run[0]), 4)}}}"
 
 
 def _phrase(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import count
@@ -90,7 +91,7 @@ def items(data: memoryview) -> list[tuple[int, memoryview]]:
     """
     found = list(_walk(data))
     if not found:
-        raise NotAnalysable(Reason.UNDECODABLE, "broken encapsulation: no item")
+        raise _broken("no item")
     return found
 
 
@@ -115,27 +116,32 @@ def _walk(data: memoryview) -> Iterator[tuple[int, memoryview]]:
         if position + _HEAD.size > len(data):
             break
         if number > _MOST_ITEMS:
-            raise NotAnalysable(
-                Reason.UNDECODABLE, f"broken encapsulation: more than {_MOST_ITEMS} items"
-            )
-        tag, length = _HEAD.unpack_from(data, position)
-        if tag == _DELIMITER:
+            raise _broken(f"more than {_MOST_ITEMS} items")
+        length = _item_length(data, position)
+        if length is None:
             return
-        if tag != _ITEM:
-            raise NotAnalysable(
-                Reason.UNDECODABLE, "broken encapsulation: neither item nor delimiter"
-            )
         start = position + _HEAD.size
-        if length > len(data) - start:
-            raise NotAnalysable(
-                Reason.TRUNCATED_PIXEL_DATA, f"fragment of {length} bytes, {len(data) - start} left"
-            )
         yield position, data[start : start + length]
         position = start + length
     if any(data[position:]):
-        raise NotAnalysable(
-            Reason.UNDECODABLE, "broken encapsulation: less than an item's head at the end"
-        )
+        raise _broken("less than an item's head at the end")
+
+
+def _item_length(data: memoryview, position: int) -> int | None:
+    """Bytes of the value of the item that begins there; None: the sequence delimiter does."""
+    tag, length = _HEAD.unpack_from(data, position)
+    if tag == _DELIMITER:
+        return None
+    if tag != _ITEM:
+        raise _broken("neither item nor delimiter")
+    left = len(data) - position - _HEAD.size
+    if length > left:
+        raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, f"fragment of {length} bytes, {left} left")
+    return int(length)
+
+
+def _broken(detail: str) -> NotAnalysable:
+    return NotAnalysable(Reason.UNDECODABLE, f"broken encapsulation: {detail}")
 
 
 def _of_frame(
@@ -150,24 +156,23 @@ def _of_frame(
     Many own one each, or the ones that the tables give them.
     """
     if len(table) % 4:
-        raise NotAnalysable(
-            Reason.UNDECODABLE, f"broken encapsulation: offset table of {len(table)} bytes"
-        )
+        raise _broken(f"offset table of {len(table)} bytes")
     if frames == 1:
         return [value for _, value in fragments]
     if len(fragments) == frames:
         return [fragments[frame][1]]
-    starts = _offsets(dataset, table, frames)
-    if starts is None:
-        grouped = _by_end_marker(fragments)
-        return grouped[frame] if len(grouped) == frames else []
-    first = fragments[0][0] if fragments else 0  # offsets count from the first fragment's item tag
-    stop = starts[frame + 1] if frame + 1 < frames else None
-    return [
-        value
-        for at, value in fragments
-        if at - first >= starts[frame] and (stop is None or at - first < stop)
-    ]
+    if (starts := _offsets(dataset, table, frames)) is not None:
+        return _between(fragments, [*starts, math.inf], frame)
+    grouped = _by_end_marker(fragments)
+    return grouped[frame] if len(grouped) == frames else []
+
+
+def _between(
+    fragments: Sequence[tuple[int, memoryview]], starts: Sequence[float], frame: int
+) -> list[memoryview]:
+    """Fragments from a frame's offset to that of the next; offsets count from the first item tag."""
+    first = fragments[0][0] if fragments else 0
+    return [value for at, value in fragments if starts[frame] <= at - first < starts[frame + 1]]
 
 
 def _offsets(dataset: Dataset, table: memoryview, frames: int) -> Sequence[int] | None:

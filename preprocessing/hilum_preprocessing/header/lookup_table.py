@@ -69,24 +69,26 @@ def lookup_table(item: Dataset) -> LookupTable:
 
     Raises NotAnalysable (corrupt_header): none is there.
     """
-    descriptor = numbers(item, "LUTDescriptor")
-    if len(descriptor) != 3:
-        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers")
-    count, first, bits = (int(part) for part in descriptor)
-    count = (
-        count % _WORDS or _WORDS
-    )  # PS3.3 C.11.1.1: 0 means 65536; read as SS, large counts are negative
-    found = _entries(_bytes_of(required(item, "LUTData")), count, bits)
-    if len(found) < count:
-        raise NotAnalysable(
-            Reason.CORRUPT_HEADER, f"LUT Data holds {len(found)} of {count} entries"
-        )
-    entries, count_flag = _counted(found, count)
+    count, first, bits = _descriptor(item)
+    data = _bytes_of(required(item, "LUTData"))
+    entries, count_flag = _counted(_entries(data, count, bits), count)
     entries, order_flag = _in_order(entries)
     entries, depth, depth_flag = _of_depth(entries, bits)
     return LookupTable(
         first, entries.astype(np.float64), depth, depth_flag, count_flag or order_flag
     )
+
+
+def _descriptor(item: Dataset) -> tuple[int, int, int]:
+    """(number of entries, first input, bits of an entry).
+
+    PS3.3 C.11.1.1: 0 entries mean 65536; read as SS, large counts are negative.
+    """
+    descriptor = numbers(item, "LUTDescriptor")
+    if len(descriptor) != 3:
+        raise NotAnalysable(Reason.CORRUPT_HEADER, "LUT Descriptor is not three numbers")
+    count, first, bits = (int(part) for part in descriptor)
+    return count % _WORDS or _WORDS, first, bits
 
 
 def _bytes_of(data: Any) -> bytes:  # noqa: ANN401 - US, SS or OW
@@ -142,6 +144,10 @@ def _counted(entries: NDArray[Any], count: int) -> tuple[NDArray[Any], Flag | No
 
     Zeros and repetitions of the last one do. Others are part of the table: flagged.
     """
+    if len(entries) < count:
+        raise NotAnalysable(
+            Reason.CORRUPT_HEADER, f"LUT Data holds {len(entries)} of {count} entries"
+        )
     beyond = entries[count:]
     if not beyond.any() or (beyond == entries[count - 1]).all():
         return entries[:count], None
@@ -155,19 +161,20 @@ def _of_depth(entries: NDArray[Any], stated: int) -> tuple[NDArray[Any], int, Fl
     give the size of the stored words. All entries decide, and never those that a picture uses.
     """
     top = int(entries.max())
-    if _LEAST_BITS <= stated <= _MOST_BITS and top >> stated:
+    is_possible = _LEAST_BITS <= stated <= _MOST_BITS
+    if is_possible and top >> stated:
         return _of_deeper(entries, stated, top)
     bits = max(_LEAST_BITS, top.bit_length())
     if bits == stated:
         return entries, stated, None
     if _shows(top, bits, stated):
         return entries, bits, Flag.LUT_CORRECTED
-    if not _LEAST_BITS <= stated <= _MOST_BITS:
-        raise NotAnalysable(
-            Reason.CORRUPT_HEADER,
-            f"LUT Descriptor says {stated} bits, and the entries do not show how many",
-        )
-    return entries, stated, Flag.LUT_DOUBTFUL  # a dark curve, or another depth
+    if is_possible:
+        return entries, stated, Flag.LUT_DOUBTFUL  # a dark curve, or another depth
+    raise NotAnalysable(
+        Reason.CORRUPT_HEADER,
+        f"LUT Descriptor says {stated} bits, and the entries do not show how many",
+    )
 
 
 def _of_deeper(entries: NDArray[Any], stated: int, top: int) -> tuple[NDArray[Any], int, Flag]:

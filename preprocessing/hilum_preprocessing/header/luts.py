@@ -181,21 +181,21 @@ class Padding(NamedTuple):
 
 def padding_of(dataset: Dataset, *, is_signed: bool) -> Padding:
     """Pixel Padding Value and its Range Limit (PS3.3 C.7.5.1.1.2); unusable ones are noted."""
-    value, is_unreadable = _or_unusable(lambda of: element(of, "PixelPaddingValue"), dataset)
-    limit, has_unreadable_limit = _or_unusable(
-        lambda of: element(of, "PixelPaddingRangeLimit"), dataset
-    )
-    is_unusable = (
-        is_unreadable
-        or has_unreadable_limit
-        or not all(isinstance(end, int | None) for end in (value, limit))
-    )
+    value, is_unreadable = _padding_end(dataset, "PixelPaddingValue")
+    limit, is_limit_unreadable = _padding_end(dataset, "PixelPaddingRangeLimit")
+    is_unusable = is_unreadable or is_limit_unreadable
     if is_unusable or value is None:
         return Padding(None, is_unusable)
-    low, high = sorted(
-        _of_sign(end, is_signed=is_signed) for end in (value, value if limit is None else limit)
-    )
+    ends = (value, value if limit is None else limit)
+    low, high = sorted(_of_sign(end, is_signed=is_signed) for end in ends)
     return Padding((low, high))
+
+
+def _padding_end(dataset: Dataset, keyword: str) -> tuple[int | None, bool]:
+    """One end of the padding, and whether something is there that is no whole number."""
+    value, is_unreadable = _or_unusable(partial(element, keyword=keyword), dataset)
+    is_number = isinstance(value, int | None)
+    return value if is_number else None, is_unreadable or not is_number
 
 
 def _of_sign(value: int, *, is_signed: bool) -> int:

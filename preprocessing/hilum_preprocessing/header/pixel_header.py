@@ -15,6 +15,8 @@ from hilum_preprocessing.header.overlays import overlay_bits
 _MONOCHROME: Final = frozenset({"MONOCHROME1", "MONOCHROME2"})
 _COLOUR: Final = frozenset({"RGB", "YBR_FULL", "YBR_FULL_422", "YBR_ICT", "YBR_RCT"})
 _PALETTE: Final = "PALETTE COLOR"
+# By Samples per Pixel, PS3.3 C.7.6.3.1.2.
+_PHOTOMETRIC_OF: Final = {1: _MONOCHROME | {_PALETTE}, 3: _COLOUR}
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +128,7 @@ class PixelHeader:
         Colour, several frames, or pixels that are no 8 or 16 bits.
         """
         if not self.is_monochrome and rgb == "reject":
-            raise NotAnalysable(
-                Reason.NOT_MONOCHROME,
-                f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2",
-            )
+            raise self._not_monochrome()
         if self.frames > 1 and frames == "reject":
             raise NotAnalysable(Reason.MULTI_FRAME, f"{self.frames} frames")
         if self.bits_allocated not in (8, 16):
@@ -149,16 +148,12 @@ class PixelHeader:
         is_possible = 1 <= self.bits_stored <= self.high_bit + 1 <= self.bits_allocated
         if self.bits_allocated not in (1, 8, 16, 32) or not is_possible:
             raise self._unsupported()
-        is_known = (
-            self.is_monochrome
-            or (self.samples == 1 and self.is_palette)
-            or (self.samples == 3 and self.photometric in _COLOUR)
-        )
-        if not is_known:
-            raise NotAnalysable(
-                Reason.NOT_MONOCHROME,
-                f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2",
-            )
+        if self.photometric not in _PHOTOMETRIC_OF.get(self.samples, ()):
+            raise self._not_monochrome()
+
+    def _not_monochrome(self) -> NotAnalysable:
+        seen = f"{self.samples} samples per pixel, or neither MONOCHROME1 nor MONOCHROME2"
+        return NotAnalysable(Reason.NOT_MONOCHROME, seen)
 
     def _unsupported(self) -> NotAnalysable:
         seen = (

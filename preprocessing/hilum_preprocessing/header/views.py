@@ -148,15 +148,15 @@ def _from_text(texts: Iterable[str], *, is_of_this_image: bool = False) -> View 
 def _named(text: str, *, is_of_this_image: bool) -> frozenset[View]:
     """The views that a text of words in capitals names."""
     spaced = _TOGETHER.sub(r"\1 ", text)
-    parts = spaced.split()
-    if _DECUBITUS_WORDS & set(parts):
+    parts = frozenset(spaced.split())
+    if _DECUBITUS_WORDS & parts:
         return frozenset[View](["UNKNOWN"])
-    is_oblique = any(_OBLIQUE.fullmatch(part) for part in parts)
-    if (is_oblique or _OBLIQUE_POSITIONS & set(parts)) and is_of_this_image:
+    is_oblique = any(map(_OBLIQUE.fullmatch, parts))
+    if is_of_this_image and (is_oblique or _OBLIQUE_POSITIONS & parts):
         return frozenset[View](["LATERAL"])  # an AP oblique is no frontal view
     views = {view for pattern, view in _FRONTAL if pattern.search(spaced)}
     views |= {view for word, view in _UNSPACED.items() if word in spaced}
-    if is_oblique or any(_LATERAL.fullmatch(part) for part in parts):
+    if is_oblique or any(map(_LATERAL.fullmatch, parts)):
         views.add("LATERAL")
     if is_of_this_image:
         views |= {_POSITION[part] for part in parts if part in _POSITION}

@@ -9,16 +9,17 @@ hundreds of calls; a dense product would do 15 times the work.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hilum_preprocessing.resize.axes import Axis, on_grid
+from hilum_preprocessing.resize.axes import Axis
 from hilum_preprocessing.resize.bounded import BoundedCache
-from hilum_preprocessing.resize.kernels import HALF, Taps, as_pillow_integers, taps
+from hilum_preprocessing.resize.kernels import Taps, as_pillow_integers, in_halves
+from hilum_preprocessing.resize.matrices import exact_taps
 
 Array = NDArray[np.float64]
 
@@ -27,6 +28,7 @@ Arithmetic = Literal["float", "fp16", "pillow"]
 
 # Measured from 2048 to 224 and to 512: 4 pays per call, 16 multiplies more zeros.
 _GROUP = 8
+_TYPES: Final = {"float": torch.float32, "fp16": torch.float16}
 _EXACT_FLOAT32 = 1 << 24
 _HIGHEST_LEVEL = 255
 # Shapes come from outside and may all differ. One matrix from 2500 to 224 takes 90 KB, the longest
@@ -83,36 +85,46 @@ def bands(axis: Axis, arithmetic: Arithmetic, device: torch.device) -> Bands:
 
 
 def _bands(axis: Axis, arithmetic: Arithmetic, device: torch.device) -> Bands:
-    exact = on_grid(taps(axis.kernel, axis.n_in, axis.n_out), axis.n_in, axis.grid)
+    exact = exact_taps(axis)
     if arithmetic == "pillow":
         exact = as_pillow_integers(exact)
-    low, high = _reach(exact, axis.length)
-    last = len(low) - 1
-    stride = round(int(low[last] - low[0]) / last) if last else 0
-    steps = stride * np.arange(last + 1)
-    start = int((low - steps).min())
-    window = int((high - steps).max()) - start
-    weights, whole_parts = _held(_in_blocks(exact, start + steps, window), arithmetic)
+    windows = _windows(exact, axis.length)
+    dense = _in_blocks(exact, windows.starts, windows.length)
+    weights, whole_parts = _held(dense, arithmetic)
+    start = int(windows.starts[0])
+    stop = int(windows.starts[-1]) + windows.length
     return Bands(
         weights=weights.to(device),
         whole_parts=whole_parts,
         start=start,
-        stride=stride,
+        stride=windows.stride,
         before=max(0, -start),
-        after=max(0, start + int(steps[last]) + window - axis.length),
+        after=max(0, stop - axis.length),
         sums=torch.from_numpy(exact.weights.sum(axis=1)).to(device, torch.float32),
     )
 
 
-def _reach(exact: Taps, length: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """First sample, and the one after the last, that each group of rows needs.
+class _Windows(NamedTuple):
+    """Where the window of each block begins, and the length of all of them."""
 
-    Rows of zeros need none.
-    """
-    is_used = exact.weights != 0
-    is_empty = ~is_used.any(axis=1)
-    low = np.where(is_empty, length, exact.first + is_used.argmax(axis=1))
-    high = np.where(is_empty, 0, exact.first + is_used.shape[1] - is_used[:, ::-1].argmax(axis=1))
+    starts: NDArray[np.intp]
+    stride: int
+    length: int
+
+
+def _windows(exact: Taps, length: int) -> _Windows:
+    """The shortest windows at equal distances that hold the samples of every block."""
+    low, high = _reach(exact, length)
+    last = len(low) - 1
+    stride = round(int(low[last] - low[0]) / last) if last else 0
+    steps = stride * np.arange(last + 1)
+    start = int((low - steps).min())
+    return _Windows(start + steps, stride, int((high - steps).max()) - start)
+
+
+def _reach(exact: Taps, length: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """First sample, and the one after the last, that each group of rows needs."""
+    low, high = exact.reach(length)
     starts = np.arange(0, len(low), _GROUP)
     return np.minimum.reduceat(low, starts), np.maximum.reduceat(high, starts)
 
@@ -132,12 +144,8 @@ def _held(dense: Array, arithmetic: Arithmetic) -> tuple[Tensor, Literal[0, 1, 2
     Whole ones stay in float64 where sums of their halves could be too large.
     """
     if arithmetic != "pillow":
-        return (
-            torch.from_numpy(dense).to(torch.float16 if arithmetic == "fp16" else torch.float32),
-            0,
-        )
-    high = np.rint(dense / HALF)
-    halves = (high, dense - high * HALF)
+        return torch.from_numpy(dense).to(_TYPES[arithmetic]), 0
+    halves = in_halves(dense)
     largest = _HIGHEST_LEVEL * max(np.abs(part).sum(axis=2).max() for part in halves)
     if largest >= _EXACT_FLOAT32:
         return torch.from_numpy(dense), 1

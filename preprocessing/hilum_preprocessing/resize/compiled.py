@@ -21,22 +21,22 @@ from hilum_preprocessing.resize import library as resize_library
 from hilum_preprocessing.resize.axes import Axis
 from hilum_preprocessing.resize.compiled_library import checked
 from hilum_preprocessing.resize.kernels import PILLOW_ONE, Taps, as_pillow_integers
-from hilum_preprocessing.resize.library import Library, Resized, Samples, GridStatistics
+from hilum_preprocessing.resize.library import GridStatistics, Library, Resized, Samples
 from hilum_preprocessing.resize.matrices import exact_taps, stretch
 
 __all__ = [
+    "GridStatistics",
     "Resized",
     "Samples",
-    "GridStatistics",
     "counts",
     "extremes",
     "finish",
+    "grid_statistics",
     "has_halves",
     "into_halves",
     "loaded",
     "resized",
     "resized_whole",
-    "grid_statistics",
 ]
 
 _STORED: Final = frozenset(np.dtype(name) for name in ("u1", "i1", "u2", "i2"))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +38,17 @@ class Taps:
     first: NDArray[np.intp]
     weights: Array
 
+    def reach(self, length: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The first sample that each row needs, and the one after the last.
+
+        `length` of the input. Rows of zeros need none: they reach from its end to its beginning.
+        """
+        is_used = self.weights != 0
+        is_empty = ~is_used.any(axis=1)
+        low = self.first + is_used.argmax(axis=1)
+        high = self.first + is_used.shape[1] - is_used[:, ::-1].argmax(axis=1)
+        return np.where(is_empty, length, low), np.where(is_empty, 0, high)
+
 
 def taps(kernel: str, n_in: int, n_out: int) -> Taps:
     """The matrix of `kernel` from `n_in` to `n_out` samples."""
@@ -48,6 +60,12 @@ def as_pillow_integers(exact: Taps) -> Taps:
     return Taps(exact.first, np.trunc(exact.weights * PILLOW_ONE + np.copysign(0.5, exact.weights)))
 
 
+def in_halves(whole: Array) -> tuple[Array, Array]:
+    """(high, low) of whole weights, as `HALF` has them."""
+    high = np.rint(whole / HALF)
+    return high, whole - high * HALF
+
+
 def _skimage(n_in: int, n_out: int) -> Taps:
     """skimage.transform.resize(order=1, mode="constant", anti_aliasing).
 
@@ -57,18 +75,23 @@ def _skimage(n_in: int, n_out: int) -> Taps:
     the border sum to less than 1.
     """
     scale = n_in / n_out
-    sigma = max(0.0, (scale - 1) / 2)
-    radius = int(4.0 * sigma + 0.5)  # scipy.ndimage.gaussian_filter, truncate=4
-    offsets = np.arange(-radius, radius + 1)
-    gauss = np.exp(-0.5 * (offsets / sigma) ** 2) if sigma else np.ones(1)
-    gauss /= gauss.sum()
+    gauss = _gaussian(max(0.0, (scale - 1) / 2))
     centre = (np.arange(n_out) + 0.5) * scale - 0.5
     left = np.floor(centre).astype(np.intp)
     part = (centre - left)[:, None]
     weights = np.zeros((n_out, len(gauss) + 1))
     weights[:, :-1] += (1 - part) * gauss
     weights[:, 1:] += part * gauss
-    return _without_outside(left - radius, weights, n_in)
+    return _without_outside(left - len(gauss) // 2, weights, n_in)
+
+
+def _gaussian(sigma: float) -> Array:
+    """As scipy.ndimage.gaussian_filter with truncate=4: an odd number of weights, of sum 1."""
+    radius = int(4.0 * sigma + 0.5)
+    offsets = np.arange(-radius, radius + 1)
+    gauss = np.exp(-0.5 * (offsets / sigma) ** 2) if sigma else np.ones(1)
+    shares: Array = gauss / gauss.sum()
+    return shares
 
 
 def _without_outside(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
@@ -93,24 +116,21 @@ def _lanczos(x: Array) -> Array:
     return np.where(np.abs(x) < 3, np.sinc(x) * np.sinc(x / 3), 0.0)
 
 
-def _antialiased(function: Callable[[Array], Array], support: float) -> Callable[[int, int], Taps]:
+def _antialiased(function: Callable[[Array], Array], support: float, n_in: int, n_out: int) -> Taps:
     """Pillow's and torch's antialiased resize.
 
     The function is stretched by the scale, cut at the border, and made to sum to 1.
     """
-
-    def make(n_in: int, n_out: int) -> Taps:
-        scale = n_in / n_out
-        stretch = max(scale, 1.0)
-        centre = (np.arange(n_out) + 0.5) * scale
-        first = np.clip(np.trunc(centre - support * stretch + 0.5), 0, None).astype(np.intp)
-        last = np.clip(np.trunc(centre + support * stretch + 0.5), None, n_in).astype(np.intp)
-        columns = first[:, None] + np.arange(math.ceil(support * stretch) * 2 + 1)
-        weights = function((columns - centre[:, None] + 0.5) / stretch)
-        weights = np.where(columns < last[:, None], weights, 0.0)
-        return Taps(first, weights / weights.sum(axis=1, keepdims=True))
-
-    return make
+    scale = n_in / n_out
+    stretch = max(scale, 1.0)
+    reach = support * stretch
+    centre = (np.arange(n_out) + 0.5) * scale
+    first = np.clip(np.trunc(centre - reach + 0.5), 0, None).astype(np.intp)
+    last = np.clip(np.trunc(centre + reach + 0.5), None, n_in).astype(np.intp)
+    columns = first[:, None] + np.arange(math.ceil(reach) * 2 + 1)
+    weights = function((columns - centre[:, None] + 0.5) / stretch)
+    weights = np.where(columns < last[:, None], weights, 0.0)
+    return Taps(first, weights / weights.sum(axis=1, keepdims=True))
 
 
 def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
@@ -124,14 +144,20 @@ def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
 
 
 def _cv2_linear(n_in: int, n_out: int) -> Taps:
-    """cv2.INTER_LINEAR: two taps and no antialiasing at any scale.
+    """cv2.INTER_LINEAR: two taps and no antialiasing at any scale."""
+    left, part = opencv_places(n_in, n_out)
+    share = part.astype(np.float64)
+    return _repeated(left, np.stack([1 - share, share], axis=1), n_in)
 
-    Places in float32, the scale being the inverse of an inverse.
+
+def opencv_places(n_in: int, n_out: int) -> tuple[NDArray[np.intp], NDArray[np.float32]]:
+    """Return the sample before each place, and the distance from it to the place.
+
+    In float32, the scale being the inverse of an inverse.
     """
-    centre = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
-    left = np.floor(centre)
-    part = (centre - left).astype(np.float64)
-    return _repeated(left.astype(np.intp), np.stack([1 - part, part], axis=1), n_in)
+    place = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
+    left = np.floor(place)
+    return left.astype(np.intp), place - left
 
 
 def _cv2_area(n_in: int, n_out: int) -> Taps:
@@ -168,10 +194,15 @@ def _torch_bicubic(n_in: int, n_out: int) -> Taps:
     scale = np.float32(n_in) / np.float32(n_out)
     centre = scale * (np.arange(n_out, dtype=np.float32) + np.float32(0.5)) - np.float32(0.5)
     left = np.floor(centre)
-    x = np.abs((centre - left).astype(np.float64)[:, None] - np.arange(-1, 3))
+    distance = np.abs((centre - left).astype(np.float64)[:, None] - np.arange(-1, 3))
+    return _repeated(left.astype(np.intp) - 1, _sharper_cubic(distance), n_in)
+
+
+def _sharper_cubic(x: Array) -> Array:
+    """Keys' cubic with a = -0.75, for distances of up to 2."""
     inner = (1.25 * x - 2.25) * x * x + 1
     outer = ((-0.75 * x + 3.75) * x - 6.0) * x + 3.0
-    return _repeated(left.astype(np.intp) - 1, np.where(x <= 1, inner, outer), n_in)
+    return np.where(x <= 1, inner, outer)
 
 
 def _nearest(n_in: int, n_out: int) -> Taps:
@@ -185,12 +216,11 @@ _KERNELS: dict[str, Callable[[int, int], Taps]] = {
     "cv2_area": _cv2_area,
     "cv2_area_enlarging": _cv2_area_enlarging,
     "cv2_linear": _cv2_linear,
-    "pil_bilinear_aa": _antialiased(_triangle, 1.0),
-    "pil_bicubic_aa": _antialiased(_cubic, 2.0),
-    "pil_lanczos": _antialiased(_lanczos, 3.0),
-    "torch_aa": _antialiased(
-        _triangle, 1.0
-    ),  # F.interpolate(mode="bilinear", antialias=True): the same weights in float
+    "pil_bilinear_aa": partial(_antialiased, _triangle, 1.0),
+    "pil_bicubic_aa": partial(_antialiased, _cubic, 2.0),
+    "pil_lanczos": partial(_antialiased, _lanczos, 3.0),
+    # F.interpolate(mode="bilinear", antialias=True): the same weights in float
+    "torch_aa": partial(_antialiased, _triangle, 1.0),
     "torch_bicubic": _torch_bicubic,
     "nearest": _nearest,
 }

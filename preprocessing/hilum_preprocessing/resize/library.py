@@ -224,8 +224,8 @@ class Library:
         line = np.zeros(across.room, np.int16)
         narrow = np.empty((rows.length, columns.n_out), np.uint8)
         image = np.empty((rows.n_out, columns.n_out), np.uint8)
-        said = ctypes.byref(down.structure), ctypes.byref(across.structure)
-        self._c.hilum_resize_whole(_source(samples), *said, _at(line), _at(narrow), _at(image))
+        both = (ctypes.byref(matrix.structure) for matrix in (down, across))
+        self._c.hilum_resize_whole(_source(samples), *both, _at(line), _at(narrow), _at(image))
         return image
 
     def extremes(self, samples: Samples) -> tuple[int, int]:
@@ -259,13 +259,11 @@ class Library:
         """
         (a, b, first), (c, d, second) = places
         strides = (stride // grid.itemsize for stride in grid.strides)
-        kind = _TYPES[grid.dtype]
-        seen = GridStatistics()
-        said = _Grid(
+        described = _Grid(
             grid.ctypes.data,
             *strides,
             *grid.shape,
-            kind,
+            _TYPES[grid.dtype],
             is_inverted,
             lowest,
             nominal,
@@ -273,11 +271,12 @@ class Library:
             (a, b, c, d),
         )
         keys = np.empty(grid.size, np.uint16)
-        numbers = np.empty((2, grid.size))
+        levels, products = np.empty((2, grid.size))
+        found = GridStatistics()
         self._c.hilum_look(
-            ctypes.byref(said), _at(keys), _at(numbers), _at(numbers[1]), ctypes.byref(seen)
+            ctypes.byref(described), _at(keys), _at(levels), _at(products), ctypes.byref(found)
         )
-        return seen
+        return found
 
 
 def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:

@@ -6,15 +6,16 @@ Which samples each step or each output needs, and their weights. Torch-free.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hilum_preprocessing.resize.axes import Axis, on_grid
 from hilum_preprocessing.resize.bounded import BoundedCache
-from hilum_preprocessing.resize.kernels import HALF, PILLOW_ONE, Taps, as_pillow_integers, taps
+from hilum_preprocessing.resize.kernels import PILLOW_ONE, Taps, as_pillow_integers, in_halves, taps
 
 Floats = NDArray[np.float32]
 
@@ -119,92 +120,108 @@ def _matrix(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
     Neither ever falls from row to row.
     """
     exact = exact_taps(axis)
-    is_used = exact.weights != 0
-    is_empty = ~is_used.any(axis=1)
-    low = np.where(is_empty, 0, exact.first + is_used.argmax(axis=1))
-    high = np.where(is_empty, 0, exact.first + is_used.shape[1] - is_used[:, ::-1].argmax(axis=1))
+    low, high = exact.reach(axis.length)
     # From the last row backwards, so that a row that begins later than the next one begins with it;
     # it has zeros there.
-    return (
-        exact,
-        np.minimum.accumulate(np.where(is_empty, axis.length, low)[::-1])[::-1],
-        np.maximum.accumulate(high),
-    )
+    return exact, np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high)
 
 
-def _down(axis: Axis) -> Matrix:
-    exact, low, high = _matrix(axis)
+class _Steps(NamedTuple):
+    """A step takes `_STEP` rows of the input, from `starts` on.
+
+    They belong to `counts` rows of the output from `first` on. After it, `done` rows are finished.
+    """
+
+    starts: NDArray[np.intp]
+    first: NDArray[np.intp]
+    counts: NDArray[np.intp]
+    done: NDArray[np.intp]
+
+    @property
+    def slots(self) -> int:
+        """Rows of the output that are unfinished at once, at most."""
+        unfinished = np.maximum(self.first + self.counts, self.done)
+        before = np.concatenate([[0], self.done[:-1]])
+        return int((unfinished - before).max())
+
+    @property
+    def pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Step and row of the output, for every row that a step adds to, in order."""
+        step = np.repeat(np.arange(len(self.starts)), self.counts)
+        within = np.arange(len(step)) - np.repeat(np.cumsum(self.counts) - self.counts, self.counts)
+        return step, within + self.first[step]
+
+
+def _steps(axis: Axis, low: NDArray[np.intp], high: NDArray[np.intp]) -> _Steps:
     starts = np.arange(0, axis.length, _STEP)
     first = np.searchsorted(high, starts, side="right")
     count = np.maximum(np.searchsorted(low, starts + _STEP, side="left") - first, 0)
     done = np.searchsorted(high, starts + _STEP, side="right")
     done[-1] = axis.n_out
-    slots = int((np.maximum(first + count, done) - np.concatenate([[0], done[:-1]])).max())
-    step = np.repeat(np.arange(len(starts)), count)
-    row = np.arange(len(step)) - np.repeat(np.cumsum(count) - count, count) + first[step]
-    weights = _weights(exact, row, starts[step], _STEP, axis.length)
-    first, count, done = (np.ascontiguousarray(array, np.int32) for array in (first, count, done))
-    arrays = (first, count, done, weights)
-    structure = _Down(len(starts), slots, axis.n_out, *(array.ctypes.data for array in arrays))
+    return _Steps(starts, first, count, done)
+
+
+def _down(axis: Axis) -> Matrix:
+    exact, low, high = _matrix(axis)
+    steps = _steps(axis, low, high)
+    step, row = steps.pairs
+    weights = stretch(exact, row, steps.starts[step], _STEP, axis.length)
+    arrays = (
+        *(np.ascontiguousarray(part, np.int32) for part in steps[1:]),
+        np.ascontiguousarray(weights, np.float32),
+    )
+    slots = steps.slots
+    structure = _Down(len(steps.starts), slots, axis.n_out, *_addresses(arrays))
     return Matrix(structure, arrays, _sums(exact), slots)
 
 
 def _across(axis: Axis) -> Matrix:
     exact, low, high = _matrix(axis)
     low = np.minimum(low, axis.length - 1)
-    length = max(_LANES, -(-int((high - low).max()) // _LANES) * _LANES)
-    arrays = (
-        np.ascontiguousarray(low, np.int32),
-        _weights(exact, np.arange(axis.n_out), low, length, axis.length),
-    )
-    structure = _Across(axis.n_out, length, *(array.ctypes.data for array in arrays))
-    return Matrix(structure, arrays, _sums(exact), max(axis.length, int(low.max()) + length))
+    width = _width(low, high, _LANES)
+    weights = np.ascontiguousarray(_rows(exact, axis, low, width), np.float32)
+    arrays = (np.ascontiguousarray(low, np.int32), weights)
+    structure = _Across(axis.n_out, width, *_addresses(arrays))
+    return Matrix(structure, arrays, _sums(exact), max(axis.length, int(low.max()) + width))
+
+
+def _width(low: NDArray[np.intp], high: NDArray[np.intp], lanes: int) -> int:
+    """The most samples that a row needs, in whole multiples of `lanes`; one multiple at least."""
+    return max(lanes, -(-int((high - low).max()) // lanes) * lanes)
+
+
+def _rows(exact: Taps, axis: Axis, low: NDArray[np.intp], width: int) -> NDArray[np.float64]:
+    """(n_out, width): each row of the matrix from its first sample on."""
+    return stretch(exact, np.arange(axis.n_out), low, width, axis.length)
+
+
+def _addresses(arrays: Iterable[NDArray[Any]]) -> Iterator[int]:
+    return (array.ctypes.data for array in arrays)
 
 
 def _whole_down(axis: Axis) -> Matrix:
     whole, low, high = _whole(axis)
-    length = max(1, int((high - low).max()))
-    arrays = (
-        np.ascontiguousarray(low, np.int32),
-        np.ascontiguousarray(
-            stretch(whole, np.arange(axis.n_out), low, length, axis.length), np.int32
-        ),
-    )
-    return Matrix(
-        _WholeDown(axis.n_out, length, *(array.ctypes.data for array in arrays)),
-        arrays,
-        _sums(whole),
-        length,
-        _fits(whole),
-    )
+    width = _width(low, high, 1)
+    dense = _rows(whole, axis, low, width)
+    arrays = (np.ascontiguousarray(low, np.int32), np.ascontiguousarray(dense, np.int32))
+    structure = _WholeDown(axis.n_out, width, *_addresses(arrays))
+    return Matrix(structure, arrays, _sums(whole), width, _fits(whole))
 
 
 def _whole_across(axis: Axis) -> Matrix:
     whole, low, high = _whole(axis)
-    length = max(_SHORTS, -(-int((high - low).max()) // _SHORTS) * _SHORTS)
-    dense = stretch(whole, np.arange(axis.n_out), low, length, axis.length)
-    halves = np.rint(dense / HALF)
-    highs, lows = (np.ascontiguousarray(part, np.int16) for part in (halves, dense - halves * HALF))
-    first = np.ascontiguousarray(low, np.int32)
-    structure = _WholeAcross(axis.n_out, length, first.ctypes.data, highs.ctypes.data, lows.ctypes.data)
-    return Matrix(
-        structure,
-        (first, highs, lows),
-        _sums(whole),
-        max(axis.length, int(low.max()) + length),
-        _fits(whole),
-    )
+    width = _width(low, high, _SHORTS)
+    dense = _rows(whole, axis, low, width)
+    highs, lows = (np.ascontiguousarray(part, np.int16) for part in in_halves(dense))
+    arrays = (np.ascontiguousarray(low, np.int32), highs, lows)
+    structure = _WholeAcross(axis.n_out, width, *_addresses(arrays))
+    room = max(axis.length, int(low.max()) + width)
+    return Matrix(structure, arrays, _sums(whole), room, _fits(whole))
 
 
 def _whole(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
     exact, low, high = _matrix(axis)
     return as_pillow_integers(exact), np.minimum(low, axis.length - 1), high
-
-
-def _weights(
-    exact: Taps, row: NDArray[np.intp], start: NDArray[np.intp], length: int, limit: int
-) -> Floats:
-    return np.ascontiguousarray(stretch(exact, row, start, length, limit), np.float32)
 
 
 def stretch(

@@ -10,9 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from hilum_preprocessing.resize.kernels import opencv_places
 from hilum_preprocessing.spec.operations import Resize
 
-Indices = NDArray[np.int64]
+Indices = NDArray[np.intp]
 _ONE = 1 << 11
 """imgproc/resize.cpp, INTER_RESIZE_COEF_SCALE: what a weight of 1 is."""
 
@@ -45,29 +46,19 @@ def _rows(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indices
 
     Their weights stay the same there.
     """
-    left, part = _places(n_in, n_out)
+    left, part = opencv_places(n_in, n_out)
     first, second = (np.clip(left + tap, 0, n_in - 1) for tap in (0, 1))
     return (first, _whole(1 - part)), (second, _whole(part))
 
 
 def _columns(n_in: int, n_out: int) -> tuple[tuple[Indices, Indices], tuple[Indices, Indices]]:
     """Beyond the border the outermost column has the whole weight."""
-    left, part = _places(n_in, n_out)
+    left, part = opencv_places(n_in, n_out)
     part[(left < 0) | (left >= n_in - 1)] = 0
     first = np.clip(left, 0, n_in - 1)
     return (first, _whole(1 - part)), (np.minimum(first + 1, n_in - 1), _whole(part))
 
 
-def _places(n_in: int, n_out: int) -> tuple[Indices, NDArray[np.float32]]:
-    """Return the sample before each place, and the distance from it to the place.
-
-    In float32, the scale being the inverse of an inverse.
-    """
-    place = ((np.arange(n_out) + 0.5) * (1 / (n_out / n_in)) - 0.5).astype(np.float32)
-    left = np.floor(place)
-    return left.astype(np.int64), place - left
-
-
 def _whole(weights: NDArray[np.float32]) -> Indices:
-    whole: Indices = np.rint(weights * np.float32(_ONE)).astype(np.int64)
+    whole: Indices = np.rint(weights * np.float32(_ONE)).astype(np.intp)
     return whole

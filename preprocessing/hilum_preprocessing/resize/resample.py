@@ -105,19 +105,28 @@ def resize(pixels: Pixels, op: Resize, arithmetic: Arithmetic = "float") -> Tens
 
 def _resize_float(pixels: Pixels, op: Resize, arithmetic: Arithmetic) -> Tensor:
     rows, columns = _axes(pixels, op)
-    if (
-        pixels.samples is not None
-        and arithmetic == "float"
-        and (made := resized(pixels.samples, rows, columns)) is not None
-    ):
-        limits = pixels.extremes(made.ends) if op.clip_to_input else (-math.inf, math.inf)
-        finish(made, pixels.line, limits)
-        return torch.from_numpy(made.image)
-    image, down, across = _products(pixels, rows, columns, arithmetic)
-    slope, offset = pixels.line
-    if pixels.line != (1.0, 0.0):
-        image = torch.addr(image, down, across, beta=slope, alpha=offset)
+    if arithmetic == "float" and (made := _by_c(pixels, op, rows, columns)) is not None:
+        return made
+    image = _on_line(_products(pixels, rows, columns, arithmetic), pixels.line)
     return image.clamp(*pixels.extremes(None)) if op.clip_to_input else image.contiguous()
+
+
+def _on_line(sums: _Sums, line: tuple[float, float]) -> Tensor:
+    """As if slope and offset had come before the resize: an offset counts as a row's sum does."""
+    slope, offset = line
+    if line == (1.0, 0.0):
+        return sums.image
+    return torch.addr(sums.image, sums.down, sums.across, beta=slope, alpha=offset)
+
+
+def _by_c(pixels: Pixels, op: Resize, rows: Axis, columns: Axis) -> Tensor | None:
+    """None: not on a CPU, or not compiled."""
+    made = None if pixels.samples is None else resized(pixels.samples, rows, columns)
+    if made is None:
+        return None
+    limits = pixels.extremes(made.ends) if op.clip_to_input else (-math.inf, math.inf)
+    finish(made, pixels.line, limits)
+    return torch.from_numpy(made.image)
 
 
 class _Sums(NamedTuple):

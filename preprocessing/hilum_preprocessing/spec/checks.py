@@ -33,6 +33,7 @@ def check(spec: InputSpec) -> None:
     _check_intervals(spec)
     _check_range(spec)
     _check_grey_levels(spec)
+    _check_whole_resizes(spec)
     _check_size(spec)
     _check_normalise(spec.normalise)
 
@@ -112,6 +113,10 @@ def _check_grey_levels(spec: InputSpec) -> None:
         raise SpecError(
             "input_spec.source.monochrome1: invert_after_uint8 needs the intensity op to_uint8"
         )
+
+
+def _check_whole_resizes(spec: InputSpec) -> None:
+    """Whole grey levels come in, go from resize to resize, and reach a wire type of uint8."""
     whole = [op.compute != "float" for op in spec.geometry if isinstance(op, Resize | ResizeSide)]
     if any(whole) and not spec.is_uint8:
         raise SpecError(

@@ -173,22 +173,24 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
         raise SpecError(
             f"input_spec: unknown recipe {name!r}{fields.nearest(name, sorted(RECIPES))}"
         )
-    # Which objects a release takes is its maker's to say; what is done to their pixels is the
-    # recipe's.
     source = fields.mapping(given.get("source", {}), "input_spec.source")
-    others = {*given, *(f"source.{field}" for field in source)} - {
-        "recipe",
-        "population",
-        "source",
-        *_BESIDE_A_RECIPE,
-    }
-    if others:
-        rule = "a recipe stands alone, but for population and " + ", ".join(
-            sorted(_BESIDE_A_RECIPE)
-        )
-        raise SpecError(
-            f"input_spec: {rule}; write out its fields to change {', '.join(sorted(others))}"
-        )
+    _require_recipe_alone(given, source)
     recipe = RECIPES[name]
     population = {"population": given["population"]} if "population" in given else {}
     return {**recipe, **population, "source": {**recipe["source"], **source}}
+
+
+def _require_recipe_alone(given: Mapping[str, Any], source: Mapping[str, Any]) -> None:
+    """Raises SpecError for fields that a recipe has already.
+
+    Which objects a release takes is its maker's to say; what is done to their pixels is the
+    recipe's.
+    """
+    named = {*given, *(f"source.{field}" for field in source)}
+    others = named - {"recipe", "population", "source", *_BESIDE_A_RECIPE}
+    if others:
+        beside = ", ".join(sorted(_BESIDE_A_RECIPE))
+        raise SpecError(
+            f"input_spec: a recipe stands alone, but for population and {beside}; write out its"
+            f" fields to change {', '.join(sorted(others))}"
+        )

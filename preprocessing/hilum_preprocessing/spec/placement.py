@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from hilum_preprocessing.spec.operations import CentreCrop, GeometryOp, Pad, Resize
 from hilum_preprocessing.spec.sizing import crop_slices, pad_margins, sized
 
-__all__ = ["PlacementAxis", "Box", "Placement", "crop_slices", "pad_margins", "place"]
+__all__ = ["Box", "Placement", "PlacementAxis", "crop_slices", "pad_margins", "place"]
 
 Box = tuple[float, float, float, float]
 """(top, left, bottom, right) in pixels of the source image."""
@@ -112,25 +112,32 @@ def place(operations: Sequence[GeometryOp], size: tuple[int, int]) -> Placement:
     For an image whose pixels a specification makes square, give the operations that
     `sizing.geometry_of` answers.
     """
-    rows, columns = (
-        PlacementAxis(source=length, target=length, start=0.0, stop=float(length)) for length in size
-    )
+    placement = Placement(*(_whole(length) for length in size))
     for op in sized(operations, size):
-        now = (rows.target, columns.target)
-        match op:
-            case CentreCrop():
-                kept = crop_slices(op, now)
-                rows, columns = (
-                    _cropped(axis, part) for axis, part in zip((rows, columns), kept, strict=True)
-                )
-            case Pad():
-                margins = pad_margins(op, now)
-                rows = rows.padded(*margins[0])
-                columns = columns.padded(*margins[1])
-            case Resize():
-                rows = rows.resized(op.height)
-                columns = columns.resized(op.width)
-    return Placement(rows, columns)
+        placement = _after(op, placement)
+    return placement
+
+
+def _whole(length: int) -> PlacementAxis:
+    """Every sample at its own place."""
+    return PlacementAxis(source=length, target=length, start=0.0, stop=float(length))
+
+
+def _after(op: GeometryOp, before: Placement) -> Placement:
+    rows = before.rows
+    columns = before.columns
+    size = (rows.target, columns.target)
+    match op:
+        case CentreCrop():
+            kept = crop_slices(op, size)
+            return Placement(_cropped(rows, kept[0]), _cropped(columns, kept[1]))
+        case Pad():
+            margins = pad_margins(op, size)
+            return Placement(rows.padded(*margins[0]), columns.padded(*margins[1]))
+        case Resize():
+            return Placement(rows.resized(op.height), columns.resized(op.width))
+        case _:
+            return before
 
 
 def _cropped(axis: PlacementAxis, part: slice) -> PlacementAxis:

@@ -75,14 +75,7 @@ def _shrinking(operations: Sequence[GeometryOp], size: tuple[int, int]) -> float
     """
     for op in operations:
         if isinstance(op, Resize | ResizeSide):
-            is_smooth = op.compute == "float" and op.kernel in _ANTIALIASED
-            target = op.size_after(size)
-            assert target is not None, "the size before it is known"
-            return (
-                min(before / after for before, after in zip(size, target, strict=True))
-                if is_smooth
-                else 0.0
-            )
+            return _ratio(op, size)
         if not isinstance(op, CentreCrop):
             return 0.0
         size = tuple(
@@ -90,3 +83,11 @@ def _shrinking(operations: Sequence[GeometryOp], size: tuple[int, int]) -> float
             for length, part in zip(size, crop_slices(op, size), strict=True)
         )  # type: ignore[assignment]  # two
     return 0.0
+
+
+def _ratio(op: Resize | ResizeSide, size: tuple[int, int]) -> float:
+    if op.compute != "float" or op.kernel not in _ANTIALIASED:
+        return 0.0
+    target = op.size_after(size)
+    assert target is not None, "the size before it is known"
+    return min(before / after for before, after in zip(size, target, strict=True))

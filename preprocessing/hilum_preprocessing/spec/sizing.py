@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, TypeGuard
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.spec.operations import CentreCrop, GeometryOp, Pad, Resize, ResizeSide
@@ -70,15 +70,18 @@ def _check_between(steps: Sequence[_Step], size: tuple[int, int]) -> None:
     """
     most = max(MOST_PIXELS_BETWEEN, size[0] * size[1])
     for op, before, after in steps:
-        is_drawn_out = isinstance(op, Resize) and any(
-            length > max(LONGEST_SIDE_BETWEEN, was)
-            for length, was in zip(after, before, strict=True)
-        )
-        if is_drawn_out or after[0] * after[1] > most:
+        if after[0] * after[1] > most or _is_drawn_out(op, before, after):
             raise NotAnalysable(
                 Reason.TOO_LARGE,
                 f"{op.op} would make {after[0]} x {after[1]} of {before[0]} x {before[1]} pixels",
             )
+
+
+def _is_drawn_out(op: GeometryOp, before: tuple[int, int], after: tuple[int, int]) -> bool:
+    """Whether a resize makes an axis longer than it was, and than its matrix may be."""
+    return isinstance(op, Resize) and any(
+        length > max(LONGEST_SIDE_BETWEEN, was) for length, was in zip(after, before, strict=True)
+    )
 
 
 def _exact(op: GeometryOp, size: tuple[int, int]) -> GeometryOp:
@@ -119,28 +122,31 @@ def _squaring(
 ) -> tuple[GeometryOp, ...]:
     """The resize that makes pixels square: the coarser axis is enlarged, so nothing is lost."""
     policy = spec.source.pixel_aspect
-    if policy == "ignore" or (
-        pixel_aspect is not None and abs(pixel_aspect - 1.0) <= _SQUARE_WITHIN
-    ):
+    if policy == "ignore" or _is_square(pixel_aspect):
         return ()
-    if (
-        policy == "reject_if_not_square"
-        or pixel_aspect is None
-        or not 1 / _WIDEST_ASPECT <= pixel_aspect <= _WIDEST_ASPECT
-    ):
+    if policy == "reject_if_not_square" or not _is_usable(pixel_aspect):
         raise NotAnalysable(
             Reason.UNSUPPORTED_PIXEL_FORMAT,
             "pixels are not square, or their spacing makes no sense",
         )
+    compute: Literal["float", "uint8_rounded"] = "uint8_rounded" if spec.is_uint8 else "float"
+    return (Resize(*_squared(size, pixel_aspect), "pil_bilinear_aa", compute),)
+
+
+def _is_square(pixel_aspect: float | None) -> bool:
+    return pixel_aspect is not None and abs(pixel_aspect - 1.0) <= _SQUARE_WITHIN
+
+
+def _is_usable(pixel_aspect: float | None) -> TypeGuard[float]:
+    """A pixel may be four times as high as wide, and as wide as high."""
+    return pixel_aspect is not None and 1 / _WIDEST_ASPECT <= pixel_aspect <= _WIDEST_ASPECT
+
+
+def _squared(size: tuple[int, int], pixel_aspect: float) -> tuple[int, int]:
     rows, columns = size
-    height, width = (
-        (round(rows * pixel_aspect), columns)
-        if pixel_aspect > 1
-        else (rows, round(columns / pixel_aspect))
-    )
-    return (
-        Resize(height, width, "pil_bilinear_aa", "uint8_rounded" if spec.is_uint8 else "float"),
-    )
+    if pixel_aspect > 1:
+        return round(rows * pixel_aspect), columns
+    return rows, round(columns / pixel_aspect)
 
 
 def crop_slices(op: CentreCrop, size: tuple[int, int]) -> tuple[slice, slice]:

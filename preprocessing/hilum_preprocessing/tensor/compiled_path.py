@@ -6,7 +6,7 @@ The same to the bit as prepare.py through torch. Torch-free.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,12 @@ from hilum_preprocessing.spec.operations import Resize
 from hilum_preprocessing.tensor.stored_samples import level_extremes, line_for, samples_of
 from hilum_preprocessing.tensor.visible import Visible, visible
 
+_AS_IS: Final = (1.0, 0.0)
+"""Slope and offset of levels that need no step after the resize."""
+_NO_LIMITS: Final = (-math.inf, math.inf)
+_COMPILED: Final = {("float", "fp16"), ("uint8_rounded", "uint8")}
+"""The arithmetic of a resize and the wire type that are compiled together."""
+
 
 def prepared(
     stored: StoredValues, spec: InputSpec
@@ -38,15 +44,18 @@ def prepared(
     if spec.order != "intensity_first" or not has_halves():
         return None
     part = visible(stored, spec)
-    op = part.operations[0] if len(part.operations) == 1 else None
-    if not isinstance(op, Resize) or (op.compute, spec.wire_dtype) not in (
-        ("float", "fp16"),
-        ("uint8_rounded", "uint8"),
-    ):
+    op = _only_resize(part)
+    if op is None or (op.compute, spec.wire_dtype) not in _COMPILED:
         return None
     ends = stored.ends or extremes(stored.array)
     image = None if ends is None else _resized(stored, spec, part, op, ends)
     return None if image is None else image[None]
+
+
+def _only_resize(part: Visible) -> Resize | None:
+    """The resize that is the only operation after the first crops."""
+    op = part.operations[0] if len(part.operations) == 1 else None
+    return op if isinstance(op, Resize) else None
 
 
 def _resized(
@@ -62,7 +71,6 @@ def _resized(
     made = resized(samples, rows, columns)
     if made is None or made.ends is None:
         return None
-    limits = level_extremes(array, table, made.ends) if op.clip_to_input else (-math.inf, math.inf)
-    return into_halves(
-        made, (1.0, 0.0) if line is None or spec.is_uint8 else (line.slope, line.offset), limits
-    )
+    limits = level_extremes(array, table, made.ends) if op.clip_to_input else _NO_LIMITS
+    left_out = None if spec.is_uint8 else line
+    return into_halves(made, (left_out.slope, left_out.offset) if left_out else _AS_IS, limits)

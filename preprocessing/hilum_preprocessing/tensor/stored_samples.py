@@ -53,7 +53,11 @@ def level_extremes(
         first = float(used[0])
         last = float(used[-1])
         return (first, last) if first <= last else (last, first)
-    steps = np.diff(used)
-    if not ((steps >= 0).all() or (steps <= 0).all()):
+    if not _is_monotonic(used):
         used = table.values[counts(array, table.first, len(table.values)) > 0]
     return float(used.min()), float(used.max())
+
+
+def _is_monotonic(levels: NDArray[np.float64]) -> bool:
+    steps = np.diff(levels)
+    return bool((steps >= 0).all() or (steps <= 0).all())

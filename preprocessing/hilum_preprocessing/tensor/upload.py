@@ -53,7 +53,7 @@ class Upload:
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]  # in torch's own types
         self._buffers: deque[tuple[Tensor, torch.cuda.Event]] = deque(
-            (torch.empty(0, dtype=torch.uint8, pin_memory=True), _event()) for _ in range(_BUFFERS)
+            (_page_locked(0), _event()) for _ in range(_BUFFERS)
         )
 
     def send(self, array: NDArray[Any]) -> Sent:
@@ -61,14 +61,17 @@ class Upload:
         words = words_of(array, _HOST)
         if words.is_pinned() and words.is_contiguous():
             return self._sent(words)
-        buffer, left = self._buffers.popleft()
-        left.synchronize()  # the picture that was sent from it
-        if buffer.numel() < words.nbytes:
-            buffer = torch.empty(words.nbytes, dtype=torch.uint8, pin_memory=True)
+        buffer = self._free_buffer(words.nbytes)
         staged = buffer[: words.nbytes].view(words.dtype).view(words.shape)
         sent = self._sent(staged.copy_(words))
         self._buffers.append((buffer, sent.arrival))
         return sent
+
+    def _free_buffer(self, size: int) -> Tensor:
+        """The buffer that was used least recently, once its picture has left it."""
+        buffer, left = self._buffers.popleft()
+        left.synchronize()
+        return buffer if buffer.numel() >= size else _page_locked(size)
 
     def received(self, sent: Sent) -> Tensor:
         """Return the picture for the current stream.
@@ -88,6 +91,10 @@ class Upload:
             arrival = _event()
             arrival.record(self._stream)
         return Sent(words, arrival)
+
+
+def _page_locked(size: int) -> Tensor:
+    return torch.empty(size, dtype=torch.uint8, pin_memory=True)
 
 
 def _event() -> torch.cuda.Event:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hilum_preprocessing.spec.placement import PlacementAxis, Placement
+from hilum_preprocessing.spec.placement import Placement, PlacementAxis
 
 Array = NDArray[np.float32]
 Colours = NDArray[np.uint8]

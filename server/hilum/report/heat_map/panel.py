@@ -23,7 +23,7 @@ from hilum.report.heat_map.blocks import (
     stacked,
     words,
 )
-from hilum_preprocessing.spec.placement import PlacementAxis, Placement
+from hilum_preprocessing.spec.placement import Placement, PlacementAxis
 
 CAPTIONS: Final = ("AI heat map - not for diagnosis", "not for diagnosis")  # the first that fits
 _BAR_HEIGHT = 22
