@@ -64,23 +64,25 @@ def explain(
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels)
     of_header = (*level_flags(stored, spec), *tag_flags(dataset, spec, view, site))
     flags = (*stored.flags, *of_header, *pixel_flags(look(stored), PixelLimits()))
-    headline = f"{spec.version}   view {view}   " + (
-        f"flags: {', '.join(flags)}" if flags else "no flags"
-    )
-    return _drawn(headline, _panels(stored, spec))
+    seen = f"flags: {', '.join(flags)}" if flags else "no flags"
+    return _drawn(f"{spec.version}   view {view}   {seen}", _panels(stored, spec))
 
 
 def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
     table = level_table(stored, spec)
     levels = table.values[stored.array.astype(np.int64) - table.first]
     pixels = _shown(levels)
-    tensor = prepare_stored(stored, spec).cpu().numpy()[0]
     return [
         _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
         _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
         _geometry_panel(stored, spec, levels, pixels),
-        _Panel("4  wire tensor", _shown(tensor), tensor, _tensor_notes(tensor, spec)),
+        _tensor_panel(stored, spec),
     ]
+
+
+def _tensor_panel(stored: StoredValues, spec: InputSpec) -> _Panel:
+    tensor = prepare_stored(stored, spec).cpu().numpy()[0]
+    return _Panel("4  wire tensor", _shown(tensor), tensor, _tensor_notes(tensor, spec))
 
 
 def _geometry_panel(

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
 _ROWS_AT_ONCE: Final = 64
-_STRIDE: Final = 7  # blocks: pairs of the whole picture's height are seen before many are
-_NEAR_SHARE: Final = (
-    0.9  # an overlay's edge may cross an edge of the picture, but most of it does not
-)
-_LIKELY_SHARE: Final = 0.25  # as it is of much noise
-_TIMES_LIKELIER: Final = 4  # the opposite case is next to none where either is certain
+# Blocks are read in this stride, so that the first ones spread over the height of the picture.
+_STRIDE: Final = 7
+# An overlay's edge may cross an edge of the picture, but most of it does not.
+_NEAR_SHARE: Final = 0.9
+_LIKELY_SHARE: Final = 0.25  # also reached in pictures with much noise
+_TIMES_LIKELIER: Final = 4  # where one case is certain, pairs of the other one are rare
 
 
 @dataclass(slots=True)

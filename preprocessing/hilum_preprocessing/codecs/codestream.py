@@ -25,13 +25,13 @@ _SIZ_MARKER: Final = 0x51
 _COD_MARKER: Final = 0x52
 _SOT_MARKER: Final = 0x90
 _MOST_SEGMENTS: Final = 4096  # of a main header
-_MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of the file, and hundreds here
+_MOST_TILE_PARTS: Final = 100_000  # an empty one takes 14 bytes of a file, and hundreds in memory
 _MOST_PADDING: Final = 4
 _NO_END: Final = "tile-parts do not end at a JPEG 2000 end marker"
 _SEARCH_BYTES: Final = 128  # behind an end marker, for the start of another codestream
-_PSOT: Final = 6  # where a tile-part says how long it is
-# They say of a packet that it holds something, and of that, what cannot be: a decoder that takes
-# them for one refuses the codestream.
+_PSOT: Final = 6  # place of the length in a tile-part header
+# Read as a packet header, these bytes announce content that cannot exist. A decoder that still waits
+# for a packet refuses the codestream.
 _BEHIND: Final = b"\xff\x7f" * 8
 
 

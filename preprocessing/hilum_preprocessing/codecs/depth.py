@@ -19,9 +19,10 @@ from hilum_preprocessing.codecs.representation import require_sign
 from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-_DENSE_SHARE: Final = 0.8  # of what the lowest bits of a picture with noise would be
-# A lossy codec overshoots far at sharp edges, in a pixel of ten thousand at most, and a little
-# wherever a picture is white; a picture of another depth exceeds far and in many.
+# Share of the words with a bit set at the bottom, compared with a picture full of noise.
+_DENSE_SHARE: Final = 0.8
+# A lossy codec overshoots far at sharp edges, in one pixel of ten thousand at most, and a little in
+# white areas. A picture of another depth exceeds the range far and in many pixels.
 OVERSHOOT_SHARE: Final = 1e-3
 OVERSHOOT_OF_RANGE: Final = 64  # a 64th of it
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-# 16 bits that are no code, and the one after which libjpeg gives up and takes 0 for the symbol
+# 16 bits that are no code, and one more: libjpeg then gives up and takes 0 for the symbol.
 _NO_CODE_BITS: Final = 17
 _COEFFICIENTS: Final = 63
 _ZERO_RUN: Final = 0xF0

@@ -33,11 +33,10 @@ from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header.encapsulation import Codestream
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-# The three Huffman processes of 8 bits: writers were seen to label either of the others as
-# baseline, and a decoder needs no label.
-_JPEG8: Final[Callable[..., Any]] = (
-    imagecodecs.jpeg8_decode
-)  # takes any buffer, whatever its annotation says
+# It takes any buffer, although its annotation names bytes.
+_JPEG8: Final[Callable[..., Any]] = imagecodecs.jpeg8_decode
+# The three Huffman processes of 8 bits. Some writers label extended or progressive as baseline, and
+# a decoder needs no label.
 _DCT: Final = {BASELINE, EXTENDED, PROGRESSIVE}
 
 

@@ -36,12 +36,10 @@ from hilum_preprocessing.errors import Flag, NotAnalysable, Reason
 from hilum_preprocessing.header.encapsulation import Codestream
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-_WORD_BITS: Final = (
-    16  # of such pixels an undershoot of the low-pass band cannot be told from white
-)
-_JPEG2K: Final[Callable[..., Any]] = (
-    imagecodecs.jpeg2k_decode
-)  # takes any buffer, whatever its annotation says
+# In pixels of this depth an undershoot of the low-pass band cannot be told from white.
+_WORD_BITS: Final = 16
+# It takes any buffer, although its annotation names bytes.
+_JPEG2K: Final[Callable[..., Any]] = imagecodecs.jpeg2k_decode
 _HTJ2K: Final[Callable[..., Any]] = imagecodecs.htj2k_decode
 
 

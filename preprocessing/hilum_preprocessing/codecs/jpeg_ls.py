@@ -26,9 +26,8 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header.encapsulation import END_MARKER, Codestream
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-_JPEGLS: Final[Callable[..., Any]] = (
-    imagecodecs.jpegls_decode
-)  # takes any buffer, whatever its annotation says
+# It takes any buffer, although its annotation names bytes.
+_JPEGLS: Final[Callable[..., Any]] = imagecodecs.jpegls_decode
 
 
 def decode_jpeg_ls(codestream: Codestream, header: PixelHeader) -> Decoded:

@@ -15,10 +15,11 @@ from hilum_preprocessing.codecs.bit_edges import bit_edges
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-# pairs, to know a sign; signed words without extension are no fault, and should not take long
+# Pairs that decide about a sign. Signed words without extension are valid, so the check must be
+# short.
 _ENOUGH: Final = 5000
 _SAMPLED_ROWS: Final = 64
-_LEAST_LEAPS: Final = 1e-3  # of pairs; letters that are burned in have fewer
+_LEAST_LEAPS: Final = 1e-3  # of pairs; burned-in letters have fewer
 _LEAST_UPPER: Final = 0.02  # of pixels that would be below zero
 _LEAST_NOISE: Final = 32  # of 64, the mean step between bytes of noise
 _LIKELIER: Final = 2

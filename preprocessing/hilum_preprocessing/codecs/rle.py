@@ -14,15 +14,23 @@ from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header.encapsulation import Codestream
 from hilum_preprocessing.header.pixel_header import PixelHeader
 
-_RLE: Final[Callable[..., Any]] = (
-    imagecodecs.dicomrle_decode
-)  # takes any buffer, whatever its annotation says
+# It takes any buffer, although its annotation names bytes.
+_RLE: Final[Callable[..., Any]] = imagecodecs.dicomrle_decode
 _HEAD_BYTES: Final = 64
-_LONGEST_RUN: Final = 128  # PS3.5 G.3.1: two bytes stand for 128 at most
+_LONGEST_RUN: Final = 128  # PS3.5 G.3.1: two bytes code 128 at most
 
 
 def decode_rle(codestream: Codestream, header: PixelHeader) -> Decoded:
     """Byte planes, the most significant first, of each sample in turn. Raises NotAnalysable."""
+    planes = _decompressed(codestream, header)
+    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}")
+    by_sample = container.reshape(header.samples, header.rows, header.columns)
+    return stored_bits(
+        by_sample[0] if header.samples == 1 else by_sample.transpose(1, 2, 0), header
+    )
+
+
+def _decompressed(codestream: Codestream, header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
     bounds = _checked_bounds(codestream, header)
     try:
         planes = _planes(codestream, header)
@@ -33,11 +41,7 @@ def decode_rle(codestream: Codestream, header: PixelHeader) -> Decoded:
             Reason.TRUNCATED_PIXEL_DATA,
             f"{len(planes)} of {header.size_bytes} bytes after decompression",
         )
-    container = np.frombuffer(planes, f"<u{header.dtype.itemsize}")
-    by_sample = container.reshape(header.samples, header.rows, header.columns)
-    return stored_bits(
-        by_sample[0] if header.samples == 1 else by_sample.transpose(1, 2, 0), header
-    )
+    return planes
 
 
 def _planes(codestream: Codestream, header: PixelHeader) -> Any:  # noqa: ANN401 - the decoder's own
@@ -90,7 +94,7 @@ def _cut(segment: bytes, length: int, allowed: int) -> bytes:
             else (0, 1)
         )
         if count and position + size > len(segment):
-            break  # less than a run is left: the padding of a segment of odd length
+            break  # less than a run is left: padding of a segment of odd length
         if made < length <= made + count:
             kept = segment[:position] + _run(segment[position : position + size], length - made)
         made = made + count

@@ -12,9 +12,8 @@ from contextlib import contextmanager
 from typing import Any
 
 _lock = threading.Lock()
-_blocks: dict[
-    int, list[type[BaseException]]
-] = {}  # by thread: the hook is called on the one that dropped the exception
+# By thread: the hook runs on the thread that dropped the exception.
+_blocks: dict[int, list[type[BaseException]]] = {}
 _previous: Callable[[Any], Any] = sys.__unraisablehook__
 
 

@@ -19,12 +19,11 @@ REFUSED_TOGETHER: Final[tuple[tuple[str, ...], ...]] = (
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOOKS_INVERTED.value),
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.ASYMMETRIC.value),
     (_UNKNOWN.value, Flag.VIEW_UNKNOWN.value, Flag.LOW_CONTRAST.value),
-    # Nothing names the chest, and two of what is typical for limbs and teeth: much air around them,
-    # and no lungs.
+    # Nothing names the chest, and two signs of limbs and teeth are there: much air, no lungs.
     (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.SATURATED.value),
     (_UNKNOWN.value, Flag.FEW_LEVELS.value, Flag.LOOKS_INVERTED.value),
     (_UNKNOWN.value, Flag.SATURATED.value, Flag.LOOKS_INVERTED.value),
-    # All three, whatever the header says: a limb that is called a chest.
+    # All three signs, also where the header names the chest: a mislabelled limb.
     (Flag.FEW_LEVELS.value, Flag.SATURATED.value, Flag.LOOKS_INVERTED.value),
 )
 """Combinations of flags whose images are not analysed, unless a site says otherwise.

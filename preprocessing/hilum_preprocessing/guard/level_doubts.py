@@ -20,9 +20,7 @@ from hilum_preprocessing.spec.source import Source
 _LEAST_SHARE: Final = 1 / 8  # 12 bits under a window of 16 have a 16th of the range
 _LEAST_BETWEEN: Final = 1 / 10  # of the pixels; 8 bits over 12 leave a 16th of a ramp
 _SAMPLES: Final = 96  # along an axis, about
-_GREY: Final = (
-    1 / 256
-)  # as far as a display of 8 bits tells black and white from what is beside them
+_GREY: Final = 1 / 256  # the distance from black or white that a display of 8 bits shows
 
 Ends = tuple[float, float]
 

@@ -24,8 +24,8 @@ from hilum_preprocessing.orientation import orientation_flags
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.spec.population import age_years
 
-# An object of these classes is a projection radiograph whatever its Modality says: DR, RG, nothing,
-# or a device's own word.
+# An object of these classes is a projection radiograph with any Modality: DR, RG, nothing, or a
+# device's own word.
 _RADIOGRAPHS: Final = frozenset(
     {
         ComputedRadiographyImageStorage,
@@ -33,9 +33,9 @@ _RADIOGRAPHS: Final = frozenset(
         DigitalXRayImageStorageForProcessing,
     }
 )
-# A Secondary Capture may hold anything, so its Modality has to say that it is a radiograph: the
-# commonest public chest radiographs (RSNA, NIH) are of that kind. DR and DRX are common words for
-# DX, RG is film (PS3.3 C.7.3.1.1.1), XR is what HL7 orders say.
+# A Secondary Capture may hold anything, so its Modality must name a radiograph. The commonest public
+# chest radiographs (RSNA, NIH) are of that kind. DR and DRX are common words for DX. RG is film
+# (PS3.3 C.7.3.1.1.1). XR is the word of HL7 orders.
 _MODALITIES: Final = frozenset({"CR", "DX", "DR", "DRX", "RG", "XR"})
 # Defined Terms of PS3.3 C.7.3.1.1.1 that name another kind of image; PX is a dental panoramic, IO a
 # film in the mouth.

@@ -17,19 +17,14 @@ _ITEM: Final = b"\xfe\xff\x00\xe0"
 _DELIMITER: Final = b"\xfe\xff\xdd\xe0"
 _MOST_ITEMS: Final = 100_000  # an empty one takes 8 bytes of the file, and hundreds here
 _HEAD: Final = struct.Struct("<4sI")
-END_MARKER: Final = (
-    b"\xff\xd9"  # EOI of JPEG and JPEG-LS, EOC of JPEG 2000; none of their data hold it
-)
-_STARTS: Final = (
-    b"\xff\xd8\xff",
-    b"\xff\x4f\xff\x51",
-    b"\x00\x00\x00\x0cjP  ",
-)  # SOI, SOC and SIZ, a JP2 file
-_RLE_STARTS: Final = tuple(
-    struct.pack("<II", count, 64) for count in range(1, 16)
-)  # PS3.5 G.5: the first segment follows the header
-# PS3.5 A.4: a fragment of odd length is padded with one 00. Some writers pad with FF, with what lay
-# in their memory, or up to a sector.
+# EOI of JPEG and JPEG-LS, EOC of JPEG 2000. It does not occur within their entropy-coded data.
+END_MARKER: Final = b"\xff\xd9"
+# SOI, SOC and SIZ, a JP2 file.
+_STARTS: Final = (b"\xff\xd8\xff", b"\xff\x4f\xff\x51", b"\x00\x00\x00\x0cjP  ")
+# PS3.5 G.5: the first segment follows the header.
+_RLE_STARTS: Final = tuple(struct.pack("<II", count, 64) for count in range(1, 16))
+# PS3.5 A.4: a fragment of odd length is padded with one 00. Some writers pad with FF, with leftover
+# memory, or up to a sector.
 _SECTOR_BYTES: Final = 4096
 _PADDING_BYTES: Final = 64
 

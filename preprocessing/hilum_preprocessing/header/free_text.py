@@ -17,11 +17,10 @@ _LETTERS: Final = str.maketrans(
     {"Ł": "L", "Ø": "O", "Đ": "D", "Æ": "AE", "Œ": "OE", "İ": "I", "\ufffd": LOST, "¿": LOST}
 )
 _ESCAPE: Final = re.compile(r"\x1b[$(),\-./]+[0-~]")  # ISO 2022 (PS3.5 6.1.2.5)
-_WITHIN_A_WORD: Final = re.compile(
-    r"(?<=[^\W\d_])[*#_~.](?=[^\W\d_])"
-)  # some senders write these for a lost letter
-# Of an attribute whose character set is missing or not what was declared. UTF-8 comes first:
-# nothing else looks like it.
+# Some senders write these for a lost letter.
+_WITHIN_A_WORD: Final = re.compile(r"(?<=[^\W\d_])[*#_~.](?=[^\W\d_])")
+# For an attribute whose character set is missing or wrong. UTF-8 comes first, because text of other
+# character sets is hardly ever valid UTF-8.
 _CODECS: Final = (
     "utf_8",
     "iso2022_jp_2",

@@ -14,7 +14,7 @@ from hilum_preprocessing.header.elements import numbers, required
 
 _WORDS: Final = 1 << 16
 _LEAST_BITS = 8
-_MOST_BITS = 16
+_POSSIBLE_BITS: Final = range(_LEAST_BITS, 17)
 # Curves that saturate softly end a little below the top of their range.
 _REACHES_THE_TOP: Final = 0.98
 _SHIFTED_BY: Final = 1 / 8  # of the table; some begin a little above the smallest input
@@ -161,7 +161,7 @@ def _of_depth(entries: NDArray[Any], stated: int) -> tuple[NDArray[Any], int, Fl
     give the size of the stored words. All entries decide, and never those that a picture uses.
     """
     top = int(entries.max())
-    is_possible = _LEAST_BITS <= stated <= _MOST_BITS
+    is_possible = stated in _POSSIBLE_BITS
     if is_possible and top >> stated:
         return _of_deeper(entries, stated, top)
     bits = max(_LEAST_BITS, top.bit_length())

@@ -65,7 +65,7 @@ class PixelHeader:
             photometric=photometric,
             samples=samples,
             frames=max(1, _not_negative(integer(dataset, "NumberOfFrames", default=1))),
-            # PS3.3 C.7.6.3: it stands with several samples, and says nothing of one.
+            # PS3.3 C.7.6.3: it applies to several samples a pixel, and has no meaning for one.
             is_planar=samples > 1 and integer(dataset, "PlanarConfiguration", default=0) == 1,
             overlay_bits=overlay_bits(dataset, bits_allocated),
         )

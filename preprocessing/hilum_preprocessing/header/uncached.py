@@ -20,15 +20,15 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST_BYTES: Final = 1 << 20  # what is smaller costs nearly the same either way
-# A thread keeps as much for its next file. Files may be much larger, and nobody has looked yet
-# whether a word of the header is true.
+_LEAST_BYTES: Final = 1 << 20  # smaller files cost nearly the same either way
+# A thread keeps as much memory for its next file. Files may be much larger, and the header has not
+# been checked yet.
 _MOST_BYTES: Final = 64 << 20
 _PAGE_BYTES: Final = mmap.PAGESIZE
 _O_DIRECT: Final = getattr(os, "O_DIRECT", 0)  # Linux
 _mincore = getattr(ctypes.CDLL(None), "mincore", None)
 _OWN = threading.local()
-# to a buffer that nobody uses: the thread's, that of `_buffer`, and of the call that counts them
+# References to an unused buffer: by the thread, by `_buffer`, and by the call that counts them.
 _REFERENCES: Final = 3
 
 

@@ -19,9 +19,9 @@ from hilum_preprocessing.header.free_text import readings, tokens
 View = Literal["PA", "AP", "LATERAL", "UNKNOWN"]
 _OBLIQUE_POSITIONS = {"RLO", "LLO", "RAO", "LAO", "RPO", "LPO"}
 
-# View Position, PS3.3 C.8.7.1.1.2 and C.8.11.5. Obliques are no frontal views, and LATERAL is the
-# word we have for that. Decubitus views (LLD, RLD) use a horizontal beam through a patient who lies
-# on a side: neither, so UNKNOWN.
+# View Position, PS3.3 C.8.7.1.1.2 and C.8.11.5. Obliques are no frontal views, so they count as
+# LATERAL. Decubitus views (LLD, RLD) use a horizontal beam through a patient lying on a side. They
+# are neither, so UNKNOWN.
 _POSITION: dict[str, View] = {
     "PA": "PA",
     "AP": "AP",

@@ -72,7 +72,7 @@ def on_grid(exact: Taps, length: int, grid: Grid) -> Taps:
     place = (exact.first[:, None] + np.arange(exact.weights.shape[1]) - grid.first) / grid.step
     left = np.floor(place).astype(np.intp)
     dense = np.zeros((len(exact.first), count))
-    row = np.broadcast_to(np.arange(len(exact.first))[:, None], left.shape)
+    row = np.arange(len(exact.first))[:, None]
     for at, part in ((left, 1 - (place - left)), (left + 1, place - left)):
         np.add.at(dense, (row, np.clip(at, 0, count - 1)), exact.weights * part)
     return Taps(np.zeros(len(exact.first), np.intp), dense)

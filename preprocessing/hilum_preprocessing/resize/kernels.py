@@ -138,7 +138,7 @@ def _repeated(first: NDArray[np.intp], weights: Array, n_in: int) -> Taps:
     columns = np.clip(first[:, None] + np.arange(weights.shape[1]), 0, n_in - 1)
     start = columns[:, 0]
     gathered = np.zeros_like(weights)
-    rows = np.broadcast_to(np.arange(len(first))[:, None], weights.shape)
+    rows = np.arange(len(first))[:, None]
     np.add.at(gathered, (rows, columns - start[:, None]), weights)
     return Taps(start, gathered)
 

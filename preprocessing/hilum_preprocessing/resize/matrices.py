@@ -233,8 +233,9 @@ def stretch(
     """
     sample = start[:, None] + np.arange(length)
     tap = sample - exact.first[row][:, None]
-    is_there = (tap >= 0) & (tap < exact.weights.shape[1]) & (sample < limit)
-    found = exact.weights[row[:, None], np.clip(tap, 0, exact.weights.shape[1] - 1)]
+    count = exact.weights.shape[1]
+    is_there = (tap >= 0) & (tap < count) & (sample < limit)
+    found = exact.weights[row[:, None], np.clip(tap, 0, count - 1)]
     return np.where(is_there, found, 0.0)
 
 

@@ -11,8 +11,7 @@ import threading
 import torch
 from torch import Tensor
 
-# Pictures may have any size up to the caller's limit; what is larger than this is given back at
-# once.
+# Pictures may have any size up to the caller's limit. Larger buffers than this are not kept.
 _KEPT_BYTES = 16 << 20
 _OWN = threading.local()
 

@@ -108,7 +108,7 @@ class InputSpec:
     )
     # As above.
     population: Population = read_by(  # noqa: RUF009
-        fields.section(Population), Population(), "whom a release may read"
+        fields.section(Population), Population(), "the patients that a release may read"
     )
     cites: str = read_by(fields.text, "", "where all this comes from")
 

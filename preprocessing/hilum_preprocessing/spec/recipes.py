@@ -165,8 +165,8 @@ _CONSUMER_320: Final = "the consumer's usual 320x320, PIL bilinear, mean and std
 RECIPES: Final[Mapping[str, Recipe]] = {
     "torchxrayvision_224": _torchxrayvision(224),
     "torchxrayvision_512": _torchxrayvision(512),
-    # The data set's own loader: pixel_array of an 8-bit JPEG as it is, whatever Photometric
-    # Interpretation says.
+    # The data set's own loader: pixel_array of an 8-bit JPEG as it is. It ignores Photometric
+    # Interpretation.
     "torchxrayvision_rsna_224": _torchxrayvision(
         224,
         cites=(
@@ -176,8 +176,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         source={**_AS_IT_IS, "monochrome1": "ignore"},
         intensity=[{"op": "maxval", "of": 255, "outside": "reject"}, _TO_1024],
     ),
-    # 2^b where others have 2^b - 1, and 256 for pictures whose values stay below it: its loader's
-    # own words.
+    # Its loader takes 2^b where others take 2^b - 1, and 256 for pictures whose values stay below it.
     "torchxrayvision_vindr_224": _torchxrayvision(
         224,
         cites=(

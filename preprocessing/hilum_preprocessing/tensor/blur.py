@@ -13,8 +13,7 @@ from torch import Tensor
 
 from hilum_preprocessing.spec.operations import Blur
 
-# smooth.dispatch.cpp, small_gaussian_tab: what sigma 0 means for these sizes. Exact binary
-# fractions.
+# smooth.dispatch.cpp, small_gaussian_tab: the weights for sigma 0. Exact binary fractions.
 _WEIGHTS: Final[Mapping[int, tuple[float, ...]]] = {
     3: (0.25, 0.5, 0.25),
     5: (0.0625, 0.25, 0.375, 0.25, 0.0625),

@@ -50,9 +50,8 @@ def level_extremes(
     """
     used = table.values[table.entries(ends)]
     if table.slope is not None:
-        first = float(used[0])
-        last = float(used[-1])
-        return (first, last) if first <= last else (last, first)
+        low, high = sorted((float(used[0]), float(used[-1])))
+        return low, high
     if not _is_monotonic(used):
         used = table.values[counts(array, table.first, len(table.values)) > 0]
     return float(used.min()), float(used.max())
