@@ -192,7 +192,7 @@ def _framed(picture: Image.Image, placement: Placement) -> Image.Image:
 
 
 def _frame(picture: Image.Image, placement: Placement) -> tuple[int, int, int, int]:
-    """The part of the source that is analysed, in pixels of its picture: left, top, right, bottom."""
+    """Left, top, right and bottom of the analysed part, in pixels of the picture of its source."""
     top, left, bottom, right = placement.analysed
     across = picture.width / placement.columns.source
     down = picture.height / placement.rows.source
@@ -219,7 +219,7 @@ def _sheet_size(panels: int, notes: int) -> tuple[int, int]:
 def _draw_panel(
     sheet: Image.Image, draw: ImageDraw.ImageDraw, panel: _Panel, at: tuple[int, int], notes: int
 ) -> None:
-    """Title, picture, notes and histogram, one below the other; `notes`: lines to leave room for."""
+    """Title, picture, notes and histogram from top to bottom. `notes`: lines to leave room for."""
     left, top = at
     draw.text((left, top), panel.title, _INK, font=ImageFont.load_default(14))
     top += _LINE

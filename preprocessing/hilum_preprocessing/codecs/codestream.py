@@ -30,8 +30,8 @@ _MOST_PADDING: Final = 4
 _NO_END: Final = "tile-parts do not end at a JPEG 2000 end marker"
 _SEARCH_BYTES: Final = 128  # behind an end marker, for the start of another codestream
 _PSOT: Final = 6  # place of the length in a tile-part header
-# Read as a packet header, these bytes announce content that cannot exist. A decoder that still waits
-# for a packet refuses the codestream.
+# Read as a packet header, these bytes announce content that cannot exist. A decoder that still
+# waits for a packet refuses the codestream.
 _BEHIND: Final = b"\xff\x7f" * 8
 
 

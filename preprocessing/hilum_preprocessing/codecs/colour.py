@@ -21,8 +21,8 @@ Grey = Literal["luma", "first_channel"]
 
 _WORDS: Final = 1 << 16
 _CHANNELS: Final = ("Red", "Green", "Blue")
-# ITU-R BT.601 in 1/65536, as Pillow's convert("L") has it: with rounding, so that white stays white.
-# Their sum is 65536, so 16 bits of white and the rounding still fit into 32.
+# ITU-R BT.601 in 1/65536, as Pillow's convert("L") has it: with rounding, so that white stays
+# white. Their sum is 65536, so 16 bits of white and the rounding still fit into 32.
 _LUMA: Final = np.array([19595, 38470, 7471], np.uint32)
 
 

@@ -249,6 +249,8 @@ def _scan_content(scan: bytes, found: JpegHeader) -> tuple[slice, int]:
 
 def _scans(codestream: Codestream, found: JpegHeader) -> Iterator[bytes]:
     """The headers of all scans (B.2.3), from their length on."""
+    if found.scan_components > found.components:
+        raise NotAnalysable(Reason.UNDECODABLE, "a JPEG scan of more components than its frame")
     first = found.scan.start
     yield bytes(codestream[first - 6 - 2 * found.scan_components : first])
     passed = first

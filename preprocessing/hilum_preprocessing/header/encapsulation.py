@@ -165,7 +165,7 @@ def _of_frame(
 def _between(
     fragments: Sequence[tuple[int, memoryview]], starts: Sequence[float], frame: int
 ) -> list[memoryview]:
-    """Fragments from a frame's offset to that of the next; offsets count from the first item tag."""
+    """Fragments from a frame's offset to the next one; offsets count from the first item tag."""
     first = fragments[0][0] if fragments else 0
     return [value for at, value in fragments if starts[frame] <= at - first < starts[frame + 1]]
 

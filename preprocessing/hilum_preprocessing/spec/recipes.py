@@ -176,7 +176,7 @@ RECIPES: Final[Mapping[str, Recipe]] = {
         source={**_AS_IT_IS, "monochrome1": "ignore"},
         intensity=[{"op": "maxval", "of": 255, "outside": "reject"}, _TO_1024],
     ),
-    # Its loader takes 2^b where others take 2^b - 1, and 256 for pictures whose values stay below it.
+    # Its loader takes 2^b where others take 2^b - 1, and 256 where all values are below it.
     "torchxrayvision_vindr_224": _torchxrayvision(
         224,
         cites=(

@@ -20,8 +20,8 @@ _Step = tuple[GeometryOp, tuple[int, int], tuple[int, int]]
 
 _SQUARE_WITHIN = 0.005  # a row of 224; spacings are often written with three digits
 _WIDEST_ASPECT = 4.0
-# A small file could need gigabytes: 8 x 65535 pixels with the shorter side resized to 512. A picture
-# of 6000 rows, padded to a square, fits.
+# A small file could need gigabytes: 8 x 65535 pixels with the shorter side resized to 512. A
+# picture of 6000 rows, padded to a square, fits.
 MOST_PIXELS_BETWEEN: Final = 40_000_000
 # The matrix of a resize to n samples may take 3 * n * n bytes while it is made (resize/bands.py).
 LONGEST_SIDE_BETWEEN: Final = 8_192

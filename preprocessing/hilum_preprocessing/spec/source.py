@@ -76,8 +76,8 @@ class Source:
     window_output: Literal["bits", "modality_range"] = read_by(
         one_of("bits", "modality_range"),
         "bits",
-        "the range that a window maps to: 0..2^BitsStored - 1, or as pydicom's apply_windowing the range of"
-        " the modality LUT's output",
+        "the range that a window maps to: 0..2^BitsStored - 1, or as pydicom's apply_windowing the"
+        " range of the modality LUT's output",
         is_later=True,
     )
     presentation_lut: Literal["ignore", "honour"] = read_by(

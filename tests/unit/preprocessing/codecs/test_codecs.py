@@ -301,6 +301,15 @@ def test_scans_that_are_missing_are_missed():
         )
 
 
+def test_a_first_scan_of_more_components_than_the_frame_is_refused():
+    """Its header would begin before the codestream."""
+    array = picture(8)
+    whole = bytearray(by_pillow(array, progressive=True))
+    whole[whole.index(b"\xff\xda") + 4] = 255  # Ns (B.2.3)
+
+    assert reason_of(enclosed(bytes(whole), array, JPEGBaseline8Bit, 8)) is Reason.UNDECODABLE
+
+
 def in_tiles(array: NDArray[Any], uid: str) -> bytes:
     """Of 32 x 32 pixels, four in a row, in two rows."""
     if uid == HTJ2KLossless:
