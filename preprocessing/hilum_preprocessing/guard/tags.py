@@ -34,8 +34,8 @@ _RADIOGRAPHS: Final = frozenset(
     }
 )
 # A Secondary Capture may hold anything, so its Modality must name a radiograph. The commonest
-# public chest radiographs (RSNA, NIH) are of that kind. DR and DRX are common words for DX. RG is film
-# (PS3.3 C.7.3.1.1.1). XR is the word of HL7 orders.
+# public chest radiographs (RSNA, NIH) are of that kind. DR and DRX are common words for DX. RG is
+# film (PS3.3 C.7.3.1.1.1). XR is the word of HL7 orders.
 _MODALITIES: Final = frozenset({"CR", "DX", "DR", "DRX", "RG", "XR"})
 # Defined Terms of PS3.3 C.7.3.1.1.1 that name another kind of image; PX is a dental panoramic, IO a
 # film in the mouth.
