@@ -126,7 +126,7 @@ def _matrix(axis: Axis) -> tuple[Taps, NDArray[np.intp], NDArray[np.intp]]:
     return exact, np.minimum.accumulate(low[::-1])[::-1], np.maximum.accumulate(high)
 
 
-class _Steps(NamedTuple):
+class _RowSteps(NamedTuple):
     """A step takes `_STEP` rows of the input, from `starts` on.
 
     They belong to `counts` rows of the output from `first` on. After it, `done` rows are finished.
@@ -152,13 +152,13 @@ class _Steps(NamedTuple):
         return step, within + self.first[step]
 
 
-def _steps(axis: Axis, low: NDArray[np.intp], high: NDArray[np.intp]) -> _Steps:
+def _steps(axis: Axis, low: NDArray[np.intp], high: NDArray[np.intp]) -> _RowSteps:
     starts = np.arange(0, axis.length, _STEP)
     first = np.searchsorted(high, starts, side="right")
     count = np.maximum(np.searchsorted(low, starts + _STEP, side="left") - first, 0)
     done = np.searchsorted(high, starts + _STEP, side="right")
     done[-1] = axis.n_out
-    return _Steps(starts, first, count, done)
+    return _RowSteps(starts, first, count, done)
 
 
 def _down(axis: Axis) -> Matrix:

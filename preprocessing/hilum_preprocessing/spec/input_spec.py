@@ -183,8 +183,7 @@ def _resolve_recipe(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def _require_recipe_alone(given: Mapping[str, Any], source: Mapping[str, Any]) -> None:
     """Raises SpecError for fields that a recipe has already.
 
-    Which objects a release takes is its maker's to say; what is done to their pixels is the
-    recipe's.
+    A release's maker chooses the objects that it takes. The recipe decides about their pixels.
     """
     named = {*given, *(f"source.{field}" for field in source)}
     others = named - {"recipe", "population", "source", *_BESIDE_A_RECIPE}
