@@ -50,7 +50,7 @@ from hilum.settings import Pipeline
 from hilum.store.database.engines import AWAY, DAMAGED, error_text, is_damaged
 from hilum.store.ledger import Ledger
 from hilum.store.notify.notifier import Subscription
-from hilum.store.queue.hand_off import Heir
+from hilum.store.queue.hand_off import Reservation
 
 log = telemetry.logger("pipeline")
 
@@ -129,23 +129,23 @@ class StageLoop:
         handle: Handler,
         destination: str | None = None,
         has_room: Callable[[], bool] = lambda: True,
-        heirs: Iterable[StageLoop] = (),
+        next_loops: Iterable[StageLoop] = (),
     ) -> None:
         """`has_room`: False while every claim would be in vain, as when every Triton is away.
 
-        `heirs`: loops of the next stage in this process. Items that are due there after an advance
+        `next_loops`: loops of the next stage in this process. Items that are due there after an advance
         go on to them without a claim.
         """
         self._has_room = has_room
         self.destination = destination
-        self._heirs: dict[str | None, StageLoop] = {loop.destination: loop for loop in heirs}
+        self._next_loops: dict[str | None, StageLoop] = {loop.destination: loop for loop in next_loops}
         self._stage = stage
         self._ledger = ledger
         self._settings = settings
         self._owner = owner
         self._handle = handle
         self._held: set[asyncio.Task[None]] = set()
-        self._promised = 0  # places for items that another loop may hand on
+        self._reserved = 0  # places for items that another loop may hand on
         self._holds_lapsed = self._is_claiming = False
         self._wants_room = False  # more could be claimed as soon as an item ends
         self._decided: list[tuple[Job, Advance]] = []
@@ -177,7 +177,7 @@ class StageLoop:
                     if is_notified
                     else pause < self._settings.poll_seconds
                 )
-        while self._held or self._promised:
+        while self._held or self._reserved:
             self._wake.clear()
             await (asyncio.wait(self._held) if self._held else self._wake.wait())
         await self._flush()
@@ -194,7 +194,7 @@ class StageLoop:
         `is_due`: a row should be due by now.
         """
         # There are four cases. (1) The items' supplies are away: look again soon, claim nothing.
-        room = self._stage.batch - len(self._held) - self._promised
+        room = self._stage.batch - len(self._held) - self._reserved
         poll = self._settings.poll_seconds
         if not self._has_room():
             return [], min(poll, _NO_ROOM_SECONDS)
@@ -237,7 +237,7 @@ class StageLoop:
             self._owner,
             stage.lease_seconds,
             maximum_lapses=self._settings.maximum_lapses,
-            is_idle=not self._promised and not self._held,  # in this order: see `inherit`
+            is_idle=not self._reserved and not self._held,  # in this order: see `accept`
             destination_name=self.destination,
         )
         # (1) Every place is filled: there may be more rows. The end of an item wakes the loop.
@@ -245,7 +245,7 @@ class StageLoop:
         # (3) A row is due, and nothing is held: it failed here, or another process took it.
         # (4) Wait for the next row, or for a notification.
         is_in_vain = not jobs and next_in == 0
-        self._wants_room = len(jobs) >= room or (is_in_vain and bool(self._held or self._promised))
+        self._wants_room = len(jobs) >= room or (is_in_vain and bool(self._held or self._reserved))
         if is_in_vain and not self._wants_room:
             return [], _IN_VAIN_SECONDS
         return jobs, poll if self._wants_room or next_in is None else min(poll, next_in)
@@ -416,29 +416,29 @@ class StageLoop:
 
         Returns whether each lease was held; empty: nothing could be written.
         """
-        heirs = {
-            name: self._heirs[name].promise(count)
+        reservations = {
+            name: self._next_loops[name].reserve(count)
             for name, count in _followers(group).items()
-            if name in self._heirs
+            if name in self._next_loops
         }
         jobs: list[Job] = []
 
         def write() -> tuple[list[bool], list[Job]]:
-            return self._ledger.advance_and_hand_on(self._stage.name, group, heirs)
+            return self._ledger.advance_and_hand_off(self._stage.name, group, reservations)
 
         try:
             answer = await self._in_ledger_thread(lambda: self._insist(write))
             written, jobs = ([], []) if answer is None else answer
             self.problem = ""
         finally:
-            for name, heir in heirs.items():
-                self._heirs[name].inherit(
-                    [job for job in jobs if _destination_of(job) == name], heir
+            for name, reservation in reservations.items():
+                self._next_loops[name].accept(
+                    [job for job in jobs if _destination_of(job) == name], reservation
                 )
         return written
 
-    def promise(self, count: int) -> Heir:
-        """Reserve places for items that another loop may hand on; `inherit` frees unused ones.
+    def reserve(self, count: int) -> Reservation:
+        """Reserve places for items that another loop may hand on; `accept` frees unused ones.
 
         Call it in the event loop's thread. There are none while more rows are due than there was
         room for: the waiting rows may be more urgent.
@@ -447,18 +447,18 @@ class StageLoop:
             not (self._stopping or self._is_claiming or self._wants_room or self._holds_lapsed)
             and self._has_room()
         )
-        places = min(count, self._stage.batch - len(self._held) - self._promised) if is_open else 0
-        self._promised += places
-        return Heir(self._owner, places, self._stage.lease_seconds)
+        places = min(count, self._stage.batch - len(self._held) - self._reserved) if is_open else 0
+        self._reserved += places
+        return Reservation(self._owner, places, self._stage.lease_seconds)
 
-    def inherit(self, jobs: Iterable[Job], heir: Heir) -> None:
+    def accept(self, jobs: Iterable[Job], reservation: Reservation) -> None:
         """Start the jobs that were handed on, then free the reserved places.
 
         In this order, so that a loop that gets a job never looks idle.
         """
         for job in jobs:
             self._start(job)
-        self._promised -= heir.places
+        self._reserved -= reservation.places
         if self._wants_room or self._stopping:
             self._wake.set()
 

@@ -147,7 +147,7 @@ class Listeners:
             self.settings.dump(),
             index,
             self._socket.fileno(),
-            census_fd=self._census.descriptor,
+            counter_fd=self._census.descriptor,
         )
         inherited = (self._socket.fileno(), self._census.descriptor)
         file = self._folder / f"listener-{index}-{len(self._logs)}.log"

@@ -33,19 +33,19 @@ log = telemetry.logger("processes")
 _NICE = 5  # reception has priority over inference on a small machine
 
 
-def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Decode, prepare and infer."""
     os.nice(_NICE)
-    run_async(stop, lambda stopping: _analyse(charge, settings, ledger, stopping))
+    run_async(stop, lambda stopping: _analyse(spec, settings, ledger, stopping))
 
 
 async def _analyse(
-    charge: LaunchSpec, settings: Settings, ledger: Ledger, stopping: asyncio.Event
+    spec: LaunchSpec, settings: Settings, ledger: Ledger, stopping: asyncio.Event
 ) -> None:
     rollouts = Rollouts(settings.ledger_url)
     catalogue = Catalogue(settings, rollouts.manifest)
     archive = Archive(settings.archive_dir)
-    urls = _urls(charge, settings)
+    urls = _urls(spec, settings)
     memory = settings.triton.shared_memory
     secured = credentials.read(settings.triton)
     gateway = Endpoints(
@@ -53,7 +53,7 @@ async def _analyse(
     )
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
-    fleet = ReleaseLoader(
+    loader = ReleaseLoader(
         settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner
     )
     analyser = Analyser(
@@ -63,9 +63,9 @@ async def _analyse(
         pool,
         lambda instance: archive.locate(instance.path),
         settings.guard,
-        fleet.explain,
+        loader.explain,
     )
-    await fleet.begin(analyser)
+    await loader.begin(analyser)
     loop = StageLoop(
         STAGES["analyse"],
         ledger,
@@ -74,10 +74,10 @@ async def _analyse(
         _unless_away(gateway, analyser.handle),
         has_room=gateway.has_room,
     )
-    with Heartbeat(ledger, "analyser", lambda: _readiness(fleet, gateway, loop)):
+    with Heartbeat(ledger, "analyser", lambda: _readiness(loader, gateway, loop)):
         warn_of_slow_resizes()
         await pool.start()
-        await serve([loop], stopping, [analyser.serve_batches(), fleet.run(analyser)])
+        await serve([loop], stopping, [analyser.serve_batches(), loader.run(analyser)])
         await pool.stop()
         await gateway.close()
 
@@ -104,23 +104,23 @@ def _unless_away(gateway: Endpoints, handle: Handler) -> Handler:
     return handle_served
 
 
-def _readiness(fleet: ReleaseLoader, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
+def _readiness(loader: ReleaseLoader, gateway: Endpoints, loop: StageLoop) -> tuple[bool, str]:
     """Return whether every required release passed its canary at a responding Triton.
 
     The second value contains the problems.
     """
     if loop.problem:
         return False, loop.problem
-    is_ready, problem = fleet.readiness()
+    is_ready, problem = loader.readiness()
     problems = dict.fromkeys(
         item for item in (problem, *gateway.problems(), *gateway.warnings()) if item
     )
     return is_ready and gateway.has_room(), "; ".join(problems)[:500]
 
 
-def _urls(charge: LaunchSpec, settings: Settings) -> dict[str, str]:
+def _urls(spec: LaunchSpec, settings: Settings) -> dict[str, str]:
     """Return the gRPC address of each endpoint by name; the embedded one has a short name."""
-    return {url: url for url in settings.triton.addresses} or {"embedded": charge.triton_url}
+    return {url: url for url in settings.triton.addresses} or {"embedded": spec.triton_url}
 
 
 def _for_each_endpoint(settings: Analyse, endpoints: int) -> Analyse:

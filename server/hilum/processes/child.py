@@ -40,28 +40,28 @@ def main() -> int:
 
     It is called without garbage collection, which begins when all modules are imported.
     """
-    charge = LaunchSpec(**json.load(sys.stdin))
+    spec = LaunchSpec(**json.load(sys.stdin))
     stop = threading.Event()
     # A terminal sends them to the whole group; the supervisor decides the order of stopping.
     # Processes that we start inherit this.
     for signum in (signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)
     _stop_on_sigterm(stop)
-    die_with_parent(charge.parent_pid)
+    die_with_parent(spec.parent_pid)
     try:
-        settings = _settings_of(charge)
+        settings = _settings_of(spec)
         require_revision(settings.ledger_url)
         with (
             contextlib.closing(Ledger(settings.ledger_url)) as ledger,
-            _returning_leases(ledger, charge.role),
+            _returning_leases(ledger, spec.role),
         ):
-            run: Run = importlib.import_module(f"hilum.processes.{_MODULES[charge.role]}").run
-            _trace(settings, charge, ledger)
+            run: Run = importlib.import_module(f"hilum.processes.{_MODULES[spec.role]}").run
+            _trace(settings, spec, ledger)
             # otherwise each full collection visits all objects of the imports: 0.1 s during a study
             gc.freeze()
             gc.enable()
             try:
-                run(charge, settings, ledger, stop)
+                run(spec, settings, ledger, stop)
             finally:
                 tracing.close()
     except ConfigurationError as error:
@@ -76,19 +76,19 @@ def main() -> int:
     return 0
 
 
-def _trace(settings: Settings, charge: LaunchSpec, ledger: Ledger) -> None:
+def _trace(settings: Settings, spec: LaunchSpec, ledger: Ledger) -> None:
     if settings.tracing.endpoint:
         from hilum.observability.otlp import SpanWriter  # noqa: PLC0415 - a process without spans does not load OpenTelemetry
 
-        writer = SpanWriter(settings.tracing.endpoint, f"{charge.role}-{charge.index}")
+        writer = SpanWriter(settings.tracing.endpoint, f"{spec.role}-{spec.index}")
         tracing.begin(writer, settings.tracing.share, ledger.namespace)
 
 
-def _settings_of(charge: LaunchSpec) -> Settings:
+def _settings_of(spec: LaunchSpec) -> Settings:
     """Restore the settings and configure the log accordingly."""
-    name = f"{charge.role}-{charge.index}"
+    name = f"{spec.role}-{spec.index}"
     telemetry.configure_logging("info", "json", name)  # until the settings are known
-    settings = restore(charge.settings)
+    settings = restore(spec.settings)
     telemetry.configure_logging(settings.log.level, settings.log.format, name)
     return settings
 

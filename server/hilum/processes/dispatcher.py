@@ -60,7 +60,7 @@ _EPOCH_SECONDS = 1.0
 log = telemetry.logger("processes")
 
 
-def run(_charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Assemble studies, build reports, deliver documents."""
     run_async(stop, lambda stopping: _dispatch(settings, ledger, stopping))
 
@@ -70,19 +70,10 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
     owner = begin_life(ledger, "dispatcher")
 
     def loop(
-        stage: str, handle: Callable[[Job], Awaitable[Advance]], *heirs: StageLoop
+        stage: str, handle: Callable[[Job], Awaitable[Advance]], *next_loops: StageLoop
     ) -> StageLoop:
-        return StageLoop(STAGES[stage], ledger, settings.pipeline, owner, handle, heirs=heirs)
-
-    def delivery_loop(name: str, delivering: DeliverHandler) -> StageLoop:
         return StageLoop(
-            STAGES["deliver"],
-            ledger,
-            settings.pipeline,
-            owner,
-            delivering.handle,
-            name,
-            has_room=delivering.has_room,
+            STAGES[stage], ledger, settings.pipeline, owner, handle, next_loops=next_loops
         )
 
     loops: list[StageLoop] = []
@@ -94,16 +85,12 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
         reporting = ReportHandler(settings, releases, ledger, reports)
         reporting.prepare(settings.active_releases)
         delivering = [
-            delivery_loop(
-                name,
-                handlers.enter_context(
-                    contextlib.closing(
-                        DeliverHandler(name, destination, reports, settings.pipeline)
-                    )
-                ),
-            )
+            handlers.enter_context(
+                contextlib.closing(DeliverHandler(name, destination, reports, settings.pipeline))
+            ).loop(ledger, owner)
             for name, destination in settings.destinations.items()
         ]
+        committing = handlers.enter_context(contextlib.closing(CommitHandler(settings, ledger)))
         # All stages from the quiet period's end to the PACS are in one process. Where it has free
         # places, its results go on without a claim.
         report = loop("report", reporting.handle, *delivering)
@@ -111,10 +98,7 @@ async def _dispatch(settings: Settings, ledger: Ledger, stopping: asyncio.Event)
             loop("assemble", AssembleHandler(releases, ledger).handle, report),
             loop("compare", CompareHandler(releases, ledger.namespace).handle),
             report,
-            loop(
-                "commit",
-                handlers.enter_context(contextlib.closing(CommitHandler(settings, ledger))).handle,
-            ),
+            loop("commit", committing.handle),
             *delivering,
         ]
         await serve(loops, stopping)
@@ -354,6 +338,7 @@ class DeliverHandler:
     ) -> None:
         self._name = name
         self._pool = pool
+        self._settings = settings
         self._clients = DestinationClients(name, destination, settings)
         self._thread = OneThread(f"deliver-{name}")
 
@@ -376,6 +361,18 @@ class DeliverHandler:
                 max(0.0, now - job.quiet_until)
             )
         return Advance(DeliveryState.DELIVERED)
+
+    def loop(self, ledger: Ledger, owner: str) -> StageLoop:
+        """Return the loop of this destination's deliveries."""
+        return StageLoop(
+            STAGES["deliver"],
+            ledger,
+            self._settings,
+            owner,
+            self.handle,
+            self._name,
+            has_room=self.has_room,
+        )
 
     def has_room(self) -> bool:
         """Return False while the destination is away and no probe is due."""

@@ -17,14 +17,14 @@ from hilum.store.archive.consistency import begin_archive
 from hilum.store.ledger import Ledger
 
 
-def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve C-STORE and C-ECHO on the inherited sockets."""
     plain, tls = (
         None if number < 0 else socket.socket(fileno=number)
-        for number in (charge.listening_fd, charge.tls_fd)
+        for number in (spec.listening_fd, spec.tls_fd)
     )
     # The host is in the name: listeners of several hosts may share one archive.
-    archive = open_inbox(settings, f"{socket.gethostname()}-listener-{charge.index}")
+    archive = open_inbox(settings, f"{socket.gethostname()}-listener-{spec.index}")
     begin_archive(ledger.url, archive)
     with archive.held(archive.process) as is_ours, Heartbeat(ledger, "listener"):
         if not is_ours:
@@ -43,17 +43,17 @@ def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.
             archive,
             stop,
             tls,
-            _seat(charge, settings),
+            _counter_slot(spec, settings),
             process_name("listener", os.getpid()),
         )
 
 
-def _seat(charge: LaunchSpec, settings: Settings) -> CounterSlot:
-    if charge.census_fd < 0:
+def _counter_slot(spec: LaunchSpec, settings: Settings) -> CounterSlot:
+    if spec.counter_fd < 0:
         return CounterSlot()
     return CounterSlot(
         SharedAssociationCounter(
-            settings.receive.processes, settings.limited_senders, charge.census_fd
+            settings.receive.processes, settings.limited_senders, spec.counter_fd
         ),
-        charge.index,
+        spec.index,
     )

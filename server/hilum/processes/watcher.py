@@ -42,7 +42,7 @@ LISTS_FOLDER: Final = "not_taken"  # in the state folder
 log = telemetry.logger("processes")
 
 
-def run(_charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Watch all folders until `stop` is set."""
     log_failures()
     begin_archive(settings.ledger_url, Archive(settings.archive_dir))

@@ -44,20 +44,20 @@ _JUDGED: Final[Mapping[str, Role]] = {
 }
 
 
-def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
+def run(spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.Event) -> None:
     """Serve until `stop` is set."""
-    listening = socket.socket(fileno=charge.listening_fd)
+    listening = socket.socket(fileno=spec.listening_fd)
     views = LedgerViews(settings.ledger_url)
     with (
         as_file(files("hilum.report") / "result.schema.json") as schema,
-        _store(charge, settings, ledger, views, stop) as store,
+        _store(spec, settings, ledger, views, stop) as store,
         Heartbeat(ledger, "api"),
         contextlib.closing(
             AuditLog(settings.ledger_url, look_seconds=60 * settings.audit.look_minutes)
         ) as audit,
     ):
         serve_api(
-            _app(charge, settings, ledger, views, schema, store, audit),
+            _app(spec, settings, ledger, views, schema, store, audit),
             listening,
             stop,
             api=settings.api,
@@ -66,14 +66,14 @@ def run(charge: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.
 
 @contextlib.contextmanager
 def _store(
-    charge: LaunchSpec,
+    spec: LaunchSpec,
     settings: Settings,
     ledger: Ledger,
     views: LedgerViews,
     stop: threading.Event,
 ) -> Iterator[Store | None]:
     """Yield the store of images that come by STOW-RS; None where STOW-RS is disabled."""
-    if charge.role != "api" or not settings.stow.enabled:
+    if spec.role != "api" or not settings.stow.enabled:
         yield None
         return
     from hilum.receive.threads import log_failures  # noqa: PLC0415 - loads all of a listener
@@ -85,7 +85,7 @@ def _store(
 
 
 def _app(
-    charge: LaunchSpec,
+    spec: LaunchSpec,
     settings: Settings,
     ledger: Ledger,
     views: LedgerViews,
@@ -93,12 +93,12 @@ def _app(
     store: Store | None,
     audit: AuditLog,
 ) -> FastAPI:
-    own = _judged(charge.served_role)
+    own = _judged(spec.served_role)
     rollouts = Rollouts(settings.ledger_url)
     parts = Dependencies(
         settings,
         views,
-        str(metrics_dir(settings, charge.served_role)),
+        str(metrics_dir(settings, spec.served_role)),
         Catalogue(settings, rollouts.manifest),
         open_access(settings, views, AccessTokens(settings.ledger_url), audit=audit),
         requeue=ledger.requeue,
@@ -113,7 +113,7 @@ def _app(
         default_roles=own or ROLES,
         host=socket.gethostname() if own else None,
     )
-    return create_app(parts, with_studies=charge.role == "api")
+    return create_app(parts, with_studies=spec.role == "api")
 
 
 def _judged(served: str) -> tuple[Role, ...]:

@@ -72,7 +72,7 @@ def serve_listener(
     accounts.start()
     try:
         with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-            desk = CommitmentReporter(
+            commitments = CommitmentReporter(
                 settings,
                 ledger,
                 Safekeeping(ledger, archive, settings.receive.commitment_wait_seconds),
@@ -84,17 +84,17 @@ def serve_listener(
             pending = PendingConnections(
                 min(settings.receive.maximum_associations + _PENDING_BESIDE, _MAXIMUM_PENDING)
             )
-            door = AdmissionControl(
+            admission = AdmissionControl(
                 settings.receive,
                 policy,
                 reception,
                 accounts,
-                desk,
+                commitments,
                 pending,
                 watermarks.rejection,
                 seat or CounterSlot(),
             )
-            connections = Connections(door)
+            connections = Connections(admission)
             _serve(list(_ports(settings.receive, plain, tls, connections)), connections, stop)
     finally:
         accounts.stop(_ACCOUNTS_SECONDS)
@@ -133,11 +133,11 @@ def _ports(
 class Connections:
     """All connections of this process, each with its thread."""
 
-    def __init__(self, door: AdmissionControl) -> None:
-        self.door = door
+    def __init__(self, admission: AdmissionControl) -> None:
+        self.admission = admission
         # Changed and copied by one operation each, which the interpreter does not divide.
         self._open: set[Acceptor] = set()
-        self._limit = 2 * (door.settings.maximum_associations + _MAXIMUM_PENDING)
+        self._limit = 2 * (admission.settings.maximum_associations + _MAXIMUM_PENDING)
 
     def begin(self, sock: socket.socket, address: str, certificates: ServerTls | None) -> None:
         """Serve a connection on a thread of its own.
@@ -147,9 +147,9 @@ class Connections:
         if len(self._open) >= self._limit:
             self._turn_away(sock, address)
             return
-        acceptor = Acceptor(sock, address, self.door, certificates)
+        acceptor = Acceptor(sock, address, self.admission, certificates)
         self._open.add(acceptor)
-        self.door.pending.enter(acceptor, address)
+        self.admission.pending.enter(acceptor, address)
         try:
             start_thread("connection", self._run, acceptor)
         except RuntimeError:  # raised by threading: no thread is left
@@ -171,7 +171,7 @@ class Connections:
 
     def _forget(self, acceptor: Acceptor, address: str) -> None:
         self._open.discard(acceptor)
-        self.door.pending.leave(acceptor, address)
+        self.admission.pending.leave(acceptor, address)
 
     def refuse(self, address: str, rejection: AssociationRejection) -> None:
         """Write a row for a connection that was not even read."""
@@ -181,7 +181,7 @@ class Connections:
 
     def _note(self, outcome: str, account: AssociationRecorder) -> None:
         telemetry.ASSOCIATIONS.labels(outcome=outcome).inc()
-        self.door.accounts.put(account.record(outcome, time.time()))
+        self.admission.accounts.put(account.record(outcome, time.time()))
 
     def look(self) -> None:
         """Look at each connection; called at intervals."""
@@ -190,7 +190,7 @@ class Connections:
 
     def drain(self, seconds: float) -> None:
         """Let each message in progress reach its response, then abort; cut slow ones."""
-        self.door.closing.set()
+        self.admission.closing.set()
         end = time.monotonic() + seconds
         while (remaining := list(self._open)) and time.monotonic() < end:
             for acceptor in remaining:
@@ -246,7 +246,7 @@ class ListeningPort:
 
     def _take(self, connection: socket.socket, address: str) -> None:
         """Judge the address before a byte is read: one that may not connect costs no thread."""
-        if (rejection := self._connections.door.policy.stranger(address)) is not None:
+        if (rejection := self._connections.admission.policy.stranger(address)) is not None:
             self._connections.refuse(address, rejection)
             self._refuse(connection, rejection)
             return

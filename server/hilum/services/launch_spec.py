@@ -21,7 +21,7 @@ class LaunchSpec:
     """The parameters that the supervisor gives a child.
 
     `listening_fd`: the inherited socket of a role that listens; `tls_fd`: the listener's for TLS;
-    `census_fd`: the memory that several listeners share. `triton_url`: the embedded Triton.
+    `counter_fd`: the memory that several listeners share. `triton_url`: the embedded Triton.
     `served_role`: the roles of this host.
     """
 
@@ -31,7 +31,7 @@ class LaunchSpec:
     index: int = 0
     listening_fd: int = -1
     tls_fd: int = -1
-    census_fd: int = -1
+    counter_fd: int = -1
     triton_url: str = ""
     served_role: str = "all"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,23 +39,19 @@ def prepare_file(
 
     It is `prepared` with facts about the tensor, or `not_analysed` with the reason.
     """
-    catalogue = load_catalogue(settings.manifests_dir, [release_id])
-    if release_id not in catalogue:
-        raise ConfigurationError(
-            [f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"]
-        )
+    spec = _input_spec(settings, release_id)
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
-    spec = catalogue[release_id].input_spec
+    guard = settings.guard
     request = DecodeRequest(
         file,
         {release_id: spec},
         settings.analyse.maximum_pixels,
         settings.analyse.device,
-        pixel_limits=settings.guard.limits,
-        refused_flags=settings.guard.refuses,
-        refused_together=settings.guard.refuses_together,
-        site_words=settings.guard.site_words,
+        pixel_limits=guard.limits,
+        refused_flags=guard.refuses,
+        refused_together=guard.refuses_together,
+        site_words=guard.site_words,
     )
     answer = prepare_for_releases(request)[release_id]
     common = {"file": str(file), "release": release_id}
@@ -67,26 +63,38 @@ def prepare_file(
             "meaning": REASONS[answer.reason].meaning,
             "detail": answer.detail,
         }
-    _write(
-        wanted,
-        answer.tensor,
-        file,
-        InputSpec.from_mapping(spec),
-        SiteWords.of(*settings.guard.site_words),
-    )
-    values = answer.tensor.astype(np.float64)
+    site = SiteWords.of(*guard.site_words)
+    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec), site)
     return {
         **common,
         "outcome": "prepared",
         "view": answer.view,
         "flags": list(answer.flags),
         "preprocessing_version": answer.preprocessing_version,
-        "shape": list(answer.tensor.shape),
-        "dtype": str(answer.tensor.dtype),
+        **_facts(answer.tensor),
+        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
+    }
+
+
+def _input_spec(settings: Settings, release_id: str) -> Mapping[str, Any]:
+    """Return the release's input specification. Raises ConfigurationError if there is none."""
+    catalogue = load_catalogue(settings.manifests_dir, [release_id])
+    if release_id not in catalogue:
+        raise ConfigurationError(
+            [f"--release {release_id}: no such manifest; known: {', '.join(sorted(catalogue))}"]
+        )
+    return catalogue[release_id].input_spec
+
+
+def _facts(tensor: Array) -> dict[str, Any]:
+    """Return shape, type and range of a tensor as JSON."""
+    values = tensor.astype(np.float64)
+    return {
+        "shape": list(tensor.shape),
+        "dtype": str(tensor.dtype),
         "minimum": float(values.min()),
         "maximum": float(values.max()),
         "mean": round(float(values.mean()), 4),
-        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
     }
 
 

@@ -95,10 +95,10 @@ def stow_store(
         accounts.start()
         try:
             with indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception:
-                door = StowContext(
+                context = StowContext(
                     titles, reception, Watermarks(settings.receive, archive, views), accounts
                 )
-                yield StowStore(door, ledger, views, rows_seconds)
+                yield StowStore(context, ledger, views, rows_seconds)
         finally:
             accounts.stop(_ACCOUNTS_SECONDS)
 
@@ -120,16 +120,16 @@ class StowStore:
     """The store of STOW-RS; see `api.stow_store.Store`."""
 
     def __init__(
-        self, door: StowContext, ledger: Ledger, views: LedgerViews, rows_seconds: float
+        self, context: StowContext, ledger: Ledger, views: LedgerViews, rows_seconds: float
     ) -> None:
-        self._door = door
+        self._context = context
         self._rows_seconds = rows_seconds
         self._ledger = ledger
         self._views = views
 
     def open(self, peer_address: str) -> StowVisit:
         """Begin a request."""
-        return StowVisit(self._door, peer_address)
+        return StowVisit(self._context, peer_address)
 
     def close(self, stowed: Sequence[Stowed]) -> None:
         """End the quiet period of each study as soon as its images have their rows.
@@ -158,23 +158,23 @@ class StowStore:
 class StowVisit:
     """A request; see `api.stow_store.Visit`."""
 
-    def __init__(self, door: StowContext, peer_address: str) -> None:
-        self._door = door
+    def __init__(self, context: StowContext, peer_address: str) -> None:
+        self._context = context
         self._is_admitted = False
         self._account = AssociationRecorder(
-            peer_address, time.time(), *door.titles, requests="part(s) of a STOW-RS request"
+            peer_address, time.time(), *context.titles, requests="part(s) of a STOW-RS request"
         )
         self._account.shown = tracing.AssociationSpan("stow_request") if tracing.is_on() else None
 
     def refusal(self) -> str | None:
         """Return the reason why no part can be taken now, or None."""
-        self._account.rejection = rejection = self._door.watermarks.rejection()
+        self._account.rejection = rejection = self._context.watermarks.rejection()
         self._is_admitted = rejection is None
         return None if rejection is None else rejection.advice
 
     def begin(self, study_instance_uid: str | None) -> StowPart:
         """Begin a new part."""
-        return StowPart(self._door.reception, study_instance_uid, self._account)
+        return StowPart(self._context.reception, study_instance_uid, self._account)
 
     def end(self, status: int, detail: str) -> None:
         """Write a row soon for a request with refused parts or without effect.
@@ -189,7 +189,7 @@ class StowVisit:
         account.say_discarded()
         if not (detail or account.refused or account.has_note_not_permitted or account.discarded):
             return
-        self._door.accounts.put(account.record(outcome, time.time()))
+        self._context.accounts.put(account.record(outcome, time.time()))
 
 
 class StowPart:

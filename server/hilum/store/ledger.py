@@ -57,7 +57,7 @@ from hilum.store.queue import requeue as requeueing
 from hilum.store.queue import resend as resending
 from hilum.store.queue.claim import Claim
 from hilum.store.queue.commitments import LeaseOwner
-from hilum.store.queue.hand_off import HandOff, Heir
+from hilum.store.queue.hand_off import HandOff, Reservation
 from hilum.store.queue.jobs import jobs_of
 from hilum.store.queue.queues import QUEUES
 from hilum.store.queue.resend import Resent
@@ -435,34 +435,34 @@ class Ledger:
         """
         return self._advance(stage, [(lease, item, None) for lease, item in decided], {})[0]
 
-    def advance_and_hand_on(
-        self, stage: str, decided: Sequence[tuple[Job, Advance]], heirs: Mapping[str | None, Heir]
+    def advance_and_hand_off(
+        self, stage: str, decided: Sequence[tuple[Job, Advance]], reservations: Mapping[str | None, Reservation]
     ) -> tuple[list[bool], list[Job]]:
-        """As `advance`; then jobs for the heirs (`HandOff`), leased as by a claim.
+        """As `advance`; then jobs for the reservations (`HandOff`), leased as by a claim.
 
-        Heirs are by destination, where there are several.
+        Reservations are by destination, where there are several.
         """
-        return self._advance(stage, [(job.lease, item, job) for job, item in decided], heirs)
+        return self._advance(stage, [(job.lease, item, job) for job, item in decided], reservations)
 
     def _advance(
-        self, stage: str, decided: Sequence[advancing.Decided], heirs: Mapping[str | None, Heir]
+        self, stage: str, decided: Sequence[advancing.Decided], reservations: Mapping[str | None, Reservation]
     ) -> tuple[list[bool], list[Job]]:
         try:
-            return self._write(stage, decided, heirs, at_once=len(decided) > 1)
+            return self._write(stage, decided, reservations, at_once=len(decided) > 1)
         except advancing.LeaseLost:
-            return self._write(stage, decided, heirs, at_once=False)
+            return self._write(stage, decided, reservations, at_once=False)
 
     def _write(
         self,
         stage: str,
         decided: Sequence[advancing.Decided],
-        heirs: Mapping[str | None, Heir],
+        reservations: Mapping[str | None, Reservation],
         *,
         at_once: bool,
     ) -> tuple[list[bool], list[Job]]:
         with self._writes.begin() as connection:
             following = HandOff(
-                now := self._clock(), destination_lease.held_by(connection, heirs, now)
+                now := self._clock(), destination_lease.held_by(connection, reservations, now)
             )
             ordered = _in_lock_order(decided)
             if stage == "commit":

@@ -279,7 +279,7 @@ class Supervisor:
         fd = self._descriptor(child.role)
         is_listener = child.role == "listener"
         tls_fd = self._descriptor(_TLS) if is_listener else -1
-        census_fd = self._census.descriptor if is_listener and self._census is not None else -1
+        counter_fd = self._census.descriptor if is_listener and self._census is not None else -1
         charge = LaunchSpec(
             child.role,
             os.getpid(),
@@ -287,12 +287,12 @@ class Supervisor:
             child.index,
             fd,
             tls_fd,
-            census_fd,
+            counter_fd,
             self._triton_url,
             self.role,
         )
         command = [sys.executable, "-m", "hilum.processes", child.name]
-        inherited = [number for number in (fd, tls_fd, census_fd) if number >= 0]
+        inherited = [number for number in (fd, tls_fd, counter_fd) if number >= 0]
         child.process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
             command, stdin=subprocess.PIPE, pass_fds=inherited, env=_environment()
         )

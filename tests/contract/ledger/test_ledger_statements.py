@@ -31,7 +31,7 @@ from hilum.domain import (
 from hilum.receive.headers.patient import identity_of
 from hilum.store.ledger import Ledger
 from hilum.store.migrations.migrate import migrate
-from hilum.store.queue.hand_off import Heir
+from hilum.store.queue.hand_off import Reservation
 from tests.support.ledger.database import statements
 from tests.support.ledger.ledger_steps import arrival
 from tests.support.ledger.ledgers import migrated_sqlite
@@ -75,15 +75,17 @@ def test_statements_of_studies_that_are_handed_on(
     _record(ledger, release, studies)
     _served(ledger, "analyse", release)
     assert ledger.acquire_destination("pacs", "worker", 600)
-    jobs, heirs = (
+    jobs, reservations = (
         ledger.claim("assemble", 8, "worker", 60),
-        {name: Heir("worker", 8, 60) for name in (None, "pacs")},
+        {name: Reservation("worker", 8, 60) for name in (None, "pacs")},
     )
     counts = {}
     for stage in _HANDED_ON:
         with statements(ledger) as said:
-            _, jobs = ledger.advance_and_hand_on(
-                stage, [(job, _decided(job, release)) for job in jobs], _heirs_of(stage, heirs)
+            _, jobs = ledger.advance_and_hand_off(
+                stage,
+                [(job, _decided(job, release)) for job in jobs],
+                _reservations_of(stage, reservations),
             )
         counts[stage] = len(said)
     assert all(count <= expected[stage] for stage, count in counts.items()), counts
@@ -103,10 +105,12 @@ def _record(ledger: Ledger, release: Release, studies: int) -> None:
     ledger.record([dataclasses.replace(image, quiet_seconds=0.0) for image in images])
 
 
-def _heirs_of(stage: str, heirs: Mapping[str | None, Heir]) -> dict[str | None, Heir]:
+def _reservations_of(
+    stage: str, reservations: Mapping[str | None, Reservation]
+) -> dict[str | None, Reservation]:
     """Those whom the loop of this stage would ask: of a delivery nobody."""
     asked = {"assemble": None, "report": "pacs"}
-    return {asked[stage]: heirs[asked[stage]]} if stage in asked else {}
+    return {asked[stage]: reservations[asked[stage]]} if stage in asked else {}
 
 
 def _served(ledger: Ledger, stage: str, release: Release) -> tuple[int, int]:

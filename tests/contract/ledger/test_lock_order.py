@@ -306,7 +306,7 @@ def test_studies_are_closed_while_they_get_images(ledger: Ledger) -> None:
         beside(
             ledger,
             lambda connection: record.record(connection, [image("1.2.7", FIRST[1])], _NOW),
-            lambda: later.advance_and_hand_on("assemble", jobs, {}),
+            lambda: later.advance_and_hand_off("assemble", jobs, {}),
             lambda connection: record.record(connection, [image("1.2.8", SECOND[1])], _NOW),
         )
 

@@ -95,7 +95,7 @@ class Endpoint:
         telemetry.TRITON_REQUESTS.labels(self.name, "answered").inc()
         return inference
 
-    async def knock(self) -> bool:
+    async def probe(self) -> bool:
         """Return whether the Triton responds, and set the breaker accordingly."""
         is_live = await self.gateway.is_live()
         self._note(
@@ -106,7 +106,7 @@ class Endpoint:
 
     async def load(self, release: Release) -> None:
         """Load the release unless it is loaded. Raises Retry."""
-        if not await self.knock():
+        if not await self.probe():
             raise TritonUnavailable(self.problem)
         if not await self.gateway.is_loaded(release):
             await self.gateway.load(release)

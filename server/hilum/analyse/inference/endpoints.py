@@ -220,7 +220,7 @@ class Endpoints:
             del self._mending[endpoint.name]
 
     async def _gives_known_answers(self, endpoint: Endpoint) -> bool:
-        if not await endpoint.knock():
+        if not await endpoint.probe():
             return False
         problems = [
             await endpoint.check(release, canary) for release, canary in list(self._known.values())

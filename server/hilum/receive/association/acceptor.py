@@ -55,15 +55,15 @@ class Acceptor:
         self,
         sock: socket.socket,
         peer_address: str,
-        door: AdmissionControl,
+        control: AdmissionControl,
         certificates: ServerTls | None = None,
     ) -> None:
         self._sock = sock
-        self._door = door
+        self._control = control
         self._certificates = certificates
         shown = tracing.AssociationSpan("association") if tracing.is_on() else None
         self.account = AssociationRecorder(peer_address, started_at=time.time(), shown=shown)
-        self._dripping = SlowSenderDetector(door.settings)
+        self._dripping = SlowSenderDetector(control.settings)
         self._loop: Loop | None = None
         self._outgoing: RequestSender | None = None
 
@@ -81,7 +81,7 @@ class Acceptor:
 
     def _converse(self) -> bytes:
         """Return the last PDU for the peer. Raises HandshakeFailed, OSError."""
-        seconds = self._door.settings.acse_timeout_seconds
+        seconds = self._control.settings.acse_timeout_seconds
         if self._certificates is not None:
             self._sock = secured = begin_tls(self._sock, self._certificates.context())
             shake_hands(secured, seconds)
@@ -127,7 +127,7 @@ class Acceptor:
 
     def _admission(self) -> AssociationRejection | None:
         titles = self.account.called_ae_title, self.account.calling_ae_title
-        return self._door.admit(
+        return self._control.admit(
             self, *titles, self.account.peer_address, certificate_names(self._sock)
         )
 
@@ -141,12 +141,12 @@ class Acceptor:
         return pdu.rejection(rejection.result, rejection.source, rejection.diagnostic)
 
     def _negotiate(self, request: Request) -> Acceptance:
-        terms = self._door.policy.terms(self.account.calling_ae_title)
+        terms = self._control.policy.terms(self.account.calling_ae_title)
         proposed = [context.abstract_syntax for context in request.contexts]
         acceptance = accept(
             request,
             association_policy.supported(proposed, terms),
-            self._door.settings.maximum_pdu_bytes,
+            self._control.settings.maximum_pdu_bytes,
         )
         self.account.accepted = frozenset(
             context.sop_class_uid for context in acceptance.contexts.values()
@@ -157,10 +157,10 @@ class Acceptor:
 
     def _associate(self, acceptance: Acceptance) -> bytes:
         """Serve the association until it is over. Raises OSError before it is established."""
-        self._door.pending.leave(self, self.account.peer_address)
-        self._sock.settimeout(self._door.settings.acse_timeout_seconds)
+        self._control.pending.leave(self, self.account.peer_address)
+        self._sock.settimeout(self._control.settings.acse_timeout_seconds)
         self._sock.sendall(acceptance.encoded)
-        _limit_silence(self._sock, self._door.settings.network_timeout_seconds)
+        _limit_silence(self._sock, self._control.settings.network_timeout_seconds)
         self.account.is_established = True
         telemetry.ASSOCIATIONS_OPEN.inc()
         loop = self._make_loop(acceptance)
@@ -174,13 +174,13 @@ class Acceptor:
 
     def _make_loop(self, acceptance: Acceptance) -> Loop:
         providers: dict[int, StorageProvider] = {
-            command_set.C_STORE_RQ: StreamedStorage(self.account, self._door.reception)
+            command_set.C_STORE_RQ: StreamedStorage(self.account, self._control.reception)
         }
         if STORAGE_COMMITMENT in self.account.accepted:
-            self._outgoing = RequestSender(self._door.settings.network_timeout_seconds)
+            self._outgoing = RequestSender(self._control.settings.network_timeout_seconds)
             providers[command_set.N_ACTION_RQ] = CommitmentScp(
                 self.account,
-                self._door.desk,
+                self._control.commitments,
                 self._outgoing,
                 acceptance.contexts,
                 acceptance.maximum_pdu_bytes,
@@ -189,7 +189,7 @@ class Acceptor:
             self._sock,
             acceptance.contexts,
             providers,
-            self._door.closing,
+            self._control.closing,
             maximum_pdu_bytes=acceptance.maximum_pdu_bytes,
             outgoing=self._outgoing,
         )
@@ -212,12 +212,12 @@ class Acceptor:
     def _end(self, last: bytes) -> None:
         """Free the place and pass on the row before the peer gets the last PDU."""
         with contextlib.ExitStack() as ending:
-            ending.callback(self._door.pending.leave, self, self.account.peer_address)
+            ending.callback(self._control.pending.leave, self, self.account.peer_address)
             ending.callback(self._sock.close)
-            self._door.leave(self)
+            self._control.leave(self)
             self._write_row()
             if self.account.is_established:
-                self._door.pending.enter(self, self.account.peer_address)
+                self._control.pending.enter(self, self.account.peer_address)
             say_last(self._sock, last, memoryview(bytearray(_LAST_WORD_BYTES)))
 
     def _write_row(self) -> None:
@@ -235,7 +235,7 @@ class Acceptor:
         telemetry.ASSOCIATIONS.labels(outcome=TOO_SLOW if account.is_too_slow else outcome).inc()
         account.show(outcome)
         account.say_discarded()
-        self._door.accounts.put(account.record(outcome, time.time()))
+        self._control.accounts.put(account.record(outcome, time.time()))
 
     def look(self) -> None:
         """Abort a slow peer; called at intervals."""

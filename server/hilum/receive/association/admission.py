@@ -26,7 +26,7 @@ class AdmissionControl:
     policy: Policy
     reception: ObjectDispatcher
     accounts: AssociationRecordWriter
-    desk: CommitmentReporter
+    commitments: CommitmentReporter
     pending: PendingConnections
     watermarks: Callable[[], AssociationRejection | None] = lambda: None
     seat: CounterSlot = field(default_factory=CounterSlot)

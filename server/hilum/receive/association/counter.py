@@ -88,22 +88,22 @@ class SharedAssociationCounter:
 
 
 class CounterSlot:
-    """One process's counts in the census; a single process shares none."""
+    """One process's counts in the counter; a single process shares none."""
 
-    def __init__(self, census: SharedAssociationCounter | None = None, index: int = 0) -> None:
-        self._census = census
+    def __init__(self, counter: SharedAssociationCounter | None = None, index: int = 0) -> None:
+        self._counter = counter
         self._index = index
 
     @contextlib.contextmanager
     def held(self) -> Iterator[OtherProcesses]:
         """Yield the open associations elsewhere, which do not change meanwhile."""
-        if self._census is None:
+        if self._counter is None:
             yield OtherProcesses({})
             return
-        with self._census.held():
-            yield self._census.elsewhere(self._index)
+        with self._counter.held():
+            yield self._counter.elsewhere(self._index)
 
     def write(self, calling_ae_titles: Sequence[str]) -> None:
         """Write the counts of this process."""
-        if self._census is not None:
-            self._census.write(self._index, calling_ae_titles)
+        if self._counter is not None:
+            self._counter.write(self._index, calling_ae_titles)

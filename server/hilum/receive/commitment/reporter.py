@@ -53,14 +53,14 @@ class CommitmentReporter:
     """
 
     def __init__(
-        self, settings: Settings, ledger: Ledger, custody: Safekeeping, owner: str
+        self, settings: Settings, ledger: Ledger, safekeeping: Safekeeping, owner: str
     ) -> None:
         self._addresses = {title.strip() for title in settings.commitment}
         self._ledger = ledger
-        self._custody = custody
+        self._safekeeping = safekeeping
         self._answer_seconds = settings.receive.dimse_timeout_seconds
         self._holder = LeaseOwner(
-            owner, custody.wait_seconds + self._answer_seconds + _GRACE_SECONDS
+            owner, safekeeping.wait_seconds + self._answer_seconds + _GRACE_SECONDS
         )
         self._places = threading.BoundedSemaphore(_MAXIMUM_REPORTING)
 
@@ -121,7 +121,7 @@ class CommitmentReporter:
     def _verdict(self, job: CommitmentJob, requester: Requester) -> CommitmentVerdict:
         while True:
             try:
-                return self._custody.verdict(job)
+                return self._safekeeping.verdict(job)
             except Retry as later:
                 if not requester.is_open:
                     raise

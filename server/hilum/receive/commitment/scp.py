@@ -35,20 +35,20 @@ _SUCCESS = StoreStatus(0x0000)
 class CommitmentScp:
     """The provider of one association.
 
-    `begin` and its action run on the association's thread, `report` on one of the desk's.
+    `begin` and its action run on the association's thread, `report` on one of the reporter's.
     """
 
     def __init__(
         self,
         account: AssociationRecorder,
-        desk: CommitmentReporter,
+        reporter: CommitmentReporter,
         outgoing: RequestSender,
         contexts: Mapping[int, AcceptedContext],
         maximum_pdu_bytes: int,
     ) -> None:
         """Keep the parameters. `maximum_pdu_bytes`: the largest PDU of the peer, 0: any."""
         self._account = account
-        self._desk = desk
+        self._reporter = reporter
         self._outgoing = outgoing
         self._maximum_pdu_bytes = maximum_pdu_bytes
         self._context_id, self._context = next(
@@ -90,7 +90,7 @@ class CommitmentScp:
             self._account.peer_address,
         )
         self._outgoing.is_expected = True
-        self._desk.take(CommitmentRequest(transaction_uid, references, *titles), self)
+        self._reporter.take(CommitmentRequest(transaction_uid, references, *titles), self)
 
     def _failure(self, answer: StatusResponse) -> StoreStatus:
         telemetry.COMMITMENT_REQUESTS.labels(answer.label).inc()

@@ -78,19 +78,37 @@ def keep_only_copies(
 
     If the process is killed, the next scan continues.
     """
-    decided = list(outcomes)
-    positions = [
-        position for position, outcome in enumerate(outcomes) if outcome is RecordOutcome.DUPLICATE
+    repeated = [
+        arrival
+        for arrival, outcome in zip(arrivals, outcomes, strict=True)
+        if outcome is RecordOutcome.DUPLICATE
     ]
-    if not positions:
-        return decided
-    came = [arrivals[position] for position in positions]
-    same = [arrival.instance for arrival in came]
+    if not repeated or not (uids := _restorable(repeated, ledger, archive)):
+        return list(outcomes)
+    _log.warning("missing_files_restored", count=len(uids), advice=_ADVICE)
+    again = [
+        position
+        for position, outcome in enumerate(outcomes)
+        if outcome is RecordOutcome.DUPLICATE
+        and arrivals[position].instance.sop_instance_uid in uids
+    ]
+    _, outcomes_again = same_object.record(
+        [arrivals[position] for position in again], ledger, archive
+    )
+    decided = list(outcomes)
+    for position, outcome in zip(again, outcomes_again, strict=True):
+        decided[position] = outcome
+    return decided
+
+
+def _restorable(repeated: Sequence[Arrival], ledger: Ledger, archive: Archive) -> set[str]:
+    """Give up the stored files that are lost, and return the SOP Instance UIDs of their images."""
+    same = [arrival.instance for arrival in repeated]
     paths = ledger.paths_of(same)
     gone = {uid: path for uid, path in paths.items() if _is_gone(archive, path)}
     seen = {
         arrival.instance.sop_instance_uid
-        for arrival in came
+        for arrival in repeated
         if arrival.compared is not None and arrival.compared.is_damaged
     }
     damaged = _damaged(same, paths, seen, ledger, archive)
@@ -99,21 +117,7 @@ def keep_only_copies(
         ledger.give_up_files({**gone, **damaged}, damaged)
     if lost:
         ledger.take_place_in_quarantine(lost)
-    if uids := {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}:
-        _log.warning(
-            "missing_files_restored", count=len(gone) + len(damaged) + len(lost), advice=_ADVICE
-        )
-        again = [
-            position
-            for position in positions
-            if arrivals[position].instance.sop_instance_uid in uids
-        ]
-        _, outcomes_again = same_object.record(
-            [arrivals[position] for position in again], ledger, archive
-        )
-        for position, outcome in zip(again, outcomes_again, strict=True):
-            decided[position] = outcome
-    return decided
+    return {*gone, *damaged, *(item.same.sop_instance_uid for item in lost)}
 
 
 def _damaged(

@@ -6,6 +6,7 @@ Each refusal stands in it with the change that the sender should make.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from hilum.domain import AssociationRecord
@@ -172,25 +173,27 @@ class AssociationRecorder:
             )
         if (problem := self.http_problem) is not None:
             parts.append(f"STOW-RS answered {problem.status}: {_plain(problem.detail)}")
+        parts += self._advice_on_objects()
+        if self.is_too_slow:
+            parts.append(self.slowness_advice)
+        return " ".join(part for part in parts if part) or None
+
+    def _advice_on_objects(self) -> Iterator[str]:
+        """Yield a sentence for each kind of object that was refused or not kept."""
         if (last := self.last_refusal) is not None:
-            parts.append(
+            yield (
                 f"{self.refused} {self.requests} refused, the last with {last.label}:"
                 f" {last.comment}."
             )
         if (asked := self.commitment_refusal) is not None:
-            parts.append(
-                f"Storage commitment refused, the last with {asked.label}: {asked.comment}."
-            )
+            yield f"Storage commitment refused, the last with {asked.label}: {asked.comment}."
         if self.discarded:
-            parts.append(
+            yield (
                 f"Acknowledged and not kept, being no images: {counted(self.discarded)}"
                 " (receive.other_objects)."
             )
         if self.has_note_not_permitted:
-            parts.append(f"{NOTE_NOT_PERMITTED}.")
-        if self.is_too_slow:
-            parts.append(self.slowness_advice)
-        return " ".join(part for part in parts if part) or None
+            yield f"{NOTE_NOT_PERMITTED}."
 
 
 def _plain(detail: str) -> str:

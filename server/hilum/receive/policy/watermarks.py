@@ -31,6 +31,9 @@ class Watermarks:
 
     def rejection(self) -> AssociationRejection | None:
         """Return the rejection of any new association now, or None."""
+        return self._rejection_of_disk() or self._rejection_of_queue()
+
+    def _rejection_of_disk(self) -> AssociationRejection | None:
         limit = self._settings.reject_below_bytes
         try:
             free = self._archive.free()
@@ -56,6 +59,9 @@ class Watermarks:
             return AssociationRejection(
                 *LATER, "disk_nearly_full", f"{missing}: delete files; send again later."
             )
+        return None
+
+    def _rejection_of_queue(self) -> AssociationRejection | None:
         maximum = self._settings.maximum_due_readings
         if maximum and (due := self._due_readings(maximum)) >= maximum:
             advice = (

@@ -79,6 +79,7 @@ class PduReader:
         """Return whether a byte of the peer is here: received bytes may be TLS's own."""
         if not sock.pending() and not _has_come(sock, seconds):
             return False
+        # Decrypt what is here, without a wait: a record of TLS may hold no byte of the peer.
         limit = sock.gettimeout()
         sock.settimeout(0.0)
         try:
@@ -123,6 +124,7 @@ class PduReader:
             self._make_room()
         room = self._buffer[self._end :]
         count = self._sock.recv_into(room)
+        # The peer has closed its side without a release (Sta6, AA-4).
         if count == 0:
             raise ConnectionResetError
         self._end += count
@@ -167,6 +169,7 @@ def say_last(sock: socket.socket, last: bytes, buffer: memoryview) -> None:
     """
     end = time.monotonic() + _CLOSE_SECONDS
     with contextlib.suppress(OSError):
+        # Sta13: our last PDU, then the peer's close or the end of the time.
         if last:
             sock.settimeout(_CLOSE_SECONDS)
             sock.sendall(last)

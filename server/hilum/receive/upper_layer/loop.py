@@ -74,9 +74,9 @@ class Loop:
         """Receive until the association is over; `last` and `close` come next."""
         try:
             return self._receive()
-        except ProtocolError as problem:
+        except ProtocolError as problem:  # AA-8: the peer broke the protocol
             return self._finish(End.PROTOCOL_ERROR, pdu.provider_abort(problem.reason))
-        except (BlockingIOError, TimeoutError):
+        except (BlockingIOError, TimeoutError):  # AA-1: we end what the peer has left open
             return self._finish(End.TIMED_OUT, pdu.user_abort())
         except OSError:
             return self._lost()
@@ -116,6 +116,7 @@ class Loop:
         return self._closing.is_set() and not self._messages.is_busy
 
     def _receive(self) -> End:
+        # Sta6. Between two messages a request of ours may be due, or the server ends.
         while not self._is_to_end:
             if (
                 self._outgoing is not None
@@ -132,14 +133,17 @@ class Loop:
     def _p_data(self, length: int) -> None:
         if length > _MAXIMUM_PDU_BYTES:
             raise ProtocolError(AbortReason.INVALID_PARAMETER)
+        # One PDU holds one or more Presentation Data Values, of one message or of several.
         left = length
         while left:
             if left < pdu.ITEM.size:
                 raise ProtocolError(AbortReason.INVALID_PARAMETER)
             size, context_id, control = self._connection.unpack(pdu.ITEM)
             left -= pdu.ITEM_LENGTH_BYTES + size
+            # A value shorter than its own two bytes of header, or longer than its PDU.
             if size < 2 or left < 0:
                 raise ProtocolError(AbortReason.INVALID_PARAMETER)
+            # Similar PDUs may follow only a full fragment of a data set that is alone in its PDU.
             is_alone = size + pdu.ITEM_LENGTH_BYTES == length
             beginning = (
                 pdu.beginning(size, context_id, control) if control == _DATA and is_alone else b""
@@ -149,6 +153,9 @@ class Loop:
             self._messages.take(Fragment(context_id, is_command, is_last, size - 2, beginning))
 
     def _end_of(self, kind: int, length: int) -> End:
+        """Return the end by a PDU that is no P-DATA-TF."""
+        # A PDU of another state, as a second A-ASSOCIATE-RQ, or of no known type. An A-RELEASE-RP
+        # is one of them: we never ask for a release, so no release collides (Sta9 to Sta12).
         if kind not in (pdu.RELEASE_RQ, pdu.ABORT):
             raise ProtocolError(
                 AbortReason.UNEXPECTED_PDU
@@ -157,8 +164,10 @@ class Loop:
             )
         if length != _SHORT_PDU_BYTES:
             raise ProtocolError(AbortReason.INVALID_PARAMETER)
+        # An A-ABORT gets no answer (AA-3).
         if kind == pdu.ABORT:
             return End.ABORTED_BY_PEER
+        # Sta8, and at once our A-RELEASE-RP (AR-4). A message that is not complete is dropped.
         return self._finish(End.RELEASED, pdu.RELEASED)
 
     def _lost(self) -> End:

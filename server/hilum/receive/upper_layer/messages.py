@@ -43,7 +43,7 @@ class Messages:
         self._incoming: DataSetSink | None = None
         self._pieces: list[memoryview] = []
         self.whole = 0  # the number of completed requests
-        connection.release = self._hand_on
+        connection.release = self._pass_on
 
     @property
     def is_busy(self) -> bool:
@@ -63,8 +63,11 @@ class Messages:
             self._end(fragment.context_id)
 
     def _command_fragment(self, context_id: int, size: int) -> None:
+        # Its command is complete already, or another context's message is in progress: fragments of
+        # two messages must not alternate (PS3.7 6.3.1).
         if self._request is not None or self._context_id not in (None, context_id):
             raise ProtocolError(AbortReason.UNEXPECTED_PARAMETER)
+        # A context that was not accepted, or a command larger than any real one.
         if context_id not in self._contexts or len(self._encoded) + size > _MAXIMUM_COMMAND_BYTES:
             raise ProtocolError(AbortReason.INVALID_PARAMETER)
         self._context_id = context_id
@@ -75,9 +78,11 @@ class Messages:
 
     def _data_fragment(self, fragment: Fragment) -> bool:
         """Return whether the data set is complete."""
+        # A data set before its command, or in another context than its command.
         if self._request is None or fragment.context_id != self._context_id:
             raise ProtocolError(AbortReason.UNEXPECTED_PARAMETER)
         left, is_last = self._lend(fragment)
+        # The bytes that no other reader took.
         while left:
             piece = self._connection.take(left)
             self._pieces.append(piece)
@@ -95,13 +100,14 @@ class Messages:
         incoming = self._incoming
         if incoming is None or not self._connection.is_plain:
             return left, fragment.is_last
+        # First what the data set's taker wants to see piece by piece: its header.
         while left and (least := incoming.reads_after):
             piece = self._connection.take(min(left, least))
             self._pieces.append(piece)
-            self._hand_on()
+            self._pass_on()
             left -= len(piece)
         if left and least == 0:
-            self._hand_on()
+            self._pass_on()
             return self._connection.lend(fragment, left, incoming.receive)
         return left, fragment.is_last
 
@@ -113,11 +119,14 @@ class Messages:
             return
         if request.is_response:
             self._take_response(request)
+        # A request that no response could name.
         elif request.message_id is None:
             raise ProtocolError(AbortReason.INVALID_PARAMETER)
+        # C-ECHO and unrecognised operations have no provider: `_end` answers them.
         elif (provider := self._providers.get(request.field)) is not None:
             self._incoming = provider.begin(request, self._contexts[context_id])
         self._request = request
+        # Else its data set comes next.
         if not request.has_data_set:
             self._end(context_id)
 
@@ -132,7 +141,7 @@ class Messages:
         message_id = response.number(command_set.MESSAGE_ID_BEING_RESPONDED_TO)
         self._outgoing.answered(message_id, _PROCESSING_FAILURE if status is None else status)
 
-    def _hand_on(self) -> None:
+    def _pass_on(self) -> None:
         """Pass on the pieces before their bytes are overwritten."""
         if self._incoming is not None and self._pieces:
             self._incoming.write(self._pieces)
@@ -140,7 +149,8 @@ class Messages:
 
     def _end(self, context_id: int) -> None:
         self.whole += 1
-        self._hand_on()
+        self._pass_on()
+        # A response of the peer gets none.
         if self._request is not None and not self._request.is_response:
             self._connection.send(
                 command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes)

@@ -124,33 +124,33 @@ class ReleaseLoader:
             is_outage=True,
         )
 
-    async def begin(self, readers: LoadedReleases) -> None:
+    async def begin(self, loaded: LoadedReleases) -> None:
         """Read the rollouts for the first readings, and close those that the settings supersede."""
         for item in await asyncio.to_thread(
             self._rollouts.close_stale, self._settings.active_releases
         ):
             log.warning("rollout_closed", alias=item.alias, reason=item.problem)
-        await self.follow(readers)
+        await self.follow(loaded)
 
-    async def run(self, readers: LoadedReleases) -> None:
+    async def run(self, loaded: LoadedReleases) -> None:
         """Follow and check, forever."""
         check_at = float("-inf")
         try:
             while True:
-                has_changed = await self.follow(readers)
+                has_changed = await self.follow(loaded)
                 if has_changed or self._is_troubled() or time.monotonic() >= check_at:
-                    await self.check(readers)
+                    await self.check(loaded)
                     check_at = time.monotonic() + self._settings.analyse.canary_seconds
                 if self._is_troubled():
                     await asyncio.sleep(_FOLLOW_SECONDS)
                 else:
                     await self._watching.call(
-                        functools.partial(self._await_change, readers, check_at)
+                        functools.partial(self._await_change, loaded, check_at)
                     )
         finally:
             self._over.set()
 
-    def _await_change(self, readers: LoadedReleases, until: float) -> None:
+    def _await_change(self, loaded: LoadedReleases, until: float) -> None:
         """Return when the wanted releases differ from the loaded ones.
 
         It runs in a thread: an event loop would be woken twice for each look.
@@ -159,15 +159,15 @@ class ReleaseLoader:
             min(seconds, _FOLLOW_SECONDS)
         ):
             with contextlib.suppress(Retry, *AWAY):
-                plan, wanted = self._found(list(readers.releases))
-                if plan != self._plan or not self._are_here(plan, wanted, readers):
+                plan, wanted = self._found(list(loaded.releases))
+                if plan != self._plan or not self._are_here(plan, wanted, loaded):
                     return
 
     def _are_here(
-        self, plan: ReleasePlan, wanted: Iterable[Release], readers: LoadedReleases
+        self, plan: ReleasePlan, wanted: Iterable[Release], loaded: LoadedReleases
     ) -> bool:
         """Return whether all wanted releases are loaded in their current version."""
-        here = set(readers.releases)
+        here = set(loaded.releases)
         return (plan.all | self._asked) <= here and all(
             self._loaded.get(release.id) == release for release in wanted
         )
@@ -194,27 +194,27 @@ class ReleaseLoader:
         except AWAY as error:
             raise Retry("the ledger does not answer", is_outage=True) from error
 
-    async def follow(self, readers: LoadedReleases) -> bool:
+    async def follow(self, loaded: LoadedReleases) -> bool:
         """Load the releases of settings and rollouts; return whether they have changed.
 
         While the ledger is away, there is no change.
         """
         try:
-            found, wanted = await asyncio.to_thread(self._found, list(readers.releases))
+            found, wanted = await asyncio.to_thread(self._found, list(loaded.releases))
         except (Retry, *AWAY):
             return False
         has_changed = found != self._plan
         self._plan = found
         for release in wanted:
-            if release.id in readers.releases and self._loaded.get(release.id, release) != release:
+            if release.id in loaded.releases and self._loaded.get(release.id, release) != release:
                 # it was started again with another manifest
-                await self._unload(readers, release.id)
+                await self._unload(loaded, release.id)
             self._loaded[release.id] = release
-            if release.id not in readers.releases:
+            if release.id not in loaded.releases:
                 self._problems[release.id] = _NEVER_CHECKED
-                readers.add(release)
+                loaded.add(release)
                 has_changed = True
-        return has_changed or not (found.all | self._asked) <= set(readers.releases)
+        return has_changed or not (found.all | self._asked) <= set(loaded.releases)
 
     def _found(self, here: Collection[str]) -> tuple[ReleasePlan, list[Release]]:
         """Return the plan of the ledger, and its releases.
@@ -232,10 +232,10 @@ class ReleaseLoader:
         found = [self._catalogue.get(name) for name in sorted(plan.all | self._asked | set(here))]
         return [release for release in found if release is not None]
 
-    async def check(self, readers: LoadedReleases) -> None:
+    async def check(self, loaded: LoadedReleases) -> None:
         """Unload unused releases, and send known images through all others."""
-        await self._tidy_up(readers)
-        for name in sorted(self._plan.all | set(readers.releases)):
+        await self._tidy_up(loaded)
+        for name in sorted(self._plan.all | set(loaded.releases)):
             problem = await self._check(name)
             if name in self._plan.proving:
                 await self._judge(self._plan.proving[name], name, problem)
@@ -285,13 +285,13 @@ class ReleaseLoader:
         del self._failing_since[name]
         return True
 
-    async def _tidy_up(self, readers: LoadedReleases) -> None:
+    async def _tidy_up(self, loaded: LoadedReleases) -> None:
         """Unload releases that neither settings nor rollouts want, once no image waits for them."""
-        unwanted = sorted(set(readers.releases) - self._plan.all)
+        unwanted = sorted(set(loaded.releases) - self._plan.all)
         self._finishing = {name for name in unwanted if await self._is_waited_for(name)}
         for name in unwanted:
             if name not in self._finishing:
-                await self._unload(readers, name)
+                await self._unload(loaded, name)
 
     async def _is_waited_for(self, name: str) -> bool:
         try:
@@ -299,8 +299,8 @@ class ReleaseLoader:
         except AWAY:
             return True
 
-    async def _unload(self, readers: LoadedReleases, name: str) -> None:
-        readers.remove(name)  # first, so that a late image that comes now has it loaded again
+    async def _unload(self, loaded: LoadedReleases, name: str) -> None:
+        loaded.remove(name)  # first, so that a late image that comes now has it loaded again
         self._asked.discard(name)
         self._problems.pop(name, None)
         self._failing_since.pop(name, None)

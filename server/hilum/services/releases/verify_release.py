@@ -23,7 +23,7 @@ from hilum.models.known_answers.golden import read_goldens
 
 
 class Engines(Protocol):
-    """The interface to the Tritons for the fleet.
+    """The interface to the Tritons for the release loader.
 
     Each method raises Retry when it may work later.
     """

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from sqlalchemy import Connection, bindparam, select, text, update
 
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
-from hilum.store.queue.hand_off import Heir
+from hilum.store.queue.hand_off import Reservation
 from hilum.store.schema.tables import destination
 
 _WANTED = select(destination).where(destination.c.name == bindparam("wanted"))
@@ -37,16 +37,16 @@ def is_held(connection: Connection, name: str, owner: str, until: float) -> bool
 
 
 def held_by(
-    connection: Connection, heirs: Mapping[str | None, Heir], now: float
-) -> dict[str | None, Heir]:
-    """The heirs that may go on: without a destination, or with a lease on theirs.
+    connection: Connection, reservations: Mapping[str | None, Reservation], now: float
+) -> dict[str | None, Reservation]:
+    """The reservations that may go on: without a destination, or with a lease on theirs.
 
     The lease must last half of its time at least.
     """
     return {
-        name: heir
-        for name, heir in heirs.items()
-        if name is None or is_held(connection, name, heir.owner, now + heir.lease_seconds / 2)
+        name: reservation
+        for name, reservation in reservations.items()
+        if name is None or is_held(connection, name, reservation.owner, now + reservation.lease_seconds / 2)
     }
 
 

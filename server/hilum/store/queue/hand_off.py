@@ -33,7 +33,7 @@ Columns = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Heir:
+class Reservation:
     """A loop of the next stage in this process.
 
     The number of items that it takes, and the length of their leases.
@@ -47,16 +47,16 @@ class Heir:
 class HandOff:
     """The hand-off of one transaction, at `now`.
 
-    `heirs`: by destination; None stands for a stage that has none. `leaves_due`: rows are left due,
+    `reservations`: by destination; None stands for a stage that has none. `leaves_due`: rows are left due,
     so the next stage must be notified.
     """
 
-    def __init__(self, now: float, heirs: Mapping[str | None, Heir]) -> None:
+    def __init__(self, now: float, reservations: Mapping[str | None, Reservation]) -> None:
         self.now = now
         self.jobs = list[Job]()
         self.leaves_due = False
-        self._heirs = heirs
-        self._places = {name: heir.places for name, heir in heirs.items()}
+        self._reservations = reservations
+        self._places = {name: reservation.places for name, reservation in reservations.items()}
         self._before: Job | None = None
 
     def follow(self, job: Job | None) -> None:
@@ -81,11 +81,11 @@ class HandOff:
         if self._before is None or self._places.get(name, 0) < 1:
             return self._left_due()
         self._places[name] -= 1
-        heir = self._heirs[name]
+        reservation = self._reservations[name]
         lease = {
             "lease_token": secrets.token_hex(16),
-            "leased_until": self.now + heir.lease_seconds,
-            "claimed_by": heir.owner,
+            "leased_until": self.now + reservation.lease_seconds,
+            "claimed_by": reservation.owner,
         }
         return {"state": WorkState.LEASED, "attempts": 1, **lease}
 

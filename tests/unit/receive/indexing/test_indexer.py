@@ -691,9 +691,9 @@ def test_the_limit_of_a_sender_holds_for_all_processes_together(house: House) ->
     assert second.admit(object(), "HILUM", "ROUTER") is None
 
 
-def count(census_fd: int, may_end: Event, holds: Event) -> None:
+def count(counter_fd: int, may_end: Event, holds: Event) -> None:
     """Another listener, in the middle of its count."""
-    with SharedAssociationCounter(2, (), census_fd).held():
+    with SharedAssociationCounter(2, (), counter_fd).held():
         holds.set()
         may_end.wait()
 

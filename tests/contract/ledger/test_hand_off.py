@@ -30,16 +30,16 @@ from hilum.domain import (
     StudyState,
 )
 from hilum.store.ledger import Ledger
-from hilum.store.queue.hand_off import Heir
+from hilum.store.queue.hand_off import Reservation
 from hilum.store.schema import tables
 from tests.support.ledger.database import change, rows
 from tests.support.ledger.ledger_steps import analyse_all, arrival, result_for
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.ledger.street import Clock
 
-Heirs = Mapping[str | None, Heir]
-ONE: Heirs = {None: Heir("d", 1, 120)}
-TO_PACS: Heirs = {"pacs": Heir("d", 1, 180)}
+Reservations = Mapping[str | None, Reservation]
+ONE: Reservations = {None: Reservation("d", 1, 120)}
+TO_PACS: Reservations = {"pacs": Reservation("d", 1, 180)}
 
 
 def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) -> Result:
@@ -59,14 +59,14 @@ def full_result(job: StudyJob, digest: str, supersedes_id: int | None = None) ->
 
 
 def closed(
-    ledger: Ledger, digest: str, heirs: Heirs, supersedes_id: int | None = None
+    ledger: Ledger, digest: str, reservations: Reservations, supersedes_id: int | None = None
 ) -> list[Job]:
     """A study of two images, read and closed."""
     analyse_all(ledger)
     (job,) = ledger.claim("assemble", 1, "d", 60)
     assert isinstance(job, StudyJob)
     decided = Advance(StudyState.CLOSED, results=[full_result(job, digest, supersedes_id)])
-    written, jobs = ledger.advance_and_hand_on("assemble", [(job, decided)], heirs)
+    written, jobs = ledger.advance_and_hand_off("assemble", [(job, decided)], reservations)
     assert written == [True]
     return jobs
 
@@ -80,7 +80,9 @@ def first_report(ledger: Ledger, clock: Clock) -> ReportJob:
     return job
 
 
-def reported(ledger: Ledger, job: ReportJob, heirs: Heirs, *destinations: str) -> list[Job]:
+def reported(
+    ledger: Ledger, job: ReportJob, reservations: Reservations, *destinations: str
+) -> list[Job]:
     """Its report is stored, on its way to these."""
     sr = Document(
         "sr",
@@ -94,8 +96,8 @@ def reported(ledger: Ledger, job: ReportJob, heirs: Heirs, *destinations: str) -
         NewDocument(sr, destinations),
         NewDocument(Document("json", "application/json", b"{}"), ()),
     ]
-    written, jobs = ledger.advance_and_hand_on(
-        "report", [(job, Advance(ResultState.REPORTED, documents=documents))], heirs
+    written, jobs = ledger.advance_and_hand_off(
+        "report", [(job, Advance(ResultState.REPORTED, documents=documents))], reservations
     )
     assert written == [True]
     return jobs
@@ -128,7 +130,9 @@ def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
         (job, Advance(StudyState.CLOSED, results=[full_result(job, "digest")])) for job in studies
     ]
     taken_away(ledger, "assemble", studies[1].lease)
-    written, handed = ledger.advance_and_hand_on("assemble", closing, {None: Heir("d", 2, 120)})
+    written, handed = ledger.advance_and_hand_off(
+        "assemble", closing, {None: Reservation("d", 2, 120)}
+    )
     assert written == [True, False, True]
     assert [job.study.study_instance_uid for job in handed if isinstance(job, ReportJob)] == [
         "1.2.0",
@@ -147,7 +151,7 @@ def test_of_several_results_one_was_lost(ledger: Ledger, clock: Clock) -> None:
         (job, Advance(ResultState.REPORTED, documents=[new]))
         for job, new in zip(handed, documents, strict=True)
     ]
-    written, deliveries = ledger.advance_and_hand_on("report", reports, TO_PACS)
+    written, deliveries = ledger.advance_and_hand_off("report", reports, TO_PACS)
     assert written == [False, True]
     assert [job.study_instance_uid for job in deliveries if isinstance(job, DeliveryJob)] == [
         "1.2.2"
@@ -168,7 +172,7 @@ def test_a_result_that_is_handed_on_is_what_a_claim_gives(ledger: Ledger, clock:
     )
     assert alike(claimed) == alike(handed)
     late = Advance(ResultState.REPORTED)
-    assert ledger.advance_and_hand_on("report", [(handed, late)], {}) == (
+    assert ledger.advance_and_hand_off("report", [(handed, late)], {}) == (
         [False],
         [],
     ), "its lease is lost"
@@ -206,7 +210,7 @@ def test_without_a_place_it_is_left_due_and_rung_for(ledger: Ledger, clock: Cloc
     ledger.record([arrival(1), arrival(2)])
     clock.now += 11
     subscription = ledger.listen("report")
-    assert closed(ledger, "first", {None: Heir("d", 0, 120)}) == []
+    assert closed(ledger, "first", {None: Reservation("d", 0, 120)}) == []
     assert subscription.wait(30)
     subscription.close()
     assert len(ledger.claim("report", 8, "another", 60)) == 1
@@ -221,7 +225,9 @@ def test_as_many_as_there_are_places(ledger: Ledger, clock: Clock) -> None:
     decided = [
         (job, Advance(StudyState.CLOSED, results=[full_result(job, "first")])) for job in jobs
     ]
-    written, handed = ledger.advance_and_hand_on("assemble", decided, {None: Heir("d", 2, 120)})
+    written, handed = ledger.advance_and_hand_off(
+        "assemble", decided, {None: Reservation("d", 2, 120)}
+    )
     assert (written, len(handed)) == ([True] * 3, 2)
     left = ledger.claim("report", 8, "another", 60)
     assert len({job.lease.row_id for job in [*handed, *left]}) == 3
@@ -254,8 +260,8 @@ def test_only_the_owner_of_a_destination_inherits(ledger: Ledger, clock: Clock, 
     assert ledger.acquire_destination("pacs", owner, seconds)
     if why == "paused":
         ledger.pause("pacs", is_paused=True)
-    heirs = {"elsewhere": TO_PACS["pacs"]} if why == "no loop of it here" else TO_PACS
-    assert reported(ledger, first_report(ledger, clock), heirs, "pacs") == []
+    reservations = {"elsewhere": TO_PACS["pacs"]} if why == "no loop of it here" else TO_PACS
+    assert reported(ledger, first_report(ledger, clock), reservations, "pacs") == []
     assert [row.state for row in rows(ledger, tables.delivery)] == ["due"]
 
 

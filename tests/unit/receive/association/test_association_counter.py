@@ -17,9 +17,9 @@ FORK = multiprocessing.get_context("fork")  # the descriptor is inherited, as it
 LIMIT = 50
 
 
-def take_seats(census_fd: int, index: int, go: Event) -> None:
+def take_seats(counter_fd: int, index: int, go: Event) -> None:
     """Admit one association after the other while there is room anywhere."""
-    seat, own = CounterSlot(SharedAssociationCounter(4, ("ROUTER",), census_fd), index), ["OTHER"]
+    seat, own = CounterSlot(SharedAssociationCounter(4, ("ROUTER",), counter_fd), index), ["OTHER"]
     seat.write(own)
     go.wait()
     while True:
@@ -44,8 +44,8 @@ def test_four_processes_together_admit_exactly_the_limit_of_a_sender() -> None:
     assert census.elsewhere(-1).total() == LIMIT + 4
 
 
-def hold(census_fd: int, held: Event) -> None:
-    census = SharedAssociationCounter(2, (), census_fd)
+def hold(counter_fd: int, held: Event) -> None:
+    census = SharedAssociationCounter(2, (), counter_fd)
     with census.held():
         census.write(1, ["CR1"] * 7)
         held.set()

@@ -16,7 +16,7 @@ from hilum.domain import Advance, Job, ReadingState, ReportJob, ResultState, Stu
 from hilum.pipeline import STAGES, StageLoop
 from hilum.settings import Pipeline
 from hilum.store.ledger import Ledger
-from hilum.store.queue.hand_off import Heir
+from hilum.store.queue.hand_off import Reservation
 from hilum.store.schema import tables
 from tests.support.ledger.database import change, transaction
 from tests.support.ledger.ledger_steps import arrival, result_for
@@ -50,12 +50,15 @@ class Watched(Ledger):
         self.claimed[stage] += len(jobs)
         return jobs, seconds
 
-    def advance_and_hand_on(
-        self, stage: str, decided: Sequence[tuple[Job, Advance]], heirs: Mapping[str | None, Heir]
+    def advance_and_hand_off(
+        self,
+        stage: str,
+        decided: Sequence[tuple[Job, Advance]],
+        reservations: Mapping[str | None, Reservation],
     ) -> tuple[list[bool], list[Job]]:
         if stage == "assemble":
             self.before_advance()
-        return super().advance_and_hand_on(stage, decided, heirs)
+        return super().advance_and_hand_off(stage, decided, reservations)
 
 
 @pytest.fixture
@@ -94,16 +97,18 @@ def results(ledger: Ledger) -> list[tuple[str, int, int]]:
 
 def loops(ledger: Ledger, report: Handler) -> tuple[StageLoop, StageLoop]:
     reporting = StageLoop(STAGES["report"], ledger, SETTINGS, "d", report)
-    return StageLoop(STAGES["assemble"], ledger, SETTINGS, "d", close, heirs=[reporting]), reporting
+    return StageLoop(
+        STAGES["assemble"], ledger, SETTINGS, "d", close, next_loops=[reporting]
+    ), reporting
 
 
 async def begun(ledger: Watched, reporting: StageLoop) -> asyncio.Task[None]:
     """It has looked in vain, and takes what is handed on from now on."""
     running = asyncio.create_task(reporting.run())
     async with asyncio.timeout(60):
-        while not ledger.looked["report"] or not (heir := reporting.promise(1)).places:
+        while not ledger.looked["report"] or not (reservation := reporting.reserve(1)).places:
             await asyncio.sleep(0.01)
-    reporting.inherit([], heir)
+    reporting.accept([], reservation)
     return running
 
 
@@ -225,7 +230,7 @@ def test_beside_what_has_lapsed_nothing_is_inherited(ledger: Watched) -> None:
         running = asyncio.create_task(reporting.run())
         async with asyncio.timeout(60):
             await is_held.wait()
-            assert reporting.promise(1).places == 0
+            assert reporting.reserve(1).places == 0
             release.set()
             while results(ledger) != [("reported", 2, 1)]:
                 await asyncio.sleep(0.01)
