@@ -138,7 +138,9 @@ class StageLoop:
         """
         self._has_room = has_room
         self.destination = destination
-        self._next_loops: dict[str | None, StageLoop] = {loop.destination: loop for loop in next_loops}
+        self._next_loops: dict[str | None, StageLoop] = {
+            loop.destination: loop for loop in next_loops
+        }
         self._stage = stage
         self._ledger = ledger
         self._settings = settings

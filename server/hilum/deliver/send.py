@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from pydicom.dataset import FileMetaDataset
 from pydicom.errors import InvalidDicomError
 from pydicom.uid import UID, MediaStorageDirectoryStorage
 from pynetdicom.dsutils import split_dataset
@@ -154,23 +155,8 @@ def _inspect(path: Path) -> _Object | SentFile:
             FileState.FAILED,
             f"cannot be read: {getattr(error, 'strerror', None) or type(error).__name__}",
         )
-    wanted = ("MediaStorageSOPClassUID", "MediaStorageSOPInstanceUID", "TransferSyntaxUID")
-    if lacking := [keyword for keyword in wanted if not meta.get(keyword)]:
-        return SentFile(
-            path,
-            FileState.FAILED,
-            f"File Meta Information lacks {', '.join(lacking)}; write the file anew",
-        )
-    if meta.MediaStorageSOPClassUID == MediaStorageDirectoryStorage:
-        return SentFile(
-            path, FileState.SKIPPED, "a DICOMDIR; give its folder, and its files are sent"
-        )
-    if length % 2:
-        return SentFile(
-            path,
-            FileState.FAILED,
-            "its data set has an odd number of bytes, against PS3.5 7.1.1 and A.5; write it anew",
-        )
+    if (ended := _not_sendable(path, meta, length)) is not None:
+        return ended
     return _Object(
         path,
         str(meta.MediaStorageSOPClassUID),
@@ -178,6 +164,23 @@ def _inspect(path: Path) -> _Object | SentFile:
         str(meta.TransferSyntaxUID),
         offset,
     )
+
+
+def _not_sendable(path: Path, meta: FileMetaDataset, length: int) -> SentFile | None:
+    """Return the outcome of a DICOM file that is not sent; `length` is its data set's in bytes."""
+    wanted = ("MediaStorageSOPClassUID", "MediaStorageSOPInstanceUID", "TransferSyntaxUID")
+    if lacking := [keyword for keyword in wanted if not meta.get(keyword)]:
+        detail = f"File Meta Information lacks {', '.join(lacking)}; write the file anew"
+        return SentFile(path, FileState.FAILED, detail)
+    if meta.MediaStorageSOPClassUID == MediaStorageDirectoryStorage:
+        detail = "a DICOMDIR; give its folder, and its files are sent"
+        return SentFile(path, FileState.SKIPPED, detail)
+    if length % 2:
+        detail = (
+            "its data set has an odd number of bytes, against PS3.5 7.1.1 and A.5; write it anew"
+        )
+        return SentFile(path, FileState.FAILED, detail)
+    return None
 
 
 def _groups(objects: Sequence[_Object]) -> Iterator[list[_Object]]:

@@ -436,7 +436,10 @@ class Ledger:
         return self._advance(stage, [(lease, item, None) for lease, item in decided], {})[0]
 
     def advance_and_hand_off(
-        self, stage: str, decided: Sequence[tuple[Job, Advance]], reservations: Mapping[str | None, Reservation]
+        self,
+        stage: str,
+        decided: Sequence[tuple[Job, Advance]],
+        reservations: Mapping[str | None, Reservation],
     ) -> tuple[list[bool], list[Job]]:
         """As `advance`; then jobs for the reservations (`HandOff`), leased as by a claim.
 
@@ -445,7 +448,10 @@ class Ledger:
         return self._advance(stage, [(job.lease, item, job) for job, item in decided], reservations)
 
     def _advance(
-        self, stage: str, decided: Sequence[advancing.Decided], reservations: Mapping[str | None, Reservation]
+        self,
+        stage: str,
+        decided: Sequence[advancing.Decided],
+        reservations: Mapping[str | None, Reservation],
     ) -> tuple[list[bool], list[Job]]:
         try:
             return self._write(stage, decided, reservations, at_once=len(decided) > 1)

@@ -46,7 +46,8 @@ def held_by(
     return {
         name: reservation
         for name, reservation in reservations.items()
-        if name is None or is_held(connection, name, reservation.owner, now + reservation.lease_seconds / 2)
+        if name is None
+        or is_held(connection, name, reservation.owner, now + reservation.lease_seconds / 2)
     }
 
 
