@@ -1,4 +1,4 @@
-"""What `hilum models check` says of a release: facts, each with its verdict."""
+"""Facts about a release with their verdicts, as `hilum models check` prints them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hilum.models.manifest.manifest import Manifest
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where manifests, built trees and brought weights lie."""
+    """The folders of manifests, built trees and brought weights."""
 
     manifests_dir: Path
     built_dir: Path
@@ -20,9 +20,9 @@ class Places:
 
 
 class FactVerdict(StrEnum):
-    """What a fact means for the release.
+    """The meaning of a fact for the release.
 
-    A build refuses a problem, a question waits for an answer.
+    A build refuses a problem; a question waits for an answer.
     """
 
     OK = "ok"
@@ -41,7 +41,7 @@ class FactLine:
 
 
 def refused(release_id: str, problem: str) -> FactLine:
-    """A problem that may begin with the release's name."""
+    """Return a problem as a fact, without the release's name at its beginning."""
     return FactLine(
         release_id, FactVerdict.PROBLEM, problem.removeprefix(release_id).removeprefix(": ").strip()
     )

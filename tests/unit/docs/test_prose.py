@@ -14,6 +14,7 @@ FOLDERS = (
     "server/hilum/deliver",
     "server/hilum/dicom",
     "server/hilum/pipeline.py",
+    "server/hilum/models",
     "server/hilum/processes",
     "server/hilum/receive",
     "server/hilum/services",

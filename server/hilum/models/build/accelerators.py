@@ -1,6 +1,6 @@
 """How Triton's ONNX Runtime backend uses a GPU.
 
-Its `execution_accelerators`, with the parameters that the backend's source reads.
+The keys are its `execution_accelerators`, with the parameters that the backend's source reads.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 from hilum.models.manifest.served import Served, shape_ranges
 
 ENGINE_CACHE: Final = "/cache"
-"""Where ONNX Runtime's TensorRT accelerator keeps engines between starts: a volume of the serving container."""
+"""Folder in which the TensorRT accelerator keeps engines between starts of the container."""
 
 
 def _accelerator(name: str, values: Mapping[str, str]) -> str:
@@ -25,12 +25,19 @@ def _accelerator(name: str, values: Mapping[str, str]) -> str:
 
 
 def _cuda(_served: Served) -> str:
-    """TF32 keeps ten bits of a float32: the numbers would not be those of the release."""
+    """Return the settings of CUDA.
+
+    TF32 is off: it keeps ten bits of a float32, so the numbers would not be those of the release.
+    """
     return _accelerator("cuda", {"use_tf32": "0"})
 
 
 def _tensorrt_in_onnxruntime(served: Served, mode: str) -> str:
-    """One engine for all batch sizes; built at the first start, minutes, and kept."""
+    """Return the settings of TensorRT inside ONNX Runtime.
+
+    One engine serves all batch sizes. It is built at the first start, which takes minutes, and
+    kept.
+    """
     shapes = {
         f"trt_profile_{name}_shapes": f"image:{'x'.join(map(str, shape))}"
         for name, shape in shape_ranges(served).items()

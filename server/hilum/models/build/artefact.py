@@ -1,6 +1,6 @@
-"""The artefact of record, `model.onnx`, and the proofs before it may be served.
+"""The artefact of record, `model.onnx`, and the proofs that it passes before it may be served.
 
-It knows its canary, and its engine agrees with it.
+The artefact must depend on its input, and the serving engine must agree with it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from hilum.models.known_answers import canary, exact_maps, tolerance_advice
 from hilum.models.manifest.manifest import Manifest
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_IMAGES: Final = 3  # on which the bias of maps is measured
+_IMAGES: Final = 3  # images on which the bias of maps is measured
 _REPEATED: Final = (
-    1e-4  # of a logit: one engine, in float32, alone and in a batch; mostly it is the same bits
+    1e-4  # of a logit: one engine in float32, alone and in a batch; mostly the bits are the same
 )
 
 
 def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> None:
-    """Write `destination` from the seed, the brought weights or the members that the manifest names."""
+    """Write `destination` from the seed, the brought weights or the members in the manifest."""
     if manifest.weights.members:
         from hilum.models.networks import ensemble  # noqa: PLC0415 - build tools, not needed to serve
 
@@ -43,9 +43,9 @@ def make(manifest: Manifest, destination: Path, weights_dir: Path | None) -> Non
 
 
 def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
-    """The brought file, its digest checked.
+    """Return the weights file that the user brought, with its digest checked.
 
-    Raises ConfigurationError that says where to put which file.
+    Raises ConfigurationError, which says where to put which file.
     """
     release = manifest.release
     name = manifest.weights.file
@@ -69,9 +69,9 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
 
 
 def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
-    """What ONNX Runtime says about the canary, in the precision of the file.
+    """Return the outputs of ONNX Runtime for the canary, in the precision of the file.
 
-    `logits` and perhaps `cam`.
+    They are `logits` and perhaps `cam`.
     """
     release = manifest.release
     engine = manifest.engine
@@ -91,10 +91,7 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
 
 
 def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -> None:
-    """The canary between two others gets the logits that it gets alone.
-
-    Whose images share a batch must not be seen in an answer.
-    """
+    """Raise ConfigurationError where the canary's logits depend on the rest of its batch."""
     engine = manifest.engine
     differs = float(np.abs(among_others - alone).max())
     is_exact = engine.precision == "f32" and engine.tolerance is None
@@ -114,7 +111,7 @@ def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -
 
 
 def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
-    """What is added to the mean of each map to make its logit; None without maps.
+    """Return the number added to the mean of each map to make its logit; None without maps.
 
     Raises ConfigurationError where maps are not exact.
     """
@@ -137,7 +134,7 @@ def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
 
 
 def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:
-    """The engine is a cache of the artefact: it must say the same about the canary."""
+    """Raise ConfigurationError where the engine's logits differ from the artefact's."""
     release = manifest.release
     engine = manifest.engine
     allowed = canary.tolerance(manifest.engine)

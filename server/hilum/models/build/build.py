@@ -45,14 +45,13 @@ def build(
     progress: Progress = print,
     accelerator: str = "none",
 ) -> None:
-    """Build what is not up to date.
+    """Build each tree that is not up to date.
 
-    `weights_dir`: where brought weights lie, beside each manifest's own folder.
-
+    `weights_dir`: folder of brought weights, searched beside each manifest's own folder.
     `accelerator`: of the onnxruntime profile.
 
-    Raises ConfigurationError: unknown release or profile, weights missing or other than the
-    manifest says, parity failed.
+    Raises ConfigurationError: unknown release or profile, weights missing or other than in the
+    manifest, parity failed.
     """
     if profile not in PROFILES:
         raise ConfigurationError([f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"])
@@ -79,7 +78,7 @@ def build(
 
 
 def tree_of(release: Release, built_dir: Path, profile: str = "embedded") -> Path:
-    """Folder of a release's built tree."""
+    """Return the folder of a release's built tree."""
     return built_dir / profile / release.triton_name
 
 
@@ -91,7 +90,7 @@ def is_built(release: Release, built_dir: Path, profile: str = "embedded") -> bo
 
 
 def read_record(tree: Path) -> dict[str, Any]:
-    """What a tree says of itself, `build.json`; empty where that is gone or damaged."""
+    """Return a tree's `build.json`; empty where it is gone or damaged."""
     return identity.read_record(tree / _RECORD)
 
 
@@ -101,7 +100,7 @@ def _accelerator_of(release: Release, built_dir: Path, profile: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """Which of a release's trees is to be made, and from where."""
+    """One tree to make: its release, its profile and its folders."""
 
     profile: str
     built_dir: Path
@@ -135,9 +134,9 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
 
 
 def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress) -> dict[str, Any]:
-    """What bf16 costs beside f32, where the release pins it for speed.
+    """Return the time of an image in bf16 and in f32, where the release pins bf16 for its speed.
 
-    Some CPUs that have it are slower with it.
+    Some CPUs that have bf16 are slower with it.
     """
     release = manifest.release
     engine = manifest.engine
@@ -150,16 +149,16 @@ def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress
 
 
 def speed_advice(release: Release, tree: Path) -> str | None:
-    """What the build of this tree found, for people, where another precision was the faster one."""
+    """Return the advice recorded in this tree where another precision was faster."""
     return precision_speed.advice(release.precision, read_record(tree).get(_SPEED, {}))
 
 
 def _proved_goldens(
     manifest: Manifest, tree: Path, weights_dir: Path | None, profile: str
 ) -> list[dict[str, Any]]:
-    """What the artefact says of the golden cases.
+    """Return the artefact's logits for the golden cases.
 
-    The known answers, as does the engine that will serve them here.
+    Both the artefact and the engine that serves here must give the known answers.
     """
     known = golden.cases(manifest, weights_dir)
     if not known:
@@ -181,9 +180,9 @@ def _proved_goldens(
 
 
 def _made_for_another_profile(release: Release, built_dir: Path) -> Path | None:
-    """All profiles serve one artefact.
+    """Return the artefact of a tree made for another profile, or None.
 
-    One that is not as it was built is not copied: its numbers would pass for the release's.
+    All profiles serve one artefact. One that has changed since it was built is not copied.
     """
     trees = [
         tree_of(release, built_dir, profile)
@@ -205,7 +204,7 @@ def _configured(
 ) -> dict[str, Any]:
     """Write `config.pbtxt` and, for TensorRT, the request for a plan.
 
-    What the record says of the profile.
+    Returns the profile's entries of `build.json`.
     """
     # Triton's schema brings grpc, and a reader of the catalogue needs none.
     from hilum.models.build import profile_checks, profiles, tensorrt  # noqa: PLC0415
@@ -247,9 +246,9 @@ def _version(distribution: str) -> str | None:
 
 @contextmanager
 def _made_whole(built_dir: Path, profile: str, name: str) -> Iterator[Path]:
-    """A scratch folder that becomes `<built>/<profile>/<name>`, durably, if nothing was raised.
+    """Yield a scratch folder that becomes `<built>/<profile>/<name>` if nothing was raised.
 
-    An older tree gives way.
+    The folder is made durable and replaces an older tree.
     """
     target = built_dir / profile / name
     target.parent.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""What lies in a built tree against what the manifest says and the build recorded.
+"""A built tree compared with its manifest and with its record.
 
-A tree is copied, edited and half deleted by people.
+People copy, edit and partly delete trees.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hilum.models.manifest.served import Served, served
 
 
 def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
-    """Why Triton must not be given this tree; a plan that was never built is none of them."""
+    """Yield each reason why Triton must not load this tree; a missing plan is not one of them."""
     record = build.read_record(tree)
     artefact = tree / "1/model.onnx"
     if not artefact.is_file() or identity.file_sha256(artefact) != record.get("onnx_sha256"):

@@ -1,4 +1,4 @@
-"""Networks of ours to ONNX, the artefact of record, and the proof that it says what torch says."""
+"""Export of our networks to ONNX, the artefact of record, and the proof of parity with torch."""
 
 from __future__ import annotations
 
@@ -25,14 +25,16 @@ PARITY: Final = 1e-4
 CAM_PARITY: Final = 2e-3
 """The same for maps, relative to the largest value: they are fp16, whose step is 1e-3."""
 _BATCHES: Final = (1, 5)
-_OPSET: Final = 20  # pinned: another default of torch must not change what engines get
+_OPSET: Final = 20  # pinned: another default of torch must not change the artefact
 _LARGEST_BATCH: Final = 64
 
 
 def export(manifest: Manifest, weights: Path | None, destination: Path) -> None:
-    """Write `destination`: the release's network with its normalisation, `image` → `logits` (and `cam`), any batch size.
+    """Write `destination`: the release's network with its normalisation, for any batch size.
 
-    `weights` None: untrained, from the manifest's seed. Raises ConfigurationError when weights do not fit or parity fails.
+    `image` → `logits` (and `cam`). `weights` None: untrained, from the manifest's seed.
+
+    Raises ConfigurationError when weights do not fit or parity fails.
     """
     served = _served(manifest, weights)
     _write(served, _images(manifest, 2), manifest.release.has_cam, destination)
@@ -42,12 +44,18 @@ def export(manifest: Manifest, weights: Path | None, destination: Path) -> None:
 
 
 def export_as_torch_does(manifest: Manifest, destination: Path) -> None:
-    """The same network from the manifest's seed as torch's exporter writes it, with nothing of ours: to compare with."""
+    """Write the same network from the manifest's seed with torch's exporter alone.
+
+    It is there to compare with.
+    """
     _write(_served(manifest, None), _images(manifest, 2), manifest.release.has_cam, destination)
 
 
 def network(manifest: Manifest, weights: Path | None) -> torch.nn.Module:
-    """With its weights, in evaluation mode. Raises ConfigurationError when they do not fit."""
+    """Return the network with its weights, in evaluation mode.
+
+    Raises ConfigurationError when they do not fit.
+    """
     release = manifest.release
     spec = manifest.spec
     options = manifest.table.model.options
@@ -101,7 +109,10 @@ def _write(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's words about its own future versions and about torchvision, which is not needed."""
+    """Silence the exporter's warnings of its own future versions and of torchvision.
+
+    torchvision is not needed.
+    """
     noisy = logging.getLogger("torch.onnx")
     level = noisy.level
     noisy.setLevel(logging.ERROR)
@@ -145,7 +156,10 @@ def _require_parity(
 def _differences(
     served: architectures.ServedNetwork, artefact: Path, images: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
-    """By output: the largest difference between torch and ONNX Runtime on these images, both float32, and the largest that may be."""
+    """Yield each output's name, its largest difference from torch on these images, and the limit.
+
+    Torch and ONNX Runtime both compute in float32.
+    """
     with torch.no_grad():
         ours = [output.numpy() for output in served(images)]
     theirs = open_engine(artefact, "onnxruntime", "f32", "all")(images.numpy())

@@ -1,6 +1,6 @@
-"""The same artefact with its network in half precision.
+"""The artefact with its network in half precision.
 
-TensorRT's networks are strongly typed: the ONNX file says where.
+TensorRT's networks are strongly typed: the types are those of the ONNX file.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from hilum.models.onnx.input_normalisation import cut, join
 
 
 def write_half(artefact: Path, destination: Path, channels: int) -> None:
-    """Write `destination`: float32 up to the normalised image and in the rule of an ensemble, float16 between; the same tensors outside."""
-    # Imports much, needed here alone.
+    """Write `destination`: the same tensors outside, the network in float16 inside.
+
+    The steps up to the normalised image and the rule of an ensemble stay in float32.
+    """
+    # A large import, needed here alone.
     from onnxruntime.transformers.float16 import (  # noqa: PLC0415
         convert_float_to_float16,
     )

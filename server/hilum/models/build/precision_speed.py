@@ -1,9 +1,8 @@
-"""What an image costs a CPU at each precision.
+"""CPU time of an image at each precision.
 
-That it has instructions for bf16 does not say that they are fast.
-
-AMD since Zen 4, and Intel with AMX, take about half of f32's time; an Intel without AMX (or a
-virtual machine that hides it) more than f32.
+A CPU with instructions for bf16 is not always fast with them. AMD since Zen 4 and Intel with AMX
+take about half of f32's time. An Intel without AMX, or a virtual machine that hides it, takes more
+than f32.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from hilum.models.formats.triton_model import Batch, Engine, open_engine
 PRECISIONS: Final = ("f32", "bf16")
 _TURNS = 6
 _CALLS = 2
-# of CPU: of a network that takes a second an image, one turn says what six say of a small one
+# of CPU; one turn of a network that takes a second is as precise as six of a small one
 _ENOUGH_SECONDS: Final = 10.0
-_WORTH: Final = 1.1  # times as much: less may be chance, and is no reason for another release
+_WORTH: Final = 1.1  # times as fast; a smaller factor may be chance
 
 
 def measure(artefact: Path, image: Batch) -> dict[str, float]:
-    """CPU milliseconds of an image of (1, C, H, W) by precision, in OpenVINO on one core.
+    """Return CPU milliseconds of an image (1, C, H, W) by precision, in OpenVINO on one core.
 
     Raises RuntimeError: this CPU has no bf16.
     """
@@ -36,15 +35,13 @@ def measure(artefact: Path, image: Batch) -> dict[str, float]:
 def cpu_milliseconds(
     engines: Mapping[str, Engine], image: Batch, clock: Callable[[], float] = time.process_time
 ) -> dict[str, float]:
-    """An image's CPU by the name of the engine.
+    """Return CPU milliseconds of an image by the name of the engine.
 
-    The best of several turns, so that what disturbs the machine counts in none.
-
-    Where an image takes seconds there are fewer turns, one at least: a build that says nothing for
-    minutes passes for one that hangs.
+    The best of several turns counts, so that a disturbance of the machine counts in none. A slow
+    network has fewer turns, at least one: a build without output for minutes looks as if it hung.
     """
     for engine in engines.values():
-        engine(image)  # the first call allocates
+        engine(image)  # the first call allocates memory
     turns = list[dict[str, float]]()
     began = clock()
     while len(turns) < _TURNS and not (turns and clock() - began > _ENOUGH_SECONDS):
@@ -60,7 +57,7 @@ def _taken(engine: Engine, image: Batch, clock: Callable[[], float]) -> float:
 
 
 def advice(precision: str, milliseconds: Mapping[str, float]) -> str | None:
-    """For people, where another precision is clearly faster than the release's own.
+    """Return advice where another precision is clearly faster than the release's own.
 
     None: it is not, or nothing was measured.
     """

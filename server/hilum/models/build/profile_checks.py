@@ -1,8 +1,7 @@
-"""Every reason why Triton must not be given a `config.pbtxt`.
+"""Reasons why Triton must not load a `config.pbtxt`.
 
-Read with Triton's own schema, compared with contract, ONNX and plan.
-
-Of tritonclient only the schema is used here; calls go through the analyser's gateway.
+It is read with Triton's own schema and compared with contract, ONNX and plan. Only the schema of
+tritonclient is used here; calls go through the analyser's gateway.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Tensors = Mapping[str, tuple[str, Sequence[int | None]]]
 
 
 def check(text: str, served: Served) -> Iterator[str]:
-    """Problems of a config.pbtxt for this release."""
+    """Yield the problems of a config.pbtxt for this release."""
     try:
         config = text_format.Parse(text, model_config_pb2.ModelConfig())
     except text_format.ParseError as error:
@@ -36,9 +35,9 @@ def check(text: str, served: Served) -> Iterator[str]:
 
 
 def check_onnx(file: Path, served: Served) -> Iterator[str]:
-    """Problems of an ONNX file for this release.
+    """Yield the problems of an ONNX file for this release.
 
-    Names, types and dimensions; the batch must be free.
+    Compared are names, types and dimensions; the batch must be free.
     """
     import onnx  # noqa: PLC0415 - a build tool, not needed to serve
 
@@ -69,9 +68,9 @@ def check_onnx(file: Path, served: Served) -> Iterator[str]:
 
 
 def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> Iterator[str]:
-    """Problems of an optimization profile.
+    """Yield the problems of an optimization profile.
 
-    A batch outside its range is refused by TensorRT at the first request of that size.
+    TensorRT refuses a batch outside its range at the first request of that size.
     """
     shapes = [list(ranges.get(name, [])) for name in ("min", "opt", "max")]
     if any(shape[1:] != served.image_dims for shape in shapes):
@@ -109,9 +108,9 @@ def _differences(tensors: Tensors, wanted: Tensors) -> Iterator[str]:
 
 
 def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
-    """Triton 2.51 waits up to 500 ms at a time once a queue policy is set.
+    """Yield a problem where a queue policy is set.
 
-    Priorities and limits live in the analyser.
+    Triton 2.51 then waits up to 500 ms at a time. The analyser has priorities and limits.
     """
     allowed = {"preferred_batch_size", "max_queue_delay_microseconds"}
     for descriptor, _ in config.dynamic_batching.ListFields():
@@ -123,7 +122,10 @@ def _queue_problems(config: model_config_pb2.ModelConfig) -> Iterator[str]:
 
 
 def _size_problems(config: model_config_pb2.ModelConfig, served: Served) -> Iterator[str]:
-    """Triton refuses to load a model whose warm-up or graph is larger than its batch."""
+    """Yield the warm-ups and graphs larger than the batch.
+
+    Triton refuses to load a model with one.
+    """
     used = {
         "a preferred batch size": config.dynamic_batching.preferred_batch_size,
         "a warm-up": [each.batch_size for each in config.model_warmup],

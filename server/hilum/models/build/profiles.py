@@ -1,8 +1,7 @@
 """The ways to serve a release from one ONNX file, with the same names and tensors.
 
 `embedded` is Triton's Python backend, here; `onnxruntime` and `tensorrt` are those of NGC's images.
-
-`render` gives a `config.pbtxt`, checked by `profile_checks` before anybody sees it.
+`render` gives a `config.pbtxt` that has passed `profile_checks`.
 """
 
 from __future__ import annotations
@@ -33,8 +32,7 @@ def _head(served: Served, runs_in: str, group: str) -> str:
         f" {served.image_dims} }} ]\n"
         f"output [\n{outputs}\n]\n"
         f"instance_group [ {{ {group} }} ]\n"
-        # No delay: the analyser fills the batches, and one that is not full would only wait for
-        # what does not come.
+        # No delay: the analyser fills the batches, so a partial batch has nothing to wait for.
         f"dynamic_batching {{ preferred_batch_size: {preferred_sizes(served.max_batch)} }}\n"
     )
 
@@ -99,7 +97,7 @@ def _tensorrt(served: Served) -> str:
 
 
 def _cuda_graphs(served: Served) -> Iterator[str]:
-    """A graph for each warm size; a batch between two sizes uses the larger one's."""
+    """Yield a graph for each warm size; a batch between two sizes uses the larger one's."""
     image = f'input {{ key: "image" value {{ dim: {served.image_dims} }} }}'
     smaller = 0
     for size in warm_sizes(served.max_batch):
@@ -127,7 +125,7 @@ PROFILES: Final[Mapping[str, Callable[[Served], str]]] = {
 
 
 def render(served: Served, profile: str) -> str:
-    """`config.pbtxt` of one release in one profile, checked."""
+    """Return the checked `config.pbtxt` of one release in one profile."""
     if served.accelerator != "none" and profile != "onnxruntime":
         raise ConfigurationError(
             [

@@ -1,9 +1,8 @@
-"""What the TensorRT profile lays ready for the serving container, and what it says of the plan that was built there.
+"""The TensorRT profile: files for the serving container, and checks of the plan built there.
 
-A plan belongs to one GPU type and one TensorRT, so it is built where it is served:
-`deploy/tensorrt/build_plans.py` takes `request.json`,
-builds, compares with the logits recorded here, and leaves `1/model.plan` with its record
-`1/plan.json`.
+A plan belongs to one GPU type and one TensorRT, so it is built where it is served.
+`deploy/tensorrt/build_plans.py` takes `request.json`, builds, and compares with the logits recorded
+here. It leaves `1/model.plan` with its record `1/plan.json`.
 """
 
 from __future__ import annotations
@@ -33,9 +32,8 @@ _IMAGES: Final = 4
 def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
     """Write `half.onnx`, cases and `request.json` into the tree.
 
-    A sentence on what half precision does to the logits.
-
-    ONNX Runtime computes in float32 between the casts on a CPU, so that is a lower bound.
+    Returns a sentence about the effect of half precision on the logits. ONNX Runtime computes in
+    float32 between the casts on a CPU, so that is a lower bound.
     """
     # Build tools, not needed to check a tree.
     from hilum.models.build.half_precision import (  # noqa: PLC0415
@@ -62,12 +60,15 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
 
 
 def has_plan(tree: Path) -> bool:
-    """Whether a plan was built, whatever for."""
+    """Whether a plan was built, for any GPU."""
     return (tree / PLAN).is_file()
 
 
 def plan_problems(tree: Path) -> Iterator[str]:
-    """Why the plan of this tree must not be loaded, as far as can be seen without its GPU."""
+    """Yield each reason why this tree's plan must not be loaded.
+
+    Only reasons that are visible without its GPU are found.
+    """
     request = identity.read_record(tree / REQUEST)
     record = identity.read_record(tree / PLAN_RECORD)
     if "onnx" not in request:
@@ -89,7 +90,7 @@ def _logits(file: Path, manifest: Manifest, images: list[Array]) -> Array:
 
 
 def _cases(tree: Path, images: list[Array], logits: Array) -> list[Mapping[str, Any]]:
-    """Images as bytes, row by row, in the byte order of the machines that have GPUs (little endian)."""
+    """Write the images as bytes, row by row, little endian as on the machines that have GPUs."""
     (tree / "cases").mkdir()
     entries: list[Mapping[str, Any]] = []
     for number, (image, row) in enumerate(zip(images, logits, strict=True)):

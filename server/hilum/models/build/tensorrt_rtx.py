@@ -1,10 +1,10 @@
 """A real TensorRT builder without a GPU.
 
-TensorRT for RTX parses what the tensorrt profile lays ready, and builds engines for named GPUs.
+TensorRT for RTX parses the files of the tensorrt profile and builds engines for named GPUs. Triton
+does not load those engines. They prove that the ONNX files parse, keep their tensors and fit the
+optimization profile.
 
-Those engines are not what Triton loads; that they can be built proves that the ONNX files parse,
-keep their tensors and fit the optimization profile. NVIDIA's library is proprietary and optional:
-docs/models/profiles.md.
+NVIDIA's library is proprietary and optional: docs/models/profiles.md.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _LOCK: Final = "deploy/lock/tensorrt-rtx.txt"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """What was built of one ONNX file.
+    """One engine built from an ONNX file.
 
-    Its size, the time it took, and the tensors that the parser saw.
+    It has a size, a build time, and the tensors that the parser saw.
     """
 
     precision: str
@@ -46,7 +46,7 @@ class Engine:
 
 
 def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
-    """For `hilum models check --tensorrt-rtx`."""
+    """Yield the facts of `hilum models check --tensorrt-rtx`."""
     if not build.is_built(manifest.release, places.built_dir, "tensorrt"):
         raise ConfigurationError(
             [
@@ -69,7 +69,7 @@ def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
 
 
 def build_engines(tree: Path) -> Iterator[Engine]:
-    """One engine for each precision of a tree of the tensorrt profile.
+    """Yield one engine for each precision of a tree of the tensorrt profile.
 
     Raises ConfigurationError: not installed, not parsed, not built.
     """
@@ -131,7 +131,7 @@ def _tensors(network: Any) -> Iterator[str]:  # noqa: ANN401 - as above
 
 
 def _logger(trt: Any, said: list[str]) -> Any:  # noqa: ANN401 - as above
-    """Collects warnings and errors; the library's own logger would print them."""
+    """Return a logger that collects warnings and errors; the library's own would print them."""
 
     class Collecting(trt.ILogger):  # type: ignore[misc]  # its base class exists only where the library does
         def __init__(self) -> None:

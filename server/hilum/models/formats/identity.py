@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-# A change of these files can change a built tree; of the others it cannot.
+# A change of these files can change a built tree; a change of any other cannot.
 _BUILDER: Final = (
     "build/accelerators.py",
     "build/artefact.py",
@@ -51,29 +51,28 @@ _BUILDER: Final = (
 
 
 def triton_name(name: str, version: str) -> str:
-    """A Triton model for each release.
+    """Return the name of a release's Triton model.
 
-    Letters, digits and _ only, because it names a folder and a part of a URL.
-
-    No two releases share one: a version holds no _, so what follows the last __ is the version.
+    It has letters, digits and _ only, because it names a folder and a part of a URL. No two
+    releases share one: a version has no _, so the part behind the last __ is the version.
     """
     return f"{name}__{version.replace('.', '_')}"
 
 
 def build_key(facts: Mapping[str, Any]) -> str:
-    """Digest of the facts of a manifest that shape the built tree, and of the builder itself."""
+    """Return the digest of the manifest's facts that shape the built tree, and of the builder."""
     text = json.dumps({**facts, "builder": _builder_digest()}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def file_sha256(path: Path) -> str:
-    """Of a weights file or a built model, read in pieces."""
+    """Return the digest of a weights file or a built model, read in pieces."""
     with path.open("rb") as source:
         return hashlib.file_digest(source, "sha256").hexdigest()
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """What a JSON file of a built tree says; empty where it is gone or damaged."""
+    """Return the content of a JSON file of a built tree; empty where it is gone or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):

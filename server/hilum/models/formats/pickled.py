@@ -1,6 +1,6 @@
 """Pickles, which may run code when they are read.
 
-Recognised by their first bytes, whatever they are called, and never read.
+They are recognised by their first bytes under any name, and never read.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SCRIPTED: Final = "a TorchScript archive; export it to ONNX with its authors' co
 
 
 def is_pickle(path: Path) -> bool:
-    """A bare pickle, or an archive of torch.save, which holds one."""
+    """Whether a file is a bare pickle or an archive of torch.save, which holds one."""
     with path.open("rb") as source:
         head = source.read(4)
     return head.startswith(_PROTOCOLS) or (head == _ZIP and _holds_pickle(path))
 
 
 def advice(path: Path) -> str:
-    """What a pickle is, and what to do with it; the end of a sentence that begins with its name."""
+    """Return the end of a sentence about a pickle: its danger and the way out."""
     return SCRIPTED if is_scripted(_names(path)) else ADVICE
 
 
@@ -44,7 +44,7 @@ def _holds_pickle(path: Path) -> bool:
 
 
 def _names(path: Path) -> list[str]:
-    """Of what a zip file holds; none of any other."""
+    """Return the names in a zip file; none for any other file."""
     try:
         with zipfile.ZipFile(path) as archive:
             return archive.namelist()

@@ -1,6 +1,7 @@
 """Tensors in the safetensors format (github.com/huggingface/safetensors).
 
-It can hold nothing but numbers, which is why it is the only form of weights that a builder reads.
+Eight bytes of header length, a JSON header, raw little-endian tensors. It can hold nothing but
+numbers, which is why it is the only form of weights that a builder reads.
 """
 
 from __future__ import annotations

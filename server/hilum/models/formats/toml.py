@@ -11,7 +11,10 @@ from typing import Any
 
 
 def toml_text(content: Mapping[str, Any]) -> str:
-    """Plain values first, then a table for each mapping. None is left out."""
+    """Return plain values first, then a table for each mapping.
+
+    None is left out.
+    """
     plain = {
         name: value
         for name, value in content.items()
@@ -44,12 +47,12 @@ def _is_long(value: object) -> bool:
 
 
 def _array(items: Sequence[Any]) -> str:
-    """One item a line."""
+    """Return an array with one item a line."""
     return "[\n" + "".join(f"  {inline(item)},\n" for item in items) + "]"
 
 
 def inline(value: object) -> str:
-    """Any value on one line."""
+    """Return any value on one line."""
     if isinstance(value, Mapping):
         return (
             "{ "
@@ -66,7 +69,10 @@ def inline(value: object) -> str:
 
 
 def quoted(text: str) -> str:
-    """A basic string: JSON's escapes are among TOML's, which takes no DEL either."""
+    """Return a basic string.
+
+    JSON's escapes are among TOML's; DEL is escaped here too.
+    """
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,9 +1,8 @@
 """The Triton model of the embedded profile.
 
-Copied into every tree as `1/model.py` and run by Triton's Python stub.
-
-It sees the standard library, numpy and the engine; never the rest of Hilum. One instance, one batch
-of all requests of an execute.
+It is copied into every tree as `1/model.py` and run by Triton's Python stub. It imports the
+standard library, numpy and the engine, never the rest of Hilum. One instance computes one batch of
+all requests of an execute.
 """
 
 from __future__ import annotations
@@ -21,13 +20,11 @@ import numpy as np
 Batch = np.ndarray[Any, np.dtype[Any]]
 Engine = Callable[[Batch], Mapping[str, Batch]]
 OUTPUTS = frozenset({"logits", "member_logits", "cam"})
-_STREAMS = (
-    16  # images at once, at most: with more cores than a usual batch has images, several share one
-)
+_STREAMS = 16  # most images at once: on a machine with more cores, several cores share an image
 
 
 def refuse_numpy_2(version: str) -> None:
-    """Triton 2.51's stub was built for numpy 1.
+    """Raise RuntimeError under numpy 2, because Triton 2.51's stub was built for numpy 1.
 
     Under numpy 2 every input reads as a constant and outputs are empty, without an error.
     """
@@ -39,9 +36,9 @@ def refuse_numpy_2(version: str) -> None:
 
 
 def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> None:
-    """Two hosts must not give two numbers under one name.
+    """Raise RuntimeError where the release pins bf16 and this CPU has none.
 
-    A CPU without bf16 does not serve a release that pins it.
+    Otherwise two hosts would give two numbers under one name.
     """
     if precision == "bf16" and "BF16" not in capabilities:
         raise RuntimeError(
@@ -53,9 +50,10 @@ def refuse_missing_precision(precision: str, capabilities: Sequence[str]) -> Non
 def open_engine(
     artefact: Path, engine: str, precision: str, optimisation: str, threads: int = 0
 ) -> Engine:
-    """(B, 1, H, W) → {"logits": (B, L) float32, maybe "member_logits" and "cam"}. `threads` 0.
+    """Return a function from an image to its outputs, computed by this engine.
 
-    All cores that this process may use.
+    (B, 1, H, W) → {"logits": (B, L) float32, maybe "member_logits" and "cam"}. `threads` 0: all
+    cores that this process may use.
 
     Raises RuntimeError, here or when it is called, where the engine cannot take the artefact.
     """
@@ -99,22 +97,28 @@ def _openvino(artefact: Path, precision: str, threads: int) -> Engine:
 
 
 def streams_of(threads: int) -> int:
-    """Images at once: each has as many threads as the others, and fewer are left over than one of them has."""
+    """Return the number of images computed at once.
+
+    Each has as many threads as the others, and the rest is smaller than one image's share.
+    """
     each = -(-threads // _STREAMS)
     return threads // each
 
 
 def images_in_turn(requests: Sequence[Any], batch: Batch) -> Mapping[str, Batch]:
-    """The outputs of a batch by openvino.InferRequests.
+    """Return the outputs of a batch, computed by openvino.InferRequests.
 
-    Whatever happens, none of them is at work when it returns.
+    None of the requests is at work when this function returns or raises.
     """
     answers = list(_in_turn(requests, batch))
     return {name: np.concatenate([answer[name] for answer in answers]) for name in answers[0]}
 
 
 def _in_turn(requests: Sequence[Any], batch: Batch) -> Iterator[dict[str, Batch]]:
-    """The outputs of each image, in order; as many are computed at once as there are requests."""
+    """Yield the outputs of each image in order.
+
+    At most as many images are computed at once as there are requests.
+    """
     busy: deque[Any] = deque()
     try:
         for number in range(len(batch)):
@@ -145,10 +149,7 @@ def _outputs(
 
 @contextmanager
 def onnxruntime_errors() -> Iterator[None]:
-    """ONNX Runtime's exceptions have no class in common.
-
-    Here they are RuntimeErrors, as OpenVINO's.
-    """
+    """Turn ONNX Runtime's exceptions, which have no class in common, into RuntimeError."""
     from onnxruntime.capi import onnxruntime_pybind11_state as state  # noqa: PLC0415 - as above
 
     of_files = state.InvalidGraph, state.InvalidProtobuf, state.NoSuchFile, state.NoModel
@@ -166,7 +167,10 @@ def onnxruntime_errors() -> Iterator[None]:
 
 
 def onnxruntime_session(artefact: Path, optimisation: str, threads: int = 0) -> Any:  # noqa: ANN401 - onnxruntime has no types
-    """An onnxruntime.InferenceSession on the CPU, at the graph optimisation level that the release pins. Raises RuntimeError."""
+    """Return an onnxruntime.InferenceSession on the CPU, at the release's graph optimisation level.
+
+    Raises RuntimeError.
+    """
     import onnxruntime  # noqa: PLC0415 - as above
 
     levels = onnxruntime.GraphOptimizationLevel
@@ -197,7 +201,7 @@ def _onnxruntime(artefact: Path, optimisation: str, threads: int) -> Engine:
 
 
 def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, Batch]]:
-    """The rows of each request again, in order."""
+    """Return the rows of each request, in order."""
     if len(sizes) == 1:
         return [{name: np.ascontiguousarray(value) for name, value in outputs.items()}]
     edges = np.cumsum(sizes)[:-1]
@@ -214,7 +218,7 @@ class TritonPythonModel:
     def initialize(self, args: Mapping[str, str]) -> None:
         """Load the engine that the release pins, and run an image on each of its cores.
 
-        The first calls allocate.
+        The first calls allocate memory.
         """
         refuse_numpy_2(np.__version__)
         config = json.loads(args["model_config"])
@@ -233,7 +237,7 @@ class TritonPythonModel:
         self._engine(np.zeros((count, *(int(size) for size in image["dims"])), wire_type))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
-        """One batch of all requests, whatever their sizes."""
+        """Answer one batch made of all requests, whose sizes may differ."""
         import triton_python_backend_utils as pb_utils  # noqa: PLC0415 - exists only inside the stub
 
         images = [

@@ -1,4 +1,4 @@
-"""What the user said of a checkpoint, and what every kind of checkpoint needs of it."""
+"""The user's choices for an import, and the tensors that each kind of checkpoint must have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ Tensors = Mapping[str, Tensor]
 
 @dataclass(frozen=True, slots=True)
 class ImportRequest:
-    """What the user said. None: what the kind takes by itself."""
+    """The user's choices.
+
+    None: the default of the checkpoint's kind.
+    """
 
     source: Path
     labels: str | None = None
@@ -25,14 +28,18 @@ class ImportRequest:
 
 
 def size_of(tensors: Tensors, name: str, axis: int) -> int:
-    """Of one axis of a tensor that a classifier of this family has. Raises ConfigurationError."""
+    """Return the size of one axis of a tensor.
+
+    Raises ConfigurationError where a classifier of this family would have the tensor and the file
+    lacks it.
+    """
     if name not in tensors or tensors[name].dim() <= axis:
         raise ConfigurationError([f"it lacks {name}: no classifier of this family"])
     return tensors[name].shape[axis]
 
 
 def recipe_lines(name: str) -> list[str]:
-    """The table `input`, with the way to the others."""
+    """Return the lines of the table `input`, with a link to the other recipes."""
     return [
         (
             f'recipe = "{name}" # EDIT: how the images were prepared that the network was trained on;'

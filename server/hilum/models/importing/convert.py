@@ -1,11 +1,16 @@
-"""The locked process: a torch file on standard input, a safetensors file on standard output, or one line on standard error.
+"""The locked process, which turns a torch file into a safetensors file.
+
+Standard input is the torch file. Standard output is the safetensors file, standard error one line
+about a failure.
 
     python -I -m hilum.models.importing.convert < weights.pt > weights.safetensors
 
-Before the first byte is read it gives up what it could do harm with: no new descriptor (so no file
-and no socket), no new process, bounded memory, time and output, no right of root. Nothing of the
-file is run either way (`inert`);
-this is for the day that proves wrong.
+Before it reads a byte, the process gives up its rights: new descriptors (so files and sockets), new
+processes, and root. Memory, time and output are bounded.
+
+The unpickler runs nothing of the file either (`restricted_unpickler`). The lock holds if that is
+wrong.
+
 Standard library only.
 """
 
@@ -26,14 +31,14 @@ from hilum.models.importing.stored import ELEMENTS
 from hilum.models.importing.torch_file import Damaged, ReadStorage, open_torch_file
 
 REFUSED: Final = 3
-"""Exit status when the reason stands on standard error."""
+"""Exit status when the reason is on standard error."""
 CPU_SECONDS: Final = 300
-_LONGEST: Final = 600  # characters of a reason
+_LONGEST: Final = 600  # most characters of a reason
 _BASE_BYTES: Final = 1 << 30  # of address space, for Python itself and the names of tensors
 _NOBODY: Final = 65534
 _PR_SET_NO_NEW_PRIVS: Final = 38  # linux/prctl.h
 _UNREADABLE: Final = (Damaged, tensors.NoTensors, pickle.UnpicklingError, zipfile.BadZipFile)
-# What Python raises when a pickle's opcodes do not fit together.
+# Errors of Python where a pickle's opcodes do not fit together.
 _NONSENSE: Final = (
     AttributeError,
     EOFError,
@@ -46,11 +51,11 @@ _NONSENSE: Final = (
     NotImplementedError,
 )
 REASONS: Final = (UnsafePickle, MemoryError, *_UNREADABLE, *_NONSENSE)
-"""All that `convert` may raise."""
+"""All exceptions that `convert` may raise."""
 
 
 def lock(file_bytes: int) -> None:
-    """Give up all that reading a file and writing another does not need. There is no way back."""
+    """Give up every right that reading one file and writing another does not need, for good."""
     for limit, value in (
         (resource.RLIMIT_AS, _BASE_BYTES + 2 * file_bytes),
         (resource.RLIMIT_CPU, CPU_SECONDS),
@@ -68,12 +73,18 @@ def lock(file_bytes: int) -> None:
 
 
 def most_output(file_bytes: int) -> int:
-    """Tensors may share a storage, and are written out each; not more often than a few times."""
+    """Return the most bytes that may be written.
+
+    Tensors may share a storage and are written one by one, so the limit is a few times the file.
+    """
     return 4 * file_bytes + (1 << 20)
 
 
 def convert(source: BinaryIO, sink: BinaryIO, most_bytes: int) -> None:
-    """Raises one of `REASONS`."""
+    """Write the tensors of a torch file as a safetensors file.
+
+    Raises one of `REASONS`.
+    """
     content, read = open_torch_file(source)
     named = tensors.find(content)
     header = {}
@@ -101,7 +112,7 @@ def _write_tensors(named: tensors.Named, read: ReadStorage, sink: BinaryIO) -> N
 
 
 def main() -> int:
-    """0: converted."""
+    """Return 0 when the file was converted, else `REFUSED`."""
     source = os.fdopen(0, "rb", closefd=False)
     sink = os.fdopen(1, "wb", closefd=False)
     size = os.fstat(0).st_size
@@ -123,7 +134,10 @@ def main() -> int:
 
 
 def _refused(reason: str) -> int:
-    """Names in the file are its author's: what cannot be printed is not."""
+    """Write the reason to standard error with every unprintable character escaped.
+
+    Names in the file are the author's.
+    """
     os.write(2, ascii(reason)[1:-1][:_LONGEST].encode())
     return REFUSED
 

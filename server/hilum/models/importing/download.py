@@ -1,4 +1,4 @@
-"""Fetching a published file, only when asked and only against a digest that the user brings."""
+"""Download of a published file, only on request and only with a digest from the user."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _SILENCE_SECONDS: Final = 60.0
 
 
 def fetch(address: str, sha256: str, destination: Path) -> None:
-    """Write the file.
+    """Write the file to `destination`.
 
-    Raises ConfigurationError: not reached, or not the file of this digest; then nothing is at
+    Raises ConfigurationError: not reached, or not the file of this digest. Then nothing is at
     `destination`.
     """
     if not address.startswith("https://"):
@@ -29,7 +29,7 @@ def fetch(address: str, sha256: str, destination: Path) -> None:
         OSError,
         http.client.HTTPException,
         ValueError,
-    ) as error:  # the last: an address that is none
+    ) as error:  # ValueError: not an address
         destination.unlink(missing_ok=True)
         raise ConfigurationError(
             [f"{address}: {error}; fetch it by other means and name the file"]
@@ -45,7 +45,7 @@ def _write(address: str, destination: Path) -> str:
     digest = hashlib.sha256()
     size = 0
     with (
-        # Https, see above.
+        # Only https comes here: `fetch` refuses other addresses.
         urllib.request.urlopen(address, timeout=_SILENCE_SECONDS) as answer,  # noqa: S310
         destination.open("xb") as sink,
     ):

@@ -1,6 +1,6 @@
 """The text of a manifest for an imported network.
 
-Whole and valid, with `# EDIT` where only a person can know.
+It is whole and valid, with `# EDIT` where only a person can know the value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WEIGHTS = "weights.safetensors"
 
 @dataclass(frozen=True, slots=True)
 class ImportedDraft:
-    """What an importer found out.
+    """The results of an importer.
 
     Lines are TOML; `options` and `operating_points` are keys with TOML values.
     """
@@ -38,7 +38,7 @@ class ImportedDraft:
 
 
 def text(draft: ImportedDraft, name: str, version: str, sha256: str) -> str:
-    """A whole manifest.toml."""
+    """Return a whole manifest.toml."""
     return "\n".join(_lines(draft, name, version, sha256)) + "\n"
 
 

@@ -1,6 +1,7 @@
-"""Reading a pickle without doing what it says.
+"""An unpickler that runs nothing.
 
-Only tensors come to life, everything else is a shell that keeps what it is given.
+It makes tensors and ordered dictionaries. Every other object becomes a placeholder that keeps its
+attributes.
 
 Standard library only: this is part of the locked process (`convert`).
 """
@@ -16,8 +17,8 @@ from typing import Any, Final
 
 from hilum.models.importing.stored import ELEMENTS, Storage, StoredTensor
 
-# What checkpoints hold beside tensors and do no harm as shells; anything else of the standard
-# library is no business of theirs.
+# Classes that checkpoints hold beside tensors and that do no harm as placeholders.
+# A checkpoint needs no other name of the standard library.
 _HARMLESS: Final = {
     "_codecs": {"encode"},
     "argparse": {"Namespace"},
@@ -51,55 +52,55 @@ _HARMLESS: Final = {
 
 
 class UnsafePickle(Exception):
-    """The pickle asks for something that no weights need. Nothing of it was run."""
+    """The pickle asks for an object that no weights need. Nothing of it was run."""
 
 
 class Placeholder:
-    """Stands for an object of any class, made in any way.
+    """An object of any class, made in any way.
 
-    Keeps attributes, swallows the rest, runs nothing.
+    It keeps attributes, ignores every other call and runs nothing.
     """
 
     origin = "?"
 
     def __new__(cls, *_: object, **__: object) -> Placeholder:
-        """Whatever the class would have taken."""
+        """Take any arguments."""
         return object.__new__(cls)
 
     def __init__(self, *_: object, **__: object) -> None:
-        """As above."""
+        """Take any arguments."""
 
     def __setstate__(self, state: object) -> None:
-        """Attributes, where the state is a table of them."""
+        """Keep the attributes, where the state is a table of them."""
         if isinstance(state, dict):
             self.__dict__.update(
                 {name: value for name, value in state.items() if isinstance(name, str)}
             )
 
     def __setitem__(self, key: object, value: object) -> None:
-        """An entry of a dictionary that is none here."""
+        """Ignore an entry of a dictionary."""
 
     def append(self, item: object) -> None:
-        """An item of a list that is none here."""
+        """Ignore an item of a list."""
 
     def extend(self, items: object) -> None:
-        """As `append`."""
+        """Ignore the items of a list."""
 
     def add(self, item: object) -> None:
-        """An item of a set that is none here."""
+        """Ignore an item of a set."""
 
 
 class RestrictedUnpickler(pickle.Unpickler):
-    """Knows tensors, ordered dictionaries and nothing else; never imports."""
+    """An unpickler that knows tensors and ordered dictionaries, and never imports."""
 
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - whatever the name stands for
-        """Of the few known; a shell for a class of a library.
+        """Return the known class of this name, else a placeholder class.
 
-        Suspicious for the standard library's.
+        Raises UnsafePickle for a class of the standard library that no weights need.
         """
         module = _compat_pickle.IMPORT_MAPPING.get(
             module, module
-        )  # what Python 2 called __builtin__, and so on
+        )  # Python 2's names: __builtin__ and others
         if known := _KNOWN.get((module, name)):
             return known
         if module in ("torch", "torch.cuda") and name in ELEMENTS:
@@ -109,7 +110,7 @@ class RestrictedUnpickler(pickle.Unpickler):
         return type("Shell", (Placeholder,), {"origin": f"{module}.{name}"})
 
     def persistent_load(self, saved: Any) -> Any:  # noqa: ANN401 - as the file says
-        """References of torch: storages, and classes whose source text was saved along."""
+        """Return the object of torch's reference: a storage, or a class saved with its source."""
         if saved[0] == "storage":
             _, kind, key, _, size, *view = saved
             if kind not in ELEMENTS or view not in ([], [None]):
@@ -130,7 +131,7 @@ def _is_suspicious(module: str, name: str) -> bool:
 def _tensor(
     storage: Storage, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: object
 ) -> StoredTensor:
-    """torch._utils._rebuild_tensor and _v2; gradients and hooks are nothing to us."""
+    """torch._utils._rebuild_tensor and _v2, without gradients and hooks."""
     if not isinstance(storage, Storage):
         raise pickle.UnpicklingError("a tensor without a storage")
     return StoredTensor(storage, int(offset), tuple(map(int, shape)), tuple(map(int, strides)))
@@ -142,7 +143,7 @@ def _parameter(data: object, *_: object) -> object:
 
 
 def _size(items: object = ()) -> tuple[int, ...]:
-    """torch.Size."""
+    """torch.Size as a tuple."""
     return tuple(items)  # type: ignore[arg-type]  # from the file; what is no sequence of numbers fails here
 
 

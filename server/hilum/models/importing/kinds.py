@@ -1,6 +1,6 @@
-"""The families that can be imported.
+"""The families of checkpoints that can be imported.
 
-From tensors by their authors' names to a draft of the manifest.
+Each turns tensors by their authors' names into a draft of the manifest.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ __all__ = ["KINDS", "ImportRequest"]
 
 
 def densenet121(asked: ImportRequest, given: Tensors) -> ImportedDraft:
-    """The names of torchvision, the CheXNet family among them."""
+    """Return the draft of a DenseNet-121 with torchvision's names (the CheXNet family)."""
     return _convolutional("densenet121", "features.conv0.weight", "classifier.weight", asked, given)
 
 
 def resnet50(asked: ImportRequest, given: Tensors) -> ImportedDraft:
-    """The names of torchvision."""
+    """Return the draft of a ResNet-50 with torchvision's names."""
     return _convolutional("resnet50", "conv1.weight", "fc.weight", asked, given)
 
 
@@ -62,7 +62,7 @@ def _convolutional(
 
 
 def torchxrayvision(asked: ImportRequest, given: Tensors) -> ImportedDraft:
-    """One of its published releases.
+    """Return the draft of one of torchxrayvision's releases.
 
     Label order, untrained outputs and operating points are known.
     """
@@ -107,9 +107,9 @@ def torchxrayvision(asked: ImportRequest, given: Tensors) -> ImportedDraft:
 
 
 def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ...]:
-    """Those of the file, if it carries any.
+    """Return the thresholds of the file, if it has any.
 
-    They are float32 there and must be those that were published.
+    They are float32 there and must be the published ones.
     """
     own = next(
         (

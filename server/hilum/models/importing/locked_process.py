@@ -1,4 +1,4 @@
-"""Has `convert` read a pickle in a process that can do nothing else, and brings back tensors or the reason why not."""
+"""The caller's side of the locked process in which `convert` reads a pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Outputs of a network by the names that its authors gave them → lines of the manifest's `labels`."""
+"""The lines of the manifest's `labels`, from the authors' names of the outputs."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ _NO_NAME: Final = re.compile(r"^(label|class|output)?[ _]?\d+$", re.IGNORECASE)
 
 
 def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
-    """The label of each output: of a known order, of a file with one a line, else those found beside the checkpoint.
+    """Return the label of each output.
 
-    Raises ConfigurationError where nobody says what the outputs are, or where there are more or
-    fewer: their order is the meaning of every number, and is never guessed.
+    It comes from a known order, from a file with one a line, or from the files beside the
+    checkpoint.
+
+    Raises ConfigurationError where no source names the outputs, or their number differs. The order
+    gives every number its meaning and is never guessed.
     """
     told = {} if all(map(_NO_NAME.match, found)) else {"labels": json.dumps(list(found))}
     named = label_names.named(asked, told, count)
@@ -36,10 +39,10 @@ def names(asked: str | None, found: Sequence[str], count: int) -> Sequence[str]:
 
 
 def lines(labels: Sequence[str], thresholds: Sequence[float] | None) -> Iterator[str]:
-    """One table a label.
+    """Return one table a label.
 
-    With thresholds: scores bent there, decided at 0.5; what has none is masked. Without: scored,
-    never decided.
+    With thresholds, scores are bent there and decided at 0.5, and an output without one is masked.
+    Without thresholds, outputs are scored and never decided.
     """
     for index, label in enumerate(labels):
         meaning = _meaning(label, index)
@@ -60,7 +63,7 @@ def lines(labels: Sequence[str], thresholds: Sequence[float] | None) -> Iterator
 
 
 def _meaning(label: str, index: int) -> str:
-    """The concept, where one is known by this label; a private code where none is."""
+    """Return the concept where one has this label, else a private code."""
     if not label:
         return ""
     if key := label_names.concept_of(label):

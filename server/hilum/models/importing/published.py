@@ -1,6 +1,6 @@
-"""What torchxrayvision published.
+"""The releases that torchxrayvision published.
 
-Files, label orders and operating points, from `torchxrayvision.toml`.
+Files, label orders and operating points are in `torchxrayvision.toml`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _TABLE: Final = Path(__file__).with_name("torchxrayvision.toml")
 class Published:
     """One release.
 
-    `labels` and `thresholds` in the order of the outputs; "" was not trained, nan has no operating
-    point.
+    `labels` and `thresholds` are in the order of the outputs. "" was not trained, nan has no
+    operating point.
     """
 
     name: str
@@ -38,13 +38,13 @@ class Published:
 
     @property
     def file(self) -> str:
-        """Its name as it was published."""
+        """The name of the file as it was published."""
         return self.address.rpartition("/")[2]
 
 
 @functools.cache
 def releases() -> Mapping[str, Published]:
-    """By the names that torchxrayvision gives them."""
+    """Return the releases by torchxrayvision's names."""
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     order = [label for label, _ in terminology.load().label_sets[LABELS].labels]
     return {
@@ -62,9 +62,9 @@ def releases() -> Mapping[str, Published]:
 
 
 def named(name: str | None, source: Path) -> Published:
-    """By its name, else by the name of the file.
+    """Return the release with this name, else the one whose file has this name.
 
-    Raises ConfigurationError that says which there are.
+    Raises ConfigurationError, which lists the releases.
     """
     known = releases()
     if name is None:

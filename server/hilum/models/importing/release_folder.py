@@ -1,6 +1,6 @@
-"""A checkpoint becomes a release folder.
+"""From a checkpoint to a release folder.
 
-`<name>@<version>/` with manifest.toml and weights.safetensors, whole or not at all.
+`<name>@<version>/` has manifest.toml and weights.safetensors. It is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from hilum_preprocessing.spec.fields import nearest
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The folder, and the lines of its manifest that a person has to look at."""
+    """The folder, and the lines of its manifest that a person has to check."""
 
     folder: Path
     to_edit: tuple[str, ...]
 
 
 def import_release(kind: str, asked: ImportRequest, name: str, version: str, out: Path) -> Imported:
-    """Make `out/<name>@<version>/`. Raises ConfigurationError, and leaves nothing."""
+    """Make `out/<name>@<version>/`.
+
+    Raises ConfigurationError, and leaves nothing.
+    """
     if kind not in KINDS:
         raise ConfigurationError([f"unknown kind {kind!r}{nearest(kind, (*KINDS, 'onnx'))}"])
     target = out / f"{name}@{version}"
@@ -55,7 +58,7 @@ def import_release(kind: str, asked: ImportRequest, name: str, version: str, out
 
 
 def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bool) -> Path:
-    """The file of this name, or torchxrayvision's release of this name, fetched into `scratch`.
+    """Return the file of this name, or torchxrayvision's release of it, fetched into `scratch`.
 
     Raises ConfigurationError.
     """
@@ -72,7 +75,7 @@ def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bo
 
 
 def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
-    """By their authors' names.
+    """Return the tensors by their authors' names.
 
     A pickle is read in a process of its own. Raises ConfigurationError.
     """
@@ -86,9 +89,9 @@ def read_tensors(source: Path, scratch: Path) -> dict[str, Tensor]:
 
 
 def _write(drafted: draft.ImportedDraft, name: str, version: str, folder: Path) -> str:
-    """The files, proved to be a release that can be built.
+    """Write the files and check that the release can be built.
 
-    The manifest is valid, the network takes the weights.
+    The manifest must be valid, and the network must take the weights.
     """
     weights = folder / draft.WEIGHTS
     safetensors.write(weights, drafted.tensors)

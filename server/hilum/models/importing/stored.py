@@ -1,4 +1,4 @@
-"""Tensors that still lie in the file: storages, and views of them.
+"""Tensors that were not read yet: storages of a torch file, and views of them.
 
 Standard library only: part of the locked process (`convert`).
 """
@@ -25,7 +25,10 @@ ELEMENTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Numbers in the file, still unread. `size` counts elements."""
+    """Numbers in the file, not read yet.
+
+    `size` counts elements.
+    """
 
     key: str
     kind: str

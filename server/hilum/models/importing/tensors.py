@@ -1,4 +1,4 @@
-"""Which tensors a checkpoint holds, by name, and their bytes in row order.
+"""The tensors of a checkpoint by name, and their bytes in row order.
 
 Standard library only: this is part of the locked process (`convert`).
 """
@@ -13,8 +13,7 @@ from typing import Any, Final, Literal
 from hilum.models.importing.inert import Placeholder
 from hilum.models.importing.stored import ELEMENTS, StoredTensor
 
-# Where training scripts keep the state dictionary beside epochs and optimisers, the likeliest
-# first.
+# Keys of the state dictionary in files that also hold epochs and optimisers, likeliest first.
 _NESTS: Final = (
     "state_dict",
     "model_state_dict",
@@ -35,7 +34,10 @@ class NoTensors(Exception):
 
 
 def find(content: Any) -> Named:  # noqa: ANN401 - whatever was saved
-    """By name. Raises NoTensors."""
+    """Return the tensors by name.
+
+    Raises NoTensors.
+    """
     if isinstance(content, Placeholder):
         return _checked(dict(_of_module(content, "", ())))
     if not isinstance(content, Mapping):
@@ -59,7 +61,7 @@ def _checked(tensors: Named) -> Named:
 def _of_module(
     module: Placeholder, prefix: str, above: tuple[Placeholder, ...]
 ) -> Iterator[tuple[str, StoredTensor]]:
-    """As `Module.state_dict` lists them."""
+    """Yield the tensors of a module in the order of `Module.state_dict`."""
     if module in above:
         raise NoTensors("a module that holds itself")
     passing = getattr(module, "_non_persistent_buffers_set", None)
@@ -80,14 +82,14 @@ def _table(module: Placeholder, name: str) -> list[tuple[str, Any]]:
 
 
 def size(tensor: StoredTensor) -> int:
-    """In bytes."""
+    """Return the size in bytes."""
     return math.prod(tensor.shape) * ELEMENTS[tensor.storage.kind][1]
 
 
 def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
-    """The tensor's numbers, last axis fastest.
+    """Yield the tensor's numbers, last axis fastest.
 
-    Raises NoTensors when it reaches out of its storage.
+    Raises NoTensors when it reaches beyond its storage.
     """
     width = ELEMENTS[tensor.storage.kind][1]
     count = math.prod(tensor.shape)

@@ -1,6 +1,6 @@
-"""The two forms of a torch file, zip (since torch 1.6) and what was before it.
+"""The two forms of a torch file: zip (since torch 1.6) and the older stream.
 
-A pickle of names, and storages beside it.
+Both have a pickle of names, and storages beside it.
 
 Standard library only: this is part of the locked process (`convert`).
 """
@@ -21,17 +21,17 @@ ReadStorage = Callable[[Storage], bytes]
 
 _LEGACY_MAGIC: Final = 0x1950A86A20F9469CFC6C
 _LEGACY_PROTOCOL: Final = 1001
-_ENCODING: Final = "latin1"  # of strings that Python 2 wrote; it takes every byte
+_ENCODING: Final = "latin1"  # encoding of Python 2's strings; it takes every byte
 
 
 class Damaged(Exception):
-    """No torch file, or one that ends too early."""
+    """The file is no torch file, or ends too early."""
 
 
 def open_torch_file(source: BinaryIO) -> tuple[Any, ReadStorage]:
-    """The object that was saved, inert, and how to read its storages.
+    """Return the saved object and a function that reads its storages.
 
-    Raises Damaged, and what unpickling raises.
+    Nothing of the object is run. Raises Damaged, and the errors of unpickling.
     """
     is_zip = source.read(4) == b"PK\x03\x04"
     source.seek(0)
@@ -58,7 +58,10 @@ def _open_zip(source: BinaryIO) -> tuple[Any, ReadStorage]:
 
 
 def _entry(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Torch never compresses; what is compressed could be of any size."""
+    """Return an entry of the zip file.
+
+    Torch never compresses; a compressed entry could be of any size and is refused.
+    """
     try:
         info = archive.getinfo(name)
     except KeyError as error:
@@ -75,9 +78,10 @@ def _whole(data: bytes, storage: Storage) -> bytes:
 
 
 def _open_legacy(source: BinaryIO) -> tuple[Any, ReadStorage]:
-    """Magic number, protocol, machine, the object, the keys of its storages.
+    """Open the older form.
 
-    Then size and bytes of each storage.
+    It has a magic number, the protocol, the machine, the object and the keys of its storages. Size
+    and bytes of each storage follow.
     """
     if (_next(source), _next(source)) != (_LEGACY_MAGIC, _LEGACY_PROTOCOL):
         raise Damaged("no torch file")
@@ -109,7 +113,10 @@ def _next(source: BinaryIO, storages: dict[str, Storage] | None = None) -> Any: 
 
 
 class _Noting(RestrictedUnpickler):
-    """Keeps the storages: the legacy form says their sizes only where a tensor uses them."""
+    """An unpickler that keeps the storages.
+
+    The older form gives their sizes only where a tensor uses them.
+    """
 
     def __init__(self, source: BinaryIO, encoding: str) -> None:
         super().__init__(source, encoding=encoding)

@@ -1,4 +1,4 @@
-"""Vision transformers: sizes from the tensors, the rest from the files beside them."""
+"""Vision transformers: sizes come from the tensors, the rest from the files beside them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hilum.models.networks import checkpoint_names, vit_shape
 
 
 def vit(asked: ImportRequest, given: Tensors) -> ImportedDraft:
-    """The names of timm or of Hugging Face, with what lies beside the file."""
+    """Return the draft of a ViT with the names of timm or of Hugging Face."""
     tensors = checkpoint_names.canonical("vit", given)
     beside = vit_files.read(asked.source.parent)
     if lacking := [
@@ -73,7 +73,7 @@ def _family(given: Tensors) -> str:
 
 
 def _side(tensors: Tensors, patch: int) -> int:
-    """Pixels of the square that the position table was trained on."""
+    """Return the pixels of the square side that the position table was trained on."""
     places = tensors["pos_embed"].shape[1]
     for patches in (places - ("cls_token" in tensors), places):
         if math.isqrt(patches) ** 2 == patches:

@@ -1,6 +1,6 @@
-"""What stands beside a ViT's weights.
+"""The configuration files beside a ViT's weights.
 
-Config.json and preprocessor_config.json of Hugging Face, or timm's config.json.
+They are config.json and preprocessor_config.json of Hugging Face, or timm's config.json.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ACTIVATIONS = {"multi_label_classification": "sigmoid", "single_label_classific
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What the files say; empty where they are silent.
+    """The values of the files; empty where they give none.
 
     `mean` and `std` are on grey levels of 0..255.
     """
@@ -41,9 +41,9 @@ class Beside:
 
 
 def read(folder: Path) -> Beside:
-    """Of the two files, those that there are.
+    """Read those of the two files that exist.
 
-    Raises ConfigurationError where one asks for another network or for what no recipe does.
+    Raises ConfigurationError where one asks for another network, or for a step that no recipe has.
     """
     config = _table(folder / "config.json")
     processor = _table(folder / "preprocessor_config.json")
@@ -107,7 +107,10 @@ def _hugging_face(config: Mapping[str, Any], processor: Mapping[str, Any]) -> Be
 
 
 def _on_grey_levels(processor: Mapping[str, Any]) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """(x * factor - mean) / std of a grey level x as (x - mean') / std'. Some processors do not rescale, some do not normalise."""
+    """Return mean and std of a grey level x: (x * factor - mean) / std as (x - mean') / std'.
+
+    Some processors do not rescale, some do not normalise.
+    """
     if not processor:
         return (), ()
     factor = (
@@ -124,9 +127,9 @@ def _on_grey_levels(processor: Mapping[str, Any]) -> tuple[tuple[float, ...], tu
 
 
 def _timm(config: Mapping[str, Any]) -> Beside:
-    """`pretrained_cfg` says how timm evaluates.
+    """Return timm's evaluation from `pretrained_cfg`.
 
-    The short side to size / crop_pct, then the middle.
+    The short side goes to size / crop_pct, then the middle is cut out.
     """
     images = config.get("pretrained_cfg", config)
     size = images.get("input_size", (3, 224, 224))[-1]
@@ -156,7 +159,10 @@ def _in_order(labels: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def input_lines(beside: Beside, side: int, channels: int) -> Sequence[str]:
-    """A whole InputSpec: the displayed picture in 8 bits, resampled, then (x - mean) / std in the graph."""
+    """Return a whole InputSpec.
+
+    The displayed picture in 8 bits is resampled, then (x - mean) / std is in the graph.
+    """
     resize = f'kernel = "{beside.kernel}", compute = "uint8_rounded"'
     if beside.short_side is None:
         geometry = [f'{{ op = "resize", height = {side}, width = {side}, {resize} }}']

@@ -1,7 +1,7 @@
-"""`hilum models check`: everything about a release that can be refused before it is served, said at once, each with what to do.
+"""`hilum models check`: every reason to refuse a release before it is served, each with advice.
 
-Nothing is written. Weights are read (never a pickle), fitted to the manifest and looked through for
-NaN; a built tree may be run.
+Nothing is written. Weights are read (never a pickle), fitted to the manifest and searched for NaN.
+A built tree may be run.
 """
 
 from __future__ import annotations
@@ -23,15 +23,14 @@ CHECKS: Final[tuple[Check, ...]] = (questions, weights_facts, golden_facts, tree
 def check(
     release_ids: Iterable[str], places: Places, *, is_run: bool, more: Sequence[Check] = ()
 ) -> Iterator[FactLine]:
-    """Facts about these releases, one after the other.
+    """Yield facts about these releases, one after the other.
 
-    `is_run`: built trees answer the canary and the golden cases, too.
-
-    `more`: checks that need what not everybody has.
+    `is_run`: built trees answer the canary and the golden cases, too. `more`: checks that need
+    optional libraries.
 
     Raises ConfigurationError when there is no folder of that name.
     """
-    # A manifest that nobody can read is a problem of its release, not of all.
+    # An unreadable manifest is a problem of its release, not of all.
     for path in catalogue.choose(catalogue.paths(places.manifests_dir), release_ids).values():
         yield from _check(path, places, (*CHECKS, *([run_facts] if is_run else []), *more))
 
@@ -60,7 +59,10 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Fact
 
 
 def _guesses(name: str, path: Path) -> Iterator[FactLine]:
-    """Also of a manifest that does not hold, so that all is said at once."""
+    """Yield the guesses of a manifest, also of one that has problems.
+
+    All is reported at once.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):

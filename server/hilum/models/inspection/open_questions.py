@@ -1,4 +1,4 @@
-"""What a manifest that holds leaves open: guesses, words that say nothing, labels near a known one.
+"""Open questions of a valid manifest: guesses, empty words, labels close to a known one.
 
 A question is no problem: the release may be built and served. `hilum models check` ends with 1
 until it is answered.
@@ -31,7 +31,7 @@ _WORDED: Final = frozenset(
         "text",
     }
 )
-"""Fields that a person writes for other people to read, in whichever table."""
+"""Fields that a person writes for other people to read, in any table."""
 _NOUNS: Final = "name|company|vendor|manufacturer|author|licen[cs]e|source|hospital"
 _EMPTY_WORDS: Final = re.compile(
     rf"((still )?unknown|unnamed|your|the|my)?( ?({_NOUNS}))*|({_NOUNS}|it)( is)?"
@@ -63,7 +63,7 @@ _MARKED: Final = re.compile(rf"#\s*({EDIT}\b.*)")
 
 
 def guesses(text: str) -> Iterator[Fact]:
-    """Comments of a manifest's text that `hilum models new` began with EDIT: its guesses."""
+    """Yield the guesses: comments that `hilum models new` began with EDIT."""
     for number, line in enumerate(_STRINGS_AND_COMMENTS.sub(_comment, text).splitlines(), start=1):
         if found := _MARKED.search(line):
             said = found.group(1).strip()
@@ -77,7 +77,7 @@ def guesses(text: str) -> Iterator[Fact]:
 
 
 def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
-    """About its words, then about its labels."""
+    """Yield the questions about the manifest's words, then those about its labels."""
     content = read.table.model_dump(exclude_none=True)
     for place, text in _worded(content):
         if why := _says_nothing(text, place.rpartition(".")[2]):
@@ -101,7 +101,7 @@ def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
 
 
 def _comment(found: re.Match[str]) -> str:
-    """A comment as it is; of a string the line ends alone, because what it says is no comment."""
+    """Return a comment as it is; of a string only the line ends, because its text is no comment."""
     return found.group() if found.group().startswith("#") else "\n" * found.group().count("\n")
 
 
@@ -114,7 +114,7 @@ def _worded(content: Any, place: str = "") -> Iterator[tuple[str, str]]:  # noqa
 
 
 def _says_nothing(text: str, field: str) -> str | None:
-    """Why these words tell a reader nothing; None: they do."""
+    """Return why these words say nothing to a reader; None where they do."""
     word = text.strip(_MARKS).casefold()
     is_empty = (
         len(word) < 2

@@ -1,6 +1,6 @@
-"""The checks of one release whose manifest can be read.
+"""The checks of one release with a valid manifest.
 
-Weights, golden cases, built trees, and what their engine answers.
+They concern weights, golden cases, built trees, and the answers of their engine.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
-    """The file is that of the manifest, fits it, holds no NaN and is no pickle.
+    """Yield the facts about the weights, for each member of an ensemble.
 
-    For each member of an ensemble.
+    A file must have the manifest's digest, fit the manifest, hold no NaN and be no pickle.
     """
-    # Onnx, which a list of releases does not need.
+    # It imports onnx, which a list of releases does not need.
     from hilum.models.networks import ensemble  # noqa: PLC0415
 
     opsets: set[ensemble.Opsets] = set()
@@ -47,7 +47,7 @@ def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 
 
 def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto | None]:
-    """What is to be said of it; and the network, where it is in a file of ONNX."""
+    """Return the facts about one network; and the network itself, where it is in an ONNX file."""
     if read.weights.file is None:
         return (
             FactVerdict.NOTE,
@@ -92,7 +92,7 @@ def _require_fit(read: Manifest, path: Path) -> onnx.ModelProto | None:
 
 
 def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
-    """Their files are there and can be prepared."""
+    """Yield the facts about golden cases: their files exist and can be prepared."""
     known = golden.cases(read, places.weights_dir)
     if known:
         yield FactVerdict.OK, f"golden cases: {len(known)}, all files are there and can be prepared"
@@ -107,7 +107,7 @@ def golden_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 
 
 def tree_facts(read: Manifest, places: Places) -> Iterator[Fact]:
-    """What is built, for which profile, and whether it is still what was built."""
+    """Yield the built trees: their profiles, and whether each is still as it was built."""
     for profile in build.PROFILES:
         tree = build.tree_of(read.release, places.built_dir, profile)
         if build.is_built(read.release, places.built_dir, profile):
@@ -140,7 +140,7 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
 
 
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
-    """The built tree's engine, in this process."""
+    """Yield the answers of the built tree's engine, run in this process."""
     release = read.release
     engine = read.engine
     known = canary.read_canary(release, places.built_dir)

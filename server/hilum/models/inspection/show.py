@@ -1,4 +1,4 @@
-"""One release for people: everything that a person asks before trusting its numbers."""
+"""A description of one release: the facts that a person needs before trusting its numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _COLUMN = 18
 
 
 def show(release_id: str, manifests_dir: Path, built_dir: Path) -> Iterator[str]:
-    """Lines of text. Raises ConfigurationError: no such release, or its manifest has problems."""
+    """Yield lines of text.
+
+    Raises ConfigurationError: no such release, or its manifest has problems.
+    """
     shown = manifest.read(
         catalogue.choose(catalogue.paths(manifests_dir), [release_id])[release_id]
     )

@@ -1,6 +1,6 @@
-"""Whether a network may stand for another.
+"""The judgement whether one network may replace another.
 
-What the change does to scores and to the area under the ROC curve, against limits.
+Changes of scores and of the area under the ROC curve are held against limits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True, slots=True)
 class LabelChange:
-    """One label: largest change of a score over the cases, and both areas where cases of both classes have the truth."""
+    """One label: the largest change of a score, and the areas before and after.
+
+    Areas exist where cases of both classes have the truth.
+    """
 
     key: str
     largest_score_difference: float
@@ -30,7 +33,7 @@ class LabelChange:
 
     @property
     def auc_drop(self) -> float | None:
-        """Positive: the area fell."""
+        """The fall of the area; positive where it fell."""
         return (
             None
             if self.auc_before is None or self.auc_after is None
@@ -40,7 +43,10 @@ class LabelChange:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """`problems` empty: accepted."""
+    """The changes of all labels.
+
+    Accepted where `problems` is empty.
+    """
 
     cases: int
     labels: tuple[LabelChange, ...]
@@ -52,7 +58,7 @@ class Judgement:
         return not self.problems
 
     def as_json(self) -> dict[str, Any]:
-        """For the report."""
+        """The judgement as a report has it."""
         changes = [{**asdict(change), "auc_drop": change.auc_drop} for change in self.labels]
         return {
             "is_accepted": self.is_accepted,
@@ -69,7 +75,7 @@ def judge(
     release: Release,
     limits: QuantisationTable,
 ) -> Judgement:
-    """(n, L) logits of the same cases.
+    """Judge two sets of logits (n, L) of the same cases.
 
     `truth` None: a person has decided that areas are not compared. Masked labels do not count.
     """

@@ -1,7 +1,7 @@
-"""Known images: drawn by whole-number arithmetic alone, so that every machine draws the same ones, in the range of a release's wire tensor.
+"""Known images, drawn by whole-number arithmetic alone, so that every machine draws the same ones.
 
-Number 0 is the canary that is sent through a running model; the others set the statistics of
-untrained weights.
+They have the range of a release's wire tensor. Number 0 is the canary, which is sent through a
+running model. The others set the statistics of untrained weights.
 """
 
 from __future__ import annotations
@@ -23,15 +23,16 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 NUMPY_TYPES: Final = {"fp16": np.float16, "uint8": np.uint8}
 _LEVELS: Final = 4096
-# int8: two steps of the output of the one int8 release that there is.
+# int8: two steps of the output of the only int8 release.
 _TOLERANCES: Final = {"f32": 2e-3, "bf16": 0.25, "int8": 0.6}
 
 
 @dataclass(frozen=True, slots=True)
 class Canary:
-    """(1, 1, H, W) in the wire dtype, the (1, L) float32 logits that the release gives for it, and how far off they may be.
+    """An image (1, 1, H, W) in the wire dtype, the release's logits (1, L), and the tolerance.
 
-    `name`: the canary itself, or a golden case. `cam_bias`: (L,) float32, where the release has maps.
+    Logits are float32. `name`: the canary itself, or a golden case. `cam_bias`: (L,) float32, where
+    the release has maps.
     """
 
     image: Array
@@ -41,10 +42,7 @@ class Canary:
     cam_bias: Array | None = None
 
     def broken_maps(self, logits: Array, cam: Array | None) -> str | None:
-        """None where there are no maps, or where each gives its logit.
-
-        Else what is wrong, for people.
-        """
+        """Return why maps do not give their logits; None where they do or there are none."""
         return (
             None
             if self.cam_bias is None
@@ -53,20 +51,23 @@ class Canary:
 
 
 def tolerance(engine: EngineTable) -> float:
-    """Largest difference of a logit between two engines that both compute as the release pins it."""
+    """Return the largest difference of a logit between two engines of the same precision."""
     return engine.tolerance or _TOLERANCES[engine.precision]
 
 
 def canary_image(spec: InputSpec) -> Array:
-    """(1, 1, H, W) in the wire dtype of the specification.
+    """Return (1, 1, H, W) in the wire dtype of the specification.
 
-    The same on every machine, never constant.
+    It is the same on every machine and never constant.
     """
     return known_image(spec, 0)
 
 
 def known_image(spec: InputSpec, number: int) -> Array:
-    """(1, 1, H, W) in the wire dtype: bands, blobs and grain that differ from number to number."""
+    """Return (1, 1, H, W) in the wire dtype: bands, blobs and grain.
+
+    They differ from number to number.
+    """
     low, high = wire_range(spec)
     levels = _levels(*spec.wire_shape[1:], number)
     if spec.wire_dtype == "uint8":
@@ -75,7 +76,7 @@ def known_image(spec: InputSpec, number: int) -> Array:
 
 
 def wire_range(spec: InputSpec) -> tuple[float, float]:
-    """Smallest and largest value that the wire tensor can hold."""
+    """Return the smallest and the largest value of the wire tensor."""
     bounds: tuple[float, float] | None = None
     for operation in spec.intensity:
         bounds = operation.bounds(bounds)
@@ -85,7 +86,7 @@ def wire_range(spec: InputSpec) -> tuple[float, float]:
 
 
 def read_canary(release: Release, built_dir: Path) -> Canary:
-    """The canary that was recorded when the release was built, whatever the profile.
+    """Return the canary that was recorded when the release was built, for any profile.
 
     Raises ConfigurationError when it was not.
     """
@@ -105,7 +106,7 @@ def read_canary(release: Release, built_dir: Path) -> Canary:
 
 
 def find_record(release: Release, built_dir: Path) -> Path:
-    """`build.json` of an up-to-date tree of the release, whatever the profile.
+    """Return the path of `build.json` in an up-to-date tree of the release, of any profile.
 
     Raises ConfigurationError when there is none.
     """
@@ -138,9 +139,9 @@ def _damaged(path: Path) -> ConfigurationError:
 
 
 def _levels(height: int, width: int, number: int) -> Array:
-    """(height, width) whole numbers in 0..4095.
+    """Return (height, width) whole numbers in 0..4095.
 
-    As bright, steep and grainy as radiographs are, with a collimated edge and a marker.
+    They are as bright, steep and grainy as radiographs are, with a collimated edge and a marker.
     """
     y = (np.arange(height, dtype=np.int64)[:, None] * 1024) // height
     x = (np.arange(width, dtype=np.int64)[None, :] * 1024) // width
@@ -171,13 +172,13 @@ def _levels(height: int, width: int, number: int) -> Array:
 
 
 def _triangle(t: Array, period: int) -> Array:
-    """A wave between 0 and `period`."""
+    """Return a wave between 0 and `period`."""
     wave: Array = np.abs(2 * (t % period) - period)
     return wave
 
 
 def _blob(y: Array, x: Array, radius: int) -> Array:
-    """A paraboloid hill, 1024 high."""
+    """Return a paraboloid hill, 1024 high."""
     hill: Array = np.maximum(0, 1024 - 1024 * (y * y + x * x) // (radius * radius))
     return hill
 
@@ -185,17 +186,17 @@ def _blob(y: Array, x: Array, radius: int) -> Array:
 class _Draws:
     """Whole numbers from a linear congruential generator (Knuth, MMIX).
 
-    No library's stream of numbers is for ever.
+    A library's stream of numbers may change with its version.
     """
 
     def __init__(self, seed: int) -> None:
         self._state = seed * 2862933555777941757 + 3037000493
 
     def up_to(self, limit: int) -> int:
-        """1..limit."""
+        """Return the next number in 1..limit."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
         return 1 + (self._state >> 33) % limit
 
     def sign(self) -> int:
-        """A hill or a hollow."""
+        """Return 1 for a hill or -1 for a hollow."""
         return 1 if self.up_to(2) == 1 else -1

@@ -1,9 +1,8 @@
-"""Class activation maps prove themselves.
+"""Proof that class activation maps are exact.
 
-The mean of a map and one number of its label make the logit (Zhou et al., CVPR 2016).
-
-That number is the bias of the head. It is measured when a release is built, on images that differ,
-and checked wherever it is served.
+The mean of a map and one number of its label make the logit (Zhou et al., CVPR 2016). That number
+is the bias of the head. It is measured when a release is built, on images that differ, and checked
+wherever it is served.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ import numpy as np
 from hilum.errors import ConfigurationError
 
 Array = np.ndarray[Any, np.dtype[Any]]
-_ROUNDING: Final = 2.0**-11  # relative, of a value of a map: it travels as fp16
+_ROUNDING: Final = 2.0**-11  # relative error of a map's value: maps are sent as fp16
 
 
 def bias(logits: Array, cam: Array | None, allowed: float) -> Array:
-    """(L,) float32 of several images that differ: logit - mean of the map.
+    """Return (L,) float32 from several images that differ: logit - mean of the map.
 
     Raises ConfigurationError where it changes with the image.
     """
@@ -40,7 +39,10 @@ def mean(cam: Array) -> Array:
 
 
 def broken_rule(logits: Array, cam: Array | None, head_bias: Array, allowed: float) -> str | None:
-    """None where mean(cam) + bias = logit within `allowed` and the rounding of fp16, for (B, L) and (B, L, h, w). Else what is wrong."""
+    """Return the reason why mean(cam) + bias = logit does not hold; None where it does.
+
+    Logits are (B, L), maps (B, L, h, w). `allowed` and the rounding of fp16 are added up.
+    """
     if cam is None or cam.shape[:2] != logits.shape or cam.ndim != 4:
         return f"maps are {None if cam is None else cam.shape} for logits {logits.shape}"
     apart = np.abs(mean(cam) + head_bias - logits)

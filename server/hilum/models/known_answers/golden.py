@@ -1,4 +1,4 @@
-"""Golden cases: images with known answers, proved when a release is built and again whenever it is loaded."""
+"""Golden cases: images with known answers, proved at each build and again at each load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Case:
 
 
 def cases(manifest: Manifest, weights_dir: Path | None = None) -> list[Case]:
-    """Every golden case of the manifest, its image prepared.
+    """Return every golden case of the manifest, its image prepared.
 
     Raises ConfigurationError with the problems of all.
     """
@@ -57,7 +57,7 @@ def cases(manifest: Manifest, weights_dir: Path | None = None) -> list[Case]:
 
 
 def prove(manifest: Manifest, known: Iterable[Case], run: Run, who: str) -> list[Array]:
-    """Logits (1, L) of each case by `run`, which `who` names.
+    """Return the logits (1, L) of each case by `run`; `who` is the engine's name in errors.
 
     Raises ConfigurationError where one is not the known answer.
     """
@@ -78,7 +78,7 @@ def prove(manifest: Manifest, known: Iterable[Case], run: Run, who: str) -> list
 def record(
     tree: Path, manifest: Manifest, known: Sequence[Case], answers: Sequence[Array]
 ) -> list[dict[str, Any]]:
-    """Write the wire tensors beside `build.json`; what that file says of them."""
+    """Write the wire tensors beside `build.json` and return their entries of that file."""
     entries = []
     for number, (case, logits) in enumerate(zip(known, answers, strict=True)):
         name = f"golden_{number}.npy"
@@ -95,7 +95,7 @@ def record(
 
 
 def read_goldens(release: Release, built_dir: Path) -> tuple[Canary, ...]:
-    """The golden cases that were proved when the release was built.
+    """Return the golden cases that were proved when the release was built.
 
     Raises ConfigurationError as `read_canary`.
     """
@@ -148,7 +148,7 @@ def _find(manifest: Manifest, table: GoldenTable, weights_dir: Path | None) -> P
 
 
 def worst(manifest: Manifest, case: Case, logits: Array) -> float:
-    """Largest difference of a known number."""
+    """Return the largest difference from a known number."""
     return max(abs(given - known) for given, known in _compared(manifest, case, logits).values())
 
 
@@ -166,7 +166,7 @@ def _misses(manifest: Manifest, case: Case, logits: Array) -> Iterator[str]:
 
 
 def _compared(manifest: Manifest, case: Case, logits: Array) -> dict[str, tuple[float, float]]:
-    """What is given and what is known, by label."""
+    """Return the given and the known number by label."""
     table = case.table
     row = [float(value) for value in logits[0]]
     keys = [label.key for label in manifest.release.labels]

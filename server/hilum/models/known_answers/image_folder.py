@@ -1,6 +1,6 @@
-"""Folders and lists of images as a release sees them.
+"""Folders and lists of images as a release receives them.
 
-Wire tensors from DICOM files, or as `hilum prepare` wrote them.
+They are wire tensors from DICOM files, or files of `hilum prepare`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SUFFIXES: Final = frozenset({".dcm", ".npy"})
 class Images:
     """Wire tensors (n, 1, H, W) with their files, in order.
 
-    `skipped` says of others why they have none.
+    `skipped` gives the reasons for the files without one.
     """
 
     files: tuple[Path, ...]
@@ -36,14 +36,17 @@ class Images:
 
 @dataclass(frozen=True, slots=True)
 class Cases:
-    """Images with the truth: for each label key one number an image, 1 or 0, NaN where nobody said."""
+    """Images with the truth: one number an image for each label key.
+
+    1 or 0; NaN where the truth is unknown.
+    """
 
     images: Images
     truth: Mapping[str, Array]
 
 
 def read_folder(manifest: Manifest, folder: Path) -> Images:
-    """Every .dcm and .npy file below the folder.
+    """Read every .dcm and .npy file below the folder.
 
     Raises ConfigurationError where none can be prepared.
     """
@@ -53,12 +56,12 @@ def read_folder(manifest: Manifest, folder: Path) -> Images:
 
 
 def read_cases(manifest: Manifest, table: Path) -> Cases:
-    """A CSV file: `file` (beside the table), and a column for each label that the truth knows.
+    """Read a CSV file: `file` (beside the table), and a column for each label that the truth knows.
 
-    1, 0 or empty.
+    A cell is 1, 0 or empty.
 
-    Raises ConfigurationError: no such column or label, a value that is neither, an image that
-    cannot be prepared.
+    Raises ConfigurationError: no such column or label, another value, an image that cannot be
+    prepared.
     """
     rows = _rows(table)
     keys = [label.key for label in manifest.release.labels]
@@ -77,7 +80,10 @@ def read_cases(manifest: Manifest, table: Path) -> Cases:
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
-    """Of a CSV file with a column `file` and another one. Raises ConfigurationError."""
+    """Return the rows of a CSV file with a column `file` and another one.
+
+    Raises ConfigurationError.
+    """
     try:
         with table.open(newline="", encoding="utf-8-sig") as source:
             rows = list(csv.DictReader(source))
@@ -122,7 +128,7 @@ def _read(manifest: Manifest, paths: Sequence[Path], where: Path) -> Images:
 
 
 def _prepare(manifest: Manifest, paths: Sequence[Path]) -> Iterator[tuple[Path, Array | str]]:
-    """(1, H, W), or why not."""
+    """Yield each path with its tensor (1, H, W), or with the reason why it has none."""
     for path in paths:
         try:
             yield path, wire_image(manifest, path, path.name)[0]

@@ -1,7 +1,4 @@
-"""What to do about a tolerance, for those who build a release.
-
-The line to write into its manifest.
-"""
+"""Advice about a tolerance for the builder of a release: the line to write into its manifest."""
 
 from __future__ import annotations
 
@@ -13,12 +10,15 @@ from hilum.models.manifest.manifest import FILE_NAME
 from hilum.models.manifest.tables import EngineTable
 
 TOLD_APART: Final = 3.0
-"""Times the tolerance: a canary that an image of one grey level could pass proves nothing."""
-_ROUNDING: Final = 1e-6  # below it float32 hardly tells two logits apart
+"""Least distance of the canary from a grey image, in tolerances.
+
+A canary that an image of one grey level could pass proves nothing.
+"""
+_ROUNDING: Final = 1e-6  # below it float32 hardly distinguishes two logits
 
 
 def smaller(apart: float, engine: EngineTable) -> str:
-    """Where the logits for the canary and for an image of one grey level are so little apart."""
+    """Return advice where the canary and an image of one grey level have nearly the same logits."""
     found = (
         f"its logits for the known image and for an image of one grey level differ by {apart:.2g}"
         " only"
@@ -40,7 +40,7 @@ def smaller(apart: float, engine: EngineTable) -> str:
 
 
 def larger(worst: float, engine: EngineTable) -> str:
-    """Where an engine's logits are so far off the reference's."""
+    """Return advice where an engine's logits are too far from the reference's."""
     off = (
         f"{engine.name} {engine.precision} differs by {worst:.2g} from the reference;"
         f" {canary.tolerance(engine):g} is allowed"
@@ -60,7 +60,7 @@ def larger(worst: float, engine: EngineTable) -> str:
 
 
 def _other_engines(engine: EngineTable) -> list[str]:
-    """Lines that may bring the engine nearer to the reference."""
+    """Return lines that may bring the engine nearer to the reference."""
     if engine.precision == "bf16":
         return ['precision = "f32"']
     if engine.name == "openvino":
@@ -69,9 +69,9 @@ def _other_engines(engine: EngineTable) -> list[str]:
 
 
 def _one_digit(value: float, *, is_upwards: bool) -> str:
-    """A positive number of one digit as TOML takes it.
+    """Return a positive number rounded to one digit, in TOML.
 
-    The next one above the value, or below it.
+    It is the next one above the value, or below it.
     """
     exponent = math.floor(math.log10(value))
     digit = value / 10.0**exponent

@@ -1,6 +1,6 @@
-"""One image as a release sees it.
+"""One image as a release receives it.
 
-Prepared from a DICOM file, or the wire tensor that `hilum prepare` wrote.
+It is prepared from a DICOM file, or is a wire tensor of `hilum prepare`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from hilum.models.manifest.manifest import Manifest
 
 
 def wire_image(manifest: Manifest, path: Path, title: str) -> Array:
-    """(1, 1, H, W) in the wire dtype.
+    """Return (1, 1, H, W) in the wire dtype.
 
-    Raises ConfigurationError, which calls the image `title`, and OSError.
+    Raises OSError, and ConfigurationError, which calls the image `title`.
     """
     return (_prepared if path.suffix == ".dcm" else _stored)(manifest, path, title)[None]
 
@@ -36,7 +36,7 @@ def _prepared(manifest: Manifest, path: Path, title: str) -> Array:
 
 
 def read_tensor(path: Path) -> Array:
-    """What a .npy file holds, and nothing else: no archive of several, no pickle.
+    """Return the one tensor of a .npy file; no archive of several, no pickle.
 
     Raises OSError, ValueError.
     """

@@ -1,6 +1,6 @@
 """All releases of an installation.
 
-`<manifests>/<name@version>/manifest.toml`, read together so that all problems show together.
+`<manifests>/<name@version>/manifest.toml` are read together, so that all problems appear together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ T = TypeVar("T")
 
 
 def paths(manifests_dir: Path) -> dict[str, Path]:
-    """Every manifest by the name of its folder, readable or not."""
+    """Return every manifest's path by the name of its folder, readable or not."""
     return {
         path.parent.name: path for path in sorted(manifests_dir.glob(f"*/{manifest.FILE_NAME}"))
     }
 
 
 def look(manifests_dir: Path) -> dict[str, Manifest | list[str]]:
-    """What each folder with a manifest holds, by its name: the manifest, or its problems.
+    """Return the manifest of each folder by its name, or its problems.
 
     Raises ConfigurationError: there is none.
     """
@@ -46,10 +46,12 @@ def look(manifests_dir: Path) -> dict[str, Manifest | list[str]]:
 
 
 def load_manifests(manifests_dir: Path, wanted: Iterable[str] | None = None) -> dict[str, Manifest]:
-    """Manifests by release id. Raises ConfigurationError with the problems of all of them.
+    """Return the manifests by release id.
 
-    With `wanted`, those of other releases are left out: a draft that somebody is writing must not
-    keep a server from starting.
+    With `wanted`, those of other releases are left out: an unfinished draft must not keep a server
+    from starting.
+
+    Raises ConfigurationError with the problems of all of them.
     """
     found = look(manifests_dir)
     names = set(found) if wanted is None else set(wanted)
@@ -65,12 +67,15 @@ def load_manifests(manifests_dir: Path, wanted: Iterable[str] | None = None) -> 
 
 
 def load_catalogue(manifests_dir: Path, wanted: Iterable[str] | None = None) -> dict[str, Release]:
-    """Releases by id (`name@version`). Raises ConfigurationError as `load_manifests`."""
+    """Return the releases by id (`name@version`).
+
+    Raises ConfigurationError as `load_manifests`.
+    """
     return {key: each.release for key, each in load_manifests(manifests_dir, wanted).items()}
 
 
 def choose(catalogue: Mapping[str, T], release_ids: Iterable[str]) -> dict[str, T]:
-    """The named entries.
+    """Return the named entries.
 
     Raises ConfigurationError that names every unknown one and the nearest known.
     """

@@ -1,6 +1,6 @@
-"""What the outputs of a brought network mean.
+"""The meaning of a brought network's outputs.
 
-Names from a file, a known order, or the network itself, and the concepts they stand for.
+Names come from a file, a known order, or the network itself. They are matched with concepts.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _IN_METADATA: Final = ("labels", "classes", "class_names", "names", "id2label", 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Names of the outputs in their order (empty.
+    """Names of the outputs in their order, and their origin.
 
-    That output has none), and where they are from.
+    An empty name stands for an output without one.
     """
 
     names: tuple[str, ...]
@@ -33,7 +33,7 @@ class Named:
 
 
 def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named | None:
-    """From what was asked for, else what the network says; None where nobody says it.
+    """Return the requested names, else those of the network's metadata, else None.
 
     Raises ConfigurationError.
     """
@@ -46,9 +46,9 @@ def named(asked: str | None, metadata: Mapping[str, str], outputs: int) -> Named
 def fitting(
     asked: str | None, metadata: Mapping[str, str], outputs: Mapping[str, int]
 ) -> list[str]:
-    """Which of the outputs, by name and length, are as long as the labels are many.
+    """Return the names of the outputs that are as long as there are labels.
 
-    All of them where nobody says any labels.
+    All of them where no labels are given.
 
     Raises ConfigurationError: none is.
     """
@@ -71,7 +71,7 @@ def fitting(
 
 
 def concept_of(name: str) -> str | None:
-    """Key of the concept that a name stands for, however it is written.
+    """Return the key of the concept with this name in any spelling.
 
     "Pleural Thickening", "pleural_thickening".
     """
@@ -84,13 +84,13 @@ def concept_of(name: str) -> str | None:
 
 
 def private_code(name: str, index: int) -> str:
-    """A code value of at most 16 characters: capital letters, digits and _."""
+    """Return a code value of at most 16 characters: capital letters, digits and _."""
     code = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")[:16].strip("_")
     return code if re.match(r"[A-Z]", code) else f"OUTPUT_{index}"
 
 
 def plain(text: str) -> str:
-    """The letters a to z and digits of a name, in small: what its spellings have in common."""
+    """Return the letters a to z and digits of a name in lower case, equal for all spellings."""
     return re.sub(r"[^a-z0-9]", "", text.lower())
 
 
@@ -124,9 +124,10 @@ def _in_metadata(metadata: Mapping[str, str], outputs: int) -> Named | None:
 
 
 def _parsed(text: str) -> Sequence[str]:
-    """Exporters write JSON, a Python literal, or names with commas between.
+    """Return the names of a text in any form that exporters write.
 
-    A table by number, or a list.
+    The forms are JSON, a Python literal, and names with commas between; a table by number, or a
+    list.
     """
     value: object = text.split(",") if text else []
     for parse in (json.loads, ast.literal_eval):
@@ -139,15 +140,15 @@ def _parsed(text: str) -> Sequence[str]:
             TypeError,
             RecursionError,
             MemoryError,
-        ):  # all that a stranger's text makes of the two
+        ):  # the errors of both parsers for any text
             continue
     items = list(value.values()) if isinstance(value, dict) else value
     return [printable(str(item)) for item in items] if isinstance(items, list | tuple) else []
 
 
 def printable(text: str) -> str:
-    """On one line, without control characters.
+    """Return the text on one line, without control characters.
 
-    What is written into a manifest must not end its line.
+    A name must not end its line of the manifest.
     """
     return "".join(each if each.isprintable() else " " for each in text).strip()

@@ -1,4 +1,4 @@
-"""The tables of a manifest that say what numbers mean.
+"""The tables of a manifest that give numbers their meaning.
 
 Labels, operating points, calibration, golden cases.
 """
@@ -21,9 +21,9 @@ Share = Annotated[float, Field(ge=0, le=1)]
 
 
 class StrictTable(BaseModel):
-    """A table of a manifest: unknown keys are refused, and TOML's inf and nan.
+    """A table of a manifest, in which unknown keys and TOML's inf and nan are refused.
 
-    No limit holds against them.
+    No limit would hold against inf and nan.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -87,12 +87,12 @@ class LabelTable(StrictTable):
         return self
 
     def key(self, index: int) -> str:
-        """The name of the finding: the concept's, the private code's, or that of the unnamed output at this place."""
+        """Return the key of the finding: the concept's, the private code's, or `output_<index>`."""
         return self.concept or (self.private or f"output_{index}").lower()
 
 
 class OperatingPointsTable(StrictTable):
-    """Where the operating points come from. Required as soon as a label has one."""
+    """The origin of the operating points. Required as soon as a label has one."""
 
     measured_on: Paragraph = Field(
         description="The cases on which they were chosen; say so when there were none."
@@ -128,7 +128,7 @@ Points = tuple[tuple[float, Share], ...]
 
 
 class CalibrationTable(StrictTable):
-    """From logits to probabilities, and where that was measured.
+    """From logits to probabilities, and the cases on which that was measured.
 
     Without this table no number is called a probability.
     """
@@ -188,7 +188,7 @@ _SHAPES: Mapping[str, str] = {
 
 
 def _rising(points: Points) -> str | None:
-    """Why this is no monotone line, or None."""
+    """Return why this is no monotone line, or None."""
     if len(points) < 2:
         return "a line has two points at least"
     if any(left[0] >= right[0] for left, right in pairwise(points)):
@@ -201,7 +201,7 @@ def _rising(points: Points) -> str | None:
 class GoldenTable(StrictTable):
     """A case with a known answer.
 
-    Checked when the release is built, when it is loaded, and by `hilum models check --run`.
+    It is checked when the release is built, when it is loaded, and by `hilum models check --run`.
     """
 
     file: FileName = Field(

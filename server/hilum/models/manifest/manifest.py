@@ -1,8 +1,7 @@
-"""Manifests: the one thing about a model that a person edits.
+"""Manifests: the one file about a model that a person edits.
 
-TOML in, `domain.Release` and the builder's facts out.
-
-Every problem of a manifest is reported at once; an unknown key names the nearest known one.
+TOML in, `domain.Release` and the builder's facts out. Every problem of a manifest is reported at
+once; an unknown key names the nearest known one.
 """
 
 from __future__ import annotations
@@ -33,9 +32,9 @@ FILE_NAME: Final = "manifest.toml"
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What the rest of Hilum may know (`release`), and what the builder needs beside it.
+    """A manifest: `release` for the rest of Hilum, and the builder's facts beside it.
 
-    `table` is all that the file says, `text` the file itself.
+    `table` is the whole content of the file, `text` the file itself.
     """
 
     release: Release
@@ -53,7 +52,10 @@ class Manifest:
 
 
 def read(path: Path) -> Manifest:
-    """The manifest in this file. Raises ConfigurationError with all its problems."""
+    """Read the manifest in this file.
+
+    Raises ConfigurationError with all its problems.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
@@ -64,7 +66,7 @@ def read(path: Path) -> Manifest:
 
 
 def parse(text: str, path: Path) -> Manifest:
-    """What this text says, which stands or stood in this file.
+    """Return the manifest of a text that is or was the content of this file.
 
     Raises ConfigurationError with all its problems.
     """
@@ -141,7 +143,7 @@ def _release(table: ManifestTable, spec: InputSpec, digest: str) -> Release:
 
 
 def _digest(content: Mapping[str, Any]) -> str:
-    """Of what the TOML says, the same for every version of Hilum.
+    """Return the digest of the TOML's content, the same for every version of Hilum.
 
     Comments and the order of keys do not count.
     """
@@ -149,7 +151,10 @@ def _digest(content: Mapping[str, Any]) -> str:
 
 
 def _weights_sha256(weights: WeightsTable) -> str:
-    """Of the one file; of an ensemble, over the digests of its members in their order."""
+    """Return the digest of the one file.
+
+    For an ensemble, it is over the digests of its members in order.
+    """
     digests = [member.sha256 for member in weights.members if member.sha256]
     return (
         hashlib.sha256("".join(digests).encode()).hexdigest() if digests else weights.sha256 or ""

@@ -1,4 +1,4 @@
-"""What is wrong with the words of a manifest, said so that a person can correct them."""
+"""Messages about the words of a manifest, with which a person can correct them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from hilum.models.manifest.tables import ManifestTable
 from hilum_preprocessing.spec.fields import nearest
 
 EDIT: Final = "EDIT"
-"""How a text begins that a person has still to write."""
+"""Beginning of a text that a person has still to write."""
 _UNEDITED: Final = re.compile(rf"\s*{EDIT}\b")
 
 
 def unedited(content: object, place: str = "") -> Iterator[str]:
-    """What `hilum models new` left for a person to write."""
+    """Yield the texts that `hilum models new` left for a person to write."""
     if isinstance(content, str) and _UNEDITED.match(content):
         yield f"{place}: still to be written; it says {content!r}"
     elif isinstance(content, Mapping | list):
@@ -27,7 +27,7 @@ def unedited(content: object, place: str = "") -> Iterator[str]:
 
 
 def explain(item: Mapping[str, Any]) -> str:
-    """One of pydantic's errors in words: where, what, what was given."""
+    """Return one of pydantic's errors in words: the place, the problem, the given value."""
     name = ".".join(map(str, item["loc"]))
     if item["type"] == "extra_forbidden":
         return f"{name}: unknown key{nearest(str(item['loc'][-1]), _known(item['loc'][:-1]))}"
@@ -37,7 +37,7 @@ def explain(item: Mapping[str, Any]) -> str:
 
 
 def _known(place: tuple[int | str, ...]) -> list[str]:
-    """Keys of the table at this place, however deep."""
+    """Return the keys of the table at this place, at any depth."""
     table: type[BaseModel] = ManifestTable
     for part in place:
         field = table.model_fields.get(str(part))
@@ -46,9 +46,9 @@ def _known(place: tuple[int | str, ...]) -> list[str]:
 
 
 def _table_in(annotation: object) -> type[BaseModel] | None:
-    """The table that a field's type holds.
+    """Return the table in a field's type.
 
-    Itself, an optional one, one of a list or of a mapping.
+    It is the type itself, an optional one, one of a list or of a mapping.
     """
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation

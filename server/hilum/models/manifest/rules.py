@@ -1,7 +1,4 @@
-"""What a manifest may not say although every field by itself is right.
-
-Problems that span tables.
-"""
+"""Rules that span tables of a manifest, broken although every field by itself is right."""
 
 from __future__ import annotations
 
@@ -20,24 +17,27 @@ STRIDES: Final[Mapping[str, int]] = {
     "vit_b16": 16,
     "onnx": 1,
 }
-"""Known architectures, and what the size of the input must be a multiple of; for `vit` it is the patch."""
+"""Known architectures, and the number that the input's size must be a multiple of.
+
+For `vit` it is the patch.
+"""
 _POOLS: Final = frozenset({"densenet121", "resnet50"})
 _PICKLES: Final = (".pth", ".pt", ".pth.tar", ".ckpt", ".pkl", ".bin")
 Nearest = Callable[[str, Iterable[str]], str]
 
 
 def stride(model: ModelTable) -> int:
-    """What height and width must be multiples of."""
+    """Return the number that height and width must be multiples of."""
     return model.options.patch if model.architecture == "vit" else STRIDES[model.architecture]
 
 
 def has_cam(table: ManifestTable) -> bool:
-    """Whether `cam` is served: as the manifest says, else where it is exact."""
+    """Whether `cam` is served: as the manifest has it, else where it is exact."""
     return _can_have_cam(table) if table.model.cam is None else table.model.cam
 
 
 def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[str]:
-    """Every one; `nearest` ends a message about an unknown name."""
+    """Return every problem; `nearest` ends a message about an unknown name."""
     if folder != f"{table.name}@{table.version}":
         yield (
             f"the folder is {folder!r}, but the release is {table.name}@{table.version}: rename one"
@@ -84,7 +84,10 @@ def _can_have_cam(table: ManifestTable) -> bool:
 
 
 def _why_no_cam(table: ManifestTable) -> str:
-    """Empty where a map whose mean and bias give the logit exists (Zhou et al., CVPR 2016)."""
+    """Return why maps are not exact; empty where they are.
+
+    A map is exact where its mean and a bias give the logit (Zhou et al., CVPR 2016).
+    """
     architecture = table.model.architecture
     if table.weights.rule == "mean_score":
         return "a mean of scores is not linear; the rule mean_logit would be"

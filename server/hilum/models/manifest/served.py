@@ -1,4 +1,4 @@
-"""A release as a profile has to say it: tensors, batch sizes, and what the release pins."""
+"""A release as a profile serves it: tensors, batch sizes, and pinned values."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WIRE_TYPES: Final = {"uint8": "TYPE_UINT8", "fp16": "TYPE_FP16"}
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What a profile has to say: the tensor contract and what the release pins.
+    """The tensor contract and the values that the release pins.
 
-    `members`: networks of an ensemble, 0: it is none.
+    `members`: number of an ensemble's networks; 0 without an ensemble.
     """
 
     triton_name: str
@@ -33,12 +33,12 @@ class Served:
 
     @property
     def image_dims(self) -> list[int]:
-        """Of one image on the wire."""
+        """The dimensions of one image on the wire."""
         return [1, self.height, self.width]
 
     @property
     def tensors(self) -> dict[str, tuple[str, list[int]]]:
-        """Outputs: Triton's type and the dimensions without the batch."""
+        """The outputs: Triton's type and the dimensions without the batch."""
         tensors = {"logits": ("TYPE_FP32", [self.outputs])}
         if self.members:
             tensors["member_logits"] = ("TYPE_FP32", [self.members, self.outputs])
@@ -48,12 +48,15 @@ class Served:
 
 
 def preferred_sizes(max_batch: int) -> list[int]:
-    """Half a batch and a whole one."""
+    """Return half a batch and a whole one."""
     return sorted({max(1, max_batch // 2), max_batch})
 
 
 def warm_sizes(max_batch: int) -> list[int]:
-    """Powers of two and the largest: what an engine prepares for before the first request."""
+    """Return the sizes that an engine prepares before the first request.
+
+    They are the powers of two and the largest.
+    """
     return sorted(
         {
             *(1 << power for power in range(max_batch.bit_length()) if 1 << power <= max_batch),
@@ -63,13 +66,16 @@ def warm_sizes(max_batch: int) -> list[int]:
 
 
 def shape_ranges(served: Served) -> dict[str, list[int]]:
-    """TensorRT's optimization profile: smallest, most usual and largest shape of `image`."""
+    """Return TensorRT's optimization profile: smallest, most usual and largest shape of `image`."""
     sizes = {"min": 1, "opt": preferred_sizes(served.max_batch)[0], "max": served.max_batch}
     return {name: [size, *served.image_dims] for name, size in sizes.items()}
 
 
 def served(manifest: Manifest, cam_grid: Sequence[int] | None, accelerator: str = "none") -> Served:
-    """`cam_grid`: height and width of the maps, None where the release has none."""
+    """Return the contract of a manifest.
+
+    `cam_grid`: height and width of the maps, None where the release has none.
+    """
     release = manifest.release
     (_, height, width) = manifest.spec.wire_shape
     return Served(

@@ -1,4 +1,4 @@
-"""Names that are almost a known one: "Atelectsis", "Nodules", "PLEURAL_EFFUSION"."""
+"""Names close to a known one: "Atelectsis", "Nodules", "PLEURAL_EFFUSION"."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from typing import Final
 from hilum.models.manifest import terminology
 from hilum.models.manifest.label_names import plain
 
-_SHORTEST: Final = 5  # letters of a word in which one may be wrong: "mass" and "mask" are two words
-_LONG: Final = 10  # letters of a word in which two may be
+_SHORTEST: Final = (
+    5  # least letters of a word with one wrong letter: "mass" and "mask" are two words
+)
+_LONG: Final = 10  # least letters of a word with two wrong letters
 _PLURALS: Final = ("es", "s")
 
 
 def concept_near(name: str) -> str | None:
-    """Key of the concept with this name, but for case, marks, a plural or a letter.
+    """Return the key of the concept with this name, but for case, marks, a plural or a letter.
 
     None: there is none.
     """
@@ -35,7 +37,7 @@ def are_alike(one: str, other: str) -> bool:
 
 
 def distance(one: str, other: str) -> int:
-    """Letters to insert, remove, replace or swap with their neighbour (optimal string alignment)."""
+    """Return the letters to insert, remove, replace or swap (optimal string alignment)."""
     earlier = list[int]()
     above = list(range(len(other) + 1))
     for i, letter in enumerate(one, start=1):
@@ -55,13 +57,13 @@ def _allowed(word: str) -> int:
 
 
 def _singulars(word: str) -> list[str]:
-    """The word, and what it may be the plural of."""
+    """Return the word, and those of which it may be the plural."""
     return [word, *(word.removesuffix(ending) for ending in _PLURALS if word.endswith(ending))]
 
 
 @functools.cache
 def _spellings() -> Mapping[str, str]:
-    """Every way in which a concept is written, in small letters and digits alone, and its key."""
+    """Return every spelling of a concept, in small letters and digits alone, with its key."""
     table = terminology.load()
     labels = (pair for known in table.label_sets.values() for pair in known.labels)
     named = [

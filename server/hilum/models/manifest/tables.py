@@ -1,6 +1,6 @@
-"""A manifest as it may stand in the file, field by field.
+"""The fields of a manifest's tables.
 
-What spans tables is checked in `manifest`. docs/models/manifest.md is made from it.
+Rules that span tables are checked in `manifest`. docs/models/manifest.md is made from this module.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hilum.models.manifest.labels import (
 
 
 class OptionsTable(StrictTable):
-    """What the tensors of a checkpoint do not say about its network.
+    """Facts about a network that the tensors of its checkpoint do not give.
 
     For the architecture `vit` alone.
     """
@@ -115,7 +115,7 @@ class MemberTable(StrictTable):
 
 
 class WeightsTable(StrictTable):
-    """Where the numbers come from.
+    """The origin of the numbers.
 
     A seed (untrained), a file that you bring, or the members of an ensemble.
     """
@@ -182,14 +182,14 @@ class WeightsTable(StrictTable):
 
     @property
     def member_names(self) -> tuple[str, ...]:
-        """Of an ensemble's networks, in the order of their numbers."""
+        """The names of an ensemble's networks, in the order of their numbers."""
         return tuple(
             member.name or f"member_{number}" for number, member in enumerate(self.members, start=1)
         )
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of all weights files."""
+        """The names of all weights files."""
         return tuple(
             file
             for file in (self.file, *(member.file for member in self.members))
@@ -205,7 +205,10 @@ def _check_origin(seed: int | None, file: str | None, sha256: str | None) -> Non
 
 
 class EngineTable(StrictTable):
-    """Who computes, and how exactly. Pinned: two hosts must not give two numbers under one name."""
+    """The engine and its exactness.
+
+    Both are pinned: two hosts must not give two numbers under one name.
+    """
 
     name: Literal["openvino", "onnxruntime"] = Field(
         description="The engine of the embedded profile."
@@ -257,7 +260,7 @@ class StudyTable(StrictTable):
 
 
 class QuantisationTable(StrictTable):
-    """The gate that `hilum models quantise` puts before an int8 release."""
+    """The limits that an int8 release of `hilum models quantise` must keep."""
 
     maximum_score_difference: float = Field(
         gt=0, lt=1, description="Largest change of a score on any case."
@@ -271,7 +274,7 @@ class QuantisationTable(StrictTable):
 
 
 class ManifestTable(StrictTable):
-    """What stands before the first table of the file."""
+    """The keys before the first table of the file."""
 
     format: Literal[1] = Field(description="Of this file.")
     name: ReleaseName = Field(description="Of the release; the folder is `name@version`.")

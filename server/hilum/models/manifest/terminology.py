@@ -34,7 +34,10 @@ _PERMUTE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Concept:
-    """One row of the table. `is_assertable` False: no release may decide on it."""
+    """One row of the table.
+
+    `is_assertable` False: no release may decide on it.
+    """
 
     key: str
     text: str
@@ -46,9 +49,9 @@ class Concept:
 
 @dataclass(frozen=True, slots=True)
 class LabelSet:
-    """The labels of a public data set as they are written there, in the order of its outputs.
+    """The labels of a public data set in its own spelling, in the order of its outputs.
 
-    (label, key of the concept).
+    Each is (label, key of the concept).
     """
 
     labels: tuple[tuple[str, str], ...]
@@ -65,7 +68,7 @@ class Terminology:
     label_sets: Mapping[str, LabelSet]
 
     def meant_by(self, label: str) -> str | None:
-        """Key of the concept that a public label stands for: "Pleural_Thickening", "Effusion"."""
+        """Return the key of the concept of a public label: "Pleural_Thickening", "Effusion"."""
         return next(
             (
                 key
@@ -90,7 +93,10 @@ def is_snomed_identifier(value: str) -> bool:
 
 
 def parse(table: Mapping[str, Any]) -> Terminology:
-    """The table as types. Raises ConfigurationError with every wrong row."""
+    """Return the table as types.
+
+    Raises ConfigurationError with every wrong row.
+    """
     denied = {_denied_key(key): why for key, why in table.get("denied", {}).items()}
     rows = table.get("concepts", {})
     problems = [
@@ -119,7 +125,7 @@ def parse(table: Mapping[str, Any]) -> Terminology:
 
 @functools.cache
 def load() -> Terminology:
-    """The table of this installation."""
+    """Return the table of this installation."""
     return parse(tomllib.loads(_TABLE.read_text(encoding="utf-8")))
 
 
@@ -164,7 +170,7 @@ def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> 
 
 
 def _double_codes(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Two concepts with one code could not be told apart in a report."""
+    """Yield concepts with the same code, which could not be distinguished in a report."""
     seen: dict[tuple[str, str], str] = {}
     problems = []
     for key, row in rows.items():

@@ -1,4 +1,4 @@
-"""Networks by name, and what stands before and after them in the graph that is served."""
+"""Networks by name, and the layers before and after them in the served graph."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ Tensors = Mapping[str, Tensor]
 
 
 class Network(Protocol):
-    """What the exporter and the maker of untrained weights need of a network (every one is a torch Module)."""
+    """A network as the exporter and the maker of untrained weights use it.
+
+    Every one is a torch Module.
+    """
 
     @property
     def head(self) -> nn.Linear:
-        """The linear layer that reads what `represent` gives."""
+        """The linear layer that reads the result of `represent`."""
 
     def represent(self, x: Tensor) -> Tensor:
         """(B, channels, H, W) float → (B, features)."""
@@ -32,9 +35,9 @@ class Network(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ArchitectureOptions:
-    """What a release demands of its network.
+    """The demands of a release on its network.
 
-    `tensors`, by our names, give the sizes that are not the same for all of an architecture.
+    `tensors`, by our names, give the sizes that differ within an architecture.
     """
 
     spec: InputSpec
@@ -76,7 +79,7 @@ def make(
     options: OptionsTable = _AS_PUBLISHED,
     tensors: Tensors | None = None,
 ) -> nn.Module:
-    """The network, with whatever weights torch gave it.
+    """Return the network, with torch's initial weights.
 
     Raises ConfigurationError when `tensors` are of another size than `options`.
     """
@@ -99,12 +102,16 @@ class Normaliser(nn.Module):
             self.register_buffer(name, column.reshape(1, -1, 1, 1).clone())
 
     def forward(self, image: Tensor) -> Tensor:
-        """In the type of `mean`, so that the whole may be run in double precision."""
+        """Normalise in the type of `mean`, so that the whole may be run in double precision."""
         return (image.to(self.mean.dtype) - self.mean) / self.std
 
 
 class ServedNetwork(nn.Module):
-    """The graph of the artefact: `image` (B, 1, H, W) fp16 or uint8 → `logits` (B, L) float32 and, where asked, `cam` (B, L, h, w) fp16."""
+    """The graph of the artefact.
+
+    `image` (B, 1, H, W) fp16 or uint8 → `logits` (B, L) float32 and, where asked, `cam` (B, L, h,
+    w) fp16.
+    """
 
     def __init__(self, network: nn.Module, spec: InputSpec, has_cam: bool = True) -> None:
         super().__init__()
@@ -113,6 +120,6 @@ class ServedNetwork(nn.Module):
         self.has_cam = has_cam
 
     def forward(self, image: Tensor) -> tuple[Tensor, ...]:
-        """Logits first; no maps where none are exact."""
+        """Return logits first; no maps where none are exact."""
         logits, cam = self.network(self.normaliser(image))
         return (logits, cam.to(torch.float16)) if self.has_cam and cam is not None else (logits,)

@@ -1,4 +1,4 @@
-"""Tensor names of published checkpoints → the names that our networks have.
+"""Tensor names of published checkpoints → the names of our networks.
 
 Torchvision's for CNNs, timm's for vision transformers.
 
@@ -27,8 +27,7 @@ _WRAPPED_HEAD: Final = re.compile(r"^(classifier|fc|head)\.\d\.")
 # Not weights: torchxrayvision keeps its operating points in a buffer.
 BESIDE_WEIGHTS: Final = frozenset({"op_threshs"})
 
-# The tensor by which a family is known; what stands before it, every other name of the file may
-# have, too.
+# The tensor that identifies a family. Its prefix is removed from every other name of the file.
 _ANCHORS: Final[Mapping[str, tuple[str, ...]]] = {
     "densenet121": ("features.conv0.weight",),
     "resnet50": ("layer1.0.conv1.weight",),
@@ -69,11 +68,14 @@ _PARTS: Final = ("query", "key", "value")
 
 
 def canonical(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
-    """The tensors by our names. Raises ConfigurationError when the file is of another family."""
+    """Return the tensors by our names.
+
+    Raises ConfigurationError when the file is of another family.
+    """
     prefix, anchor = _prefix(architecture, tensors)
     plain = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
     if architecture == "vit" and anchor.startswith("embeddings."):
-        # The head stands beside the encoder, outside of its prefix: "module." may be before both.
+        # The head is beside the encoder, outside of its prefix; "module." may precede both.
         outer = prefix.removesuffix("vit.")
         plain = _packed(
             {
@@ -140,7 +142,7 @@ def _renamed(name: str, rules: Iterable[tuple[re.Pattern[str], str]]) -> str:
 
 
 def _packed(tensors: Tensors) -> dict[str, Tensor]:
-    """Query, key and value one below the other, as timm has them."""
+    """Stack query, key and value one below the other, as timm has them."""
     packed = dict(tensors)
     for name in [name for name in tensors if ".attn.query." in name]:
         parts = [name.replace(".query.", f".{part}.") for part in _PARTS]

@@ -1,6 +1,7 @@
-"""DenseNet-121 (Huang et al., CVPR 2017), with the parameter names of torchvision and torchxrayvision.
+"""DenseNet-121 (Huang et al., CVPR 2017), with the parameter names of torchvision.
 
-Any of their state dictionaries with the same number of channels and outputs can be loaded as it is.
+torchxrayvision has the same names. State dictionaries with the same number of channels and outputs
+load unchanged.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class DenseLayer(nn.Module):
         self.conv2 = nn.Conv2d(BOTTLENECK * GROWTH, GROWTH, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Bottleneck, then growth."""
+        """Apply the bottleneck, then the growth."""
         narrow = self.conv1(functional.relu(self.norm1(x)))
         return torch.cat([x, self.conv2(functional.relu(self.norm2(narrow)))], 1)
 
@@ -43,7 +44,7 @@ def _block(layers: int, channels: int) -> nn.Sequential:
 
 
 def _transition(channels: int) -> nn.Sequential:
-    """Halves the channels and the size."""
+    """Return a layer that halves the channels and the size."""
     conv = nn.Conv2d(channels, channels // 2, 1, bias=False)
     return nn.Sequential(
         OrderedDict(
@@ -53,7 +54,10 @@ def _transition(channels: int) -> nn.Sequential:
 
 
 class DenseNet121(nn.Module):
-    """(B, channels, H, W) float32, normalised → logits (B, outputs) and class activation maps (B, outputs, H/32, W/32)."""
+    """(B, channels, H, W) float32, normalised → logits (B, outputs) and class activation maps.
+
+    Maps are (B, outputs, H/32, W/32).
+    """
 
     def __init__(self, channels: int, outputs: int, height: int, width: int) -> None:
         super().__init__()
@@ -77,7 +81,7 @@ class DenseNet121(nn.Module):
 
     @property
     def head(self) -> nn.Linear:
-        """The linear layer that reads what `represent` gives."""
+        """The linear layer that reads the result of `represent`."""
         return self.classifier
 
     def represent(self, x: Tensor) -> Tensor:
@@ -85,7 +89,10 @@ class DenseNet121(nn.Module):
         return functional.relu(self.features(x)).mean((2, 3))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The maps are exact: mean of a map + bias = logit, because pooling and head are linear (Zhou et al., CVPR 2016)."""
+        """Return logits and exact maps: mean of a map + bias = logit.
+
+        Pooling and head are linear (Zhou et al., CVPR 2016).
+        """
         maps = functional.relu(self.features(x))
         cam = functional.conv2d(maps, self.classifier.weight[:, :, None, None])
         return self.classifier(maps.mean((2, 3))), cam

@@ -1,7 +1,10 @@
-"""Several networks as one: `image` → `member_logits` (B, k, L), the `logits` of the rule, and `cam` where the rule keeps it exact.
+"""Several networks as one ONNX graph.
 
-The members' graphs stand side by side in one ONNX file, so that one Triton model reads a batch
-once; what they compute alike, the normalisation above all, is computed once.
+`image` → `member_logits` (B, k, L), the `logits` of the rule, and `cam` where the rule keeps it
+exact.
+
+The members' graphs are side by side in one file, so that one Triton model reads a batch once. Steps
+that they share, such as normalisation, are computed once.
 """
 
 from __future__ import annotations
@@ -27,14 +30,17 @@ from hilum.models.onnx.cleanup import pruned, shared
 Array = np.ndarray[Any, np.dtype[Any]]
 Opsets = tuple[tuple[str, int], ...]
 PARITY: Final = 1e-5
-"""Largest difference of a logit between a member by itself and in the merged graph, both on ONNX Runtime in float32."""
+"""Largest difference of a logit between a member alone and in the merged graph.
+
+Both are computed by ONNX Runtime in float32.
+"""
 _LARGEST_BYTES: Final = 2**31 - 1  # of one protobuf message
 
 
 def make(manifest: Manifest, destination: Path, make_one: Callable[[Manifest, Path], None]) -> None:
     """Write `destination` from members that `make_one` writes.
 
-    Raises ConfigurationError when one fails or they do not go together.
+    Raises ConfigurationError when one fails or they do not fit together.
     """
     with tempfile.TemporaryDirectory(dir=destination.parent) as scratch:
         files = [
@@ -49,9 +55,9 @@ def make(manifest: Manifest, destination: Path, make_one: Callable[[Manifest, Pa
 
 
 def members(manifest: Manifest) -> Iterator[Manifest]:
-    """Each network as if it were a release of its own.
+    """Yield each network as if it were a release of its own.
 
-    Same input, labels and architecture, its own weights.
+    It has the same input, labels and architecture, and its own weights.
     """
     weights = manifest.weights
     for member in weights.members:
@@ -69,7 +75,7 @@ def members(manifest: Manifest) -> Iterator[Manifest]:
 
 
 def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.ModelProto:
-    """One model of artefacts that take `image` and give `logits` (and `cam`)."""
+    """Return one model of artefacts that take `image` and give `logits` (and `cam`)."""
     release = manifest.release
     require_one_opset(manifest, {opsets(each) for each in networks})
     graphs = [
@@ -97,7 +103,7 @@ def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.Model
 
 
 def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
-    """One graph has one. Raises ConfigurationError."""
+    """Raise ConfigurationError where members have different opsets, because one graph has one."""
     if len(found) > 1:
         shown = " and ".join(
             ", ".join(f"{domain} {version}".strip() for domain, version in each)
@@ -111,7 +117,7 @@ def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
 
 
 def _prefixed(network: onnx.ModelProto, prefix: str) -> onnx.GraphProto:
-    """Every name but that of the image, which all members read.
+    """Return the graph with a prefix on every name but `image`, which all members read.
 
     TensorRT takes no uint8 tensor inside a network, not even a copy.
     """
@@ -126,12 +132,12 @@ def _prefixes(count: int) -> list[str]:
 
 
 def opsets(model: onnx.ModelProto) -> Opsets:
-    """Which version of each domain's operators a network is written in."""
+    """Return the operator version of each domain that a network is written in."""
     return tuple(sorted((each.domain, each.version) for each in model.opset_import))
 
 
 def _renamed(values: Sequence[onnx.ValueInfoProto], name: str) -> onnx.ValueInfoProto:
-    """Of the first member: all have the same tensors."""
+    """Return the first member's outputs under our names; all members have the same tensors."""
     return next(each for each in values if each.name == name)
 
 
@@ -155,7 +161,7 @@ def _checked(model: onnx.ModelProto, manifest: Manifest) -> onnx.ModelProto:
 
 
 def _require_parity(manifest: Manifest, files: Sequence[Path], merged: Path) -> None:
-    """Each member says in the merged graph what it says alone, and `logits` is what the rule makes of them."""
+    """Raise ConfigurationError where a member's or the rule's logits change in the merged graph."""
     release = manifest.release
     optimisation = manifest.engine.optimisation
     images = np.concatenate([known_image(manifest.spec, number) for number in range(3)])

@@ -1,6 +1,6 @@
-"""How the logits of several networks become those of one.
+"""Rules from the logits of several networks to those of one.
 
-In numbers, and as nodes of an ONNX graph.
+Each rule exists in numbers, and as nodes of an ONNX graph.
 """
 
 from __future__ import annotations
@@ -17,17 +17,22 @@ from hilum.domain import Release
 
 Array = np.ndarray[Any, np.dtype[Any]]
 RULE_NODE: Final = "hilum_rule_"
-"""Names of these nodes begin so: they stay in float32 where the networks do not."""
+"""Beginning of these nodes' names.
+
+They stay in float32 where the networks do not.
+"""
 _NAME: Final = "hilum_{}".format
 Part = tuple[list[onnx.NodeProto], list[TensorProto]]
 
 
 def mean_score(member_logits: Array, activation: str) -> Array:
-    """(B, k, L) → (B, L): the logits whose scores are the means of the members' scores, in double precision.
+    """(B, k, L) → (B, L): logits whose scores are the means of the members' scores.
 
-    With s for sigmoid: logit(mean s(x)) = log Σ s(x) - log Σ s(-x), because 1 - s(x) = s(-x).
+    Computed in double precision. With s for sigmoid: logit(mean s(x)) = log Σ s(x) - log Σ s(-x),
+    because 1 - s(x) = s(-x).
+
     Softmax: log(mean softmax(x)), whose own softmax is that mean, because it sums to 1. Neither
-    ever forms a score that rounds to 1.
+    forms a score that rounds to 1.
     """
     x = member_logits.astype(np.float64)
     if activation == "sigmoid":
@@ -59,7 +64,10 @@ def is_linear(release: Release) -> bool:
 
 
 def rule_nodes(release: Release, prefixes: Sequence[str]) -> Part:
-    """From `<prefix>logits` (and `<prefix>cam`) to `member_logits`, `logits` (and `cam`)."""
+    """Return nodes from the members' `<prefix>logits` to `member_logits` and `logits`.
+
+    `<prefix>cam` becomes `cam` where the release has maps.
+    """
     logits = [f"{prefix}logits" for prefix in prefixes]
     rows = [f"{prefix}row" for prefix in prefixes]
     nodes = [
@@ -120,7 +128,7 @@ _RULES: Final = {"sigmoid": _mean_of_sigmoids, "softmax": _mean_of_softmaxes}
 
 
 def _log_sum(name: str, terms: Sequence[str]) -> Iterator[onnx.NodeProto]:
-    """The logarithm of Σ e^t over the members.
+    """Yield the nodes of the logarithm of Σ e^t over the members.
 
     The largest is subtracted first, so nothing overflows and not all underflow.
     """
@@ -136,7 +144,7 @@ def _log_sum(name: str, terms: Sequence[str]) -> Iterator[onnx.NodeProto]:
 
 
 def _mean_maps(prefixes: Sequence[str]) -> Iterator[onnx.NodeProto]:
-    """In float32: the sum of half-precision maps would round twice."""
+    """Yield the mean of maps in float32: the sum of half-precision maps would round twice."""
     wide = [f"{prefix}cam_wide" for prefix in prefixes]
     for prefix, one in zip(prefixes, wide, strict=True):
         yield helper.make_node("Cast", [f"{prefix}cam"], [one], to=TensorProto.FLOAT)

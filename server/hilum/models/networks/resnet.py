@@ -41,7 +41,7 @@ class Bottleneck(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """Three convolutions, added to the input or to what brings it to their size."""
+        """Apply three convolutions and add the input, or its projection to their size."""
         narrow = functional.relu(self.bn1(self.conv1(x)))
         narrow = functional.relu(self.bn2(self.conv2(narrow)))
         kept = x if self.downsample is None else self.downsample(x)
@@ -57,7 +57,10 @@ def _stage(channels: int, blocks: int, width: int, stride: int) -> nn.Sequential
 
 
 class ResNet50(nn.Module):
-    """(B, channels, H, W) float32, normalised → logits (B, outputs) and class activation maps (B, outputs, H/32, W/32)."""
+    """(B, channels, H, W) float32, normalised → logits (B, outputs) and class activation maps.
+
+    Maps are (B, outputs, H/32, W/32).
+    """
 
     def __init__(self, channels: int, outputs: int) -> None:
         super().__init__()
@@ -73,7 +76,7 @@ class ResNet50(nn.Module):
 
     @property
     def head(self) -> nn.Linear:
-        """The linear layer that reads what `represent` gives."""
+        """The linear layer that reads the result of `represent`."""
         return self.fc
 
     def maps(self, x: Tensor) -> Tensor:
@@ -88,7 +91,7 @@ class ResNet50(nn.Module):
         return self.maps(x).mean((2, 3))
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """The maps are exact, as DenseNet's: mean of a map + bias = logit."""
+        """Return logits and exact maps, as DenseNet's: mean of a map + bias = logit."""
         maps = self.maps(x)
         cam = torch.einsum("ok,bkhw->bohw", self.fc.weight, maps)
         return self.fc(maps.mean((2, 3))), cam

@@ -1,4 +1,4 @@
-"""Weights that a user brings, into a network of ours. Read when building, never by the server."""
+"""Loading of a user's weights into a network of ours, when building, never by the server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN: Final = 8
 
 
 def read(path: Path, architecture: str) -> dict[str, Tensor]:
-    """Tensors of a safetensors file by our names.
+    """Return the tensors of a safetensors file by our names.
 
     Raises ConfigurationError: damaged, or of another architecture.
     """
@@ -32,7 +32,7 @@ def read(path: Path, architecture: str) -> dict[str, Tensor]:
 def load_into(network: nn.Module, tensors: Mapping[str, Tensor], origin: str) -> None:
     """Set the network's weights and put it into evaluation mode.
 
-    Raises ConfigurationError that names what does not fit.
+    Raises ConfigurationError that names the tensors that do not fit.
     """
     problems = [f"{origin}{problem}" for problem in _misfits(network.state_dict(), tensors)]
     if problems:

@@ -1,8 +1,7 @@
-"""Weights for a network that nobody trained.
+"""Weights for a network without training.
 
-From the manifest's seed, the same on every machine, with outputs that differ between images.
-
-They exist so that the whole street can be run, measured and tested without anybody's weights. They
+They come from the manifest's seed, are the same on every machine, and give outputs that differ
+between images. With them every stage can be run, measured and tested without trained weights. They
 know nothing about radiographs.
 """
 
@@ -41,7 +40,11 @@ def fill(network: nn.Module, spec: InputSpec, seed: int) -> None:
 
 
 def _draw_parameters(network: nn.Module, generator: torch.Generator) -> None:
-    """Uniform, not normal: a uniform number is a shift of the generator's bits, a normal one depends on the machine's logarithm."""
+    """Draw the parameters from a uniform distribution.
+
+    A uniform number is a shift of the generator's bits. A normal one depends on the machine's
+    logarithm.
+    """
     for name, parameter in network.named_parameters():
         with torch.no_grad():
             if parameter.dim() == 1:
@@ -55,17 +58,17 @@ def _draw_parameters(network: nn.Module, generator: torch.Generator) -> None:
 
 
 def _scale(name: str) -> float:
-    """The last normalisation of a residual block starts small (Goyal et al.
+    """Return a small scale for the last normalisation of a residual block (Goyal et al. 2017).
 
-    2017): else rounding grows from block to block, up to 1e-4.
+    Otherwise rounding grows from block to block, up to 1e-4.
     """
     return _RESIDUAL if name.endswith("bn3.weight") else 1.0
 
 
 def _set_statistics(network: nn.Module, inputs: Tensor) -> None:
-    """Batch normalisation takes its mean and variance from the known images.
+    """Set mean and variance of batch normalisation from the known images.
 
-    One pass, the statistics of each layer follow its input.
+    One pass is enough: the statistics of each layer follow its input.
     """
     norms = [module for module in network.modules() if isinstance(module, nn.BatchNorm2d)]
     if not norms:
@@ -78,9 +81,9 @@ def _set_statistics(network: nn.Module, inputs: Tensor) -> None:
 
 
 def _scale_head(network: Network, inputs: Tensor) -> None:
-    """Logits of the known images: mean 0, standard deviation 1 for each label.
+    """Scale the head: logits of the known images have mean 0, standard deviation 1 for each label.
 
-    The rows of the head stand at right angles to the mean feature, so that maps and logits hold
+    The rows of the head are at right angles to the mean feature, so that maps and logits hold
     differences, not a large common part.
     """
     features = network.represent(inputs)

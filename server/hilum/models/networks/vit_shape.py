@@ -1,6 +1,6 @@
 """Sizes of a vision transformer.
 
-From its tensors by timm's names, or from the manifest where nobody trained it.
+They come from its tensors by timm's names, or from the manifest where it is untrained.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hilum.models.networks.vit import VitShape
 from hilum_preprocessing.spec.input_spec import InputSpec
 
 HEAD_WIDTH: Final = 64
-# Axes of the tensors that sizes are read off.
+# Axes of the tensors from which sizes are read.
 _NEEDED: Final = {
     "patch_embed.proj.weight": 4,
     "pos_embed": 3,
@@ -26,7 +26,11 @@ _NEEDED: Final = {
 
 
 def from_tensors(tensors: Mapping[str, Tensor], options: OptionsTable, spec: InputSpec) -> VitShape:
-    """Raises ConfigurationError where the manifest says otherwise, or the input has another size than the network was trained for."""
+    """Return the sizes of these tensors.
+
+    Raises ConfigurationError where the manifest has others, or the network was trained for another
+    size of input.
+    """
     if lacking := missing(tensors):
         raise ConfigurationError(
             [f"no vision transformer of timm or Hugging Face: it lacks {', '.join(lacking)}"]
@@ -50,7 +54,7 @@ def from_tensors(tensors: Mapping[str, Tensor], options: OptionsTable, spec: Inp
 
 
 def missing(tensors: Mapping[str, Tensor]) -> list[str]:
-    """Tensors by which sizes are known, and which are not there or have another number of axes."""
+    """Return the tensors that give the sizes and are absent or have another number of axes."""
     return [
         f"{name} with {axes} axes"
         for name, axes in _NEEDED.items()
@@ -59,7 +63,10 @@ def missing(tensors: Mapping[str, Tensor]) -> list[str]:
 
 
 def untrained(options: OptionsTable, spec: InputSpec) -> VitShape:
-    """As the manifest says, four times as wide inside a layer, with a class token where the head reads it."""
+    """Return the sizes in the manifest.
+
+    A layer is four times as wide inside. There is a class token where the head reads it.
+    """
     has_class_token = options.pooling == "cls"
     return VitShape(
         width=options.width,
@@ -92,7 +99,7 @@ def b16(spec: InputSpec) -> VitShape:
 
 
 def layers(tensors: Mapping[str, Tensor]) -> int:
-    """How many blocks there are."""
+    """Return the number of blocks."""
     return len({name.split(".")[1] for name in tensors if name.startswith("blocks.")})
 
 

@@ -1,4 +1,4 @@
-"""ONNX graphs tidied: what is computed twice is computed once, what nobody asks for is left out, nodes stand in order."""
+"""ONNX graphs tidied: repeated and unused nodes are removed, and nodes are sorted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _GRAPHS = frozenset({onnx.AttributeProto.GRAPH, onnx.AttributeProto.GRAPHS})
 
 
 def shared(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """The same graph without equal constants and without nodes that do the same to the same tensors. In place.
+    """Return the same graph without equal constants and repeated nodes. In place.
 
     A graph with graphs inside (If, Loop) is left as it is: those may name any tensor.
     """
@@ -33,7 +33,7 @@ def shared(graph: onnx.GraphProto) -> onnx.GraphProto:
 
 
 def pruned(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """The same graph without nodes and constants that no output needs. In place."""
+    """Return the same graph without nodes and constants that no output needs. In place."""
     needed = {each.name for each in graph.output}
     kept: list[onnx.NodeProto] = []
     for node in reversed(graph.node):
@@ -48,7 +48,10 @@ def pruned(graph: onnx.GraphProto) -> onnx.GraphProto:
 
 
 def sorted_nodes(graph: onnx.GraphProto) -> onnx.GraphProto:
-    """The same graph with each node behind those whose outputs it reads, else in the order that it had. In place."""
+    """Return the same graph with each node behind those whose outputs it reads. In place.
+
+    Otherwise the order stays as it was.
+    """
     made_by = {name: node for node in graph.node for name in node.output}
     kept: list[onnx.NodeProto] = []
     done: set[str] = set()
@@ -69,14 +72,14 @@ def sorted_nodes(graph: onnx.GraphProto) -> onnx.GraphProto:
 
 
 def replace_nodes(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> None:
-    """These and no others. In place."""
+    """Replace the nodes of a graph. In place."""
     chosen = list(nodes)
     del graph.node[:]
     graph.node.extend(chosen)
 
 
 def _without_equal_constants(graph: onnx.GraphProto) -> dict[str, str]:
-    """Name of a constant that goes → name of its equal that stays."""
+    """Remove repeated constants; return the name of each with the name of its equal that stays."""
     first: dict[str, str] = {}
     renamed: dict[str, str] = {}
     kept: list[onnx.TensorProto] = []
@@ -100,7 +103,7 @@ def _content(constant: onnx.TensorProto) -> str:
 
 
 def _work(node: onnx.NodeProto) -> object:
-    """Equal for two nodes that give the same."""
+    """Return a key that is equal for two nodes with equal outputs."""
     attributes = sorted(
         attribute.SerializeToString(deterministic=True) for attribute in node.attribute
     )
@@ -108,7 +111,7 @@ def _work(node: onnx.NodeProto) -> object:
 
 
 def names_read(node: onnx.NodeProto) -> set[str]:
-    """Inputs of a node, and of the graphs inside it."""
+    """Return the inputs of a node, and of the graphs inside it."""
     names = set(node.input)
     for attribute in node.attribute:
         for inner in (attribute.g, *attribute.graphs):

@@ -1,6 +1,6 @@
-"""The tensor contract of an artefact, read off its ONNX graph.
+"""The tensor contract of an artefact, read from its ONNX graph.
 
-What every profile serves, whoever exported the network.
+Every profile serves it, for our networks and for brought ones.
 """
 
 from __future__ import annotations
@@ -14,13 +14,17 @@ from onnx import TensorProto
 from hilum.models.manifest.manifest import Manifest
 
 OPSETS: Final = range(11, 22)
-"""Of the ONNX domain: from the first whose Resize and Clip the engines agree on to the last that ONNX Runtime 1.19 reads (Triton 2.51)."""
+"""Opsets of the ONNX domain that all engines read.
+
+The first is where engines agree on Resize and Clip, the last is that of ONNX Runtime 1.19 (Triton
+2.51).
+"""
 WIRE_TYPES: Final = {"fp16": TensorProto.FLOAT16, "uint8": TensorProto.UINT8}
 Tensor = tuple[int, list[int | None]]
 
 
 def problems(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
-    """Every way in which the artefact is not what the manifest promises, in words."""
+    """Yield every difference between the artefact and its manifest, in words."""
     release = manifest.release
     spec = manifest.spec
     yield from opset_problems(model)
@@ -42,7 +46,7 @@ def problems(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
 
 
 def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
-    """The engines read a range; operators of another domain are known to one of them at most."""
+    """Yield opsets outside the engines' range, and domains that at most one engine knows."""
     versions = {each.domain or "ai.onnx": each.version for each in model.opset_import}
     if (version := versions.get("ai.onnx", 0)) not in OPSETS:
         yield (
@@ -52,7 +56,7 @@ def opset_problems(model: onnx.ModelProto) -> Iterator[str]:
 
 
 def tensors(model: onnx.ModelProto) -> dict[str, Tensor]:
-    """Inputs and outputs: type and sizes, None where any size goes."""
+    """Return the inputs and outputs: type and sizes, None where any size is possible."""
     constants = {each.name for each in model.graph.initializer}
     values = (
         *(each for each in model.graph.input if each.name not in constants),
@@ -65,12 +69,15 @@ def tensors(model: onnx.ModelProto) -> dict[str, Tensor]:
 
 
 def sizes(kind: Any) -> list[int | None]:  # noqa: ANN401 - onnx has no types
-    """None: any size."""
+    """Return the sizes; None where any is possible."""
     return [dim.dim_value or None for dim in kind.shape.dim]
 
 
 def clash(found: list[int | None], wanted: list[int | None]) -> bool:
-    """A fixed batch size clashes too: batches of any size are sent."""
+    """Whether two shapes differ.
+
+    A fixed batch size does too: batches of any size are sent.
+    """
     return (
         len(found) != len(wanted)
         or found[0] is not None
@@ -79,7 +86,7 @@ def clash(found: list[int | None], wanted: list[int | None]) -> bool:
 
 
 def described(tensor: Tensor) -> str:
-    """For people."""
+    """Return a tensor's type and sizes in words."""
     kind, shape = tensor
     return (
         f"{TensorProto.DataType.Name(kind).lower()}"

@@ -1,4 +1,4 @@
-"""A network that somebody else exported.
+"""A network that was exported elsewhere.
 
 Its input becomes `image`, its output `logits`, and normalisation moves into the graph.
 """
@@ -52,7 +52,7 @@ def graft(manifest: Manifest, source: Path, destination: Path) -> None:
 
 
 def require_fit(manifest: Manifest, source: Path) -> onnx.ModelProto:
-    """The network, if it is what the manifest says.
+    """Return the network, if it fits the manifest.
 
     Raises ConfigurationError with every reason why not.
     """
@@ -78,7 +78,7 @@ def _write(model: onnx.ModelProto, manifest: Manifest, source: Path, destination
 
 
 def _give_way(graph: onnx.GraphProto) -> Callable[[str], str]:
-    """Tensors that have one of our names get another; gives the new name of any tensor."""
+    """Rename tensors that have one of our names; return the new name of any tensor."""
     for name in _OURS:
         _rename_tensor(graph, name, f"{_PREFIX}brought_{name}")
     return lambda name: f"{_PREFIX}brought_{name}" if name in _OURS else name
@@ -162,7 +162,7 @@ def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
     constants = {each.name for each in graph.initializer}
     kept = [
         each for each in graph.input if each.name in constants
-    ]  # before IR version 4 these were listed too
+    ]  # before IR version 4 inputs included constants
     del graph.input[:]
     graph.input.extend(kept)
     graph.input.append(
@@ -173,9 +173,9 @@ def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
 
 
 def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None:
-    """`logits` and, where the release has maps, `cam` in fp16.
+    """Keep `logits` and, where the release has maps, `cam` in fp16.
 
-    What else the network puts out is nobody's.
+    Other outputs are removed.
     """
     (logits,) = (each for each in graph.output if each.name == "logits")
     del graph.output[:]
@@ -187,7 +187,7 @@ def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None
 
 
 def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
-    """The network behind our prologue gives what it gives by itself for the same normalised input."""
+    """Raise ConfigurationError where the network's outputs change behind our normalisation."""
     spec = manifest.spec
     engine = manifest.engine
     images = np.concatenate([known_image(spec, number) for number in range(_IMAGES)])
@@ -217,7 +217,7 @@ def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
 
 
 def _alone(manifest: Manifest, network: Path, inputs: Array) -> Array:
-    """(n, C, H, W) float32, normalised → (n, L): what the network says without anything of ours.
+    """(n, C, H, W) float32, normalised → (n, L): logits of the network as it was brought.
 
     Raises RuntimeError.
     """

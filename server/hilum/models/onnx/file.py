@@ -1,6 +1,6 @@
-"""ONNX files that somebody brings.
+"""ONNX files that a user brings.
 
-Read without trust, and what can be said of a network from its graph alone.
+They are read without trust, and facts about a network are read from its graph alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MULTIPLYING: Final = frozenset(
 
 
 def read(path: Path) -> onnx.ModelProto:
-    """The network.
+    """Return the network.
 
     Raises ConfigurationError: a pickle, not ONNX, weights in other files, weights that are no
     numbers.
@@ -48,7 +48,7 @@ def read(path: Path) -> onnx.ModelProto:
         ValueError,
         TypeError,
         KeyError,
-    ) as error:  # the last three: numbers that do not fill their shape
+    ) as error:  # the last three are raised for numbers that do not fill their shape
         raise ConfigurationError([f"{path}: not a readable ONNX file: {error}"]) from error
     if problems:
         raise ConfigurationError(problems)
@@ -57,7 +57,10 @@ def read(path: Path) -> onnx.ModelProto:
 
 
 def require_valid(model: onnx.ModelProto, path: Path, *, has_shapes: bool = True) -> None:
-    """Raises ConfigurationError where the graph breaks a rule of ONNX or, with `has_shapes`, its types and shapes contradict each other."""
+    """Raise ConfigurationError where the graph breaks a rule of ONNX.
+
+    With `has_shapes`, also where its types and shapes contradict each other.
+    """
     try:
         onnx.checker.check_model(model, full_check=has_shapes)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError, ValueError) as error:
@@ -67,21 +70,21 @@ def require_valid(model: onnx.ModelProto, path: Path, *, has_shapes: bool = True
 
 
 def inputs_of(model: onnx.ModelProto) -> dict[str, Tensor]:
-    """By name; constants are none."""
+    """Return the inputs by name, without constants."""
     outputs = {each.name for each in model.graph.output}
     return {name: tensor for name, tensor in contract.tensors(model).items() if name not in outputs}
 
 
 def outputs_of(model: onnx.ModelProto) -> dict[str, Tensor]:
-    """By name."""
+    """Return the outputs by name."""
     tensors = contract.tensors(model)
     return {each.name: tensors[each.name] for each in model.graph.output}
 
 
 def expose(model: onnx.ModelProto, name: str) -> None:
-    """Make an inner tensor an output of the graph, so that logits before an activation can be had.
+    """Make an inner tensor an output of the graph.
 
-    Nothing where it is one.
+    Logits before an activation are available then. An output stays as it is.
     """
     if name in {each.name for each in model.graph.output}:
         return
@@ -102,7 +105,7 @@ def is_quantised(model: onnx.ModelProto) -> bool:
 
 
 def metadata(model: onnx.ModelProto) -> Mapping[str, str]:
-    """What the exporter wrote beside the graph."""
+    """Return the exporter's metadata."""
     return {each.key: each.value for each in model.metadata_props}
 
 

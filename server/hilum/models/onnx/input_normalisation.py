@@ -1,7 +1,7 @@
-"""The first steps of every artefact, from wire image to normalised float32, apart from the network behind them.
+"""The first steps of every artefact, from wire image to normalised float32.
 
-A network is quantised, or brought to half precision, without its normalisation: 12-bit pixel values
-would lose the most there.
+They are separate from the network behind them: a network is quantised, or converted to half
+precision, without its normalisation. 12-bit pixel values would lose the most there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hilum_preprocessing.spec.input_spec import InputSpec
 Array = np.ndarray[Any, np.dtype[Any]]
 _STEPS: Final = frozenset({"Identity", "Cast", "Sub", "Div"})
 INPUT: Final = "hilum_network_input"
-"""Name of the input of a network that was cut off: (N, C, H, W) float32."""
+"""Name of the input of a network without its first steps: (N, C, H, W) float32."""
 _NORMALISED: Final = "hilum_normalised"
 
 
@@ -36,7 +36,7 @@ def normalised(spec: InputSpec, images: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """`network` takes what `steps` make of `image`."""
+    """An artefact in two parts: `network` takes the result that `steps` compute from `image`."""
 
     steps: tuple[onnx.NodeProto, ...]
     constants: tuple[onnx.TensorProto, ...]
@@ -45,7 +45,7 @@ class Cut:
 
 
 def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> Cut:
-    """The artefact in two; of its outputs those named.
+    """Return the artefact in two parts, with the named outputs.
 
     Raises ConfigurationError when it does not begin with a cast.
     """
@@ -73,9 +73,9 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
 
 
 def _readers(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
-    """Nodes that read a tensor, without those that ask for the size of its batch alone.
+    """Return the nodes that read a tensor, without those that read only the size of its batch.
 
-    Normalisation leaves that as it is.
+    Normalisation does not change that size.
     """
     return [node for node in graph.node if name in node.input and not _asks_for_batch(node)]
 
@@ -86,7 +86,7 @@ def _asks_for_batch(node: onnx.NodeProto) -> bool:
 
 
 def join(parts: Cut, network: onnx.ModelProto) -> onnx.ModelProto:
-    """Another network (float32 in, the same outputs) behind the same steps."""
+    """Join another network (float32 in, the same outputs) to the same steps."""
     joined = onnx.ModelProto()
     joined.CopyFrom(network)
     del joined.graph.input[:], joined.graph.value_info[:]
@@ -99,9 +99,9 @@ def join(parts: Cut, network: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _ending_in(name: str, steps: list[onnx.NodeProto]) -> tuple[onnx.NodeProto, ...]:
-    """The tensor behind them gets this name.
+    """Return the steps with this name for their last tensor.
 
-    Its own stays with the network, where it may have another type.
+    Its own name stays with the network, where it may have another type.
     """
     last = onnx.NodeProto()
     last.CopyFrom(steps[-1])

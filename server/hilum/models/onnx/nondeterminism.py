@@ -1,4 +1,7 @@
-"""What in a graph makes an answer depend on chance, or on the images that happen to share its batch: exports that never left training."""
+"""Parts of a graph that make an answer depend on chance or on the other images of its batch.
+
+They come from exports that are still in training mode.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ _ADVICE: Final = "export the network after net.eval(), without dropout"
 
 
 def problems(model: onnx.ModelProto, outputs: Iterable[str]) -> Iterator[str]:
-    """A line for each kind of operator that one of `outputs` needs."""
+    """Yield a line for each kind of operator that one of `outputs` needs."""
     needed = [
         *_needed(model.graph, set(outputs)),
         *(node for function in model.functions for node in _with_inner(function.node)),
@@ -36,7 +39,10 @@ def problems(model: onnx.ModelProto, outputs: Iterable[str]) -> Iterator[str]:
 
 
 def _needed(graph: onnx.GraphProto, names: set[str]) -> Iterator[onnx.NodeProto]:
-    """Nodes stand behind those whose outputs they read: a rule of ONNX."""
+    """Return the nodes that the outputs need.
+
+    By a rule of ONNX, nodes follow those whose outputs they read.
+    """
     for node in reversed(graph.node):
         if names & set(node.output):
             names |= names_read(node)
@@ -44,7 +50,7 @@ def _needed(graph: onnx.GraphProto, names: set[str]) -> Iterator[onnx.NodeProto]
 
 
 def _with_inner(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.NodeProto]:
-    """The nodes, and those of the graphs inside them."""
+    """Yield the nodes, and those of the graphs inside them."""
     for node in nodes:
         yield node
         for attribute in node.attribute:
@@ -74,16 +80,19 @@ def _kind(node: onnx.NodeProto, switches: dict[str, bool]) -> str | None:
 
 
 def _is_training(node: onnx.NodeProto) -> bool:
-    """By its attribute since opset 14; before, by the statistics that it puts out."""
+    """Whether a node is in training mode.
+
+    Since opset 14 an attribute says it; before, the node puts out statistics.
+    """
     return sum(map(bool, node.output)) > 1 or any(
         each.name == "training_mode" and each.i for each in node.attribute
     )
 
 
 def _switches(graph: onnx.GraphProto, nodes: Iterable[onnx.NodeProto]) -> dict[str, bool]:
-    """The constant truth values, by name.
+    """Return the constant truth values by name.
 
-    What decides by anything else is seen by `build`, which asks the network twice.
+    Other switches are found by `build`, which runs the network twice.
     """
     constants = [(each.name, each) for each in graph.initializer]
     constants += [

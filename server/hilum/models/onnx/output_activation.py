@@ -1,7 +1,4 @@
-"""Whether an output of a network is a score already.
-
-The activation that it comes out of, and the logits before it.
-"""
+"""The activation that an output of a network comes out of, and the logits before it."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _JOINING: Final = frozenset({"Concat", "Min", "Max"})
 class Ending:
     """The activation inside the graph, and the name of the logits before it.
 
-    None where no tensor holds them in the form of the output.
+    None where no tensor has them in the form of the output.
     """
 
     activation: str
@@ -32,9 +29,9 @@ class Ending:
 
 
 def ending(model: onnx.ModelProto, output: str) -> Ending | None:
-    """Whether this output, or a part of it, comes out of a sigmoid or softmax.
+    """Return the sigmoid or softmax that this output, or a part of it, comes out of.
 
-    What only passes it on is looked through.
+    Nodes that only pass values on are skipped.
     """
     makers = {name: node for node in model.graph.node for name in node.output}
     seen: set[str] = set()
@@ -52,7 +49,7 @@ def ending(model: onnx.ModelProto, output: str) -> Ending | None:
 
 
 def _passed_on(node: onnx.NodeProto) -> list[str]:
-    """The inputs whose values a node gives on as they are, or limits."""
+    """Return the inputs whose values a node passes on unchanged or limited."""
     if node.op_type in _JOINING:
         return list(node.input)
     return list(node.input[:1]) if node.op_type in _SAME_FORM | _OTHER_FORM else []

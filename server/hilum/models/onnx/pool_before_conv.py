@@ -1,10 +1,10 @@
 """ONNX graphs that pool before they mix channels.
 
-A quarter of the multiplications of that layer, for the same numbers up to rounding.
+This saves three quarters of the multiplications of that layer, for the same numbers up to rounding.
 
 The transitions of a DenseNet are a 1x1 convolution and an average over 2x2 (Huang et al., CVPR
 2017, section 3). Both are linear, one over channels and the other over places, so either may be
-first: DenseNet-121 has a twelfth less to multiply.
+first. DenseNet-121 has a twelfth less to multiply.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from hilum.models.onnx.cleanup import names_read, sorted_nodes
 
 
 def pooled_early(graph: onnx.GraphProto) -> int:
-    """Each average pool that shrinks what a 1x1 convolution gives, and nobody else reads, goes before it. In place. → how many did.
+    """Put each shrinking average pool before its 1x1 convolution. In place. → how many moved.
 
-    A convolution whose input or output is quantised has another node between the two, and stays.
+    The pool must be the only reader of the convolution. A convolution whose input or output is
+    quantised has another node between the two, and stays.
     """
     makers = {name: node for node in graph.node for name in node.output}
     readers = Counter(name for node in graph.node for name in names_read(node))
@@ -38,7 +39,7 @@ def pooled_early(graph: onnx.GraphProto) -> int:
 
 
 def _forget_shapes(graph: onnx.GraphProto, names: set[str]) -> None:
-    """What the file says of a tensor whose name means another one now."""
+    """Remove the file's shapes of tensors whose names have another meaning now."""
     kept = [each for each in graph.value_info if each.name not in names]
     del graph.value_info[:]
     graph.value_info.extend(kept)
@@ -65,7 +66,7 @@ def _exchange(convolution: onnx.NodeProto, pool: onnx.NodeProto) -> None:
 
 
 def _shrinks(pool: onnx.NodeProto) -> bool:
-    """Every output is a mean of values that are there, and there are fewer outputs than inputs."""
+    """Whether every output is a mean of existing values, and outputs are fewer than inputs."""
     said = _said(pool)
     return (
         prod(said.get("strides", [1])) > 1 and _has_no_edge(said) and not said.get("ceil_mode", 0)
@@ -76,7 +77,7 @@ def _mixes_channels_only(convolution: onnx.NodeProto) -> bool:
     said = _said(convolution)
     has_one_place = (
         prod(said.get("kernel_shape", [0])) == 1
-    )  # where the file leaves it to the weights, it is not known here
+    )  # without the attribute, the kernel's size is that of the weights and not known here
     return has_one_place and prod(said.get("strides", [1])) == 1 and _has_no_edge(said)
 
 

@@ -16,7 +16,7 @@ _TOLERANCE: Final = 0.1
 
 
 def manifest_text(read: Manifest, version: str, weights_sha256: str, report: str) -> str:
-    """The whole file; `report` is named in its first line."""
+    """Return the whole file; `report` is named in its first line."""
     heading = (
         f"# Made by `hilum models quantise` from {read.release.id}; {report} says how it was"
         " judged.\n"
@@ -25,9 +25,9 @@ def manifest_text(read: Manifest, version: str, weights_sha256: str, report: str
 
 
 def _content(read: Manifest, version: str, weights_sha256: str) -> dict[str, Any]:
-    """The old one with other weights, engine and version.
+    """Return the old content with other weights, engine and version.
 
-    Golden cases go: their numbers are the old network's.
+    Golden cases are removed: their numbers are the old network's.
     """
     old = tomllib.loads(read.path.read_text(encoding="utf-8"))
     kept = {name: value for name, value in old.items() if name not in ("golden", "quantisation")}

@@ -1,4 +1,7 @@
-"""A network in int8: weights for each channel, activations by what a calibration set shows (static QDQ, ONNX Runtime)."""
+"""A network in int8 (static QDQ, ONNX Runtime).
+
+Weights have a scale for each channel; ranges of activations come from a calibration set.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _MULTIPLIES: Final = [
     "Conv",
     "Gemm",
     "MatMul",
-]  # the others in int8 made a DenseNet-121 no faster, and half as wrong again
+]  # with the other operators in int8, a DenseNet-121 was no faster, and its error grew by half
 
 
 def quantise_network(artefact: Path, manifest: Manifest, images: Array, destination: Path) -> None:
@@ -58,13 +61,13 @@ def quantise_network(artefact: Path, manifest: Manifest, images: Array, destinat
 
 
 def _name_nodes(graph: onnx.GraphProto) -> None:
-    """The quantiser knows nodes by name."""
+    """Give every node a name, by which the quantiser knows it."""
     for number, node in enumerate(graph.node):
         node.name = node.name or f"node_{number}"
 
 
 def _last_layers(graph: onnx.GraphProto) -> list[str]:
-    """Nodes from the logits back to the first that multiplies by weights, that one included."""
+    """Return the nodes from the logits back to the first that multiplies by weights, included."""
     made_by = {name: node for node in graph.node for name in node.output}
     names = []
     wanted = "logits"
@@ -77,9 +80,9 @@ def _last_layers(graph: onnx.GraphProto) -> list[str]:
 
 
 class _Reader:
-    """One image at a time, as ONNX Runtime's calibration asks for them.
+    """A reader of one image at a time, as ONNX Runtime's calibration calls it.
 
-    All in float32 would be many times the folder.
+    All images in float32 would take many times the memory of the folder.
     """
 
     def __init__(self, spec: InputSpec, images: Array) -> None:
@@ -88,13 +91,13 @@ class _Reader:
         )
 
     def get_next(self) -> dict[str, Any] | None:
-        """None at the end."""
+        """Return the next image; None at the end."""
         return next(self._inputs, None)
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the quantiser's words about every tensor; ours say what came of it."""
+    """Silence the quantiser's messages about every tensor; our report gives the result."""
     root = logging.getLogger()
     level = root.level
     root.setLevel(logging.ERROR)

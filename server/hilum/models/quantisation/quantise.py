@@ -1,7 +1,9 @@
-"""A release in int8, made from another one, and accepted only when its scores stand within the limits of that one's manifest.
+"""A release in int8, made from another one.
 
-Whatever comes of it, a report lies beside: `<new release>.quantisation.json` and `.md` in the
-folder of manifests. A refused one leaves nothing else.
+It is accepted only when its scores are within the limits of that release's manifest.
+
+A report is written in either case: `<new release>.quantisation.json` and `.md` in the folder of
+manifests. A refused release leaves nothing else.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from hilum.models.quantisation.manifest import WEIGHTS, manifest_text
 from hilum.models.quantisation.network import quantise_network
 
 FEWEST_IMAGES: Final = 16
-_HELD_OUT: Final = 4  # without cases, each fourth image judges and calibrates nothing
+_HELD_OUT: Final = (
+    4  # without cases, each fourth image is used for judgement and not for calibration
+)
 
 
 @dataclass(frozen=True, slots=True)
 class QuantisationRequest:
-    """What to make of which images.
+    """The new release and the images to make it from.
 
     `cases` None: scores alone are compared, on images held out from the calibration.
     """
@@ -44,7 +48,7 @@ class QuantisationRequest:
 
 @dataclass(frozen=True, slots=True)
 class QuantisationResult:
-    """What came of it and where the report lies."""
+    """The judgement and the path of the report."""
 
     release_id: str
     judgement: Judgement
@@ -94,7 +98,7 @@ def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
 
 
 def _divided(read: Manifest, order: QuantisationRequest) -> tuple[Images, Cases]:
-    """Images that calibrate and cases that judge; none is both."""
+    """Return images that calibrate and cases that judge; none is both."""
     images = read_folder(read, order.calibration)
     if order.cases is None:
         judged = np.arange(len(images.files)) % _HELD_OUT == _HELD_OUT - 1
@@ -136,7 +140,7 @@ def _chosen(images: Images, mask: Array) -> Images:
 
 
 def _artefact(read: Manifest, built_dir: Path, scratch: Path, weights_dir: Path | None) -> Path:
-    """The artefact of record of the release: as built, else made."""
+    """Return the artefact of record of the release: as built, else made."""
     trees = [
         build.tree_of(read.release, built_dir, profile)
         for profile in build.PROFILES
@@ -152,7 +156,7 @@ def _artefact(read: Manifest, built_dir: Path, scratch: Path, weights_dir: Path 
 def _make(
     read: Manifest, order: QuantisationRequest, before: Path, images: Array, folder: Path
 ) -> Manifest:
-    """The new release's folder: network and manifest."""
+    """Make the new release's folder: network and manifest."""
     folder.mkdir()
     quantise_network(before, read, images, folder / WEIGHTS)
     text = manifest_text(
@@ -175,7 +179,7 @@ def _judged(read: Manifest, made: Manifest, files: tuple[Path, Path], judges: Ca
 
 
 def _logits(file: Path, read: Manifest, images: Array) -> Array:
-    """By the reference engine, in the precision of the file."""
+    """Return the logits of the reference engine, in the precision of the file."""
     run = triton_model.open_engine(
         file, "onnxruntime", read.engine.precision, read.engine.optimisation
     )

@@ -1,6 +1,6 @@
-"""What a quantisation did to the numbers, for programs and for people.
+"""The report of a quantisation, for programs and for people.
 
-File names of images stay out: they may name patients.
+File names of images are left out: they may name patients.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hilum.models.known_answers.acceptance import Judgement, LabelChange
 
 
 def write(stem: Path, facts: Mapping[str, Any], judgement: Judgement) -> Path:
-    """Write `<stem>.json` and `<stem>.md`; the latter's path."""
+    """Write `<stem>.json` and `<stem>.md`; return the latter's path."""
     text = stem.with_name(f"{stem.name}.json")
     words = stem.with_name(f"{stem.name}.md")
     text.write_text(json.dumps({**facts, **judgement.as_json()}, indent=1) + "\n", encoding="utf-8")

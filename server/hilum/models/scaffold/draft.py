@@ -1,7 +1,7 @@
 """`hilum models new`: the beginning of a release, from an ONNX file.
 
-What the file says is filled in, what may be guessed is guessed with its reason, and what only a
-person knows is marked EDIT.
+Facts of the file are filled in. A guess is written with its reason. Lines that only a person knows
+are marked EDIT.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ _USUAL_SIZE: Final = 224
 
 @dataclass(frozen=True, slots=True)
 class GraphFacts:
-    """What an ONNX file says of itself.
+    """The facts in an ONNX file.
 
-    `size`: height and width, None where any goes. `ending`: its output is a score already.
+    `size`: height and width, None where any is possible. `ending`: the activation that its output
+    comes out of.
 
-    `choices`: all outputs that could be the one, with their lengths; `is_guessed`: several of them fit as well.
+    `choices`: all possible outputs, with their lengths; `is_guessed`: several of them fit equally
+    well.
     """
 
     file: str
@@ -54,7 +56,7 @@ class GraphFacts:
 
     @property
     def height_and_width(self) -> tuple[int, int]:
-        """As the file says, else as most networks take it."""
+        """Height and width in the file, else the most common ones."""
         height, width = self.size
         return height or _USUAL_SIZE, width or _USUAL_SIZE
 
@@ -101,7 +103,7 @@ def draft(
 
 
 def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 - an annotated type
-    """Names make folders: what no release may be called is refused before one is made."""
+    """Return the problems of a name, before a folder is made with it."""
     try:
         TypeAdapter(kind).validate_python(value)
     except ValidationError as error:
@@ -110,7 +112,10 @@ def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 
 
 
 def read_facts(file: Path, labels: str | None) -> GraphFacts:
-    """Raises ConfigurationError with everything that keeps this network from being served."""
+    """Return the facts in an ONNX file.
+
+    Raises ConfigurationError with every reason why the network cannot be served.
+    """
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
     model = onnx_file.read(file)
@@ -180,6 +185,6 @@ def _output_problems(outputs: dict[str, Tensor]) -> list[str]:
 
 
 def _name(file: Path) -> str:
-    """Of a release: small letters, digits and _, a letter first."""
+    """Return a release name: small letters, digits and _, a letter first."""
     name = re.sub(r"[^a-z0-9]+", "_", file.stem.lower()).strip("_")[:40].strip("_")
     return name if re.match(r"[a-z]", name) else f"model_{name}"[:40].rstrip("_")

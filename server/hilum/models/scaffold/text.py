@@ -1,6 +1,6 @@
-"""The words of a drafted manifest.
+"""The text of a drafted manifest.
 
-One function a part, each line with the reason for what it says.
+Each function writes one part, each line with the reason for its value.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hilum.models.scaffold.draft import GraphFacts
 
 HEAD_LINES: Final = 3
-# (channels, side) → what networks of this form most often were trained with.
+# (channels, side) → the recipe that most networks of this form were trained with.
 _LIKELY: Final = {
     (1, 224): "torchxrayvision_224",
     (1, 512): "torchxrayvision_512",
@@ -32,7 +32,7 @@ _WIDTH: Final = 118
 
 
 def write(facts: GraphFacts, name: str, version: str) -> str:
-    """The whole file."""
+    """Return the whole file."""
     parts = (
         _head(facts, name, version),
         _labels(facts),
@@ -194,9 +194,9 @@ def _fits(recipe: str, facts: GraphFacts) -> bool:
 
 
 def _own_input(facts: GraphFacts) -> Iterator[str]:
-    """No published recipe has this form.
+    """Yield an input of one's own where no published recipe has this form.
 
-    The picture squashed to 8 bits, with the statistics that most networks of photographs have.
+    The picture is squashed to 8 bits. The statistics are those of most networks of photographs.
     """
     height, width = facts.height_and_width
     mean, std = (
