@@ -48,15 +48,8 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
     Raises ConfigurationError, which says where to put which file.
     """
     release = manifest.release
-    name = manifest.weights.file
     sha256 = manifest.weights.sha256
-    assert name is not None
-    folders = [folder for folder in (weights_dir, manifest.path.parent) if folder is not None]
-    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
-    if path is None:
-        where = " or ".join(map(str, folders))
-        what = f"Put {name} (sha256 {sha256}) into {where}, or name its folder with --weights"
-        raise _refused(release.id, f"no weights. {what}. Source: {release.source}")
+    path = _find_file(manifest, weights_dir)
     if (found := identity.file_sha256(path)) != sha256:
         raise _refused(
             release.id,
@@ -65,6 +58,20 @@ def find_weights(manifest: Manifest, weights_dir: Path | None) -> Path:
         )
     if pickled.is_pickle(path):
         raise _refused(release.id, f"{path} is {pickled.advice(path)}")
+    return path
+
+
+def _find_file(manifest: Manifest, weights_dir: Path | None) -> Path:
+    release = manifest.release
+    name = manifest.weights.file
+    assert name is not None
+    folders = [folder for folder in (weights_dir, manifest.path.parent) if folder is not None]
+    path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+    if path is None:
+        file = f"{name} (sha256 {manifest.weights.sha256})"
+        where = " or ".join(map(str, folders))
+        advice = f"Put {file} into {where}, or name its folder with --weights"
+        raise _refused(release.id, f"no weights. {advice}. Source: {release.source}")
     return path
 
 
@@ -77,10 +84,11 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
     engine = manifest.engine
     run = triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
     image = canary.canary_image(manifest.spec)
+    constant_image = np.full_like(image, image.flat[0])
     outputs = dict(run(image))
     logits = outputs["logits"]
-    neighbours = (np.full_like(image, image.flat[0]), canary.known_image(manifest.spec, 1))
-    constant, among_others, _ = run(np.concatenate([neighbours[0], image, neighbours[1]]))["logits"]
+    batch = np.concatenate([constant_image, image, canary.known_image(manifest.spec, 1)])
+    constant, among_others, _ = run(batch)["logits"]
     if not np.isfinite(logits).all():
         raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
     _require_own_answer(manifest, logits, among_others)

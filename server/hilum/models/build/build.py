@@ -12,7 +12,7 @@ import json
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import metadata
@@ -53,28 +53,24 @@ def build(
     Raises ConfigurationError: unknown release or profile, weights missing or other than in the
     manifest, parity failed.
     """
-    if profile not in PROFILES:
-        raise ConfigurationError([f"unknown profile {profile!r}; known: {', '.join(PROFILES)}"])
-    if accelerator not in ACCELERATORS:
-        raise ConfigurationError(
-            [f"unknown accelerator {accelerator!r}; known: {', '.join(ACCELERATORS)}"]
-        )
+    _require_known("profile", profile, PROFILES)
+    _require_known("accelerator", accelerator, ACCELERATORS)
+    order = _Order(profile, built_dir, weights_dir, accelerator)
     wanted = tuple(release_ids)
-    for manifest in catalogue.choose(
-        catalogue.load_manifests(manifests_dir, wanted), wanted
-    ).values():
-        if (
-            is_built(manifest.release, built_dir, profile)
-            and _accelerator_of(manifest.release, built_dir, profile) == accelerator
-        ):
-            progress(f"{manifest.release.id}: {profile} is up to date")
+    manifests = catalogue.load_manifests(manifests_dir, wanted)
+    for manifest in catalogue.choose(manifests, wanted).values():
+        release = manifest.release
+        if _is_up_to_date(release, order):
+            progress(f"{release.id}: {profile} is up to date")
             continue
-        with _made_whole(built_dir, profile, manifest.release.triton_name) as tree:
-            _make(manifest, tree, _Order(profile, built_dir, weights_dir, accelerator), progress)
-        progress(
-            f"{manifest.release.id}: {profile} built in"
-            f" {tree_of(manifest.release, built_dir, profile)}"
-        )
+        with _made_whole(built_dir, profile, release.triton_name) as tree:
+            _make(manifest, tree, order, progress)
+        progress(f"{release.id}: {profile} built in {tree_of(release, built_dir, profile)}")
+
+
+def _require_known(kind: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise ConfigurationError([f"unknown {kind} {name!r}; known: {', '.join(known)}"])
 
 
 def tree_of(release: Release, built_dir: Path, profile: str = "embedded") -> Path:
@@ -94,8 +90,12 @@ def read_record(tree: Path) -> dict[str, Any]:
     return identity.read_record(tree / _RECORD)
 
 
-def _accelerator_of(release: Release, built_dir: Path, profile: str) -> str:
-    return str(read_record(tree_of(release, built_dir, profile)).get("accelerator", "none"))
+def _is_up_to_date(release: Release, order: _Order) -> bool:
+    record = read_record(tree_of(release, order.built_dir, order.profile))
+    return (
+        record.get("build_key") == release.build_key
+        and str(record.get("accelerator", "none")) == order.accelerator
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +112,7 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
     release = manifest.release
     onnx_file = tree / "1/model.onnx"
     onnx_file.parent.mkdir(parents=True)
-    if made := _made_for_another_profile(release, order.built_dir):
-        shutil.copyfile(made, onnx_file)
-    else:
-        progress(
-            f"{release.id}: writing ONNX{'' if release.is_trained else ' with UNTRAINED weights'}"
-            " (up to a minute)"
-        )
-        artefact.make(manifest, onnx_file, order.weights_dir)
+    _write_artefact(manifest, onnx_file, order, progress)
     progress(f"{release.id}: comparing engines on the canary")
     outputs = artefact.reference(manifest, onnx_file)
     if order.profile == "embedded":
@@ -131,6 +124,16 @@ def _make(manifest: Manifest, tree: Path, order: _Order, progress: Progress) -> 
     record |= _configured(manifest, tree, order, outputs, progress)
     record |= _timed(manifest, onnx_file, order.profile, progress)
     (tree / _RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _write_artefact(manifest: Manifest, onnx_file: Path, order: _Order, progress: Progress) -> None:
+    release = manifest.release
+    if made := _made_for_another_profile(release, order.built_dir):
+        shutil.copyfile(made, onnx_file)
+        return
+    weights = "" if release.is_trained else " with UNTRAINED weights"
+    progress(f"{release.id}: writing ONNX{weights} (up to a minute)")
+    artefact.make(manifest, onnx_file, order.weights_dir)
 
 
 def _timed(manifest: Manifest, onnx_file: Path, profile: str, progress: Progress) -> dict[str, Any]:

@@ -43,27 +43,25 @@ def check_onnx(file: Path, served: Served) -> Iterator[str]:
 
     from hilum.models.onnx import contract  # noqa: PLC0415 - the same
 
+    title = f"{served.triton_name}: {file.name}"
     try:
         model = onnx.load(file)
     except (OSError, DecodeError) as error:
-        yield f"{served.triton_name}: {file.name}: not a readable ONNX file: {error}"
+        yield f"{title}: not a readable ONNX file: {error}"
         return
     names = onnx.TensorProto.DataType.Name
-    wanted = {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
     found = {
         name: (_ONNX_TYPES.get(names(kind), names(kind)), sizes)
         for name, (kind, sizes) in contract.tensors(model).items()
     }
+    wanted = {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
     for name in sorted(set(found) | set(wanted)):
-        kind, dims = wanted.get(name, (None, []))
-        if (
-            name not in found
-            or found[name][0] != kind
-            or contract.clash(found[name][1], [None, *dims])
-        ):
+        kind, sizes = found.get(name, (None, []))
+        wanted_kind, dims = wanted.get(name, (None, []))
+        if kind is None or kind != wanted_kind or contract.clash(sizes, [None, *dims]):
             yield (
-                f"{served.triton_name}: {file.name}: tensor {name!r} is {found.get(name)}, the"
-                f" contract says {wanted.get(name)}"
+                f"{title}: tensor {name!r} is {found.get(name)}, the contract says"
+                f" {wanted.get(name)}"
             )
 
 

@@ -64,16 +64,21 @@ def _of_module(
     """Yield the tensors of a module in the order of `Module.state_dict`."""
     if module in above:
         raise NoTensors("a module that holds itself")
+    yield from _own_tensors(module, prefix)
+    for name, value in _table(module, "_modules"):
+        if isinstance(value, Placeholder):
+            yield from _of_module(value, f"{prefix}{name}.", (*above, module))
+
+
+def _own_tensors(module: Placeholder, prefix: str) -> Iterator[tuple[str, StoredTensor]]:
+    """Yield the parameters and the persistent buffers of one module."""
     passing = getattr(module, "_non_persistent_buffers_set", None)
     skipped = passing if isinstance(passing, set) else ()
     for name, value in itertools.chain(_table(module, "_parameters"), _table(module, "_buffers")):
         if isinstance(value, StoredTensor) and name not in skipped:
             yield f"{prefix}{name}", value
         elif isinstance(value, Placeholder):
-            raise NoTensors(f"{prefix}{name} is a {module.origin}, no plain tensor")
-    for name, value in _table(module, "_modules"):
-        if isinstance(value, Placeholder):
-            yield from _of_module(value, f"{prefix}{name}.", (*above, module))
+            raise NoTensors(f"{prefix}{name} is a {value.origin}, no plain tensor")
 
 
 def _table(module: Placeholder, name: str) -> list[tuple[str, Any]]:
@@ -91,18 +96,11 @@ def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
 
     Raises NoTensors when it reaches beyond its storage.
     """
-    width = ELEMENTS[tensor.storage.kind][1]
     count = math.prod(tensor.shape)
     if not count:
         return
-    axes = [
-        (length, stride)
-        for length, stride in zip(tensor.shape, tensor.strides, strict=True)
-        if length != 1
-    ]
-    last = tensor.offset + sum((length - 1) * stride for length, stride in axes)
-    if tensor.offset < 0 or any(stride < 1 for _, stride in axes) or last >= tensor.storage.size:
-        raise NoTensors("a tensor is larger than its storage")
+    axes = _checked_axes(tensor)
+    width = ELEMENTS[tensor.storage.kind][1]
     elements = memoryview(data)[: tensor.storage.size * width].cast(_FORMATS[width])
     if _is_contiguous(axes):
         yield elements[tensor.offset : tensor.offset + count].tobytes()
@@ -111,6 +109,16 @@ def row_bytes(tensor: StoredTensor, data: bytes) -> Iterator[bytes]:
     for places in itertools.product(*(range(0, rows * step, step) for rows, step in outer)):
         start = tensor.offset + sum(places)
         yield elements[start : start + (length - 1) * stride + 1 : stride].tobytes()
+
+
+def _checked_axes(tensor: StoredTensor) -> list[tuple[int, int]]:
+    """Return (length, stride) of each axis longer than one."""
+    pairs = zip(tensor.shape, tensor.strides, strict=True)
+    axes = [(length, stride) for length, stride in pairs if length != 1]
+    last = tensor.offset + sum((length - 1) * stride for length, stride in axes)
+    if tensor.offset < 0 or any(stride < 1 for _, stride in axes) or last >= tensor.storage.size:
+        raise NoTensors("a tensor is larger than its storage")
+    return axes
 
 
 def _is_contiguous(axes: Sequence[tuple[int, int]]) -> bool:

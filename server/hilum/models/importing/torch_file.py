@@ -40,18 +40,15 @@ def open_torch_file(source: BinaryIO) -> tuple[Any, ReadStorage]:
 
 def _open_zip(source: BinaryIO) -> tuple[Any, ReadStorage]:
     archive = zipfile.ZipFile(source)
-    names = [
-        name for name in archive.namelist() if name.endswith("data.pkl") and name.count("/") == 1
-    ]
+    entries = archive.namelist()
+    names = [name for name in entries if name.endswith("data.pkl") and name.count("/") == 1]
     if len(names) != 1:
         raise Damaged("a zip file without data.pkl: no torch file")
     folder = names[0].removesuffix("data.pkl")
-    if pickled.is_scripted(archive.namelist()):
+    order = f"{folder}byteorder"
+    if pickled.is_scripted(entries):
         raise Damaged(pickled.SCRIPTED)
-    if (
-        f"{folder}byteorder" in archive.namelist()
-        and _entry(archive, f"{folder}byteorder") != b"little"
-    ):
+    if order in entries and _entry(archive, order) != b"little":
         raise Damaged("written by a big-endian machine")
     content = RestrictedUnpickler(io.BytesIO(_entry(archive, names[0])), encoding=_ENCODING).load()
     return content, lambda storage: _whole(_entry(archive, f"{folder}data/{storage.key}"), storage)
@@ -72,7 +69,7 @@ def _entry(archive: zipfile.ZipFile, name: str) -> bytes:
 
 
 def _whole(data: bytes, storage: Storage) -> bytes:
-    if len(data) < storage.size * ELEMENTS[storage.kind][1]:
+    if len(data) < _bytes(storage):
         raise Damaged(f"storage {storage.key!r} is shorter than it says")
     return data
 
@@ -89,19 +86,29 @@ def _open_legacy(source: BinaryIO) -> tuple[Any, ReadStorage]:
         raise Damaged("written by a big-endian machine")
     storages: dict[str, Storage] = {}
     content = _next(source, storages)
+    places = _places(source, storages)
+
+    def read(storage: Storage) -> bytes:
+        source.seek(places[storage.key])
+        return _whole(source.read(_bytes(storage)), storage)
+
+    return content, read
+
+
+def _places(source: BinaryIO, storages: dict[str, Storage]) -> dict[str, int]:
+    """Return the offset of each storage's bytes in the file."""
     places: dict[str, int] = {}
     for key in _next(source):
         storage = storages.get(str(key))
         if storage is None or int.from_bytes(source.read(8), "little") != storage.size:
             raise Damaged(f"storage {key!r} is of another size than its tensors say")
         places[storage.key] = source.tell()
-        source.seek(storage.size * ELEMENTS[storage.kind][1], io.SEEK_CUR)
+        source.seek(_bytes(storage), io.SEEK_CUR)
+    return places
 
-    def read(storage: Storage) -> bytes:
-        source.seek(places[storage.key])
-        return _whole(source.read(storage.size * ELEMENTS[storage.kind][1]), storage)
 
-    return content, read
+def _bytes(storage: Storage) -> int:
+    return storage.size * ELEMENTS[storage.kind][1]
 
 
 def _next(source: BinaryIO, storages: dict[str, Storage] | None = None) -> Any:  # noqa: ANN401 - whatever comes

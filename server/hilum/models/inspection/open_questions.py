@@ -78,25 +78,31 @@ def guesses(text: str) -> Iterator[Fact]:
 
 def questions(read: Manifest, _places: Places) -> Iterator[Fact]:
     """Yield the questions about the manifest's words, then those about its labels."""
+    shown = {index: label for index, label in enumerate(read.table.labels) if not label.is_masked}
     content = read.table.model_dump(exclude_none=True)
+    for question in itertools.chain(_about_words(content), _about_labels(shown), _alike(shown)):
+        yield FactVerdict.QUESTION, f"manifest: {question}"
+
+
+def _about_words(content: Mapping[str, Any]) -> Iterator[str]:
     for place, text in _worded(content):
         if why := _says_nothing(text, place.rpartition(".")[2]):
-            yield FactVerdict.QUESTION, f"manifest: {place} is {text!r}, {why}"
-    shown = {index: label for index, label in enumerate(read.table.labels) if not label.is_masked}
+            yield f"{place} is {text!r}, {why}"
+
+
+def _about_labels(shown: Mapping[int, LabelTable]) -> Iterator[str]:
     for index, label in shown.items():
-        yield from (
-            (FactVerdict.QUESTION, f"manifest: labels.{index}: {question}")
-            for question in _of_label(label)
-        )
+        yield from (f"labels.{index}: {question}" for question in _of_label(label))
+
+
+def _alike(shown: Mapping[int, LabelTable]) -> Iterator[str]:
+    """Yield a question for each two private labels with nearly the same text."""
     private = {index: label.text for index, label in shown.items() if label.private and label.text}
     for (first, one), (second, other) in itertools.combinations(private.items(), 2):
         if are_alike(one, other):
             yield (
-                FactVerdict.QUESTION,
-                (
-                    f"manifest: labels.{first} is {one!r} and labels.{second} {other!r}: are they"
-                    " two findings? name them apart"
-                ),
+                f"labels.{first} is {one!r} and labels.{second} {other!r}: are they two findings?"
+                " name them apart"
             )
 
 
@@ -145,25 +151,20 @@ _WANTED: Final[Mapping[str, str]] = {
 
 
 def _of_label(label: LabelTable) -> Iterator[str]:
-    concepts = terminology.load().concepts
     if label.private:
-        near = next(
-            (key for name in (label.text or "", label.private) if (key := concept_near(name))), None
-        )
+        names = (label.text or "", label.private)
+        near = next((key for name in names if (key := concept_near(name))), None)
         if near is not None:
-            known = concepts[near]
+            known = terminology.load().concepts[near]
             code = f"{known.code.scheme} {known.code.value}"
-            said = (
+            yield (
                 f"{label.text!r} (private {label.private}) is, or almost is, {known.text!r} with"
-                f" the code {code}"
+                f' the code {code}: write concept = "{near}", or name it apart'
             )
-            yield f'{said}: write concept = "{near}", or name it apart'
-    elif (
-        label.concept
-        and label.text
-        and (near := concept_near(label.text)) not in {None, label.concept}
-    ):
-        yield (
-            f"its concept is {label.concept!r}, its text {label.text!r} means {near!r}: which one"
-            " is it?"
-        )
+    elif label.concept and label.text:
+        near = concept_near(label.text)
+        if near not in {None, label.concept}:
+            yield (
+                f"its concept is {label.concept!r}, its text {label.text!r} means {near!r}: which"
+                " one is it?"
+            )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -21,6 +21,11 @@ from hilum.models.manifest.manifest import Manifest
 
 if TYPE_CHECKING:
     import onnx
+
+_OTHER_ENGINE: Final = (
+    "the tree, this machine's engine or its version is not the one that it was built with; build it"
+    " on this machine, `hilum models build {}`, which says more"
+)
 
 
 def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
@@ -142,46 +147,37 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     """Yield the answers of the built tree's engine, run in this process."""
     release = read.release
-    engine = read.engine
+    engine = f"{read.engine.name} {read.engine.precision}"
     known = canary.read_canary(release, places.built_dir)
-    tree = build.tree_of(release, places.built_dir)
     if not build.is_built(release, places.built_dir):
         raise ConfigurationError(
             [f"--run needs the embedded profile: `hilum models build {release.id}`"]
         )
+    run = _opened(read, build.tree_of(release, places.built_dir))
+    worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
+    said = f"{engine}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    if worst <= known.tolerance:
+        yield FactVerdict.OK, said
+    else:
+        yield FactVerdict.PROBLEM, f"{said}: {_OTHER_ENGINE.format(release.id)}"
+    cases = golden.cases(read, places.weights_dir)
+    answers = golden.prove(read, cases, run, read.engine.name)
+    for case, logits in zip(cases, answers, strict=True):
+        yield FactVerdict.OK, f"{engine}: {_golden_answer(read, case, logits)}"
+
+
+def _opened(read: Manifest, tree: Path) -> triton_model.Engine:
+    engine = read.engine
     try:
-        run = triton_model.open_engine(
+        return triton_model.open_engine(
             tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation
         )
     except (RuntimeError, ImportError) as error:
         raise ConfigurationError(
             [f"engine {engine.name}: {missing_extra.in_words(error)}"]
         ) from error
-    worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
-    said = (
-        f"{engine.name} {engine.precision}: the canary's logits are {worst:.2g} off,"
-        f" {known.tolerance:g} is allowed"
-    )
-    if worst <= known.tolerance:
-        yield FactVerdict.OK, said
-    else:
-        advice = f"build it on this machine, `hilum models build {release.id}`, which says more"
-        yield (
-            FactVerdict.PROBLEM,
-            (
-                f"{said}: the tree, this machine's engine or its version is not the one that it was"
-                f" built with; {advice}"
-            ),
-        )
-    cases = golden.cases(read, places.weights_dir)
-    answers = golden.prove(read, cases, run, engine.name)
-    for case, logits in zip(cases, answers, strict=True):
-        off = golden.worst(read, case, logits)
-        allowed = case.table.tolerance
-        yield (
-            FactVerdict.OK,
-            (
-                f"{engine.name} {engine.precision}: golden case {case.table.file} is {off:.2g} off,"
-                f" {allowed:g} is allowed"
-            ),
-        )
+
+
+def _golden_answer(read: Manifest, case: golden.Case, logits: canary.Array) -> str:
+    off = golden.worst(read, case, logits)
+    return f"golden case {case.table.file} is {off:.2g} off, {case.table.tolerance:g} is allowed"

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from hilum.domain import Label
+from hilum.domain import Label, Release
 from hilum.models.build import build
 from hilum.models.manifest import catalogue, manifest
 from hilum.models.manifest.manifest import Manifest
@@ -31,9 +31,16 @@ def show(release_id: str, manifests_dir: Path, built_dir: Path) -> Iterator[str]
 
 
 def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
-    release = shown.release
-    spec = shown.spec
-    weights = shown.weights
+    yield from _origin(shown.release)
+    yield from _network(shown)
+    yield from _input(shown)
+    yield from _reading(shown.release)
+    yield from _proofs(shown, built_dir)
+    if rule := shown.weights.rule:
+        yield "ensemble", f"{rule} of {len(shown.weights.members)} members"
+
+
+def _origin(release: Release) -> Iterator[tuple[str, str]]:
     yield "release", release.id
     yield "task", release.task
     yield "manufacturer", release.manufacturer
@@ -42,45 +49,38 @@ def _facts(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
     yield "source", release.source
     if release.citation:
         yield "citation", release.citation
-    yield (
-        "network",
-        (
-            f"{release.architecture},"
-            f" {'trained' if release.is_trained else 'UNTRAINED: decides nothing'}"
-        ),
-    )
+
+
+def _network(shown: Manifest) -> Iterator[tuple[str, str]]:
+    release = shown.release
+    state = "trained" if release.is_trained else "UNTRAINED: decides nothing"
+    yield "network", f"{release.architecture}, {state}"
     yield from _weights(shown)
     yield "engine", f"{release.engine} {release.precision}, batches up to {release.max_batch}"
-    yield (
-        "input",
-        (
-            f"{release.input_spec.get('recipe', 'own specification')} ({spec.version}),"
-            f" {spec.wire_dtype} {list(spec.wire_shape)}"
-        ),
-    )
-    yield (
-        "normalised",
-        (
-            f"(x - {_numbers(spec.normalise.mean)}) / {_numbers(spec.normalise.std)} in the graph,"
-            f" {spec.model_channels} channels"
-        ),
-    )
+
+
+def _input(shown: Manifest) -> Iterator[tuple[str, str]]:
+    spec = shown.spec
+    recipe = shown.release.input_spec.get("recipe", "own specification")
+    yield "input", f"{recipe} ({spec.version}), {spec.wire_dtype} {list(spec.wire_shape)}"
+    formula = f"(x - {_numbers(spec.normalise.mean)}) / {_numbers(spec.normalise.std)}"
+    yield "normalised", f"{formula} in the graph, {spec.model_channels} channels"
+
+
+def _reading(release: Release) -> Iterator[tuple[str, str]]:
     yield "reads", "frontal views only" if release.is_frontal_only else "all views"
-    yield (
-        "scores",
-        (
-            f"{release.activation} of the logits{_rescaled(release.labels)}; {release.aggregation}"
-            " over the images of a study"
-        ),
-    )
+    scores = f"{release.activation} of the logits{_rescaled(release.labels)}"
+    yield "scores", f"{scores}; {release.aggregation} over the images of a study"
     yield "operating points", _points(release.operating_points)
     yield "calibration", _calibration(release.calibration)
     yield "maps", "cam, exact: mean of a map + bias = logit" if release.has_cam else "none"
+
+
+def _proofs(shown: Manifest, built_dir: Path) -> Iterator[tuple[str, str]]:
+    release = shown.release
     yield "golden cases", ", ".join(case.file for case in shown.golden) or "none"
     yield "built", ", ".join(_built(shown, built_dir)) or f"no: hilum models build {release.id}"
     yield "build key", release.build_key
-    if weights.rule:
-        yield "ensemble", f"{weights.rule} of {len(weights.members)} members"
 
 
 def _weights(shown: Manifest) -> Iterator[tuple[str, str]]:

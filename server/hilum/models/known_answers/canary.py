@@ -142,33 +142,55 @@ def _levels(height: int, width: int, number: int) -> Array:
     """Return (height, width) whole numbers in 0..4095.
 
     They are as bright, steep and grainy as radiographs are, with a collimated edge and a marker.
+    Each step takes its numbers from one sequence, so their order is part of the image.
     """
     y = (np.arange(height, dtype=np.int64)[:, None] * 1024) // height
     x = (np.arange(width, dtype=np.int64)[None, :] * 1024) // width
     draws = _Draws(number)
-    field = _triangle(x * draws.up_to(6) + y * draws.up_to(4), 900) + _triangle(
-        y * draws.up_to(9) + draws.up_to(1024), 500
-    )
+    field = _grained(_hills(_waves(y, x, draws), y, x, draws), y, x, number, draws)
+    levels = _contrasted(field, draws)
+    _collimate(levels, y, x, draws)
+    _mark(levels, y, x, draws)
+    levels[:1, :1] = 0
+    levels[-1:, -1:] = _LEVELS - 1
+    return levels
+
+
+def _waves(y: Array, x: Array, draws: _Draws) -> Array:
+    oblique = _triangle(x * draws.up_to(6) + y * draws.up_to(4), 900)
+    return oblique + _triangle(y * draws.up_to(9) + draws.up_to(1024), 500)
+
+
+def _hills(field: Array, y: Array, x: Array, draws: _Draws) -> Array:
     for _ in range(8):
         field = field + draws.sign() * _blob(
             y - draws.up_to(1024), x - draws.up_to(1024), 60 + draws.up_to(300)
         )
+    return field
+
+
+def _grained(field: Array, y: Array, x: Array, number: int, draws: _Draws) -> Array:
     grain = ((x * 73856093) ^ (y * 19349663) ^ ((number + 1) * 83492791)) >> 7 & 127
-    field = field + grain * draws.up_to(3)
+    grained: Array = field + grain * draws.up_to(3)
+    return grained
+
+
+def _contrasted(field: Array, draws: _Draws) -> Array:
     spread = field.max() - field.min()
-    levels: Array = np.clip(
-        (field - field.min()) * 2 * (_LEVELS - 1) // spread - 1024 - draws.up_to(1024),
-        0,
-        _LEVELS - 1,
-    )
-    edges = [draws.up_to(96) for _ in range(4)]
-    levels[(y < edges[0]) | (y >= 1024 - edges[1]) | (x < edges[2]) | (x >= 1024 - edges[3])] = 0
+    doubled = (field - field.min()) * 2 * (_LEVELS - 1) // spread
+    levels: Array = np.clip(doubled - 1024 - draws.up_to(1024), 0, _LEVELS - 1)
+    return levels
+
+
+def _collimate(levels: Array, y: Array, x: Array, draws: _Draws) -> None:
+    top, bottom, left, right = (draws.up_to(96) for _ in range(4))
+    levels[(y < top) | (y >= 1024 - bottom) | (x < left) | (x >= 1024 - right)] = 0
+
+
+def _mark(levels: Array, y: Array, x: Array, draws: _Draws) -> None:
     top = draws.up_to(900)
     left = draws.up_to(900)
     levels[(y >= top) & (y < top + 60) & (x >= left) & (x < left + 40)] = _LEVELS - 1
-    levels[:1, :1] = 0
-    levels[-1:, -1:] = _LEVELS - 1
-    return levels
 
 
 def _triangle(t: Array, period: int) -> Array:

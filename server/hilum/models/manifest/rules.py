@@ -38,17 +38,15 @@ def has_cam(table: ManifestTable) -> bool:
 
 def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[str]:
     """Return every problem; `nearest` ends a message about an unknown name."""
-    if folder != f"{table.name}@{table.version}":
-        yield (
-            f"the folder is {folder!r}, but the release is {table.name}@{table.version}: rename one"
-        )
+    release_id = f"{table.name}@{table.version}"
+    if folder != release_id:
+        yield f"the folder is {folder!r}, but the release is {release_id}: rename one"
     yield from _weights_problems(table)
     yield from _name_problems(table, nearest)
     for index, label in enumerate(table.labels):
         yield from (f"labels.{index}{problem}" for problem in _decision_problems(label, table))
-    if table.operating_points is None and any(
-        isinstance(label.operating_point, float) for label in table.labels
-    ):
+    has_point = any(isinstance(label.operating_point, float) for label in table.labels)
+    if table.operating_points is None and has_point:
         yield (
             "operating_points: missing; say where the operating points come from: measured_on and"
             " criterion"
@@ -62,12 +60,7 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
 def _weights_problems(table: ManifestTable) -> Iterator[str]:
     architecture = table.model.architecture
     weights = table.weights
-    suffix = ".onnx" if architecture == "onnx" else ".safetensors"
-    for file in weights.files:
-        if file.endswith(_PICKLES):
-            yield f"weights: {file} is {pickled.ADVICE}"
-        elif not file.endswith(suffix):
-            yield f"weights: {architecture} takes {suffix}, got {file}"
+    yield from (f"weights: {problem}" for problem in _file_problems(architecture, weights.files))
     yield from (f"weights.members: {name} stands twice" for name in _twice(weights.member_names))
     if architecture == "onnx" and not weights.is_trained:
         yield "weights: an onnx network cannot be made from a seed; give file and sha256"
@@ -77,6 +70,15 @@ def _weights_problems(table: ManifestTable) -> Iterator[str]:
         yield f"model.cam: no exact map here: {_why_no_cam(table)}"
     if architecture != "vit" and table.model.options.model_fields_set:
         yield "model.options: these belong to the architecture vit"
+
+
+def _file_problems(architecture: str, files: Iterable[str]) -> Iterator[str]:
+    suffix = ".onnx" if architecture == "onnx" else ".safetensors"
+    for file in files:
+        if file.endswith(_PICKLES):
+            yield f"{file} is {pickled.ADVICE}"
+        elif not file.endswith(suffix):
+            yield f"{architecture} takes {suffix}, got {file}"
 
 
 def _can_have_cam(table: ManifestTable) -> bool:
@@ -107,25 +109,25 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
     codes = terminology.load()
     keys = [label.key(index) for index, label in enumerate(table.labels)]
     yield from (f"labels: {key} stands twice" for key in _twice(keys))
-    private = {
+    taken = {
         concept.code.value
         for concept in codes.concepts.values()
         if concept.code.scheme == terminology.PRIVATE_SCHEME
     }
     for index, label in enumerate(table.labels):
         if label.concept and label.concept not in codes.concepts:
-            meant = codes.meant_by(label.concept)
-            hint = (
-                f"; a public label, its concept is {meant!r}"
-                if meant
-                else nearest(label.concept, codes.concepts)
-            )
+            hint = _meant(label.concept, codes, nearest)
             yield f"labels.{index}.concept: unknown {label.concept!r}{hint}"
-        if label.private and (label.private in private or label.key(index) in codes.concepts):
+        if label.private and (label.private in taken or keys[index] in codes.concepts):
             yield (
-                f"labels.{index}.private: {label.private} is taken by docs/models/terminology.md; name its"
-                " concept, or take another"
+                f"labels.{index}.private: {label.private} is taken by"
+                " docs/models/terminology.md; name its concept, or take another"
             )
+
+
+def _meant(name: str, codes: terminology.Terminology, nearest: Nearest) -> str:
+    meant = codes.meant_by(name)
+    return f"; a public label, its concept is {meant!r}" if meant else nearest(name, codes.concepts)
 
 
 def _twice(names: Sequence[str]) -> list[str]:
@@ -134,18 +136,14 @@ def _twice(names: Sequence[str]) -> list[str]:
 
 def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]:
     point = label.operating_point
-    activation = table.model.activation
     concept = terminology.load().concepts.get(label.concept or "")
     is_assertable = concept is None or concept.is_assertable
-    if label.rescaled_at is not None and activation != "sigmoid":
+    if label.rescaled_at is not None and table.model.activation != "sigmoid":
         yield ".rescaled_at: goes with the activation sigmoid"
     if isinstance(point, float):
         if not is_assertable:
             yield f": {label.concept} must have no operating point: nothing may assert it"
-        if not table.weights.is_trained:
-            yield ": untrained weights decide nothing; remove the operating point"
-        if activation != "none" and not 0 < point < 1:
-            yield f".operating_point: {point} is no {activation} score: those lie between 0 and 1"
+        yield from _point_problems(point, table)
     elif point is None and table.weights.is_trained and is_assertable and not label.is_masked:
         yield (
             '.operating_point: missing; give one, or "none" for a label that is scored and never'
@@ -153,21 +151,31 @@ def _decision_problems(label: LabelTable, table: ManifestTable) -> Iterator[str]
         )
 
 
+def _point_problems(point: float, table: ManifestTable) -> Iterator[str]:
+    activation = table.model.activation
+    if not table.weights.is_trained:
+        yield ": untrained weights decide nothing; remove the operating point"
+    if activation != "none" and not 0 < point < 1:
+        yield f".operating_point: {point} is no {activation} score: those lie between 0 and 1"
+
+
 def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iterator[str]:
-    shown = {label.key(index) for index, label in enumerate(table.labels) if not label.is_masked}
-    names = {label.key(index) for index, label in enumerate(table.labels)}
     if not table.weights.is_trained:
         yield "calibration: untrained weights cannot be calibrated"
     if given.method == "temperature" and table.model.activation == "none":
         yield "calibration: a temperature needs the activation sigmoid or softmax"
-    for field, named in (("labels", set(given.labels or {})), ("points", set(given.points or {}))):
+    keys = {index: label.key(index) for index, label in enumerate(table.labels)}
+    shown = {keys[index] for index, label in enumerate(table.labels) if not label.is_masked}
+    slopes = set(given.labels or {})
+    points = set(given.points or {})
+    for field, named in (("labels", slopes), ("points", points)):
         yield from (
             f"calibration.{field}: {name} is no label of this release"
-            for name in sorted(named - names)
+            for name in sorted(named - set(keys.values()))
         )
-    if given.method == "platt" and given.a is None and (without := shown - set(given.labels or {})):
+    if given.method == "platt" and given.a is None and (without := shown - slopes):
         yield f"calibration.labels: no a and b for {', '.join(sorted(without))}"
-    if given.method == "isotonic" and (without := shown - set(given.points or {})):
+    if given.method == "isotonic" and (without := shown - points):
         yield f"calibration.points: none for {', '.join(sorted(without))}"
 
 

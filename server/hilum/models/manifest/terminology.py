@@ -21,6 +21,9 @@ _TABLE: Final = Path(__file__).with_name("terminology.toml")
 _FIELDS: Final = frozenset(
     {"text", "scheme", "value", "meaning", "status", "source", "is_assertable"}
 )
+# Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code
+# Meaning is LO (PS3.5 6.2).
+_LONGEST: Final = {"value": 16, "scheme": 16, "meaning": 64}
 # Verhoeff's permutation and dihedral multiplication; the check digit of every SNOMED CT identifier
 # (SNOMED CT TIG, 5.5).
 _MULTIPLY: Final = (
@@ -99,28 +102,26 @@ def parse(table: Mapping[str, Any]) -> Terminology:
     """
     denied = {_denied_key(key): why for key, why in table.get("denied", {}).items()}
     rows = table.get("concepts", {})
-    problems = [
-        f"terminology: {key}: {problem}"
-        for key, row in rows.items()
-        for problem in _problems(row, denied)
-    ]
-    problems += _double_codes(rows)
     sets = {
         name: LabelSet(tuple((label, key) for label, key in row["labels"]), row["cites"])
         for name, row in table.get("label_sets", {}).items()
     }
-    unknown = [
-        (name, label)
-        for name, known in sets.items()
-        for label, key in known.labels
-        if key not in rows
+    problems = [
+        f"{key}: {problem}" for key, row in rows.items() for problem in _problems(row, denied)
     ]
-    problems += [f"terminology: {name}: {label} has no concept" for name, label in unknown]
+    problems += [*_double_codes(rows), *_labels_without_concept(sets, rows)]
     if problems:
-        raise ConfigurationError(problems)
+        raise ConfigurationError([f"terminology: {problem}" for problem in problems])
     return Terminology(
         str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied, sets
     )
+
+
+def _labels_without_concept(sets: Mapping[str, LabelSet], rows: Mapping[str, Any]) -> Iterator[str]:
+    for name, known in sets.items():
+        yield from (
+            f"{name}: {label} has no concept" for label, key in known.labels if key not in rows
+        )
 
 
 @functools.cache
@@ -147,34 +148,34 @@ def _problems(row: Mapping[str, Any], denied: Mapping[tuple[str, str], str]) -> 
     if missing:
         yield f"missing {', '.join(missing)}"
         return
-    scheme = row["scheme"]
-    value = row["value"]
-    if why := denied.get((scheme, value)):
-        yield f"{scheme} {value} is on the deny list: {why}"
-    if scheme == "SCT" and not is_snomed_identifier(value):
-        yield f"SCT {value} fails its check digit"
-    if row["status"] not in {"A", "B", "C"}:
-        yield f"status {row['status']!r} is none of A, B, C"
-    if (row["status"] == "C") != (scheme == PRIVATE_SCHEME):
-        yield (
-            f"status C and the private scheme {PRIVATE_SCHEME} go together; got {row['status']}"
-            f" with {scheme}"
-        )
-    # Value Representations of PS3.3 8.8: Code Value and Coding Scheme Designator are SH, Code
-    # Meaning is LO (PS3.5 6.2).
+    yield from _code_problems(row["scheme"], row["value"], row["status"], denied)
     yield from (
         f"{name} is longer than {most} characters"
-        for name, most in (("value", 16), ("scheme", 16), ("meaning", 64))
+        for name, most in _LONGEST.items()
         if len(row[name]) > most
     )
 
 
-def _double_codes(rows: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def _code_problems(
+    scheme: str, value: str, status: str, denied: Mapping[tuple[str, str], str]
+) -> Iterator[str]:
+    if why := denied.get((scheme, value)):
+        yield f"{scheme} {value} is on the deny list: {why}"
+    if scheme == "SCT" and not is_snomed_identifier(value):
+        yield f"SCT {value} fails its check digit"
+    if status not in {"A", "B", "C"}:
+        yield f"status {status!r} is none of A, B, C"
+    if (status == "C") != (scheme == PRIVATE_SCHEME):
+        yield (
+            f"status C and the private scheme {PRIVATE_SCHEME} go together; got {status}"
+            f" with {scheme}"
+        )
+
+
+def _double_codes(rows: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     """Yield concepts with the same code, which could not be distinguished in a report."""
     seen: dict[tuple[str, str], str] = {}
-    problems = []
     for key, row in rows.items():
         first = seen.setdefault((row.get("scheme", key), row.get("value", key)), key)
         if first != key:
-            problems.append(f"terminology: {key}: has the code of {first}")
-    return problems
+            yield f"{key}: has the code of {first}"

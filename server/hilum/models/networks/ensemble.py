@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -76,30 +76,32 @@ def members(manifest: Manifest) -> Iterator[Manifest]:
 
 def merge(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.ModelProto:
     """Return one model of artefacts that take `image` and give `logits` (and `cam`)."""
-    release = manifest.release
+    first = networks[0]
     require_one_opset(manifest, {opsets(each) for each in networks})
-    graphs = [
-        _prefixed(each, prefix)
-        for each, prefix in zip(networks, _prefixes(len(networks)), strict=True)
-    ]
-    head, head_constants = rule_nodes(release, _prefixes(len(networks)))
-    merged = helper.make_graph(
-        [*(node for graph in graphs for node in graph.node), *head],
-        release.triton_name,
-        [_renamed(networks[0].graph.input, "image")],
-        [
-            *_logits_outputs(manifest, len(networks)),
-            *([_renamed(networks[0].graph.output, "cam")] if release.has_cam else []),
-        ],
-        [*(constant for graph in graphs for constant in graph.initializer), *head_constants],
-    )
     model = helper.make_model(
-        pruned(shared(merged)),
-        opset_imports=list(networks[0].opset_import),
+        pruned(shared(_merged(networks, manifest))),
+        opset_imports=list(first.opset_import),
         ir_version=max(each.ir_version for each in networks),
     )
-    model.functions.extend(networks[0].functions)
+    model.functions.extend(first.functions)
     return model
+
+
+def _merged(networks: Sequence[onnx.ModelProto], manifest: Manifest) -> onnx.GraphProto:
+    prefixes = _prefixes(len(networks))
+    first = networks[0].graph
+    graphs = [_prefixed(each, prefix) for each, prefix in zip(networks, prefixes, strict=True)]
+    rule, rule_constants = rule_nodes(manifest.release, prefixes)
+    outputs = _logits_outputs(manifest, len(networks))
+    if manifest.release.has_cam:
+        outputs.append(_renamed(first.output, "cam"))
+    return helper.make_graph(
+        [*(node for graph in graphs for node in graph.node), *rule],
+        manifest.release.triton_name,
+        [_renamed(first.input, "image")],
+        outputs,
+        [*(constant for graph in graphs for constant in graph.initializer), *rule_constants],
+    )
 
 
 def require_one_opset(manifest: Manifest, found: Set[Opsets]) -> None:
@@ -163,24 +165,18 @@ def _checked(model: onnx.ModelProto, manifest: Manifest) -> onnx.ModelProto:
 def _require_parity(manifest: Manifest, files: Sequence[Path], merged: Path) -> None:
     """Raise ConfigurationError where a member's or the rule's logits change in the merged graph."""
     release = manifest.release
-    optimisation = manifest.engine.optimisation
     images = np.concatenate([known_image(manifest.spec, number) for number in range(3)])
-    alone = np.stack(
-        [open_engine(file, "onnxruntime", "f32", optimisation)(images)["logits"] for file in files],
-        1,
-    )
-    together = open_engine(merged, "onnxruntime", "f32", optimisation)(images)
+    alone = np.stack([_run(manifest, file, images)["logits"] for file in files], 1)
+    together = _run(manifest, merged, images)
     wanted = mean_score(alone, "none" if is_linear(release) else release.activation)
     worst = max(
         float(np.abs(together["member_logits"] - alone).max()),
         float(np.abs(together["logits"] - wanted).max()),
     )
     if not worst <= PARITY * max(1.0, float(np.abs(alone).max())):
-        raise ConfigurationError(
-            [
-                (
-                    f"{release.id}: the merged members differ by {worst:.2g} from themselves alone;"
-                    f" {PARITY:g} is allowed"
-                )
-            ]
-        )
+        problem = f"the merged members differ by {worst:.2g} from themselves alone"
+        raise ConfigurationError([f"{release.id}: {problem}; {PARITY:g} is allowed"])
+
+
+def _run(manifest: Manifest, file: Path, images: Array) -> Mapping[str, Array]:
+    return open_engine(file, "onnxruntime", "f32", manifest.engine.optimisation)(images)

@@ -69,50 +69,58 @@ def rule_nodes(release: Release, prefixes: Sequence[str]) -> Part:
     `<prefix>cam` becomes `cam` where the release has maps.
     """
     logits = [f"{prefix}logits" for prefix in prefixes]
-    rows = [f"{prefix}row" for prefix in prefixes]
-    nodes = [
-        helper.make_node("Reshape", [one, _NAME("row_shape")], [row])
-        for one, row in zip(logits, rows, strict=True)
-    ]
-    nodes.append(helper.make_node("Concat", rows, ["member_logits"], axis=1))
-    constants = [
-        numpy_helper.from_array(np.array([0, 1, len(release.labels)], np.int64), _NAME("row_shape"))
-    ]
+    shape = np.array([0, 1, len(release.labels)], np.int64)
+    constants = [numpy_helper.from_array(shape, _NAME("row_shape"))]
+    nodes = list(_member_logits(prefixes))
     if is_linear(release):
         nodes.append(helper.make_node("Mean", logits, ["logits"]))
     else:
         more, more_constants = _RULES[release.activation](logits)
-        nodes = [*nodes, *more]
-        constants = [*constants, *more_constants]
+        nodes += more
+        constants += more_constants
     nodes += _mean_maps(prefixes) if release.has_cam else []
     for number, node in enumerate(nodes):
         node.name = f"{RULE_NODE}{number}"
     return nodes, constants
 
 
+def _member_logits(prefixes: Sequence[str]) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes that stack the members' logits: (B, L) each → (B, k, L)."""
+    for prefix in prefixes:
+        inputs = [f"{prefix}logits", _NAME("row_shape")]
+        yield helper.make_node("Reshape", inputs, [f"{prefix}row"])
+    rows = [f"{prefix}row" for prefix in prefixes]
+    yield helper.make_node("Concat", rows, ["member_logits"], axis=1)
+
+
 def _mean_of_sigmoids(logits: Sequence[str]) -> Part:
-    """With s for sigmoid: log s(x) = min(x, 0) - log(1 + e^-|x|), and log s(-x) = log s(x) - x."""
-    nodes: list[onnx.NodeProto] = []
-    for one in logits:
-        nodes += [
-            helper.make_node("Min", [one, _NAME("zero")], [f"{one}_low"]),
-            helper.make_node("Abs", [one], [f"{one}_size"]),
-            helper.make_node("Neg", [f"{one}_size"], [f"{one}_down"]),
-            helper.make_node("Exp", [f"{one}_down"], [f"{one}_grown"]),
-            helper.make_node("Add", [f"{one}_grown", _NAME("one")], [f"{one}_more"]),
-            helper.make_node("Log", [f"{one}_more"], [f"{one}_log"]),
-            helper.make_node("Sub", [f"{one}_low", f"{one}_log"], [f"{one}_yes"]),
-            helper.make_node("Sub", [f"{one}_yes", one], [f"{one}_no"]),
-        ]
-    nodes += [
-        *_log_sum("yes", [f"{one}_yes" for one in logits]),
-        *_log_sum("no", [f"{one}_no" for one in logits]),
-    ]
+    """Return nodes of the mean of sigmoids, from log s(x) and log s(-x) of each member."""
+    nodes = [node for one in logits for node in _log_sigmoids(one)]
+    nodes += _log_sum("yes", [f"{one}_yes" for one in logits])
+    nodes += _log_sum("no", [f"{one}_no" for one in logits])
     nodes.append(helper.make_node("Sub", [_NAME("yes"), _NAME("no")], ["logits"]))
     return nodes, [
         numpy_helper.from_array(np.array([value], np.float32), _NAME(name))
         for name, value in (("zero", 0), ("one", 1))
     ]
+
+
+def _log_sigmoids(one: str) -> Iterator[onnx.NodeProto]:
+    """Yield the nodes of log s(x) and log s(-x), with s for sigmoid.
+
+    log s(x) = min(x, 0) - log(1 + e^-|x|), and log s(-x) = log s(x) - x.
+    """
+    for operator, inputs, output in (
+        ("Min", (one, _NAME("zero")), "low"),
+        ("Abs", (one,), "size"),
+        ("Neg", (f"{one}_size",), "down"),
+        ("Exp", (f"{one}_down",), "grown"),
+        ("Add", (f"{one}_grown", _NAME("one")), "more"),
+        ("Log", (f"{one}_more",), "log"),
+        ("Sub", (f"{one}_low", f"{one}_log"), "yes"),
+        ("Sub", (f"{one}_yes", one), "no"),
+    ):
+        yield helper.make_node(operator, inputs, [f"{one}_{output}"])
 
 
 def _mean_of_softmaxes(logits: Sequence[str]) -> Part:

@@ -20,15 +20,16 @@ from hilum.models.formats.triton_model import onnxruntime_errors, onnxruntime_se
 from hilum.models.known_answers.canary import known_image, tolerance
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.onnx import contract, file, nondeterminism, pool_before_conv
+from hilum.models.onnx.cleanup import replace_nodes
 from hilum.models.onnx.input_normalisation import Array, normalised
 from hilum.models.onnx.output_activation import ending
+from hilum_preprocessing.spec.input_spec import InputSpec
 
 _PREFIX: Final = "hilum_"
 _OURS: Final = ("image", "logits", "cam")
 PARITY: Final = 1e-4
-_IMAGES: Final = (
-    3  # more than one: a graph may hold the size of a batch where its input does not say so
-)
+# More than one: a graph may hold the size of a batch where its input does not say so.
+_IMAGES: Final = 3
 
 
 def graft(manifest: Manifest, source: Path, destination: Path) -> None:
@@ -86,29 +87,39 @@ def _give_way(graph: onnx.GraphProto) -> Callable[[str], str]:
 
 def _misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
     weights = manifest.weights
-    spec = manifest.spec
-    labels = len(manifest.release.labels)
     yield from contract.opset_problems(model)
+    yield from _input_misfits(model, manifest)
+    yield from _output_misfits(model, manifest)
+    yield from _activated_twice(model, manifest)
+    yield from nondeterminism.problems(model, filter(None, (weights.output, weights.cam)))
+
+
+def _input_misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
+    name = manifest.weights.input
+    spec = manifest.spec
+    tensors = contract.tensors(model)
+    inputs = sorted(set(tensors) - {each.name for each in model.graph.output})
+    wanted = [None, spec.model_channels, *spec.wire_shape[1:]]
+    if inputs != [name]:
+        yield f"its inputs are {', '.join(inputs)}; weights.input says {name}"
+    elif tensors[name][0] != TensorProto.FLOAT:
+        yield f"its input {name} is not float32"
+    elif contract.clash(found := tensors[name][1], wanted):
+        yield f"its input is {found}; the manifest's is {wanted} (None: any size)"
+
+
+def _output_misfits(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
+    labels = len(manifest.release.labels)
     tensors = contract.tensors(model)
     outputs = {each.name for each in model.graph.output}
-    inputs = sorted(set(tensors) - outputs)
-    wanted = [None, spec.model_channels, *spec.wire_shape[1:]]
-    if inputs != [weights.input]:
-        yield f"its inputs are {', '.join(inputs)}; weights.input says {weights.input}"
-    elif tensors[weights.input][0] != TensorProto.FLOAT:
-        yield f"its input {weights.input} is not float32"
-    elif contract.clash(found := tensors[weights.input][1], wanted):
-        yield f"its input is {found}; the manifest's is {wanted} (None: any size)"
     for field, name, sizes in (
-        ("output", weights.output, [None, labels]),
-        ("cam", weights.cam, [None, labels, None, None]),
+        ("output", manifest.weights.output, [None, labels]),
+        ("cam", manifest.weights.cam, [None, labels, None, None]),
     ):
         if name and name not in outputs:
             yield f"its outputs are {', '.join(sorted(outputs))}; weights.{field} says {name}"
         elif name and contract.clash(found := tensors[name][1], sizes):
             yield f"its output {name} is {found}; the manifest has {labels} labels"
-    yield from _activated_twice(model, manifest)
-    yield from nondeterminism.problems(model, filter(None, (weights.output, weights.cam)))
 
 
 def _activated_twice(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
@@ -144,32 +155,27 @@ def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
     A 3-channel mean repeats the one channel by broadcasting.
     """
     spec = manifest.spec
-    columns = {
-        name: np.array(values, np.float32)
-        for name, values in (("mean", spec.normalise.mean), ("std", spec.normalise.std))
-    }
-    for name, values in columns.items():
-        column = np.broadcast_to(values, spec.model_channels).reshape(1, -1, 1, 1).copy()
+    for name, values in (("mean", spec.normalise.mean), ("std", spec.normalise.std)):
+        row = np.broadcast_to(np.array(values, np.float32), spec.model_channels)
+        column = row.reshape(1, -1, 1, 1).copy()
         graph.initializer.append(numpy_helper.from_array(column, f"{_PREFIX}{name}"))
     before = [
         helper.make_node("Cast", ["image"], [f"{_PREFIX}float"], to=TensorProto.FLOAT),
         helper.make_node("Sub", [f"{_PREFIX}float", f"{_PREFIX}mean"], [f"{_PREFIX}centred"]),
         helper.make_node("Div", [f"{_PREFIX}centred", f"{_PREFIX}std"], [inner]),
     ]
-    after = list(graph.node)
-    del graph.node[:]
-    graph.node.extend([*before, *after])
+    replace_nodes(graph, [*before, *graph.node])
+    _take_image(graph, spec)
+
+
+def _take_image(graph: onnx.GraphProto, spec: InputSpec) -> None:
+    # Before IR version 4 inputs included constants.
     constants = {each.name for each in graph.initializer}
-    kept = [
-        each for each in graph.input if each.name in constants
-    ]  # before IR version 4 inputs included constants
+    kept = [each for each in graph.input if each.name in constants]
+    kind = contract.WIRE_TYPES[spec.wire_dtype]
+    image = helper.make_tensor_value_info("image", kind, ["batch", *spec.wire_shape])
     del graph.input[:]
-    graph.input.extend(kept)
-    graph.input.append(
-        helper.make_tensor_value_info(
-            "image", contract.WIRE_TYPES[spec.wire_dtype], ["batch", *spec.wire_shape]
-        )
-    )
+    graph.input.extend([*kept, image])
 
 
 def _keep_outputs(graph: onnx.GraphProto, manifest: Manifest, maps: str) -> None:
@@ -193,27 +199,13 @@ def _require_parity(manifest: Manifest, source: Path, artefact: Path) -> None:
     images = np.concatenate([known_image(spec, number) for number in range(_IMAGES)])
     alone = _alone(manifest, source, normalised(spec, images))
     if not np.isfinite(alone).all():
-        raise ConfigurationError(
-            [
-                (
-                    f"{manifest.release.id}: the outputs of {manifest.weights.file} are not finite; the"
-                    " weights are damaged"
-                )
-            ]
-        )
-    grafted = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)(images)[
-        "logits"
-    ]
-    worst = float(np.abs(grafted - alone).max())
+        problem = f"the outputs of {manifest.weights.file} are not finite; the weights are damaged"
+        raise ConfigurationError([f"{manifest.release.id}: {problem}"])
+    run = open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    worst = float(np.abs(run(images)["logits"] - alone).max())
     if not worst <= (PARITY if engine.precision == "f32" else tolerance(engine)):
-        raise ConfigurationError(
-            [
-                (
-                    f"{manifest.release.id}: the network behind our normalisation differs by"
-                    f" {worst:.2g} from itself"
-                )
-            ]
-        )
+        problem = f"the network behind our normalisation differs by {worst:.2g} from itself"
+        raise ConfigurationError([f"{manifest.release.id}: {problem}"])
 
 
 def _alone(manifest: Manifest, network: Path, inputs: Array) -> Array:

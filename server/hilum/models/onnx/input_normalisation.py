@@ -50,26 +50,26 @@ def cut(artefact: onnx.ModelProto, channels: int, outputs: tuple[str, ...]) -> C
     Raises ConfigurationError when it does not begin with a cast.
     """
     graph = artefact.graph
-    steps = []
-    joint = "image"
-    while len(readers := _readers(graph, joint)) == 1 and readers[0].op_type in _STEPS:
-        steps.append(readers[0])
-        joint = readers[0].output[0]
+    steps = _first_steps(graph)
+    if not any(step.op_type == "Cast" for step in steps):
+        problem = "the graph does not begin with a cast of the image; it cannot be taken apart"
+        raise ConfigurationError([f"{graph.name}: {problem}"])
     (image,) = [value for value in graph.input if value.name == "image"]
     height, width = (dim.dim_value for dim in image.type.tensor_type.shape.dim[2:])
-    if not any(step.op_type == "Cast" for step in steps):
-        raise ConfigurationError(
-            [
-                (
-                    f"{graph.name}: the graph does not begin with a cast of the image; it cannot be"
-                    " taken apart"
-                )
-            ]
-        )
     names = {name for step in steps for name in step.input}
     constants = tuple(each for each in graph.initializer if each.name in names)
     network = _behind(steps, artefact, [channels, height, width], outputs)
     return Cut(_ending_in(_NORMALISED, steps), constants, image, network)
+
+
+def _first_steps(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the chain of nodes of normalisation behind the image."""
+    steps: list[onnx.NodeProto] = []
+    joint = "image"
+    while len(readers := _readers(graph, joint)) == 1 and readers[0].op_type in _STEPS:
+        steps.append(readers[0])
+        joint = readers[0].output[0]
+    return steps
 
 
 def _readers(graph: onnx.GraphProto, name: str) -> list[onnx.NodeProto]:
@@ -118,12 +118,7 @@ def _behind(
     network = onnx.ModelProto()
     network.CopyFrom(artefact)
     graph = network.graph
-    done = {step.output[0] for step in steps}
-    nodes = [node for node in graph.node if node.output[0] not in done]
-    for node in (
-        each for each in nodes if _asks_for_batch(each) and each.input[0] in done | {"image"}
-    ):
-        node.input[0] = INPUT
+    nodes = _nodes_behind(steps, graph)
     replace_nodes(graph, [helper.make_node("Identity", [INPUT], [steps[-1].output[0]]), *nodes])
     del graph.input[:], graph.value_info[:]
     graph.input.append(helper.make_tensor_value_info(INPUT, TensorProto.FLOAT, ["batch", *shape]))
@@ -132,3 +127,13 @@ def _behind(
     graph.output.extend(kept)
     pruned(graph)
     return network
+
+
+def _nodes_behind(steps: list[onnx.NodeProto], graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """Return the nodes of the network; those that ask for the batch's size now ask its input."""
+    done = {step.output[0] for step in steps}
+    nodes = [node for node in graph.node if node.output[0] not in done]
+    for node in nodes:
+        if _asks_for_batch(node) and node.input[0] in done | {"image"}:
+            node.input[0] = INPUT
+    return nodes

@@ -75,9 +75,8 @@ def _shrinks(pool: onnx.NodeProto) -> bool:
 
 def _mixes_channels_only(convolution: onnx.NodeProto) -> bool:
     said = _said(convolution)
-    has_one_place = (
-        prod(said.get("kernel_shape", [0])) == 1
-    )  # without the attribute, the kernel's size is that of the weights and not known here
+    # Without the attribute, the kernel's size is that of the weights and not known here.
+    has_one_place = prod(said.get("kernel_shape", [0])) == 1
     return has_one_place and prod(said.get("strides", [1])) == 1 and _has_no_edge(said)
 
 

@@ -28,9 +28,8 @@ from hilum.models.quantisation.manifest import WEIGHTS, manifest_text
 from hilum.models.quantisation.network import quantise_network
 
 FEWEST_IMAGES: Final = 16
-_HELD_OUT: Final = (
-    4  # without cases, each fourth image is used for judgement and not for calibration
-)
+# Without cases, each fourth image is used for judgement and not for calibration.
+_HELD_OUT: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +61,23 @@ def quantise(
 
     Raises ConfigurationError when nothing could be judged.
     """
-    release_id = f"{read.release.name}@{order.version}"
-    if problems := list(_obstacles(read, manifests_dir / release_id)):
+    folder = manifests_dir / f"{read.release.name}@{order.version}"
+    if problems := list(_obstacles(read, folder)):
         raise ConfigurationError([f"{read.release.id}: {problem}" for problem in problems])
     images, judges = _divided(read, order)
     with tempfile.TemporaryDirectory(dir=manifests_dir, prefix=".quantising-") as scratch:
-        before = _artefact(read, built_dir, Path(scratch), order.weights_dir)
-        made = _make(read, order, before, images.tensors, Path(scratch, release_id))
+        made_in = Path(scratch, folder.name)
         after = Path(scratch, "int8.onnx")
+        before = _artefact(read, built_dir, Path(scratch), order.weights_dir)
+        made = _make(read, order, before, images.tensors, made_in)
         artefact.make(made, after, None)
         judgement = _judged(read, made, (before, after), judges)
         facts = _facts(read, made, images, judges, (before, after))
-        report = quantisation_report.write(
-            manifests_dir / f"{release_id}.quantisation", facts, judgement
-        )
+        stem = manifests_dir / f"{folder.name}.quantisation"
+        report = quantisation_report.write(stem, facts, judgement)
         if judgement.is_accepted:
-            Path(scratch, release_id).replace(manifests_dir / release_id)
-    return QuantisationResult(release_id, judgement, report)
+            made_in.replace(folder)
+    return QuantisationResult(folder.name, judgement, report)
 
 
 def _obstacles(read: Manifest, folder: Path) -> Iterator[str]:
@@ -106,32 +105,23 @@ def _divided(read: Manifest, order: QuantisationRequest) -> tuple[Images, Cases]
         images = _chosen(images, ~judged)
     else:
         cases = read_cases(read, order.cases)
-    if len(images.files) < FEWEST_IMAGES:
-        raise ConfigurationError(
-            [
-                (
-                    f"{order.calibration}: {len(images.files)} images to calibrate with;"
-                    f" {FEWEST_IMAGES} at least"
-                ),
-                *images.skipped[:3],
-            ]
-        )
+    if (count := len(images.files)) < FEWEST_IMAGES:
+        problem = f"{count} images to calibrate with; {FEWEST_IMAGES} at least"
+        raise ConfigurationError([f"{order.calibration}: {problem}", *images.skipped[:3]])
+    if both := _in_both(images, cases.images):
+        problem = f"{len(both)} cases were calibrated with, {both[0]} first"
+        raise ConfigurationError([f"{problem}: a network is not judged by what made it"])
+    return images, cases
+
+
+def _in_both(images: Images, judges: Images) -> list[str]:
+    """Return the names of the judging images that are also among the calibrating ones."""
     seen = {image.tobytes() for image in images.tensors}
-    both = [
+    return [
         file.name
-        for file, image in zip(cases.images.files, cases.images.tensors, strict=True)
+        for file, image in zip(judges.files, judges.tensors, strict=True)
         if image.tobytes() in seen
     ]
-    if both:
-        raise ConfigurationError(
-            [
-                (
-                    f"{len(both)} cases were calibrated with, {both[0]} first: a network is not judged"
-                    " by what made it"
-                )
-            ]
-        )
-    return images, cases
 
 
 def _chosen(images: Images, mask: Array) -> Images:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -79,27 +79,28 @@ def draft(
     """
     facts = read_facts(file, labels)
     name = name or _name(file)
-    release_id = f"{name}@{version}"
-    folder = manifests_dir / release_id
-    if problems := [
-        *_misspelt("--name", name, ReleaseName),
-        *_misspelt("--version", version, ReleaseVersion),
-    ]:
-        raise ConfigurationError(problems)
-    if folder.exists():
-        raise ConfigurationError(
-            [f"{folder} exists: take another --name or --version, or delete it"]
-        )
+    folder = _free_folder(manifests_dir, name, version)
     text = draft_text.write(facts, name, version)
     folder.mkdir(parents=True)
     shutil.copyfile(file, folder / facts.file)
     path = folder / manifest.FILE_NAME
     path.write_text(text, encoding="utf-8")
-    return Draft(
-        release_id,
-        path,
-        sum(messages.EDIT in line for line in text.splitlines()[draft_text.HEAD_LINES :]),
-    )
+    edits = sum(messages.EDIT in line for line in text.splitlines()[draft_text.HEAD_LINES :])
+    return Draft(folder.name, path, edits)
+
+
+def _free_folder(manifests_dir: Path, name: str, version: str) -> Path:
+    if problems := [
+        *_misspelt("--name", name, ReleaseName),
+        *_misspelt("--version", version, ReleaseVersion),
+    ]:
+        raise ConfigurationError(problems)
+    folder = manifests_dir / f"{name}@{version}"
+    if folder.exists():
+        raise ConfigurationError(
+            [f"{folder} exists: take another --name or --version, or delete it"]
+        )
+    return folder
 
 
 def _misspelt(option: str, value: str, kind: Any) -> list[str]:  # noqa: ANN401 - an annotated type
@@ -116,42 +117,55 @@ def read_facts(file: Path, labels: str | None) -> GraphFacts:
 
     Raises ConfigurationError with every reason why the network cannot be served.
     """
-    if not file.is_file():
-        raise ConfigurationError([f"{file}: no such file"])
-    model = onnx_file.read(file)
-    inputs = onnx_file.inputs_of(model)
-    outputs = onnx_file.outputs_of(model)
-    problems = [*_input_problems(inputs), *_output_problems(outputs)]
-    if problems:
-        raise ConfigurationError([f"{file}: {problem}" for problem in problems])
-    input_name, (_, (_, channels, height, width)) = next(iter(inputs.items()))
+    model = _servable(file)
+    input_name, (_, (_, channels, height, width)) = next(iter(onnx_file.inputs_of(model).items()))
     assert channels is not None
+    outputs = onnx_file.outputs_of(model)
     choices = {
         name: sizes[1] for name, (_, sizes) in outputs.items() if len(sizes) == 2 and sizes[1]
     }
-    fitting = label_names.fitting(labels, onnx_file.metadata(model), choices)
-    output = fitting[0]
-    count = choices[fitting[0]]
+    metadata = onnx_file.metadata(model)
+    output, *others = label_names.fitting(labels, metadata, choices)
+    count = choices[output]
     return GraphFacts(
         file=re.sub(r"[^\w.+-]", "_", file.name),
         sha256=identity.file_sha256(file),
-        opset=next(
-            (each.version for each in model.opset_import if each.domain in {"", "ai.onnx"}), 0
-        ),
+        opset=_opset(model),
         input=input_name,
         channels=channels,
         size=(height, width),
         output=output,
         outputs=count,
         choices=choices,
-        is_guessed=len(fitting) > 1,
+        is_guessed=bool(others),
         ending=output_activation.ending(model, output),
-        cam=next(
-            (name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count),
-            None,
-        ),
+        cam=_maps(outputs, count),
         is_quantised=onnx_file.is_quantised(model),
-        labels=label_names.named(labels, onnx_file.metadata(model), count),
+        labels=label_names.named(labels, metadata, count),
+    )
+
+
+def _servable(file: Path) -> onnx.ModelProto:
+    if not file.is_file():
+        raise ConfigurationError([f"{file}: no such file"])
+    model = onnx_file.read(file)
+    problems = [
+        *_input_problems(onnx_file.inputs_of(model)),
+        *_output_problems(onnx_file.outputs_of(model)),
+    ]
+    if problems:
+        raise ConfigurationError([f"{file}: {problem}" for problem in problems])
+    return model
+
+
+def _opset(model: onnx.ModelProto) -> int:
+    return next((each.version for each in model.opset_import if each.domain in {"", "ai.onnx"}), 0)
+
+
+def _maps(outputs: Mapping[str, Tensor], count: int) -> str | None:
+    return next(
+        (name for name, (_, sizes) in outputs.items() if len(sizes) == 4 and sizes[1] == count),
+        None,
     )
 
 
@@ -163,18 +177,18 @@ def _input_problems(inputs: dict[str, Tensor]) -> list[str]:
         return [f"input {name} is {sizes}, channels last: export it channels first, (N, C, H, W)"]
     if len(sizes) != 4 or sizes[1] not in {1, 3}:
         return [f"input {name} is {sizes}; an image is (N, C, H, W) with one channel or three"]
-    problems = []
+    return list(_image_problems(name, kind, sizes[0]))
+
+
+def _image_problems(name: str, kind: int, batch: int | None) -> Iterator[str]:
     if kind != onnx.TensorProto.FLOAT:
-        problems.append(
-            f"input {name} is {onnx.TensorProto.DataType.Name(kind).lower()}: export it with"
-            " float32 inputs"
-        )
-    if sizes[0] is not None:
-        problems.append(
-            f"input {name} takes batches of {sizes[0]} only: export it with a dynamic batch"
+        shown = onnx.TensorProto.DataType.Name(kind).lower()
+        yield f"input {name} is {shown}: export it with float32 inputs"
+    if batch is not None:
+        yield (
+            f"input {name} takes batches of {batch} only: export it with a dynamic batch"
             " (torch.onnx: dynamic_shapes)"
         )
-    return problems
 
 
 def _output_problems(outputs: dict[str, Tensor]) -> list[str]:
