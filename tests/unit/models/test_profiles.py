@@ -10,7 +10,6 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import build, profile_checks, profiles
-from hilum.models.build.accelerators import ACCELERATORS
 from hilum.models.manifest.served import Served, preferred_sizes, shape_ranges, warm_sizes
 from tests.support.models.releases import tiny_network
 
@@ -55,7 +54,7 @@ def test_every_profile_serves_the_numbers_of_an_ensembles_members(profile: str) 
 
 def test_the_builder_knows_every_profile_and_accelerator() -> None:
     assert tuple(profiles.PROFILES) == build.PROFILES
-    assert tuple(ACCELERATORS) == build.ACCELERATORS
+    assert tuple(profiles.ACCELERATORS) == build.profiles.ACCELERATORS
 
 
 @pytest.mark.parametrize("profile", build.PROFILES)

@@ -12,9 +12,8 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import build
-from hilum.models.known_answers.acceptance import judge
+from hilum.models.known_answers.acceptance import auc, judge
 from hilum.models.known_answers.image_folder import read_cases
-from hilum.models.known_answers.roc import auc
 from hilum.models.manifest import catalogue
 from hilum.models.manifest.tables import QuantisationTable
 from tests.support.models.quantising import LIMITS, Place

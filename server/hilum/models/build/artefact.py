@@ -80,22 +80,27 @@ def reference(manifest: Manifest, artefact: Path) -> dict[str, Array]:
 
     They are `logits` and perhaps `cam`.
     """
-    release = manifest.release
-    engine = manifest.engine
-    run = triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+    run = reference_engine(manifest, artefact)
     image = canary.canary_image(manifest.spec)
-    constant_image = np.full_like(image, image.flat[0])
     outputs = dict(run(image))
     logits = outputs["logits"]
+    if not np.isfinite(logits).all():
+        problem = "the canary's logits are not finite; the weights are damaged"
+        raise _refused(manifest.release.id, problem)
+    constant_image = np.full_like(image, image.flat[0])
     batch = np.concatenate([constant_image, image, canary.known_image(manifest.spec, 1)])
     constant, among_others, _ = run(batch)["logits"]
-    if not np.isfinite(logits).all():
-        raise _refused(release.id, "the canary's logits are not finite; the weights are damaged")
     _require_own_answer(manifest, logits, among_others)
-    apart = float(np.abs(logits - constant).max())
-    if apart < tolerance_advice.TOLD_APART * canary.tolerance(engine):
-        raise _refused(release.id, tolerance_advice.smaller(apart, engine))
+    _require_seen_image(manifest, logits, constant)
     return outputs
+
+
+def _require_seen_image(manifest: Manifest, logits: Array, constant: Array) -> None:
+    """Raise ConfigurationError where an image of one grey level has nearly the same logits."""
+    engine = manifest.engine
+    apart = float(np.abs(logits - constant).max())
+    if apart < tolerance_advice.LEAST_DISTANCE * canary.tolerance(engine):
+        raise _refused(manifest.release.id, tolerance_advice.smaller(apart, engine))
 
 
 def _require_own_answer(manifest: Manifest, alone: Array, among_others: Array) -> None:
@@ -125,36 +130,43 @@ def cam_bias(manifest: Manifest, artefact: Path) -> list[float] | None:
     """
     if not manifest.release.has_cam:
         return None
-    engine = manifest.engine
-    run = triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
-    outputs = run(
-        np.concatenate([canary.known_image(manifest.spec, number) for number in range(_IMAGES)])
-    )
+    images = [canary.known_image(manifest.spec, number) for number in range(_IMAGES)]
+    outputs = reference_engine(manifest, artefact)(np.concatenate(images))
+    allowed = canary.tolerance(manifest.engine)
     try:
-        return [
-            float(value)
-            for value in exact_maps.bias(
-                outputs["logits"], outputs.get("cam"), canary.tolerance(engine)
-            )
-        ]
+        bias = exact_maps.bias(outputs["logits"], outputs.get("cam"), allowed)
     except ConfigurationError as error:
         raise _refused(manifest.release.id, error.problems[0]) from error
+    return [float(value) for value in bias]
 
 
 def require_engine_parity(manifest: Manifest, artefact: Path, expected: Array) -> None:
     """Raise ConfigurationError where the engine's logits differ from the artefact's."""
-    release = manifest.release
-    engine = manifest.engine
-    allowed = canary.tolerance(manifest.engine)
-    try:
-        run = triton_model.open_engine(artefact, engine.name, engine.precision, engine.optimisation)
-    except (RuntimeError, ImportError) as error:
-        raise _refused(
-            release.id, f"engine {engine.name}: {missing_extra.in_words(error)}"
-        ) from error
+    run = serving_engine(manifest, artefact)
     worst = float(np.abs(run(canary.canary_image(manifest.spec))["logits"] - expected).max())
-    if not worst <= allowed:
-        raise _refused(release.id, tolerance_advice.larger(worst, engine))
+    if not worst <= canary.tolerance(manifest.engine):
+        raise _refused(manifest.release.id, tolerance_advice.larger(worst, manifest.engine))
+
+
+def reference_engine(manifest: Manifest, artefact: Path) -> triton_model.Engine:
+    """Return ONNX Runtime, the reference, in the precision that the release pins."""
+    engine = manifest.engine
+    return triton_model.open_engine(artefact, "onnxruntime", engine.precision, engine.optimisation)
+
+
+def serving_engine(manifest: Manifest, artefact: Path) -> triton_model.Engine:
+    """Return the engine that the release pins.
+
+    Raises ConfigurationError where it is not installed or cannot take the artefact.
+    """
+    engine = manifest.engine
+    try:
+        return triton_model.open_engine(
+            artefact, engine.name, engine.precision, engine.optimisation
+        )
+    except (RuntimeError, ImportError) as error:
+        problem = f"engine {engine.name}: {missing_extra.in_words(error)}"
+        raise _refused(manifest.release.id, problem) from error
 
 
 def _refused(release_id: str, problem: str) -> ConfigurationError:

@@ -63,7 +63,7 @@ def build(
         if _is_up_to_date(release, order):
             progress(f"{release.id}: {profile} is up to date")
             continue
-        with _made_whole(built_dir, profile, release.triton_name) as tree:
+        with _whole_tree(built_dir, profile, release.triton_name) as tree:
             _make(manifest, tree, order, progress)
         progress(f"{release.id}: {profile} built in {tree_of(release, built_dir, profile)}")
 
@@ -166,19 +166,12 @@ def _proved_goldens(
     known = golden.cases(manifest, weights_dir)
     if not known:
         return []
-    engine = manifest.engine
     onnx_file = tree / "1/model.onnx"
-    reference = triton_model.open_engine(
-        onnx_file, "onnxruntime", engine.precision, engine.optimisation
-    )
+    reference = artefact.reference_engine(manifest, onnx_file)
     answers = golden.prove(manifest, known, reference, "onnxruntime, the reference")
-    if profile == "embedded" and engine.name != "onnxruntime":
-        golden.prove(
-            manifest,
-            known,
-            triton_model.open_engine(onnx_file, engine.name, engine.precision, engine.optimisation),
-            engine.name,
-        )
+    name = manifest.engine.name
+    if profile == "embedded" and name != "onnxruntime":
+        golden.prove(manifest, known, artefact.serving_engine(manifest, onnx_file), name)
     return golden.record(tree, manifest, known, answers)
 
 
@@ -221,7 +214,7 @@ def _configured(
     facts = {"accelerator": order.accelerator, "cam_grid": grid}
     if order.profile != "tensorrt":
         return facts
-    progress(f"{manifest.release.id}: {tensorrt.lay_ready(tree, manifest, said)}")
+    progress(f"{manifest.release.id}: {tensorrt.write_plan_request(tree, manifest, said)}")
     return {**facts, "optimization_profile": shape_ranges(said)}
 
 
@@ -248,7 +241,7 @@ def _version(distribution: str) -> str | None:
 
 
 @contextmanager
-def _made_whole(built_dir: Path, profile: str, name: str) -> Iterator[Path]:
+def _whole_tree(built_dir: Path, profile: str, name: str) -> Iterator[Path]:
     """Yield a scratch folder that becomes `<built>/<profile>/<name>` if nothing was raised.
 
     The folder is made durable and replaces an older tree.

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final
 
 from hilum.models.build import build, profile_checks, tensorrt
 from hilum.models.formats import identity, triton_model
 from hilum.models.manifest.manifest import Manifest
 from hilum.models.manifest.served import Served, served
+
+_BUILD_AGAIN: Final = "delete the folder and build the release again"
 
 
 def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
@@ -19,18 +22,13 @@ def problems(manifest: Manifest, tree: Path, profile: str) -> Iterator[str]:
     record = build.read_record(tree)
     artefact = tree / "1/model.onnx"
     if not artefact.is_file() or identity.file_sha256(artefact) != record.get("onnx_sha256"):
-        yield (
-            f"{tree}: 1/model.onnx is not the file that was built: delete the folder and build the"
-            " release again"
-        )
+        yield f"{tree}: 1/model.onnx is not the file that was built: {_BUILD_AGAIN}"
         return
     said = served(manifest, record.get("cam_grid"), str(record.get("accelerator", "none")))
     yield from _config_problems(tree, said)
     yield from profile_checks.check_onnx(artefact, said)
     if profile == "embedded" and not _is_same(tree / "1/model.py", Path(triton_model.__file__)):
-        yield (
-            f"{tree}: 1/model.py is not this Hilum's: delete the folder and build the release again"
-        )
+        yield f"{tree}: 1/model.py is not this Hilum's: {_BUILD_AGAIN}"
     if profile == "tensorrt":
         yield from profile_checks.check_shape_ranges(record.get("optimization_profile", {}), said)
         yield from tensorrt.plan_problems(tree) if tensorrt.has_plan(tree) else ()

@@ -146,8 +146,8 @@ def _require_parity(
                 raise ConfigurationError(
                     [
                         (
-                            f"{manifest.release.id}: {problem}; another version of torch or onnxscript"
-                            " may help"
+                            f"{manifest.release.id}: {problem}; another version of torch or"
+                            " onnxscript may help"
                         )
                     ]
                 )
@@ -156,18 +156,20 @@ def _require_parity(
 def _differences(
     served: architectures.ServedNetwork, artefact: Path, images: torch.Tensor
 ) -> dict[str, tuple[float, float]]:
-    """Yield each output's name, its largest difference from torch on these images, and the limit.
+    """Return each output's largest difference from torch on these images, and the limit.
 
     Torch and ONNX Runtime both compute in float32.
     """
     with torch.no_grad():
-        ours = [output.numpy() for output in served(images)]
+        logits, *maps = [output.numpy() for output in served(images)]
     theirs = open_engine(artefact, "onnxruntime", "f32", "all")(images.numpy())
-    found = {"logits": (float(np.abs(theirs["logits"] - ours[0]).max()), PARITY)}
-    if len(ours) > 1:
-        wide = [maps.astype(np.float32) for maps in (theirs["cam"], ours[1])]
-        found["cam"] = (
-            float(np.abs(wide[0] - wide[1]).max()),
-            CAM_PARITY * max(1.0, float(np.abs(wide[1]).max())),
-        )
+    found = {"logits": (_apart(theirs["logits"], logits), PARITY)}
+    for cam in maps:
+        wide = cam.astype(np.float32)
+        largest = max(1.0, float(np.abs(wide).max()))
+        found["cam"] = (_apart(theirs["cam"].astype(np.float32), wide), CAM_PARITY * largest)
     return found
+
+
+def _apart(one: canary.Array, other: canary.Array) -> float:
+    return float(np.abs(one - other).max())

@@ -45,24 +45,24 @@ def check_onnx(file: Path, served: Served) -> Iterator[str]:
 
     title = f"{served.triton_name}: {file.name}"
     try:
-        model = onnx.load(file)
+        found = {
+            name: (_triton_type(onnx.TensorProto.DataType.Name(kind)), sizes)
+            for name, (kind, sizes) in contract.tensors(onnx.load(file)).items()
+        }
     except (OSError, DecodeError) as error:
         yield f"{title}: not a readable ONNX file: {error}"
         return
-    names = onnx.TensorProto.DataType.Name
-    found = {
-        name: (_ONNX_TYPES.get(names(kind), names(kind)), sizes)
-        for name, (kind, sizes) in contract.tensors(model).items()
-    }
     wanted = {"image": (WIRE_TYPES[served.wire_type], served.image_dims), **served.tensors}
     for name in sorted(set(found) | set(wanted)):
         kind, sizes = found.get(name, (None, []))
         wanted_kind, dims = wanted.get(name, (None, []))
         if kind is None or kind != wanted_kind or contract.clash(sizes, [None, *dims]):
-            yield (
-                f"{title}: tensor {name!r} is {found.get(name)}, the contract says"
-                f" {wanted.get(name)}"
-            )
+            shown = f"{found.get(name)}, the contract says {wanted.get(name)}"
+            yield f"{title}: tensor {name!r} is {shown}"
+
+
+def _triton_type(onnx_type: str) -> str:
+    return _ONNX_TYPES.get(onnx_type, onnx_type)
 
 
 def check_shape_ranges(ranges: Mapping[str, Sequence[int]], served: Served) -> Iterator[str]:

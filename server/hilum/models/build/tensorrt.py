@@ -29,7 +29,7 @@ _HALF: Final = "half.onnx"
 _IMAGES: Final = 4
 
 
-def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
+def write_plan_request(tree: Path, manifest: Manifest, served: Served) -> str:
     """Write `half.onnx`, cases and `request.json` into the tree.
 
     Returns a sentence about the effect of half precision on the logits. ONNX Runtime computes in
@@ -44,10 +44,12 @@ def lay_ready(tree: Path, manifest: Manifest, served: Served) -> str:
     images = [canary.known_image(manifest.spec, number) for number in range(_IMAGES)]
     images += [np.load(path, allow_pickle=False) for path in sorted(tree.glob("golden_*.npy"))]
     wanted, half = (_logits(tree / file, manifest, images) for file in (_ARTEFACT, _HALF))
-    apart = float(np.abs(half - wanted).max())
-    allowed = canary.tolerance(manifest.engine)
     request = _request(tree, manifest, served, _cases(tree, images, wanted))
     (tree / REQUEST).write_text(json.dumps(request, indent=1) + "\n", encoding="utf-8")
+    return _effect(float(np.abs(half - wanted).max()), canary.tolerance(manifest.engine))
+
+
+def _effect(apart: float, allowed: float) -> str:
     verdict = (
         "plans may be fp16"
         if apart <= allowed

@@ -51,8 +51,8 @@ def facts(manifest: Manifest, places: Places) -> Iterator[Fact]:
         raise ConfigurationError(
             [
                 (
-                    f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id} --profile"
-                    " tensorrt`"
+                    f"tensorrt-rtx: not laid ready: `hilum models build {manifest.release.id}"
+                    " --profile tensorrt`"
                 )
             ]
         )
@@ -91,18 +91,13 @@ def _library() -> ModuleType:
 
 
 def _build(trt: Any, file: Path, precision: str, shapes: Mapping[str, Sequence[int]]) -> Engine:  # noqa: ANN401 - the library has no types
-    said: list[str] = []
-    builder = trt.Builder(_logger(trt, said))
-    network = builder.create_network(0)
-    parser = trt.OnnxParser(network, _logger(trt, said))
-    if not parser.parse(file.read_bytes()):
-        raise ConfigurationError(
-            [f"{file}: {parser.get_error(number).desc()}" for number in range(parser.num_errors)]
-        )
+    messages: list[str] = []
+    builder = trt.Builder(_logger(trt, messages))
+    network = _parsed(trt, builder, file, messages)
     started = time.perf_counter()
     engine = builder.build_serialized_network(network, _config(trt, builder, shapes))
     if engine is None:
-        raise ConfigurationError([f"{file}: no engine: {'; '.join(said[-3:])}"])
+        raise ConfigurationError([f"{file}: no engine: {'; '.join(messages[-3:])}"])
     return Engine(
         precision,
         network.num_layers,
@@ -111,6 +106,16 @@ def _build(trt: Any, file: Path, precision: str, shapes: Mapping[str, Sequence[i
         time.perf_counter() - started,
         trt.__version__,
     )
+
+
+def _parsed(trt: Any, builder: Any, file: Path, messages: list[str]) -> Any:  # noqa: ANN401 - as above
+    network = builder.create_network(0)
+    parser = trt.OnnxParser(network, _logger(trt, messages))
+    if not parser.parse(file.read_bytes()):
+        raise ConfigurationError(
+            [f"{file}: {parser.get_error(number).desc()}" for number in range(parser.num_errors)]
+        )
+    return network
 
 
 def _config(trt: Any, builder: Any, shapes: Mapping[str, Sequence[int]]) -> Any:  # noqa: ANN401 - as above

@@ -212,6 +212,11 @@ def split(outputs: Mapping[str, Batch], sizes: Sequence[int]) -> list[dict[str, 
     ]
 
 
+def _blank_images(tensor: Mapping[str, Any], count: int) -> Batch:
+    wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[tensor["data_type"]]
+    return np.zeros((count, *(int(size) for size in tensor["dims"])), wire_type)
+
+
 class TritonPythonModel:
     """The class that Triton's Python backend looks for."""
 
@@ -224,17 +229,16 @@ class TritonPythonModel:
         config = json.loads(args["model_config"])
         pinned = {key: value["string_value"] for key, value in config["parameters"].items()}
         folder = Path(args["model_repository"]) / args["model_version"]
+        threads = int(pinned["threads"])
         self._engine = open_engine(
             folder / pinned["artefact"],
             pinned["engine"],
             pinned["precision"],
             pinned["optimisation"],
-            int(pinned["threads"]),
+            threads,
         )
-        image = config["input"][0]
-        wire_type = {"TYPE_UINT8": np.uint8, "TYPE_FP16": np.float16}[image["data_type"]]
-        count = min(int(config["max_batch_size"]), streams_of(_cores(int(pinned["threads"]))))
-        self._engine(np.zeros((count, *(int(size) for size in image["dims"])), wire_type))
+        count = min(int(config["max_batch_size"]), streams_of(_cores(threads)))
+        self._engine(_blank_images(config["input"][0], count))
 
     def execute(self, requests: Sequence[Any]) -> list[Any]:
         """Answer one batch made of all requests, whose sizes may differ."""

@@ -26,8 +26,8 @@ import zipfile
 from typing import BinaryIO, Final
 
 from hilum.models.importing import tensors
-from hilum.models.importing.inert import UnsafePickle
-from hilum.models.importing.stored import ELEMENTS
+from hilum.models.importing.restricted_unpickler import UnsafePickle
+from hilum.models.importing.storage import ELEMENTS
 from hilum.models.importing.torch_file import Damaged, ReadStorage, open_torch_file
 
 REFUSED: Final = 3
@@ -39,7 +39,7 @@ _NOBODY: Final = 65534
 _PR_SET_NO_NEW_PRIVS: Final = 38  # linux/prctl.h
 _UNREADABLE: Final = (Damaged, tensors.NoTensors, pickle.UnpicklingError, zipfile.BadZipFile)
 # Errors of Python where a pickle's opcodes do not fit together.
-_NONSENSE: Final = (
+_BROKEN_OPCODES: Final = (
     AttributeError,
     EOFError,
     IndexError,
@@ -50,7 +50,7 @@ _NONSENSE: Final = (
     RecursionError,
     NotImplementedError,
 )
-REASONS: Final = (UnsafePickle, MemoryError, *_UNREADABLE, *_NONSENSE)
+REASONS: Final = (UnsafePickle, MemoryError, *_UNREADABLE, *_BROKEN_OPCODES)
 """All exceptions that `convert` may raise."""
 
 
@@ -87,7 +87,16 @@ def convert(source: BinaryIO, sink: BinaryIO, most_bytes: int) -> None:
     """
     content, read = open_torch_file(source)
     named = tensors.find(content)
-    header = {}
+    total = sum(tensors.size(tensor) for tensor in named.values())
+    if total > most_bytes:
+        raise tensors.NoTensors(f"its tensors are {total} bytes, many times the file")
+    text = json.dumps(_header(named), separators=(",", ":")).encode()
+    sink.write(len(text).to_bytes(8, "little") + text)
+    _write_tensors(named, read, sink)
+
+
+def _header(named: tensors.Named) -> dict[str, dict[str, object]]:
+    header: dict[str, dict[str, object]] = {}
     place = 0
     for name in sorted(named):
         tensor = named[name]
@@ -98,11 +107,7 @@ def convert(source: BinaryIO, sink: BinaryIO, most_bytes: int) -> None:
             "data_offsets": (place, end),
         }
         place = end
-    if place > most_bytes:
-        raise tensors.NoTensors(f"its tensors are {place} bytes, many times the file")
-    text = json.dumps(header, separators=(",", ":")).encode()
-    sink.write(len(text).to_bytes(8, "little") + text)
-    _write_tensors(named, read, sink)
+    return header
 
 
 def _write_tensors(named: tensors.Named, read: ReadStorage, sink: BinaryIO) -> None:
@@ -126,7 +131,7 @@ def main() -> int:
         )
     except _UNREADABLE as error:
         return _refused(f"not a readable checkpoint: {error}")
-    except _NONSENSE as error:
+    except _BROKEN_OPCODES as error:
         return _refused(f"not a readable checkpoint: {type(error).__name__} {error}")
     except MemoryError:
         return _refused("it asks for more memory than its size explains. Nothing of it was run")

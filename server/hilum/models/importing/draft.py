@@ -43,25 +43,7 @@ def text(draft: ImportedDraft, name: str, version: str, sha256: str) -> str:
 
 
 def _lines(draft: ImportedDraft, name: str, version: str, sha256: str) -> Iterator[str]:
-    yield (
-        "# Written by `hilum models import`. Look at every line that says EDIT, then `hilum models"
-        " check` and `hilum models build`."
-    )
-    yield from (f"# {remark}" for remark in draft.remarks)
-    yield "format = 1"
-    yield from (f"{key} = {quoted(value)}" for key, value in (("name", name), ("version", version)))
-    yield (
-        f"manufacturer = {quoted(draft.manufacturer)} # EDIT: who stands behind the weights; in"
-        " every report"
-    )
-    yield (
-        'intended_use = "Research. Not for clinical use." # EDIT: for what and for whom; in every'
-        " report"
-    )
-    yield f"licence = {quoted(draft.licence)} # EDIT: of the weights"
-    yield f"source = {quoted(draft.source)}"
-    if draft.citation:
-        yield f"citation = {quoted(draft.citation)}"
+    yield from _head(draft, name, version)
     yield "\n# In the order of the outputs."
     yield from ("labels = [", *draft.label_lines, "]")
     yield (
@@ -79,6 +61,29 @@ def _lines(draft: ImportedDraft, name: str, version: str, sha256: str) -> Iterat
         '\n[study]\naggregation = "max" # EDIT: max, mean or first_frontal: how images become a'
         " study"
     )
+
+
+def _head(draft: ImportedDraft, name: str, version: str) -> Iterator[str]:
+    yield (
+        "# Written by `hilum models import`. Look at every line that says EDIT, then `hilum models"
+        " check` and `hilum models build`."
+    )
+    yield from (f"# {remark}" for remark in draft.remarks)
+    yield "format = 1"
+    yield f"name = {quoted(name)}"
+    yield f"version = {quoted(version)}"
+    yield (
+        f"manufacturer = {quoted(draft.manufacturer)} # EDIT: who stands behind the weights; in"
+        " every report"
+    )
+    yield (
+        'intended_use = "Research. Not for clinical use." # EDIT: for what and for whom; in every'
+        " report"
+    )
+    yield f"licence = {quoted(draft.licence)} # EDIT: of the weights"
+    yield f"source = {quoted(draft.source)}"
+    if draft.citation:
+        yield f"citation = {quoted(draft.citation)}"
 
 
 def _table(name: str, values: Mapping[str, str]) -> Iterator[str]:

@@ -13,31 +13,33 @@ import torch
 from hilum.errors import ConfigurationError
 from hilum.models.formats.toml import quoted
 from hilum.models.importing import outputs, published
-from hilum.models.importing.asked import ImportRequest, Tensors, recipe_lines, size_of
 from hilum.models.importing.draft import ImportedDraft
+from hilum.models.importing.request import ImportRequest, Tensors, recipe_lines, size_of
 from hilum.models.importing.vit_checkpoint import vit
 from hilum.models.networks import checkpoint_names
 
 __all__ = ["KINDS", "ImportRequest"]
 
 
-def densenet121(asked: ImportRequest, given: Tensors) -> ImportedDraft:
+def densenet121(request: ImportRequest, given: Tensors) -> ImportedDraft:
     """Return the draft of a DenseNet-121 with torchvision's names (the CheXNet family)."""
-    return _convolutional("densenet121", "features.conv0.weight", "classifier.weight", asked, given)
+    return _convolutional(
+        "densenet121", "features.conv0.weight", "classifier.weight", request, given
+    )
 
 
-def resnet50(asked: ImportRequest, given: Tensors) -> ImportedDraft:
+def resnet50(request: ImportRequest, given: Tensors) -> ImportedDraft:
     """Return the draft of a ResNet-50 with torchvision's names."""
-    return _convolutional("resnet50", "conv1.weight", "fc.weight", asked, given)
+    return _convolutional("resnet50", "conv1.weight", "fc.weight", request, given)
 
 
 def _convolutional(
-    architecture: str, first: str, head: str, asked: ImportRequest, given: Tensors
+    architecture: str, first: str, head: str, request: ImportRequest, given: Tensors
 ) -> ImportedDraft:
     tensors = checkpoint_names.canonical(architecture, given)
     channels = size_of(tensors, first, 1)
     count = size_of(tensors, head, 0)
-    if asked.recipe is None and channels != 3:
+    if request.recipe is None and channels != 3:
         raise ConfigurationError(
             [
                 (
@@ -49,37 +51,26 @@ def _convolutional(
     return ImportedDraft(
         tensors=tensors,
         architecture=architecture,
-        activation=asked.activation or "sigmoid",
-        label_lines=list(outputs.lines(outputs.names(asked.labels, (), count), None)),
-        input_lines=recipe_lines(asked.recipe or "chexnet_nih_256_224"),
+        activation=request.activation or "sigmoid",
+        label_lines=list(outputs.lines(outputs.names(request.labels, (), count), None)),
+        input_lines=recipe_lines(request.recipe or "chexnet_nih_256_224"),
         manufacturer="unknown",
         licence="unknown",
-        source=f"{asked.source.name}, a checkpoint of {architecture} with torchvision's names",
+        source=f"{request.source.name}, a checkpoint of {architecture} with torchvision's names",
         remarks=(
             "EDIT activation below, if the network was not trained with a sigmoid for each output.",
         ),
     )
 
 
-def torchxrayvision(asked: ImportRequest, given: Tensors) -> ImportedDraft:
+def torchxrayvision(request: ImportRequest, given: Tensors) -> ImportedDraft:
     """Return the draft of one of torchxrayvision's releases.
 
     Label order, untrained outputs and operating points are known.
     """
-    release = published.named(asked.published, asked.source)
+    release = published.named(request.published, request.source)
     tensors = checkpoint_names.canonical(release.architecture, given)
-    count = size_of(
-        tensors, "classifier.weight" if release.architecture == "densenet121" else "fc.weight", 0
-    )
-    if count != len(release.labels):
-        raise ConfigurationError(
-            [
-                (
-                    f"{asked.source.name} has {count} outputs, {release.name} has"
-                    f" {len(release.labels)}: another file"
-                )
-            ]
-        )
+    _require_outputs(request, release, tensors)
     return ImportedDraft(
         tensors=tensors,
         architecture=release.architecture,
@@ -106,34 +97,39 @@ def torchxrayvision(asked: ImportRequest, given: Tensors) -> ImportedDraft:
     )
 
 
-def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ...]:
-    """Return the thresholds of the file, if it has any.
+def _require_outputs(
+    request: ImportRequest, release: published.Published, tensors: Tensors
+) -> None:
+    head = "classifier.weight" if release.architecture == "densenet121" else "fc.weight"
+    count = size_of(tensors, head, 0)
+    if count != len(release.labels):
+        problem = f"{release.name} has {len(release.labels)}: another file"
+        raise ConfigurationError([f"{request.source.name} has {count} outputs, {problem}"])
 
-    They are float32 there and must be the published ones.
+
+def _thresholds(release: published.Published, given: Tensors) -> tuple[float, ...]:
+    """Return the published thresholds.
+
+    Raises ConfigurationError where the file has other ones. They are float32 there.
     """
-    own = next(
-        (
-            tensor
-            for name, tensor in given.items()
-            if name.endswith("op_threshs") and tensor.numel()
-        ),
-        None,
-    )
-    if own is None or not own.isfinite().any():
-        return release.thresholds
     theirs = torch.tensor(release.thresholds, dtype=torch.float32)
-    if own.shape != theirs.shape or not torch.allclose(
-        own.float(), theirs, rtol=1e-5, atol=0, equal_nan=True
+    own = _own_thresholds(given)
+    if own is not None and (
+        own.shape != theirs.shape
+        or not torch.allclose(own.float(), theirs, rtol=1e-5, atol=0, equal_nan=True)
     ):
+        problem = "another release, or trained on; give --published"
         raise ConfigurationError(
-            [
-                (
-                    f"the file's op_threshs are not those of {release.name}: another release, or"
-                    " trained on; give --published"
-                )
-            ]
+            [f"the file's op_threshs are not those of {release.name}: {problem}"]
         )
     return release.thresholds
+
+
+def _own_thresholds(given: Tensors) -> torch.Tensor | None:
+    for name, tensor in given.items():
+        if name.endswith("op_threshs") and tensor.numel():
+            return tensor if tensor.isfinite().any() else None
+    return None
 
 
 KINDS: Final[Mapping[str, Callable[[ImportRequest, Tensors], ImportedDraft]]] = {

@@ -74,8 +74,8 @@ def named(name: str | None, source: Path) -> Published:
         raise ConfigurationError(
             [
                 (
-                    f"{source.name} is no file name of torchxrayvision's: say with --published which"
-                    f" release it is: {', '.join(known)}"
+                    f"{source.name} is no file name of torchxrayvision's: say with --published"
+                    f" which release it is: {', '.join(known)}"
                 )
             ]
         )

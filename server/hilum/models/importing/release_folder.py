@@ -29,7 +29,9 @@ class Imported:
     to_edit: tuple[str, ...]
 
 
-def import_release(kind: str, asked: ImportRequest, name: str, version: str, out: Path) -> Imported:
+def import_release(
+    kind: str, request: ImportRequest, name: str, version: str, out: Path
+) -> Imported:
     """Make `out/<name>@<version>/`.
 
     Raises ConfigurationError, and leaves nothing.
@@ -43,18 +45,17 @@ def import_release(kind: str, asked: ImportRequest, name: str, version: str, out
     with tempfile.TemporaryDirectory(dir=out, prefix=".importing-") as scratch:
         folder = Path(scratch, target.name)
         folder.mkdir()
-        drafted = KINDS[kind](asked, read_tensors(asked.source, Path(scratch)))
+        drafted = KINDS[kind](request, read_tensors(request.source, Path(scratch)))
         written = _write(drafted, name, version, folder)
         sync_file_system(folder)
         folder.replace(target)
-    return Imported(
-        target,
-        tuple(
-            line
-            for line in written.splitlines()
-            if "EDIT" in line and not line.startswith("# Written by")
-        ),
-    )
+    return Imported(target, _open_lines(written))
+
+
+def _open_lines(text: str) -> tuple[str, ...]:
+    """Return the lines of a manifest that a person has to check."""
+    lines = [line for line in text.splitlines() if not line.startswith("# Written by")]
+    return tuple(line for line in lines if "EDIT" in line)
 
 
 def checkpoint(source: str, sha256: str | None, scratch: Path, *, is_fetched: bool) -> Path:

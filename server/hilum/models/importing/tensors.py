@@ -10,11 +10,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-from hilum.models.importing.inert import Placeholder
-from hilum.models.importing.stored import ELEMENTS, StoredTensor
+from hilum.models.importing.restricted_unpickler import Placeholder
+from hilum.models.importing.storage import ELEMENTS, StoredTensor
 
 # Keys of the state dictionary in files that also hold epochs and optimisers, likeliest first.
-_NESTS: Final = (
+_NESTED_KEYS: Final = (
     "state_dict",
     "model_state_dict",
     "model_state",
@@ -42,14 +42,18 @@ def find(content: Any) -> Named:  # noqa: ANN401 - whatever was saved
         return _checked(dict(_of_module(content, "", ())))
     if not isinstance(content, Mapping):
         raise NoTensors(f"it holds a {type(content).__name__}, no state dictionary")
-    for nest in _NESTS:
-        if isinstance(content.get(nest), Mapping | Placeholder):
-            return find(content[nest])
+    for key in _NESTED_KEYS:
+        if isinstance(content.get(key), Mapping | Placeholder):
+            return find(content[key])
+    return _checked(_of_state_dictionary(content))
+
+
+def _of_state_dictionary(content: Mapping[Any, Any]) -> Named:
     if others := [name for name, value in content.items() if not isinstance(value, StoredTensor)]:
         raise NoTensors(
             f"it holds no state dictionary: {', '.join(map(ascii, others[:4]))}, ... are no tensors"
         )
-    return _checked({str(name): tensor for name, tensor in content.items()})
+    return {str(name): tensor for name, tensor in content.items()}
 
 
 def _checked(tensors: Named) -> Named:

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, BinaryIO, Final
 
 from hilum.models.formats import pickled
-from hilum.models.importing.inert import RestrictedUnpickler
-from hilum.models.importing.stored import ELEMENTS, Storage
+from hilum.models.importing.restricted_unpickler import RestrictedUnpickler
+from hilum.models.importing.storage import ELEMENTS, Storage
 
 ReadStorage = Callable[[Storage], bytes]
 
@@ -112,14 +112,14 @@ def _bytes(storage: Storage) -> int:
 
 
 def _next(source: BinaryIO, storages: dict[str, Storage] | None = None) -> Any:  # noqa: ANN401 - whatever comes
-    unpickler = _Noting(source, encoding=_ENCODING)
+    unpickler = _StorageRecorder(source, encoding=_ENCODING)
     content = unpickler.load()
     if storages is not None:
         storages.update(unpickler.storages)
     return content
 
 
-class _Noting(RestrictedUnpickler):
+class _StorageRecorder(RestrictedUnpickler):
     """An unpickler that keeps the storages.
 
     The older form gives their sizes only where a tensor uses them.

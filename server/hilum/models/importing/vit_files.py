@@ -23,7 +23,7 @@ _ACTIVATIONS = {"multi_label_classification": "sigmoid", "single_label_classific
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class SideFiles:
     """The values of the files; empty where they give none.
 
     `mean` and `std` are on grey levels of 0..255.
@@ -40,7 +40,7 @@ class Beside:
     short_side: int | None = None
 
 
-def read(folder: Path) -> Beside:
+def read(folder: Path) -> SideFiles:
     """Read those of the two files that exist.
 
     Raises ConfigurationError where one asks for another network, or for a step that no recipe has.
@@ -75,26 +75,16 @@ def _table(path: Path) -> Mapping[str, Any]:
     return content
 
 
-def _hugging_face(config: Mapping[str, Any], processor: Mapping[str, Any]) -> Beside:
-    if (kind := config.get("model_type", "vit")) != "vit":
-        raise ConfigurationError(
-            [f"config.json: model_type is {kind!r}, only vit is known; export the network to ONNX"]
-        )
-    if (gelu := config.get("hidden_act", "gelu")) != "gelu":
-        raise ConfigurationError(
-            [f"config.json: hidden_act is {gelu!r}, only gelu is known; export the network to ONNX"]
-        )
+def _hugging_face(config: Mapping[str, Any], processor: Mapping[str, Any]) -> SideFiles:
+    for field, known in (("model_type", "vit"), ("hidden_act", "gelu")):
+        if (found := config.get(field, known)) != known:
+            problem = f"{field} is {found!r}, only {known} is known; export the network to ONNX"
+            raise ConfigurationError([f"config.json: {problem}"])
     if processor.get("do_center_crop"):
-        raise ConfigurationError(
-            [
-                (
-                    "preprocessor_config.json: do_center_crop; give --recipe with one that crops as it"
-                    " does"
-                )
-            ]
-        )
+        advice = "give --recipe with one that crops as it does"
+        raise ConfigurationError([f"preprocessor_config.json: do_center_crop; {advice}"])
     mean, std = _on_grey_levels(processor)
-    return Beside(
+    return SideFiles(
         labels=_in_order(config.get("id2label", {})),
         activation=_ACTIVATIONS.get(str(config.get("problem_type"))),
         heads=config.get("num_attention_heads"),
@@ -113,20 +103,17 @@ def _on_grey_levels(processor: Mapping[str, Any]) -> tuple[tuple[float, ...], tu
     """
     if not processor:
         return (), ()
-    factor = (
-        float(processor.get("rescale_factor", 1 / 255))
-        if processor.get("do_rescale", True)
-        else 1.0
-    )
-    normalises = processor.get("do_normalize", True)
-    mean = processor.get("image_mean", [0.5] * 3) if normalises else [0.0]
-    std = processor.get("image_std", [0.5] * 3) if normalises else [1.0]
+    rescales = processor.get("do_rescale", True)
+    factor = float(processor.get("rescale_factor", 1 / 255)) if rescales else 1.0
+    if not processor.get("do_normalize", True):
+        return (0.0 / factor,), (1.0 / factor,)
+    mean, std = (processor.get(name, [0.5] * 3) for name in ("image_mean", "image_std"))
     return tuple(float(value) / factor for value in mean), tuple(
         float(value) / factor for value in std
     )
 
 
-def _timm(config: Mapping[str, Any]) -> Beside:
+def _timm(config: Mapping[str, Any]) -> SideFiles:
     """Return timm's evaluation from `pretrained_cfg`.
 
     The short side goes to size / crop_pct, then the middle is cut out.
@@ -134,19 +121,9 @@ def _timm(config: Mapping[str, Any]) -> Beside:
     images = config.get("pretrained_cfg", config)
     size = images.get("input_size", (3, 224, 224))[-1]
     share = float(images.get("crop_pct") or 1.0)
-    pooling = {"token": "cls", "avg": "gap"}.get(pool := config.get("global_pool", "token"))
-    if pooling is None:
-        raise ConfigurationError(
-            [
-                (
-                    f"config.json: global_pool is {pool!r}, only token and avg are known; export the"
-                    " network to ONNX"
-                )
-            ]
-        )
-    return Beside(
+    return SideFiles(
         labels=tuple(config.get("label_names") or images.get("label_names") or ()),
-        pooling=pooling,
+        pooling=_timm_pooling(config.get("global_pool", "token")),
         mean=tuple(255.0 * value for value in images.get("mean", ())),
         std=tuple(255.0 * value for value in images.get("std", ())),
         kernel=_NAMED_KERNELS.get(images.get("interpolation", "bicubic"), "pil_bicubic_aa"),
@@ -154,22 +131,30 @@ def _timm(config: Mapping[str, Any]) -> Beside:
     )
 
 
+def _timm_pooling(pool: str) -> str:
+    pooling = {"token": "cls", "avg": "gap"}.get(pool)
+    if pooling is None:
+        known = "only token and avg are known; export the network to ONNX"
+        raise ConfigurationError([f"config.json: global_pool is {pool!r}, {known}"])
+    return pooling
+
+
 def _in_order(labels: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(str(labels[key]) for key in sorted(labels, key=int))
 
 
-def input_lines(beside: Beside, side: int, channels: int) -> Sequence[str]:
+def input_lines(side_files: SideFiles, side: int, channels: int) -> Sequence[str]:
     """Return a whole InputSpec.
 
     The displayed picture in 8 bits is resampled, then (x - mean) / std is in the graph.
     """
-    resize = f'kernel = "{beside.kernel}", compute = "uint8_rounded"'
-    if beside.short_side is None:
+    resize = f'kernel = "{side_files.kernel}", compute = "uint8_rounded"'
+    if side_files.short_side is None:
         geometry = [f'{{ op = "resize", height = {side}, width = {side}, {resize} }}']
     else:
         geometry = [
             (
-                f'{{ op = "resize_side", side = "short", size = {beside.short_side}, rounding ='
+                f'{{ op = "resize_side", side = "short", size = {side_files.short_side}, rounding ='
                 f' "int", {resize} }}'
             ),
             f'{{ op = "centre_crop", size = {side}, offset = "half_gap" }}',
@@ -188,8 +173,8 @@ def input_lines(beside: Beside, side: int, channels: int) -> Sequence[str]:
         f"geometry = [{', '.join(geometry)}]",
         f'target = {{ height = {side}, width = {side}, dtype = "uint8" }}',
         (
-            f"normalise = {{ mean = {_list(beside.mean[:channels])}, std ="
-            f" {_list(beside.std[:channels])}, channels = {channels} }}"
+            f"normalise = {{ mean = {_list(side_files.mean[:channels])}, std ="
+            f" {_list(side_files.std[:channels])}, channels = {channels} }}"
         ),
     )
 

@@ -46,16 +46,16 @@ def _check(path: Path, places: Places, checks: Sequence[Check]) -> Iterator[Fact
         )
         yield from _guesses(name, path)
         return
-    labels = len(read.release.labels)
-    sizes = " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
-    yield FactLine(
-        name,
-        FactVerdict.OK,
-        f"manifest: {labels} labels, {read.release.architecture}, input {sizes}",
-    )
+    yield FactLine(name, FactVerdict.OK, f"manifest: {_in_short(read)}")
     yield from _guesses(name, path)
     for one in checks:
         yield from _explained(name, one, read, places)
+
+
+def _in_short(read: Manifest) -> str:
+    labels = len(read.release.labels)
+    sizes = " x ".join(map(str, (read.spec.model_channels, *read.spec.wire_shape[1:])))
+    return f"{labels} labels, {read.release.architecture}, input {sizes}"
 
 
 def _guesses(name: str, path: Path) -> Iterator[FactLine]:

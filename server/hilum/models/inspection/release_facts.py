@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from hilum import missing_extra
 from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, build
 from hilum.models.facts import Fact, FactVerdict, Places
-from hilum.models.formats import triton_model
 from hilum.models.known_answers import canary, golden
 from hilum.models.manifest.manifest import Manifest
 
@@ -53,27 +51,26 @@ def weights_facts(read: Manifest, places: Places) -> Iterator[Fact]:
 
 def _one_network(read: Manifest, places: Places) -> tuple[Fact, onnx.ModelProto | None]:
     """Return the facts about one network; and the network itself, where it is in an ONNX file."""
-    if read.weights.file is None:
-        return (
-            FactVerdict.NOTE,
-            f"weights: UNTRAINED, made from seed {read.weights.seed}: nothing is decided on them",
-        ), None
+    weights = read.weights
+    if weights.file is None:
+        untrained = f"UNTRAINED, made from seed {weights.seed}: nothing is decided on them"
+        return (FactVerdict.NOTE, f"weights: {untrained}"), None
     try:
         path = artefact.find_weights(read, places.weights_dir)
     except ConfigurationError:
-        if _is_missing(read, places) and any(
-            build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES
-        ):
-            return (
-                FactVerdict.NOTE,
-                f"weights: {read.weights.file} is not here; what is built was made from it",
-            ), None
-        raise
+        if not (_is_missing(read, places) and _is_built(read, places)):
+            raise
+        missing = f"{weights.file} is not here; what is built was made from it"
+        return (FactVerdict.NOTE, f"weights: {missing}"), None
     found = _require_fit(read, path)
-    return (
-        FactVerdict.OK,
-        f"weights: {path.name} is the file of the manifest, fits it, and holds no NaN",
-    ), found
+    fits = f"{path.name} is the file of the manifest, fits it, and holds no NaN"
+    return (FactVerdict.OK, f"weights: {fits}"), found
+
+
+def _is_built(read: Manifest, places: Places) -> bool:
+    return any(
+        build.is_built(read.release, places.built_dir, profile) for profile in build.PROFILES
+    )
 
 
 def _is_missing(read: Manifest, places: Places) -> bool:
@@ -147,37 +144,30 @@ def _tree(read: Manifest, tree: Path, profile: str) -> Iterator[Fact]:
 def run_facts(read: Manifest, places: Places) -> Iterator[Fact]:
     """Yield the answers of the built tree's engine, run in this process."""
     release = read.release
-    engine = f"{read.engine.name} {read.engine.precision}"
     known = canary.read_canary(release, places.built_dir)
     if not build.is_built(release, places.built_dir):
         raise ConfigurationError(
             [f"--run needs the embedded profile: `hilum models build {release.id}`"]
         )
-    run = _opened(read, build.tree_of(release, places.built_dir))
-    worst = float(np.abs(run(known.image)["logits"] - known.logits).max())
-    said = f"{engine}: the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
-    if worst <= known.tolerance:
-        yield FactVerdict.OK, said
-    else:
-        yield FactVerdict.PROBLEM, f"{said}: {_OTHER_ENGINE.format(release.id)}"
+    tree = build.tree_of(release, places.built_dir)
+    run = artefact.serving_engine(read, tree / "1/model.onnx")
+    yield _canary_fact(read, known, run(known.image)["logits"])
     cases = golden.cases(read, places.weights_dir)
     answers = golden.prove(read, cases, run, read.engine.name)
     for case, logits in zip(cases, answers, strict=True):
-        yield FactVerdict.OK, f"{engine}: {_golden_answer(read, case, logits)}"
+        yield _golden_fact(read, case, logits)
 
 
-def _opened(read: Manifest, tree: Path) -> triton_model.Engine:
-    engine = read.engine
-    try:
-        return triton_model.open_engine(
-            tree / "1/model.onnx", engine.name, engine.precision, engine.optimisation
-        )
-    except (RuntimeError, ImportError) as error:
-        raise ConfigurationError(
-            [f"engine {engine.name}: {missing_extra.in_words(error)}"]
-        ) from error
+def _canary_fact(read: Manifest, known: canary.Canary, logits: canary.Array) -> Fact:
+    worst = float(np.abs(logits - known.logits).max())
+    answer = f"the canary's logits are {worst:.2g} off, {known.tolerance:g} is allowed"
+    said = f"{read.engine.name} {read.engine.precision}: {answer}"
+    if worst <= known.tolerance:
+        return FactVerdict.OK, said
+    return FactVerdict.PROBLEM, f"{said}: {_OTHER_ENGINE.format(read.release.id)}"
 
 
-def _golden_answer(read: Manifest, case: golden.Case, logits: canary.Array) -> str:
+def _golden_fact(read: Manifest, case: golden.Case, logits: canary.Array) -> Fact:
     off = golden.worst(read, case, logits)
-    return f"golden case {case.table.file} is {off:.2g} off, {case.table.tolerance:g} is allowed"
+    answer = f"golden case {case.table.file} is {off:.2g} off, {case.table.tolerance:g} is allowed"
+    return FactVerdict.OK, f"{read.engine.name} {read.engine.precision}: {answer}"

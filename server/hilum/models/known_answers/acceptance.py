@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from hilum.domain import Release
-from hilum.models.known_answers.roc import auc
 from hilum.models.manifest.tables import QuantisationTable
 from hilum.scores import scores_of
 
@@ -81,21 +80,19 @@ def judge(
     """
     if not np.isfinite(after).all():
         return Judgement(len(before), (), ("a logit is infinite or not a number",))
-    old, new = (
-        np.array([scores_of(row, release) for row in logits.tolist()]) for logits in (before, after)
-    )
-    shown = [
-        (position, label.key)
+    old = _scores(before, release)
+    new = _scores(after, release)
+    changes = tuple(
+        _change(label.key, old[:, position], new[:, position], (truth or {}).get(label.key))
         for position, label in enumerate(release.labels)
         if not label.is_masked
-    ]
-    changes = tuple(
-        _change(key, old[:, position], new[:, position], (truth or {}).get(key))
-        for position, key in shown
     )
-    return Judgement(
-        len(before), changes, tuple(_problems(changes, limits, is_compared=truth is not None))
-    )
+    problems = tuple(_problems(changes, limits, is_compared=truth is not None))
+    return Judgement(len(before), changes, problems)
+
+
+def _scores(logits: Array, release: Release) -> Array:
+    return np.array([scores_of(row, release) for row in logits.tolist()])
 
 
 def _change(key: str, old: Array, new: Array, truth: Array | None) -> LabelChange:
@@ -121,3 +118,19 @@ def _problems(
             "no label has positive and negative cases: the areas under the ROC curve cannot be"
             " compared"
         )
+
+
+def auc(scores: Array, truth: Array) -> float | None:
+    """Return the area under the ROC curve, 0 to 1; None where a class has no case.
+
+    `scores` (n,), `truth` (n,) 1, 0 or NaN (unknown). The area is the rate at which a positive case
+    scores higher than a negative one (Mann and Whitney 1947). Ties count half.
+    """
+    positive = scores[truth == 1]
+    negative = np.sort(scores[truth == 0])
+    if not len(positive) or not len(negative):
+        return None
+    below = np.searchsorted(negative, positive, side="left") + np.searchsorted(
+        negative, positive, side="right"
+    )
+    return float(below.mean() / (2 * len(negative)))

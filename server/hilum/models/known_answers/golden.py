@@ -112,8 +112,8 @@ def _canary(tree: Path, entry: Mapping[str, Any], bias: Array | None) -> Canary:
         raise ConfigurationError(
             [
                 (
-                    f"{tree / entry['tensor']} is damaged or gone: delete {tree} and build the release"
-                    " again"
+                    f"{tree / entry['tensor']} is damaged or gone: delete {tree} and build the"
+                    " release again"
                 )
             ]
         ) from error
@@ -169,17 +169,17 @@ def _compared(manifest: Manifest, case: Case, logits: Array) -> dict[str, tuple[
     """Return the given and the known number by label."""
     table = case.table
     row = [float(value) for value in logits[0]]
+    given = row if table.logits is not None else scores_of(row, manifest.release)
     keys = [label.key for label in manifest.release.labels]
-    expected, given = (
-        (table.logits, row)
-        if table.logits is not None
-        else (table.scores, scores_of(row, manifest.release))
-    )
-    known = (
-        expected if isinstance(expected, Mapping) else dict(zip(keys, expected or (), strict=True))
-    )
     found = dict(zip(keys, given, strict=True))
-    return {key: (found[key], value) for key, value in known.items()}
+    return {key: (found[key], value) for key, value in _expected(table, keys).items()}
+
+
+def _expected(table: GoldenTable, keys: Sequence[str]) -> Mapping[str, float]:
+    numbers = table.scores if table.logits is None else table.logits
+    if isinstance(numbers, Mapping):
+        return numbers
+    return dict(zip(keys, numbers or (), strict=True))
 
 
 def _refused(manifest: Manifest, table: GoldenTable, problem: str) -> ConfigurationError:

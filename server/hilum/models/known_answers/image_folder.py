@@ -64,19 +64,24 @@ def read_cases(manifest: Manifest, table: Path) -> Cases:
     prepared.
     """
     rows = _rows(table)
+    named = _labels_of(manifest, table, rows[0])
+    truth = {name: np.array([_truth(table, row, name) for row in rows]) for name in named}
+    images = _read(manifest, [table.parent / row["file"] for row in rows], table)
+    if images.skipped:
+        raise ConfigurationError([f"{table}: {problem}" for problem in images.skipped])
+    return Cases(images, truth)
+
+
+def _labels_of(manifest: Manifest, table: Path, first: Mapping[str, str]) -> list[str]:
     keys = [label.key for label in manifest.release.labels]
-    named = [name for name in rows[0] if name != "file"]
+    named = [name for name in first if name != "file"]
     if unknown := [
         f"{table}: {name!r} is no label of {manifest.release.id}{nearest(name, keys)}"
         for name in named
         if name not in keys
     ]:
         raise ConfigurationError(unknown)
-    truth = {name: np.array([_told(table, row, name) for row in rows]) for name in named}
-    images = _read(manifest, [table.parent / row["file"] for row in rows], table)
-    if images.skipped:
-        raise ConfigurationError([f"{table}: {problem}" for problem in images.skipped])
-    return Cases(images, truth)
+    return named
 
 
 def _rows(table: Path) -> list[dict[str, str]]:
@@ -91,20 +96,21 @@ def _rows(table: Path) -> list[dict[str, str]]:
         raise ConfigurationError([f"{table}: {error.strerror}"]) from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigurationError([f"{table}: no CSV file: {error}"]) from error
-    if not rows or "file" not in rows[0] or len(rows[0]) < 2:
-        raise ConfigurationError(
-            [f"{table}: needs a column `file`, one for a label at least, and a row for each image"]
-        )
-    if odd := [
-        number for number, row in enumerate(rows, start=1) if None in row or None in row.values()
-    ]:
-        raise ConfigurationError(
-            [f"{table}: row {odd[0]} has more or fewer cells than the first line"]
-        )
+    if problem := _table_problem(rows):
+        raise ConfigurationError([f"{table}: {problem}"])
     return rows
 
 
-def _told(table: Path, row: Mapping[str, str], name: str) -> float:
+def _table_problem(rows: Sequence[Mapping[str, str]]) -> str | None:
+    if not rows or "file" not in rows[0] or len(rows[0]) < 2:
+        return "needs a column `file`, one for a label at least, and a row for each image"
+    for number, row in enumerate(rows, start=1):
+        if None in row or None in row.values():
+            return f"row {number} has more or fewer cells than the first line"
+    return None
+
+
+def _truth(table: Path, row: Mapping[str, str], name: str) -> float:
     if row[name] in ("0", "1"):
         return float(row[name])
     if not row[name]:

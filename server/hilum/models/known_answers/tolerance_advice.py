@@ -9,7 +9,7 @@ from hilum.models.known_answers import canary
 from hilum.models.manifest.manifest import FILE_NAME
 from hilum.models.manifest.tables import EngineTable
 
-TOLD_APART: Final = 3.0
+LEAST_DISTANCE: Final = 3.0
 """Least distance of the canary from a grey image, in tolerances.
 
 A canary that an image of one grey level could pass proves nothing.
@@ -23,16 +23,16 @@ def smaller(apart: float, engine: EngineTable) -> str:
         f"its logits for the known image and for an image of one grey level differ by {apart:.2g}"
         " only"
     )
-    if apart / TOLD_APART < _ROUNDING:
+    if apart / LEAST_DISTANCE < _ROUNDING:
         return (
             f"{found}: the network hardly sees its input. Bring the trained weights, and see"
             " whether weights.output names the logits"
         )
     why = (
         f"with a tolerance of {canary.tolerance(engine):g} a wrong answer could pass, because"
-        f" {TOLD_APART:g} times that is needed"
+        f" {LEAST_DISTANCE:g} times that is needed"
     )
-    line = f"`tolerance = {_one_digit(apart / TOLD_APART, is_upwards=False)}`"
+    line = f"`tolerance = {_one_digit(apart / LEAST_DISTANCE, is_upwards=False)}`"
     return (
         f"{found}; {why}. If these are the right weights, write {line} under [engine] in"
         f" {FILE_NAME}, then build again"

@@ -53,21 +53,24 @@ def fitting(
     Raises ConfigurationError: none is.
     """
     if not asked:
-        return [name for name, length in outputs.items() if _in_metadata(metadata, length)] or list(
-            outputs
-        )
+        named = [name for name, length in outputs.items() if _in_metadata(metadata, length)]
+        return named or list(outputs)
     found = _asked(asked)
     fits = [name for name, length in outputs.items() if length == len(found.names)]
     if not fits:
-        lengths = " or ".join(
-            f"{length} outputs{f' ({printable(name)})' if len(outputs) > 1 else ''}"
-            for name, length in outputs.items()
-        )
-        counts = f"{len(found.names)} labels, the network {lengths}"
+        counts = f"{len(found.names)} labels, the network {_lengths(outputs)}"
         raise ConfigurationError(
             [f"{found.origin} has {counts}: one a line, in the order of the outputs"]
         )
     return fits
+
+
+def _lengths(outputs: Mapping[str, int]) -> str:
+    is_one = len(outputs) == 1
+    return " or ".join(
+        f"{length} outputs" if is_one else f"{length} outputs ({printable(name)})"
+        for name, length in outputs.items()
+    )
 
 
 def concept_of(name: str) -> str | None:
@@ -99,19 +102,21 @@ def _asked(asked: str) -> Named:
     wanted = _SHORT.get(plain(asked), plain(asked))
     known = next((name for name in sets if plain(name) == wanted), None)
     if known:
-        return Named(
-            tuple(label for label, _ in sets[known].labels),
-            f"label order {known} ({sets[known].cites})",
-        )
+        labels = tuple(label for label, _ in sets[known].labels)
+        return Named(labels, f"label order {known} ({sets[known].cites})")
     path = Path(asked)
     if not path.is_file():
         raise ConfigurationError(
             [f"--labels {asked}: neither a file nor a known order{nearest(asked, sets)}"]
         )
+    return _in_file(path)
+
+
+def _in_file(path: Path) -> Named:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError([f"--labels {asked}: not readable as text: {error}"]) from error
+        raise ConfigurationError([f"--labels {path}: not readable as text: {error}"]) from error
     return Named(tuple(map(printable, text.splitlines())), path.name)
 
 

@@ -160,17 +160,9 @@ class CalibrationTable(StrictTable):
 
     @model_validator(mode="after")
     def _whole(self) -> CalibrationTable:
-        takes = {
-            "temperature": {"temperature"},
-            "platt": {"a", "b", "labels"},
-            "isotonic": {"points"},
-        }[self.method]
-        given = {
-            name
-            for name in ("temperature", "a", "b", "labels", "points")
-            if getattr(self, name) is not None
-        }
-        if not given or given - takes:
+        fields = ("temperature", "a", "b", "labels", "points")
+        given = {name for name in fields if getattr(self, name) is not None}
+        if not given or given - _TAKES[self.method]:
             raise ValueError(f"method {self.method} takes {_SHAPES[self.method]}")
         if (self.a is None) != (self.b is None):
             raise ValueError(f"method platt takes {_SHAPES['platt']}")
@@ -180,6 +172,11 @@ class CalibrationTable(StrictTable):
         return self
 
 
+_TAKES: Mapping[str, set[str]] = {
+    "temperature": {"temperature"},
+    "platt": {"a", "b", "labels"},
+    "isotonic": {"points"},
+}
 _SHAPES: Mapping[str, str] = {
     "temperature": "temperature and nothing else",
     "platt": "a and b for all labels, or labels = { concept = { a, b } }",

@@ -37,7 +37,7 @@ def has_cam(table: ManifestTable) -> bool:
 
 
 def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[str]:
-    """Return every problem; `nearest` ends a message about an unknown name."""
+    """Yield every problem; `nearest` ends a message about an unknown name."""
     release_id = f"{table.name}@{table.version}"
     if folder != release_id:
         yield f"the folder is {folder!r}, but the release is {release_id}: rename one"
@@ -45,16 +45,20 @@ def problems(table: ManifestTable, folder: str, nearest: Nearest) -> Iterator[st
     yield from _name_problems(table, nearest)
     for index, label in enumerate(table.labels):
         yield from (f"labels.{index}{problem}" for problem in _decision_problems(label, table))
+    yield from _origin_problems(table)
+    if table.calibration is not None:
+        yield from _calibration_problems(table.calibration, table)
+    for index, golden in enumerate(table.golden):
+        yield from (f"golden.{index}.{problem}" for problem in _golden_problems(golden, table))
+
+
+def _origin_problems(table: ManifestTable) -> Iterator[str]:
     has_point = any(isinstance(label.operating_point, float) for label in table.labels)
     if table.operating_points is None and has_point:
         yield (
             "operating_points: missing; say where the operating points come from: measured_on and"
             " criterion"
         )
-    if table.calibration is not None:
-        yield from _calibration_problems(table.calibration, table)
-    for index, golden in enumerate(table.golden):
-        yield from (f"golden.{index}.{problem}" for problem in _golden_problems(golden, table))
 
 
 def _weights_problems(table: ManifestTable) -> Iterator[str]:
@@ -109,11 +113,7 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
     codes = terminology.load()
     keys = [label.key(index) for index, label in enumerate(table.labels)]
     yield from (f"labels: {key} stands twice" for key in _twice(keys))
-    taken = {
-        concept.code.value
-        for concept in codes.concepts.values()
-        if concept.code.scheme == terminology.PRIVATE_SCHEME
-    }
+    taken = _private_codes(codes)
     for index, label in enumerate(table.labels):
         if label.concept and label.concept not in codes.concepts:
             hint = _meant(label.concept, codes, nearest)
@@ -123,6 +123,15 @@ def _name_problems(table: ManifestTable, nearest: Nearest) -> Iterator[str]:
                 f"labels.{index}.private: {label.private} is taken by"
                 " docs/models/terminology.md; name its concept, or take another"
             )
+
+
+def _private_codes(codes: terminology.Terminology) -> set[str]:
+    """Return the values of the private codes that the table of concepts has."""
+    return {
+        concept.code.value
+        for concept in codes.concepts.values()
+        if concept.code.scheme == terminology.PRIVATE_SCHEME
+    }
 
 
 def _meant(name: str, codes: terminology.Terminology, nearest: Nearest) -> str:
@@ -164,19 +173,22 @@ def _calibration_problems(given: CalibrationTable, table: ManifestTable) -> Iter
         yield "calibration: untrained weights cannot be calibrated"
     if given.method == "temperature" and table.model.activation == "none":
         yield "calibration: a temperature needs the activation sigmoid or softmax"
-    keys = {index: label.key(index) for index, label in enumerate(table.labels)}
-    shown = {keys[index] for index, label in enumerate(table.labels) if not label.is_masked}
     slopes = set(given.labels or {})
     points = set(given.points or {})
+    names = {label.key(index) for index, label in enumerate(table.labels)}
     for field, named in (("labels", slopes), ("points", points)):
         yield from (
             f"calibration.{field}: {name} is no label of this release"
-            for name in sorted(named - set(keys.values()))
+            for name in sorted(named - names)
         )
-    if given.method == "platt" and given.a is None and (without := shown - slopes):
+    if given.method == "platt" and given.a is None and (without := _shown(table) - slopes):
         yield f"calibration.labels: no a and b for {', '.join(sorted(without))}"
-    if given.method == "isotonic" and (without := shown - points):
+    if given.method == "isotonic" and (without := _shown(table) - points):
         yield f"calibration.points: none for {', '.join(sorted(without))}"
+
+
+def _shown(table: ManifestTable) -> set[str]:
+    return {label.key(index) for index, label in enumerate(table.labels) if not label.is_masked}
 
 
 def _golden_problems(golden: GoldenTable, table: ManifestTable) -> Iterator[str]:

@@ -102,19 +102,22 @@ def parse(table: Mapping[str, Any]) -> Terminology:
     """
     denied = {_denied_key(key): why for key, why in table.get("denied", {}).items()}
     rows = table.get("concepts", {})
-    sets = {
-        name: LabelSet(tuple((label, key) for label, key in row["labels"]), row["cites"])
-        for name, row in table.get("label_sets", {}).items()
-    }
+    sets = _label_sets(table)
     problems = [
         f"{key}: {problem}" for key, row in rows.items() for problem in _problems(row, denied)
     ]
     problems += [*_double_codes(rows), *_labels_without_concept(sets, rows)]
     if problems:
         raise ConfigurationError([f"terminology: {problem}" for problem in problems])
-    return Terminology(
-        str(table["version"]), {key: _concept(key, row) for key, row in rows.items()}, denied, sets
-    )
+    concepts = {key: _concept(key, row) for key, row in rows.items()}
+    return Terminology(str(table["version"]), concepts, denied, sets)
+
+
+def _label_sets(table: Mapping[str, Any]) -> dict[str, LabelSet]:
+    return {
+        name: LabelSet(tuple((label, key) for label, key in row["labels"]), row["cites"])
+        for name, row in table.get("label_sets", {}).items()
+    }
 
 
 def _labels_without_concept(sets: Mapping[str, LabelSet], rows: Mapping[str, Any]) -> Iterator[str]:

@@ -51,23 +51,23 @@ class ArchitectureOptions:
         return self.spec.model_channels, self.outputs, *self.spec.wire_shape[1:]
 
 
-def _vit(asked: ArchitectureOptions) -> nn.Module:
-    spec = asked.spec
-    options = asked.options
-    tensors = asked.tensors
+def _vit(request: ArchitectureOptions) -> nn.Module:
+    spec = request.spec
+    options = request.options
+    tensors = request.tensors
     shape = (
         vit_shape.untrained(options, spec)
         if tensors is None
         else vit_shape.from_tensors(tensors, options, spec)
     )
-    return VisionTransformer(shape, *asked.sizes)
+    return VisionTransformer(shape, *request.sizes)
 
 
 NETWORKS: Final[Mapping[str, Callable[[ArchitectureOptions], nn.Module]]] = {
-    "densenet121": lambda asked: DenseNet121(*asked.sizes),
-    "resnet50": lambda asked: ResNet50(*asked.sizes[:2]),
+    "densenet121": lambda request: DenseNet121(*request.sizes),
+    "resnet50": lambda request: ResNet50(*request.sizes[:2]),
     "vit": _vit,
-    "vit_b16": lambda asked: VisionTransformer(vit_shape.b16(asked.spec), *asked.sizes),
+    "vit_b16": lambda request: VisionTransformer(vit_shape.b16(request.spec), *request.sizes),
 }
 _AS_PUBLISHED: Final = OptionsTable()
 

@@ -1,9 +1,7 @@
 """Tensor names of published checkpoints → the names of our networks.
 
-Torchvision's for CNNs, timm's for vision transformers.
-
-A tensor that no rule knows keeps its name, so that whoever loads it refuses it by the name that its
-author gave.
+Ours are torchvision's for CNNs, timm's for vision transformers. A tensor that no rule knows keeps its
+name, so that an error names it as its author did.
 """
 
 from __future__ import annotations
@@ -72,29 +70,24 @@ def canonical(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
 
     Raises ConfigurationError when the file is of another family.
     """
-    prefix, anchor = _prefix(architecture, tensors)
-    plain = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    if architecture == "vit" and anchor.startswith("embeddings."):
-        # The head is beside the encoder, outside of its prefix; "module." may precede both.
-        outer = prefix.removesuffix("vit.")
-        plain = _packed(
-            {
-                _renamed(name.removeprefix(outer), _HUGGING_FACE): tensor
-                for name, tensor in plain.items()
-            }
-        )
+    plain = _without_prefix(architecture, tensors)
     rename = _RENAMES.get(architecture, _unchanged)
     known = {rename(name): tensor for name, tensor in plain.items() if name not in BESIDE_WEIGHTS}
     if len(known) < len(set(plain) - BESIDE_WEIGHTS):
-        raise ConfigurationError(
-            [
-                (
-                    f"no {architecture} with one linear layer as its head: export it to ONNX with its"
-                    " authors' code"
-                )
-            ]
-        )
+        problem = "with one linear layer as its head: export it to ONNX with its authors' code"
+        raise ConfigurationError([f"no {architecture} {problem}"])
     return known
+
+
+def _without_prefix(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
+    """Return the tensors by torchvision's or timm's names."""
+    prefix, anchor = _prefix(architecture, tensors)
+    plain = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    if architecture != "vit" or not anchor.startswith("embeddings."):
+        return plain
+    # The head is beside the encoder, outside of its prefix; "module." may precede both.
+    outer = prefix.removesuffix("vit.")
+    return _packed({_renamed(name.removeprefix(outer), _HUGGING_FACE): tensor for name, tensor in plain.items()})
 
 
 def is_hugging_face(tensors: Tensors) -> bool:

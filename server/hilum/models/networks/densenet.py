@@ -53,6 +53,18 @@ def _transition(channels: int) -> nn.Sequential:
     )
 
 
+def _add_blocks(parts: OrderedDict[str, nn.Module]) -> int:
+    """Add the dense blocks with the transitions between them; return the channels at the end."""
+    wide = STEM_CHANNELS
+    for number, layers in enumerate(BLOCKS, start=1):
+        parts[f"denseblock{number}"] = _block(layers, wide)
+        wide += layers * GROWTH
+        if number < len(BLOCKS):
+            parts[f"transition{number}"] = _transition(wide)
+            wide //= 2
+    return wide
+
+
 class DenseNet121(nn.Module):
     """(B, channels, H, W) float32, normalised → logits (B, outputs) and class activation maps.
 
@@ -68,13 +80,7 @@ class DenseNet121(nn.Module):
             relu0=nn.ReLU(),
             pool0=nn.MaxPool2d(3, stride=2, padding=1),
         )
-        wide = STEM_CHANNELS
-        for number, layers in enumerate(BLOCKS, start=1):
-            parts[f"denseblock{number}"] = _block(layers, wide)
-            wide += layers * GROWTH
-            if number < len(BLOCKS):
-                parts[f"transition{number}"] = _transition(wide)
-                wide //= 2
+        wide = _add_blocks(parts)
         parts["norm5"] = nn.BatchNorm2d(wide)
         self.features = nn.Sequential(parts)
         self.classifier = nn.Linear(wide, outputs)

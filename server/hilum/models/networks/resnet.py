@@ -19,6 +19,12 @@ EXPANSION: Final = 4
 STAGES: Final = ((3, 64), (4, 128), (6, 256), (3, 512))
 
 
+def _projection(channels: int, wide: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(channels, wide, 1, stride=stride, bias=False), nn.BatchNorm2d(wide)
+    )
+
+
 class Bottleneck(nn.Module):
     """(B, C, h, w) → (B, 4 * width, h / stride, w / stride)."""
 
@@ -32,13 +38,7 @@ class Bottleneck(nn.Module):
         self.conv3 = nn.Conv2d(width, wide, 1, bias=False)
         self.bn3 = nn.BatchNorm2d(wide)
         fits = channels == wide and stride == 1
-        self.downsample = (
-            None
-            if fits
-            else nn.Sequential(
-                nn.Conv2d(channels, wide, 1, stride=stride, bias=False), nn.BatchNorm2d(wide)
-            )
-        )
+        self.downsample = None if fits else _projection(channels, wide, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply three convolutions and add the input, or its projection to their size."""

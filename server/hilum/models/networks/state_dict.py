@@ -49,10 +49,11 @@ def _misfits(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> Iterator
         f" has {name}, which the architecture does not" for name in sorted(set(given) - set(own))
     )
     for name in sorted(needed & set(given)):
-        if given[name].shape != own[name].shape:
-            yield (
-                f": {name} is {tuple(given[name].shape)}, the architecture needs"
-                f" {tuple(own[name].shape)}"
-            )
-        elif not given[name].isfinite().all():
-            yield f": {name} holds NaN or infinity; the weights are damaged"
+        yield from _tensor_problems(name, own[name], given[name])
+
+
+def _tensor_problems(name: str, own: Tensor, given: Tensor) -> Iterator[str]:
+    if given.shape != own.shape:
+        yield f": {name} is {tuple(given.shape)}, the architecture needs {tuple(own.shape)}"
+    elif not given.isfinite().all():
+        yield f": {name} holds NaN or infinity; the weights are damaged"

@@ -25,24 +25,25 @@ Tensor = tuple[int, list[int | None]]
 
 def problems(model: onnx.ModelProto, manifest: Manifest) -> Iterator[str]:
     """Yield every difference between the artefact and its manifest, in words."""
-    release = manifest.release
-    spec = manifest.spec
     yield from opset_problems(model)
-    outputs = len(release.labels)
+    found = tensors(model)
+    for name, wanted in _wanted(manifest).items():
+        if name not in found:
+            yield f"it has no tensor {name}"
+        elif found[name][0] != wanted[0] or clash(found[name][1], wanted[1]):
+            yield f"{name} is {described(found[name])}, the contract says {described(wanted)}"
+
+
+def _wanted(manifest: Manifest) -> dict[str, Tensor]:
+    spec = manifest.spec
+    outputs = len(manifest.release.labels)
     wanted: dict[str, Tensor] = {
         "image": (WIRE_TYPES[spec.wire_dtype], [None, *spec.wire_shape]),
         "logits": (TensorProto.FLOAT, [None, outputs]),
     }
-    if release.has_cam:
+    if manifest.release.has_cam:
         wanted["cam"] = (TensorProto.FLOAT16, [None, outputs, None, None])
-    found = tensors(model)
-    for name, (kind, sizes) in wanted.items():
-        if name not in found:
-            yield f"it has no tensor {name}"
-        elif found[name][0] != kind or clash(found[name][1], sizes):
-            yield (
-                f"{name} is {described(found[name])}, the contract says {described((kind, sizes))}"
-            )
+    return wanted
 
 
 def opset_problems(model: onnx.ModelProto) -> Iterator[str]:

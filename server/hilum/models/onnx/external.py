@@ -66,7 +66,7 @@ def require_fit(manifest: Manifest, source: Path) -> onnx.ModelProto:
 
 
 def _write(model: onnx.ModelProto, manifest: Manifest, source: Path, destination: Path) -> None:
-    own = _give_way(model.graph)
+    own = _free_our_names(model.graph)
     _rename_tensor(model.graph, own(manifest.weights.output), "logits")
     _put_before(model.graph, manifest, own(manifest.weights.input))
     _keep_outputs(model.graph, manifest, own(manifest.weights.cam or ""))
@@ -78,7 +78,7 @@ def _write(model: onnx.ModelProto, manifest: Manifest, source: Path, destination
     onnx.save(model, destination)
 
 
-def _give_way(graph: onnx.GraphProto) -> Callable[[str], str]:
+def _free_our_names(graph: onnx.GraphProto) -> Callable[[str], str]:
     """Rename tensors that have one of our names; return the new name of any tensor."""
     for name in _OURS:
         _rename_tensor(graph, name, f"{_PREFIX}brought_{name}")
@@ -159,13 +159,16 @@ def _put_before(graph: onnx.GraphProto, manifest: Manifest, inner: str) -> None:
         row = np.broadcast_to(np.array(values, np.float32), spec.model_channels)
         column = row.reshape(1, -1, 1, 1).copy()
         graph.initializer.append(numpy_helper.from_array(column, f"{_PREFIX}{name}"))
-    before = [
-        helper.make_node("Cast", ["image"], [f"{_PREFIX}float"], to=TensorProto.FLOAT),
-        helper.make_node("Sub", [f"{_PREFIX}float", f"{_PREFIX}mean"], [f"{_PREFIX}centred"]),
-        helper.make_node("Div", [f"{_PREFIX}centred", f"{_PREFIX}std"], [inner]),
-    ]
-    replace_nodes(graph, [*before, *graph.node])
+    replace_nodes(graph, [*_normalisation(inner), *graph.node])
     _take_image(graph, spec)
+
+
+def _normalisation(inner: str) -> Iterator[onnx.NodeProto]:
+    pixels = f"{_PREFIX}float"
+    centred = f"{_PREFIX}centred"
+    yield helper.make_node("Cast", ["image"], [pixels], to=TensorProto.FLOAT)
+    yield helper.make_node("Sub", [pixels, f"{_PREFIX}mean"], [centred])
+    yield helper.make_node("Div", [centred, f"{_PREFIX}std"], [inner])
 
 
 def _take_image(graph: onnx.GraphProto, spec: InputSpec) -> None:

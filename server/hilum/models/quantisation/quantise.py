@@ -9,6 +9,7 @@ manifests. A refused release leaves nothing else.
 from __future__ import annotations
 
 import tempfile
+import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +19,20 @@ import numpy as np
 
 from hilum.errors import ConfigurationError
 from hilum.models.build import artefact, build
-from hilum.models.formats import identity, triton_model
+from hilum.models.formats import identity
+from hilum.models.formats.toml import toml_text
 from hilum.models.known_answers.acceptance import Judgement, judge
 from hilum.models.known_answers.image_folder import Array, Cases, Images, read_cases, read_folder
 from hilum.models.manifest import manifest
 from hilum.models.manifest.manifest import Manifest
+from hilum.models.onnx.input_normalisation import INPUT
 from hilum.models.quantisation import report as quantisation_report
-from hilum.models.quantisation.manifest import WEIGHTS, manifest_text
 from hilum.models.quantisation.network import quantise_network
 
+_WEIGHTS: Final = "model_int8.onnx"
+# Of a logit between two CPUs: float32 sums of the last layer over features that may differ by a
+# step.
+_TOLERANCE: Final = 0.1
 FEWEST_IMAGES: Final = 16
 # Without cases, each fourth image is used for judgement and not for calibration.
 _HELD_OUT: Final = 4
@@ -67,14 +73,16 @@ def quantise(
     images, judges = _divided(read, order)
     with tempfile.TemporaryDirectory(dir=manifests_dir, prefix=".quantising-") as scratch:
         made_in = Path(scratch, folder.name)
-        after = Path(scratch, "int8.onnx")
         before = _artefact(read, built_dir, Path(scratch), order.weights_dir)
         made = _make(read, order, before, images.tensors, made_in)
+        after = Path(scratch, "int8.onnx")
         artefact.make(made, after, None)
         judgement = _judged(read, made, (before, after), judges)
-        facts = _facts(read, made, images, judges, (before, after))
-        stem = manifests_dir / f"{folder.name}.quantisation"
-        report = quantisation_report.write(stem, facts, judgement)
+        report = quantisation_report.write(
+            manifests_dir / f"{folder.name}.quantisation",
+            _facts(read, made, images, judges, (before, after)),
+            judgement,
+        )
         if judgement.is_accepted:
             made_in.replace(folder)
     return QuantisationResult(folder.name, judgement, report)
@@ -148,11 +156,11 @@ def _make(
 ) -> Manifest:
     """Make the new release's folder: network and manifest."""
     folder.mkdir()
-    quantise_network(before, read, images, folder / WEIGHTS)
-    text = manifest_text(
+    quantise_network(before, read, images, folder / _WEIGHTS)
+    text = _manifest_text(
         read,
         order.version,
-        identity.file_sha256(folder / WEIGHTS),
+        identity.file_sha256(folder / _WEIGHTS),
         f"{folder.name}.quantisation.md",
     )
     (folder / manifest.FILE_NAME).write_text(text, encoding="utf-8")
@@ -170,9 +178,7 @@ def _judged(read: Manifest, made: Manifest, files: tuple[Path, Path], judges: Ca
 
 def _logits(file: Path, read: Manifest, images: Array) -> Array:
     """Return the logits of the reference engine, in the precision of the file."""
-    run = triton_model.open_engine(
-        file, "onnxruntime", read.engine.precision, read.engine.optimisation
-    )
+    run = artefact.reference_engine(read, file)
     return np.concatenate(
         [run(images[start : start + 1])["logits"] for start in range(len(images))]
     )
@@ -196,4 +202,40 @@ def _facts(
         "skipped_images": len(images.skipped),
         "is_auc_compared": bool(judges.truth),
         "limits": read.table.quantisation.model_dump(),
+    }
+
+
+def _manifest_text(read: Manifest, version: str, weights_sha256: str, report: str) -> str:
+    """Return the whole file; `report` is named in its first line."""
+    heading = (
+        f"# Made by `hilum models quantise` from {read.release.id}; {report} says how it was"
+        " judged.\n"
+    )
+    return heading + toml_text(_content(read, version, weights_sha256))
+
+
+def _content(read: Manifest, version: str, weights_sha256: str) -> dict[str, Any]:
+    """Return the old content with other weights, engine and version.
+
+    Golden cases are removed: their numbers are the old network's.
+    """
+    old = tomllib.loads(read.path.read_text(encoding="utf-8"))
+    kept = {name: value for name, value in old.items() if name not in ("golden", "quantisation")}
+    model = {
+        "architecture": "onnx",
+        "activation": read.release.activation,
+        "max_batch": read.release.max_batch,
+    }
+    return {
+        **kept,
+        "version": version,
+        "source": f"Quantised to int8 from {read.release.id}. {read.release.source}"[:1024],
+        "model": model,
+        "weights": {"file": _WEIGHTS, "sha256": weights_sha256, "input": INPUT, "output": "logits"},
+        "engine": {
+            "name": "onnxruntime",
+            "precision": "int8",
+            "optimisation": "all",
+            "tolerance": _TOLERANCE,
+        },
     }

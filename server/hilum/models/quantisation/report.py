@@ -23,28 +23,29 @@ def write(stem: Path, facts: Mapping[str, Any], judgement: Judgement) -> Path:
 
 
 def _lines(facts: Mapping[str, Any], judgement: Judgement) -> Iterator[str]:
-    limits = facts["limits"]
-    sizes = facts["size_bytes"]
-    yield f"# {facts['quantised_release']}: {'accepted' if judgement.is_accepted else 'refused'}\n"
-    yield (
-        f"int8 from {facts['release']}: {sizes['before'] / 1e6:.1f} MB became"
-        f" {sizes['after'] / 1e6:.1f} MB."
-    )
-    yield (
-        f"Calibrated with {facts['calibration_images']} images, judged by {judgement.cases} others."
-    )
-    if not facts["is_auc_compared"]:
-        yield "No labelled cases were given: the area under the ROC curve was not compared."
+    yield from _head(facts, judgement)
     yield from (f"\n* {problem}" for problem in judgement.problems)
     yield (
         "\n| finding | largest change of a score | area before | area after | fall"
         " |\n|---|--:|--:|--:|--:|"
     )
     yield from (_row(change) for change in judgement.labels)
+    limits = facts["limits"]
     yield (
         f"| *allowed* | {limits['maximum_score_difference']:g} | | |"
         f" {limits['maximum_auc_drop']:g} |"
     )
+
+
+def _head(facts: Mapping[str, Any], judgement: Judgement) -> Iterator[str]:
+    before, after = (facts["size_bytes"][name] / 1e6 for name in ("before", "after"))
+    yield f"# {facts['quantised_release']}: {'accepted' if judgement.is_accepted else 'refused'}\n"
+    yield f"int8 from {facts['release']}: {before:.1f} MB became {after:.1f} MB."
+    yield (
+        f"Calibrated with {facts['calibration_images']} images, judged by {judgement.cases} others."
+    )
+    if not facts["is_auc_compared"]:
+        yield "No labelled cases were given: the area under the ROC curve was not compared."
 
 
 def _row(change: LabelChange) -> str:

@@ -55,8 +55,8 @@ def _head(facts: GraphFacts, name: str, version: str) -> Iterator[str]:
         f" {facts.outputs})."
     )
     yield (
-        "# Lines with EDIT are yours: no file says these things. docs/models/manifest.md explains every"
-        " field."
+        "# Lines with EDIT are yours: no file says these things. docs/models/manifest.md explains"
+        " every field."
     )
     yield "format = 1"
     yield f"name = {quoted(name)}"
@@ -70,8 +70,8 @@ def _head(facts: GraphFacts, name: str, version: str) -> Iterator[str]:
 def _labels(facts: GraphFacts) -> Iterator[str]:
     if facts.labels is None:
         yield (
-            "# What each output means, in their order: a concept of docs/models/terminology.md, or a"
-            " private code and its text."
+            "# What each output means, in their order: a concept of docs/models/terminology.md, or"
+            " a private code and its text."
         )
     else:
         yield from _comment(f"In the order of the outputs, from {facts.labels.origin}.")
@@ -142,31 +142,31 @@ def _weights(facts: GraphFacts) -> Iterator[str]:
 
 
 def _output(facts: GraphFacts) -> Iterator[str]:
+    if len(facts.choices) > 1:
+        yield from _comment(_choices(facts))
     answer = label_names.printable(facts.output)
     ended = facts.ending
-    if len(facts.choices) > 1:
-        shown = ", ".join(
-            f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items()
-        )
-        yield from _comment(
-            f"{'EDIT: a guess; ' if facts.is_guessed else ''}its outputs are {shown}; {answer} is"
-            " taken."
-        )
     if ended and ended.logits:
         yield (
             f"# {answer} is a {ended.activation} already; this is the tensor before it, so that"
             " logits are logits."
         )
     elif ended:
-        said = (
+        yield from _comment(
             f"{answer} is a {ended.activation} already, and no single tensor holds the logits"
             " before it: its scores are taken as they are."
-        )
-        yield from _comment(
-            f"{said} Exported without that {ended.activation}, it would have logits, which a"
+            f" Exported without that {ended.activation}, it would have logits, which a"
             " temperature or Platt's method need."
         )
     yield f"output = {quoted((ended and ended.logits) or facts.output)}"
+
+
+def _choices(facts: GraphFacts) -> str:
+    shown = ", ".join(
+        f"{label_names.printable(name)} (N, {length})" for name, length in facts.choices.items()
+    )
+    guess = "EDIT: a guess; " if facts.is_guessed else ""
+    return f"{guess}its outputs are {shown}; {label_names.printable(facts.output)} is taken."
 
 
 def _input(facts: GraphFacts) -> Iterator[str]:

@@ -42,7 +42,7 @@ def recipe_lines(name: str) -> list[str]:
     """Return the lines of the table `input`, with a link to the other recipes."""
     return [
         (
-            f'recipe = "{name}" # EDIT: how the images were prepared that the network was trained on;'
-            " docs/models/recipes.md"
+            f'recipe = "{name}" # EDIT: how the images were prepared that the network was'
+            " trained on; docs/models/recipes.md"
         )
     ]

@@ -15,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, Final
 
-from hilum.models.importing.stored import ELEMENTS, Storage, StoredTensor
+from hilum.models.importing.storage import ELEMENTS, Storage, StoredTensor
 
 # Classes that checkpoints hold beside tensors and that do no harm as placeholders.
 # A checkpoint needs no other name of the standard library.
