@@ -54,7 +54,7 @@ def test_every_profile_serves_the_numbers_of_an_ensembles_members(profile: str) 
 
 def test_the_builder_knows_every_profile_and_accelerator() -> None:
     assert tuple(profiles.PROFILES) == build.PROFILES
-    assert tuple(profiles.ACCELERATORS) == build.profiles.ACCELERATORS
+    assert tuple(profiles.ACCELERATORS) == build.ACCELERATORS
 
 
 @pytest.mark.parametrize("profile", build.PROFILES)

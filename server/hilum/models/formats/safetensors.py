@@ -1,7 +1,6 @@
 """Tensors in the safetensors format (github.com/huggingface/safetensors).
 
-Eight bytes of header length, a JSON header, raw little-endian tensors. It can hold nothing but
-numbers, which is why it is the only form of weights that a builder reads.
+It can hold nothing but numbers, which is why it is the only form of weights that a builder reads.
 """
 
 from __future__ import annotations

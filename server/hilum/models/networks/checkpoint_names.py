@@ -1,7 +1,7 @@
 """Tensor names of published checkpoints → the names of our networks.
 
-Ours are torchvision's for CNNs, timm's for vision transformers. A tensor that no rule knows keeps its
-name, so that an error names it as its author did.
+Ours are torchvision's for CNNs, timm's for vision transformers. A tensor that no rule knows keeps
+its name, so that an error names it as its author did.
 """
 
 from __future__ import annotations
@@ -87,7 +87,12 @@ def _without_prefix(architecture: str, tensors: Tensors) -> dict[str, Tensor]:
         return plain
     # The head is beside the encoder, outside of its prefix; "module." may precede both.
     outer = prefix.removesuffix("vit.")
-    return _packed({_renamed(name.removeprefix(outer), _HUGGING_FACE): tensor for name, tensor in plain.items()})
+    return _packed(
+        {
+            _renamed(name.removeprefix(outer), _HUGGING_FACE): tensor
+            for name, tensor in plain.items()
+        }
+    )
 
 
 def is_hugging_face(tensors: Tensors) -> bool:

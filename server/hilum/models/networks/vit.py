@@ -1,7 +1,7 @@
-"""Vision transformers of any size (Dosovitskiy et al., ICLR 2021), with the parameter names of timm.
+"""Vision transformers of any size (Dosovitskiy et al., ICLR 2021), with timm's names.
 
-Checkpoints of Hugging Face and torchvision are renamed to these (`checkpoint_names`). What tensors
-do not say, `VitShape` has to.
+Checkpoints of Hugging Face and torchvision are renamed to these (`checkpoint_names`).
+`VitShape` has the sizes that tensors do not give.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from torch.nn import functional
 
 @dataclass(frozen=True, slots=True)
 class VitShape:
-    """Sizes.
+    """The sizes of a vision transformer.
 
-    `norm` tokens: the last normalisation stands before the pooling; pooled: behind it (timm's
+    `norm` tokens: the last normalisation is before the pooling; pooled: behind it (timm's
     `fc_norm`).
 
-    `positions` is the length of the position table: one for each patch, and one for the class token where it has one.
+    `positions` is the length of the position table: one for each patch, and one for the class token
+    where it has one.
     """
 
     width: int
@@ -110,7 +111,10 @@ class PatchEmbedding(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """(B, channels, H, W) float32, normalised → logits (B, outputs) and, where exact, maps (B, outputs, H / patch, W / patch)."""
+    """(B, channels, H, W) float32, normalised → logits (B, outputs) and, where exact, maps.
+
+    Maps are (B, outputs, H / patch, W / patch).
+    """
 
     def __init__(
         self, shape: VitShape, channels: int, outputs: int, height: int, width: int
@@ -129,12 +133,15 @@ class VisionTransformer(nn.Module):
         self.head = nn.Linear(shape.width, outputs)
 
     def tokens(self, x: Tensor) -> Tensor:
-        """(B, channels, H, W) → (B, tokens, width) after the last block and, where it stands there, the last normalisation."""
+        """(B, channels, H, W) → (B, tokens, width) after the last block.
+
+        The last normalisation is included where it comes before the pooling.
+        """
         encoded: Tensor = self.norm(self.blocks(self._embed(self.patch_embed(x))))
         return encoded
 
     def _embed(self, patches: Tensor) -> Tensor:
-        """Positions of the patches alone are added before the class token comes (timm's `no_embed_class`)."""
+        """Add positions; those of patches alone come before the class token (`no_embed_class`)."""
         if not self.shape.has_class_token:
             return patches + self.pos_embed
         token = self.cls_token.expand(patches.shape[0], -1, -1)
@@ -155,7 +162,10 @@ class VisionTransformer(nn.Module):
         return normalised
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Maps: mean of a map + bias = logit, because mean and head are linear and nothing stands between them."""
+        """Return logits and maps: mean of a map + bias = logit.
+
+        Mean and head are linear and adjacent.
+        """
         tokens = self.tokens(x)
         logits = self.head(self._pool(tokens))
         if not self.shape.has_cam:
