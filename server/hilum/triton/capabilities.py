@@ -11,7 +11,7 @@ from typing import Final
 
 _VERSION_3: Final = 0x20080522  # linux/capability.h: two words of 32 bits
 _DAC_READ_SEARCH: Final = 2
-# A model tree may have been built by another account; what is read is Landlock's to say.
+# A model tree may have been built by another account. Landlock limits which files are read.
 _KEPT: Final = 1 << _DAC_READ_SEARCH
 
 
@@ -28,7 +28,7 @@ class _Words(ctypes.Structure):
 
 
 def drop() -> None:
-    """Give up all but reading what others own, if that is there. Raises OSError.
+    """Give up all capabilities but that to read other users' files. Raises OSError.
 
     A program that is started afterwards gets none back, once this process gains no new privileges.
     """

@@ -48,7 +48,10 @@ _PR_SET_NO_NEW_PRIVS: Final = 38
 
 
 def version() -> int:
-    """Of the kernel's interface; 0: the kernel has no Landlock, or it is not switched on."""
+    """Return the version of the kernel's interface.
+
+    0: the kernel has no Landlock, or it is not switched on.
+    """
     return max(0, _call(_CREATE, None, 0, _VERSION_FLAG))
 
 
@@ -85,7 +88,7 @@ def restrict(rules: Iterable[tuple[str, int]], ports: Iterable[int] = ()) -> boo
 
 
 def _made(files: int, network: int, scoped: int) -> int:
-    """A ruleset (landlock_ruleset_attr).
+    """Return a ruleset (landlock_ruleset_attr).
 
     An older kernel takes its unknown last fields if they are 0.
     """

@@ -1,6 +1,7 @@
-"""Becomes the program that it is given, in a sandbox, and dies with its parent. Run as a script.
+"""A launcher that becomes the given program, in a sandbox, and ends with its parent.
 
-PR_SET_PDEATHSIG (prctl(2)) outlives execve: a killed supervisor leaves no tritonserver behind.
+It is run as a script. PR_SET_PDEATHSIG (prctl(2)) outlives execve: a killed supervisor leaves no
+tritonserver behind.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
-    """`launcher.py <pid of the parent> <sandbox as JSON> <program> <argument>…`."""
+    """Run `launcher.py <pid of the parent> <sandbox as JSON> <program> <argument>…`."""
     parent = int(sys.argv[1])
     program = sys.argv[3:]
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,9 +1,7 @@
-"""What a killed tritonserver leaves behind.
+"""Leftovers of a killed tritonserver: orphaned Python stubs and regions in /dev/shm.
 
-Python stubs that may never notice, and their regions in /dev/shm.
-
-Each stub holds a whole engine in memory and each region four megabytes or more; nothing else ends
-or removes them.
+A stub may never notice the end of its server. Each stub holds a whole engine in memory and each
+region four megabytes or more. Nothing else ends or removes them.
 """
 
 from __future__ import annotations
@@ -28,12 +26,12 @@ _END_SECONDS: Final = 5.0
 
 
 def prefix(state_dir: Path) -> str:
-    """The name before every region of this installation; a stub's command line holds it too."""
+    """Return the beginning of every region's name; a stub's command line holds it too."""
     return f"hilum-{hashlib.sha256(str(state_dir.resolve()).encode()).hexdigest()[:12]}-"
 
 
 def sweep(region_prefix: str) -> list[str]:
-    """End orphaned stubs, then remove the regions that nobody has mapped; names of what went."""
+    """End orphaned stubs, then remove unmapped regions; return the names of all."""
     stubs = orphans(region_prefix)
     for pid in stubs:
         with suppress(ProcessLookupError, PermissionError):
@@ -51,7 +49,7 @@ def sweep(region_prefix: str) -> list[str]:
 
 
 def orphans(region_prefix: str) -> list[int]:
-    """Stubs of this installation whose tritonserver is gone."""
+    """Return the stubs of this installation whose tritonserver is gone."""
     return [
         pid
         for pid in map(int, (path.name for path in Path("/proc").glob("[0-9]*")))
@@ -60,7 +58,7 @@ def orphans(region_prefix: str) -> list[int]:
 
 
 def unmapped(region_prefix: str) -> list[Path]:
-    """Regions with our prefix that no process has mapped."""
+    """Return the regions with our prefix that no process has mapped."""
     ours = list(_FOLDER.glob(f"{region_prefix}*"))
     if not ours:
         return []
@@ -69,7 +67,7 @@ def unmapped(region_prefix: str) -> list[Path]:
 
 
 def open_to_others(region_prefix: str) -> list[Path]:
-    """Regions with our prefix that another account may read or write."""
+    """Return the regions with our prefix that another account may read or write."""
     found = []
     for region in _FOLDER.glob(f"{region_prefix}*"):
         with suppress(FileNotFoundError):
@@ -90,9 +88,9 @@ def _is_orphan(pid: int, region_prefix: str) -> bool:
 
 
 def _state(pid: int) -> tuple[str, str, int]:
-    """(name, state letter, parent's process id), from proc(5) stat.
+    """Return (name, state letter, parent's process id), from proc(5) stat.
 
-    A process that is gone: ("", "Z", 0).
+    ("", "Z", 0) for a process that is gone.
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -103,7 +101,7 @@ def _state(pid: int) -> tuple[str, str, int]:
 
 
 def _mapped() -> set[str]:
-    """Files of /dev/shm that a process has mapped, as far as we may look."""
+    """Return the files of /dev/shm that a process has mapped, as far as we may look."""
     names: set[str] = set()
     for maps in Path("/proc").glob("[0-9]*/maps"):
         try:

@@ -60,7 +60,7 @@ _NEVER: Final = (
 
 
 class _Condition(ctypes.Structure):
-    """scmp_arg_cmp: of one argument."""
+    """The condition on one argument (scmp_arg_cmp)."""
 
     _fields_ = (
         ("arg", ctypes.c_uint),
@@ -82,12 +82,12 @@ class Denial(NamedTuple):
 
 
 def is_available() -> bool:
-    """Whether this kernel, or the container's own filter, lets a process have one."""
+    """Whether this kernel or the container's own filter lets a process have one."""
     return int(ctypes.CDLL(None).prctl(_PR_GET_SECCOMP, 0, 0, 0, 0)) >= 0
 
 
 def is_installed(library: str) -> bool:
-    """Whether a library of this name is there."""
+    """Whether a library of this name is installed."""
     try:
         ctypes.CDLL(library)
     except OSError:
@@ -96,7 +96,10 @@ def is_installed(library: str) -> bool:
 
 
 def denials(*, has_collector: bool) -> Iterator[Denial]:
-    """All calls that fail. `has_collector`: spans are posted over TCP, so it may connect."""
+    """Return all calls that fail.
+
+    `has_collector`: spans are posted over TCP, so it may connect.
+    """
     yield from (Denial(call, errno.EPERM) for call in _NEVER)
     # boost makes a region of shared memory by the umask, then sets 0644 by fchmod and ignores the
     # result.
@@ -108,7 +111,10 @@ def denials(*, has_collector: bool) -> Iterator[Denial]:
 
 
 def _without_network() -> Iterator[Denial]:
-    """It listens on one Unix socket and connects to nothing, on no network and on this machine."""
+    """Return the denials without a collector.
+
+    The server listens on one Unix socket and connects to no network and to nothing on this machine.
+    """
     yield Denial("connect", errno.EACCES)
     yield Denial("socket", errno.EAFNOSUPPORT, ((0, _NE, socket.AF_UNIX, 0),))
     for kind in (socket.SOCK_DGRAM, socket.SOCK_SEQPACKET):
@@ -118,7 +124,10 @@ def _without_network() -> Iterator[Denial]:
 
 
 def _with_collector() -> Iterator[Denial]:
-    """Unix sockets, IPv4 and IPv6 are allowed. Landlock limits the ports."""
+    """Return the denials with a collector.
+
+    Unix sockets, IPv4 and IPv6 are allowed. Landlock limits the ports.
+    """
     kept = (socket.AF_UNIX, socket.AF_INET, socket.AF_INET6)
     for family in range(max(kept) + 1):
         if family not in kept:
