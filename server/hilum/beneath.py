@@ -1,9 +1,9 @@
-"""Files and folders below one that is trusted.
+"""Files and folders below a trusted folder.
 
-No link leads out of it, whatever another account puts there meanwhile.
+No link leads out of it, also if another account puts one there meanwhile.
 
-Each folder on the way is opened by its name in the one before (openat, O_NOFOLLOW), and what
-follows is done in the folder that is open.
+Each folder on the way is opened by its name in the one before (openat, O_NOFOLLOW), and the
+operation uses the folder that is open.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-# Not waiting for whoever may write into a pipe.
+# Without waiting for the writer of a pipe.
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _NEW_FILE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _PART: Final = ".hilum.part"
@@ -90,7 +90,10 @@ def remove(folder: int, name: str) -> None:
 
 
 def move(source: int, name: str, target: int, new_name: str) -> None:
-    """Move a file from one open folder to another, also to another mount, as each of systemd's ReadWritePaths is. Raises OSError."""
+    """Move a file from one open folder to another, also to another mount. Raises OSError.
+
+    Each of systemd's ReadWritePaths is a mount of its own.
+    """
     try:
         os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
     except OSError as error:

@@ -1,6 +1,6 @@
-"""Errors as verbs: what the pipeline's loop shall do about them.
+"""Errors as verbs for the pipeline's loop.
 
-Anything else is a bug and shows its traceback.
+Any other exception is a bug and shows its traceback.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from hilum.domain import AnyReason
 
 
 class NotAnalysed(Exception):
-    """Never again: the item ends honestly without a number, for a reason from the closed list.
+    """Never again: the item ends without a number, for a reason from the closed list.
 
-    `detail` says what was seen ("Rows is 0"), without patient data.
+    `detail` holds the observation ("Rows is 0"), without patient data.
     """
 
     def __init__(self, reason: AnyReason, detail: str = "") -> None:
@@ -30,8 +30,8 @@ class NotAnalysed(Exception):
 class Retry(Exception):
     """Later. `after_seconds` None: by back-off.
 
-    `is_outage`: the cause is certainly outside this item (Triton is loading, the PACS is down), so the try does not count: an
-    outage of a night must not turn a queue into dead letters.
+    `is_outage`: the cause is certainly outside this item (Triton is loading, the PACS is down). So
+    the try does not count: an outage of a night must not turn a queue into dead letters.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Retry(Exception):
 
 
 class Refused(Exception):
-    """Not by itself: the other side said no and will say no again until a person changes something."""
+    """Not by itself: the other side refused, and will refuse until a person changes something."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")
@@ -68,7 +68,7 @@ class WorkerDied(Exception):
 
 
 class ConfigurationError(Exception):
-    """A person has to change something. `problems` holds every one found, each with what to do."""
+    """A person has to change something. `problems` holds each one, with its remedy."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))

@@ -1,4 +1,4 @@
-"""What other people's libraries may print: nothing, because they quote what they read."""
+"""Suppresses the output of libraries, because they quote the data that they read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import warnings
 
 
 def silence_libraries() -> None:
-    """Keep libraries from printing what they read.
+    """Keep libraries from printing the data that they read.
 
-    Pydicom's warnings quote element values, so patient data.
-
-    python_multipart's say what we answer and log ourselves. All warnings, because one is attributed
-    to whichever module pydicom was called from, and that may be ours. Their lines end at a handler
-    that drops them: a level would not do, pydicom sets its own when it is imported later.
+    Pydicom's warnings quote element values, so patient data. python_multipart's repeat our own
+    answers and log lines. All warnings are dropped, because one is attributed to the module that
+    called pydicom, and that may be ours. Their log lines end at a handler that drops them: a level
+    would not work, because pydicom sets its own when it is imported later.
     """
     warnings.simplefilter("ignore")
     for name in ("pydicom", "pynetdicom", "highdicom", "python_multipart"):

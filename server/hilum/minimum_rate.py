@@ -1,6 +1,6 @@
-"""How slowly somebody may send.
+"""The minimum rate of a sender.
 
-A byte now and then is never silence, and would keep a place and half an object for ever.
+A byte now and then is never silence, and would hold a connection and half an object forever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ class Pace:
         self._slow_windows = 0
 
     def is_too_slow(self, now: float, received_bytes: int, whole: int = 0) -> bool:
-        """At a moment in seconds, when so many bytes, and so many messages as a whole, have come since the beginning."""
+        """Return whether two windows in a row were below the minimum.
+
+        `now`: seconds; `received_bytes` and `whole`, complete messages, since the beginning.
+        """
         if whole != self._whole or self._began == float("-inf"):
             self._whole = whole
             self.begin_anew(now, received_bytes)
@@ -36,7 +39,7 @@ class Pace:
         return self._slow_windows >= 2
 
     def begin_anew(self, now: float, received_bytes: int) -> None:
-        """Forget what was: a message is whole, or it was not the sender who made us wait."""
+        """Start a new window: a message is complete, or the delay was ours."""
         self._began = now
         self._bytes_before = received_bytes
         self._slow_windows = 0

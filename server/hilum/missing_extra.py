@@ -51,7 +51,7 @@ def in_words(error: Exception) -> str:
 
 
 def sentence(error: ImportError) -> str | None:
-    """What is missing, and the command that installs it. None: the module belongs to no extra."""
+    """Return the missing module and its install command. None: it belongs to no extra."""
     module = (error.name or "").partition(".")[0]
     extra = EXTRAS.get(module) if isinstance(error, ModuleNotFoundError) else None
     if extra is None:

@@ -1,4 +1,4 @@
-"""A thread that does what an event loop asks of it, one after the other.
+"""A thread that runs the calls of an event loop, one after the other.
 
 A ThreadPoolExecutor of one does the same for twice the CPU.
 """
@@ -28,7 +28,7 @@ class OneThread:
         self._thread: threading.Thread | None = None
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
-        """What it returns or raises, for the running loop. Who stops waiting does not stop it."""
+        """Run a call and return or raise its outcome. A cancelled caller does not stop it."""
         answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         if self._thread is None:
             thread = threading.Thread(target=self._work, name=self._name, daemon=True)
@@ -53,7 +53,7 @@ class OneThread:
         while (asked := self._asked.get()) is not None:
             answer, function = asked
             outcome = outcome_of(function)
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: no caller waits
                 answer.get_loop().call_soon_threadsafe(settle, answer, outcome)
             del asked, answer, function, outcome  # nothing is held while it waits
 

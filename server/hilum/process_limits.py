@@ -1,4 +1,4 @@
-"""What a process of ours may take at most: address space for a picture, and no core file.
+"""Limits of a process of ours: address space for a picture, and no core file.
 
 Standard library only.
 """
@@ -14,18 +14,16 @@ _LEAST_BYTES: Final = (
     4 << 30
 )  # of a picture of any size; hostile codestreams were seen to take 1.4 GB
 _BYTES_PER_PIXEL: Final = (
-    24  # file, codestream, stored values, levels and their mean, with room for what codecs keep
+    24  # file, codestream, stored values, levels and their mean, with room for the codecs
 )
 
 
 def limit_memory(maximum_pixels: int) -> None:
-    """From now on at most what a picture of so many pixels takes, beyond what is mapped by now.
+    """Limit the address space to the current one and that of a picture of so many pixels.
 
-    The kernel refuses more (RLIMIT_AS).
-
-    Libraries reserve address space that they never use, and each another amount: torch half a
-    gigabyte or ten. So call it when all is loaded. 0: no limit, where a driver reserves more later,
-    as CUDA does.
+    The kernel refuses more (RLIMIT_AS). Libraries reserve address space that they never use, each
+    another amount: torch half a gigabyte or ten. So call it when all is loaded. 0: no limit, where
+    a driver reserves more later, as CUDA does.
     """
     if maximum_pixels:
         limit = _mapped_bytes() + max(_LEAST_BYTES, maximum_pixels * _BYTES_PER_PIXEL)

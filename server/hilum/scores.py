@@ -48,9 +48,9 @@ def activate(logits: Sequence[float], activation: str) -> Numbers:
 
 
 def rescale(value: float, at: float | None) -> float:
-    """[0, 1] → [0, 1], `at` becomes 0.5 in two straight lines.
+    """Map [0, 1] to [0, 1] in two straight lines, so that `at` becomes 0.5.
 
-    `op_norm` of torchxrayvision 1.5.7, models.py. None: as it is.
+    `op_norm` of torchxrayvision 1.5.7, models.py. None: unchanged.
     """
     if at is None:
         return value
@@ -70,12 +70,12 @@ def scores_of(logits: Sequence[float], release: Release) -> Numbers:
 
 
 def probabilities_of(logits: Sequence[float], release: Release) -> Numbers | None:
-    """Probabilities of one image, NaN for a masked label.
+    """Return the probabilities of one image, NaN for a masked label.
 
-    Or None without a calibration.
+    None without a calibration.
 
-    Untrained weights cannot be calibrated: whatever the manifest says, their numbers are no
-    probabilities. Raises ValueError for a calibration that makes no sense.
+    Untrained weights cannot be calibrated: their numbers are no probabilities, also if the manifest
+    has a calibration. Raises ValueError for a calibration that makes no sense.
     """
     if release.calibration is None or not release.is_trained:
         return None
@@ -112,7 +112,10 @@ def _platt(logits: Sequence[float], release: Release, calibration: Mapping[str, 
 
 
 def _isotonic(logits: Sequence[float], release: Release, calibration: Mapping[str, Any]) -> Numbers:
-    """Straight lines through the label's points (score, probability), its end values beyond (Zadrozny and Elkan 2002)."""
+    """Interpolate between the label's points (score, probability), constant beyond them.
+
+    Source: Zadrozny and Elkan 2002.
+    """
 
     def one(score: float, label: Label) -> float:
         if label.key not in calibration["points"]:

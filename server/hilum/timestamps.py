@@ -14,7 +14,7 @@ def is_moment(timing: str) -> bool:
 
 
 def iso(moment: float, timespec: str = "milliseconds") -> str:
-    """Seconds since the epoch as ISO 8601 in UTC, to the millisecond unless told otherwise.
+    """Return seconds since the epoch as ISO 8601 in UTC, to the millisecond by default.
 
     `2026-11-20T08:31:02.120Z`.
     """

@@ -1,8 +1,8 @@
-"""Every verb that the audit knows: what it is called, and which DICOM event it is.
+"""Every verb of the audit: its name, and its DICOM event.
 
-A route of the web or a command of the command line declares its verb with `performs`. What shows no
-study and changes nothing declares a `NoVerb` with a reason, so that a test can tell it from one
-that was forgotten. The events are those of PS3.15 A.5.3.
+A route of the web or a command of the command line declares its verb with `performs`. One that
+shows no study and changes nothing declares a `NoVerb` with a reason, so that a test can distinguish
+it from a forgotten one. The events are those of PS3.15 A.5.3.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Action = Literal["C", "R", "U", "D", "E"]
 
 
 class Verb(StrEnum):
-    """What somebody did. The list is closed; `docs/operate/audit.md` is generated from it."""
+    """An action. The list is closed; `docs/operate/audit.md` is generated from it."""
 
     START = "start"
     STOP = "stop"
@@ -101,10 +101,10 @@ class Outcome(StrEnum):
 
 
 class Thing(StrEnum):
-    """What a verb is about, beside a study of the ledger.
+    """The kind of object of a verb, beside a study of the ledger.
 
-    A patient and an accession number are named by a keyed digest, and so is a study or an image
-    that the ledger does not know (any more).
+    A keyed digest names a patient, an accession number, and a study or image that is not in the
+    ledger.
     """
 
     IMAGE = "image"
@@ -213,7 +213,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
 
 @dataclass(frozen=True, slots=True)
 class NoVerb:
-    """What a route or command declares that shows no study and changes nothing here."""
+    """The declaration of a route or command that shows no study and changes nothing here."""
 
     why: str
 
@@ -238,6 +238,6 @@ def performs(verb: Verb | NoVerb) -> Callable[[F], F]:
 
 
 def verb_of(function: object) -> Verb | NoVerb | None:
-    """What it declares; None: nothing."""
+    """Return the declaration; None: there is none."""
     found: Verb | NoVerb | None = getattr(function, _DECLARED, None)
     return found

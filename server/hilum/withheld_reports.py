@@ -1,6 +1,6 @@
-"""Why the settings keep a report from a destination.
+"""The reasons for which the settings keep a report from a destination.
 
-One table for those who send, requeue, check and show.
+One table for the code that sends, requeues, checks and shows.
 
 A destination that would not get the reports of a release is named before the first study comes: see
 `refusals`.
@@ -20,7 +20,7 @@ _NO_HEAT_MAP: Final = "no_heat_map"
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What decides about a report.
+    """The properties of a report that the rules use.
 
     Whether its release is trained, and where its study came from.
     """
@@ -68,7 +68,7 @@ BY_REASON: Final[Mapping[str, Cause]] = {cause.reason: cause for cause in CAUSES
 
 
 def cause_of(destination: Destination, subject: Subject) -> Cause | None:
-    """Why a report is withheld from a destination that would take it; None: it is not.
+    """Return why a report is withheld from a destination that would take it; None: it is not.
 
     The first cause of the table wins.
     """
@@ -76,16 +76,16 @@ def cause_of(destination: Destination, subject: Subject) -> Cause | None:
 
 
 def advice_of(reason: str, name: str) -> str:
-    """What to do about a withheld delivery."""
+    """Return the remedy for a withheld delivery."""
     return BY_REASON[reason].advice.format(name=name)
 
 
 @dataclass(frozen=True, slots=True)
 class WithholdingCause:
-    """What a destination will not get, before it is made.
+    """Reports that a destination will not get, before they are made.
 
-    `of`: the releases or senders whose reports stay away. `is_all`: nothing else would go there
-    either.
+    `of`: the releases or senders of these reports. `is_all`: the destination would get no other
+    report.
     """
 
     destination: str
@@ -127,10 +127,10 @@ class _Path:
 def refusals(
     settings: Settings, releases: Mapping[str, Sequence[Release]]
 ) -> list[WithholdingCause]:
-    """What destinations of these settings will not get, in their order.
+    """Return the reports that destinations of these settings will not get, in their order.
 
-    `releases`: for each release of the settings those that read in its place: itself, or what a
-    rollout has put there or shall put.
+    `releases`: for each release of the settings those that read in its place: itself, or one that a
+    rollout has put or will put there.
     """
     paths = {name: list(_paths(settings, name, releases)) for name in settings.destinations}
     return [
@@ -209,7 +209,7 @@ def _of(
 
 
 def _is_certain(cause: Cause, path: _Path) -> bool:
-    """Of a sender that the settings do not name nobody knows whether it has a port."""
+    """Return whether the cause can be known: it cannot for a sender outside the settings."""
     return cause.reason != "sender_unknown" or bool(path.calling_ae_title)
 
 

@@ -37,9 +37,11 @@ from hilum.api.routes import (
 from hilum.domain import Scope
 from hilum.observability.telemetry import scrape, scrape_state
 
-_DESCRIPTION = """Chest radiographs that were received, what the models found in them, and where the reports went.
+_DESCRIPTION = """Chest radiographs, the findings of the models, and the deliveries of the reports.
 
-Times are ISO 8601 in UTC. Errors are `application/problem+json` (RFC 9457). For research use only, not for diagnosis."""
+Times are ISO 8601 in UTC. Errors are `application/problem+json` (RFC 9457).
+
+For research use only, not for diagnosis."""
 _TAGS = [
     {"name": "Studies", "description": "Studies, results and documents."},
     {"name": "Store", "description": "Images in, by DICOMweb."},

@@ -1,9 +1,8 @@
-"""What a request does, on the way to its row of the audit.
+"""The verb of a request, on its way to a row of the audit.
 
-Each route declares its verb with `performs`.
-
-A change writes its row in its own transaction, with the deed that it is handed here. A look writes
-one when it is answered. Who was not admitted has done nothing: wrong tokens are another row.
+Each route declares its verb with `performs`. A change writes its row in its own transaction, with
+the deed that it gets here. A read writes its row when it is answered. A request that is not
+admitted does nothing; a wrong token has its own verb.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from hilum.verbs import MEANINGS, Outcome, Thing, Verb, verb_of
 
 _NOBODY: Final = Actor("", Channel.REST)
 _NOT_ADMITTED: Final = (401, 403)
-# What names in paths stand for; of a study it is the deed's own.
+# The thing that each name in a path stands for; a study is the deed's own field.
 _THINGS: Final[Mapping[str, Thing]] = {
     "sop_instance_uid": Thing.IMAGE,
     "document": Thing.DOCUMENT,
@@ -79,9 +78,9 @@ def _begun(request: Request, verb: Verb) -> Deed:
 
 
 def _outcome_of(request: Request, error: Exception) -> Outcome | None:
-    """None: nobody was admitted, so nobody has asked for anything.
+    """Return the outcome of an error; None: the request was not admitted, so nothing was asked.
 
-    An actor who is known and may not is refused.
+    A known actor without the needed scope is refused.
     """
     if (
         isinstance(error, HTTPException)
@@ -102,5 +101,5 @@ async def _end(request: Request, outcome: Outcome | None) -> None:
     deed = _deed(request)
     if not MEANINGS[deed.verb].is_look:
         await run_in_threadpool(audit.end, deed, outcome)
-    elif outcome is Outcome.DONE:  # what was not shown was not looked at
+    elif outcome is Outcome.DONE:  # data that was not shown was not read
         await run_in_threadpool(audit.looks.note, deed)

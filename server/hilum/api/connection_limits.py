@@ -1,6 +1,6 @@
-"""How long a connection may keep a descriptor without asking anything, and how many may be open.
+"""Limits on connections: time without a request, and the number of open ones.
 
-The port is open to who has no token.
+Callers without a token can also reach the port.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _DRAINED_BYTES: Final = 64 << 10
 
 
 def _most() -> int:
-    """Half of the process's descriptors at most.
+    """Return half of the process's descriptors.
 
-    The ledger, the archive and what asyncio accepts at once need some, too.
+    The ledger, the archive and the sockets that asyncio accepts at once also need some.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return _MOST if soft == resource.RLIM_INFINITY else min(_MOST, soft // 2)
@@ -36,9 +36,12 @@ class Limits:
     head_seconds: float = 20.0
     """From the connection, or the first byte after an answer, to the whole head of a request."""
     unread_seconds: float = 60.0
-    """How long a peer may take nothing of what it is sent."""
+    """How long a peer may leave a response unread."""
     most: int = field(default_factory=_most)
-    """Open at once. One more, and the one that has owed a request for longest is closed; where none does, the new one."""
+    """Limit of open connections. Above it, the one that has owed a request longest is closed.
+
+    If every connection has sent its request, the new one is closed.
+    """
 
 
 class ThrottledConnection(H11Protocol):
@@ -66,7 +69,7 @@ class ThrottledConnection(H11Protocol):
         self._unsent_since = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # uvicorn's
-        """Make room for it, or none."""
+        """Make room for the connection, or close it."""
         super().connection_made(transport)
         self._has_come.set()
         if len(self.connections) > self._limits.most:
@@ -78,10 +81,7 @@ class ThrottledConnection(H11Protocol):
             min(others, key=lambda item: item.owes_since or 0.0, default=self).abort()
 
     def data_received(self, data: bytes) -> None:
-        """As uvicorn, which ends its wait for the next request with the first byte of it.
-
-        Ours begins there.
-        """
+        """Start the request timeout: uvicorn's own ends at the first byte of a request."""
         super().data_received(data)
         if not self._is_idle and not self._owes_body:
             self.owes_since = None
@@ -123,13 +123,13 @@ class ThrottledConnection(H11Protocol):
         ):
             if self._drained < _DRAINED_BYTES:
                 self.abort()
-            else:  # a large body that was refused: who sends it reads the answer behind it
+            else:  # a large body that was refused: its sender reads the answer after it
                 self.owes_since = now
                 self._drained = 0
 
     @property
     def is_spare(self) -> bool:
-        """Whether nobody loses an answer by its end, nor a request of which all has come."""
+        """Return whether closing loses no answer and no complete request."""
         return (self._is_idle or self._owes_body) and not self.transport.get_write_buffer_size()
 
     @property

@@ -1,4 +1,4 @@
-"""What the routes work with, handed over once by `create_app`."""
+"""The objects that the routes work with; `create_app` hands them over once."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ class Requeue(Protocol):
         among: Mapping[str, Destination],
         deed: Deed,
     ) -> int:
-        """Requeue what fits all of the arguments that are given.
+        """Requeue items that match all arguments that are given.
 
-        Deliveries only to destinations `among` these.
+        Only deliveries to destinations in `among` are requeued.
         """
         ...
 
 
 Probe = Callable[[str], Mapping[str, Any]]
-"""Asks a destination of the settings what it would accept; the fields of `probing.ProbeAnswer`."""
+"""Asks a destination of the settings for its terms; the fields of `probing.ProbeAnswer`."""
 
 
 class Interventions(Protocol):
-    """What a person may step in with."""
+    """The interventions of a person."""
 
     def complete(self, study_uid: str, *, is_waiting: bool, deed: Deed | None) -> Completed | None:
         """End a study's quiet period now; None: there is no such study."""
@@ -70,14 +70,14 @@ class Interventions(Protocol):
         destination_name: str | None,
         deed: Deed | None,
     ) -> Resent | None:
-        """Send what was delivered of a study again.
+        """Send delivered documents of a study again.
 
-        None: there is no such study, or no such document in it.
+        None: there is no such study, or it has no such document.
         """
         ...
 
     def forget(self, name: str, deed: Deed | None) -> Forgotten:
-        """Give up what waits for a destination that is no longer in the settings."""
+        """Discard everything that waits for a destination that is no longer in the settings."""
         ...
 
     def forget_commitments(self, calling_ae_title: str, deed: Deed | None) -> int:
@@ -98,9 +98,9 @@ class Interventions(Protocol):
 
 
 class RolloutOperations(Protocol):
-    """What a person may do with rollouts.
+    """The operations of a person on rollouts.
 
-    A verb raises `CannotRollOut`, which says what to do instead.
+    A verb raises `CannotRollOut`, which names the remedy.
     """
 
     def start(
@@ -114,11 +114,11 @@ class RolloutOperations(Protocol):
         ...
 
     def roll_back(self, alias: str, who: str, *, is_pending: bool, deed: Deed | None) -> Rollout:
-        """One step back; `is_pending`: along with what is not reported yet."""
+        """Go one step back; `is_pending`: also for studies that are not reported yet."""
         ...
 
     def stop(self, alias: str, who: str, deed: Deed | None) -> Rollout:
-        """What serves goes on alone."""
+        """End the rollout; the serving release continues alone."""
         ...
 
     def list(self) -> Sequence[Mapping[str, Any]]:
@@ -126,17 +126,18 @@ class RolloutOperations(Protocol):
         ...
 
     def show(self, alias: str) -> Mapping[str, Any] | None:
-        """The fields of `rollouts.RolloutDetail`; None: no such alias."""
+        """Return the fields of `rollouts.RolloutDetail`; None: no such alias."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dependencies:
-    """The one set of objects of an application.
+    """The shared objects of one application.
 
-    `default_roles`: what /health/ready judges unasked, and /metrics always. `host`: only heartbeats of that host count.
-    `identifiers`: what may be shown of them, and found by them; None: nothing.
-    `shared_seconds`: how old a scrape, and what readiness rests on, may be for others who ask.
+    `default_roles`: the roles that /health/ready judges by default, and /metrics always. `host`:
+    only heartbeats of this host count. `identifiers`: search and display of patient identifiers;
+    None: off. `shared_seconds`: the longest age of a scrape, or of the facts of readiness, that
+    serves another request.
     """
 
     settings: Settings
@@ -159,7 +160,7 @@ class Dependencies:
     shared_seconds: float = 1.0
 
     def refusals(self, rollouts: Iterable[Mapping[str, Any]]) -> list[WithholdingCause]:
-        """What destinations of these settings will not get, by the releases that read now or shall read by the `rollouts`."""
+        """Reports that the settings withhold, of releases that read now or by `rollouts`."""
         return refusals(self.settings, in_place(self.settings, self.releases, rollouts))
 
     @property

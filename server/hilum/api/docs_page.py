@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
-_STYLE = """body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#1b1b1b;background:#fff}
+_STYLE = """
+body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;
+color:#1b1b1b;background:#fff}
 h2{margin-top:2.5rem;font-size:1.1rem}code,h2{font-family:ui-monospace,monospace}b{font-family:system-ui,sans-serif}
-table{border-collapse:collapse;width:100%}td{border-top:1px solid #ddd;padding:.25rem .75rem .25rem 0;vertical-align:top}
+table{border-collapse:collapse;width:100%}
+td{border-top:1px solid #ddd;padding:.25rem .75rem .25rem 0;vertical-align:top}
 @media(prefers-color-scheme:dark){body{color:#e6e6e6;background:#161616}td{border-color:#444}a{color:#8ab4f8}}"""
 
 
@@ -50,4 +53,5 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
         for part in schema.get("anyOf", [schema])
     ]
     kind = " or ".join(name for name in options if name != "null")
-    return f"<tr><td><code>{escape(parameter['name'])}</code><td>{escape(kind)}<td>{escape(parameter.get('description', ''))}</tr>"
+    cells = escape(parameter["name"]), escape(kind), escape(parameter.get("description", ""))
+    return "<tr><td><code>{}</code><td>{}<td>{}</tr>".format(*cells)

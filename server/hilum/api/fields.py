@@ -21,9 +21,9 @@ from pydantic import (
 from hilum.timestamps import iso
 
 API_PREFIX = "/api/v1"
-"""Each router carries it itself: a route that gets its prefix where it is included does not know its whole path in every FastAPI."""
+"""Each router has the prefix itself: some FastAPI versions hide a prefix added by inclusion."""
 UID_PATTERN = r"^[0-9]+(\.[0-9]+)*$"
-"""PS3.5 9.1, but lenient about leading zeros: devices make such UIDs, and an object that was stored must be found again."""
+"""PS3.5 9.1, with leading zeros: devices make such UIDs, and stored objects must be found again."""
 AE_PATTERN = r"^[ -\[\]-~]{1,16}$"
 """PS3.5 6.2, VR AE: the default repertoire without backslash and control characters."""
 RELEASE_PATTERN = r"^[A-Za-z0-9._-]+@[A-Za-z0-9._-]+$"
@@ -34,7 +34,7 @@ _IDENTIFIER: Final = f"^[{_CHARACTER}]([ {_CHARACTER}]*[{_CHARACTER}])?$"
 
 
 def _identifier(value: str) -> str:
-    """Raise ValueError for what no header can hold; in other words than a pattern's own."""
+    """Raise ValueError for a text that no header can hold."""
     if not re.fullmatch(_IDENTIFIER, value):
         raise ValueError("no backslash, no control character, and no space around it (PS3.5 6.2)")
     return value
@@ -76,7 +76,7 @@ Identifier = Annotated[
     AfterValidator(_identifier),
     WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 64, "pattern": _IDENTIFIER}),
 ]
-"""Patient ID, its issuer, or Accession Number, as somebody asks for it."""
+"""Patient ID, its issuer, or Accession Number, as a person enters it."""
 StudyUid = Annotated[
     str,
     Path(
@@ -101,4 +101,4 @@ Cursor = Annotated[
 
 
 class ResponseModel(BaseModel):
-    """What goes out; fields of the ledger's rows that are not named stay inside."""
+    """A response. Fields of ledger rows that it does not name are not sent."""

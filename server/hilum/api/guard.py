@@ -1,9 +1,10 @@
-"""Who may read, and what may be asked.
+"""Authorisation of requests, and checks of their query parameters.
 
-A token with the scope that the route needs: as Bearer, as the password of HTTP Basic, or by the
-session of a browser that was logged in with it. Nothing is changed for a page of another site. No
-unknown query parameter, and none twice that is no list: a filter with a typo must not answer with
-everything, nor one of two as if it were both.
+A request needs a token with the scope of its route: as Bearer, as the password of HTTP Basic, or by
+a browser's session. A change that a browser makes for a page of another site is refused.
+
+An unknown query parameter is refused, as is a repeated one that is not a list. Otherwise a filter
+with a typo would match everything.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _READING: Final = frozenset({"GET", "HEAD"})
 _NO_NAME_SIGN: Final = re.compile(r"[^A-Za-z0-9._@-]")
 _NAME_CHARACTERS: Final = 64  # as long as the ledger's columns for names
 # A cookie reaches every port of its host, and so another account's server there. It never opens
-# what cannot be undone.
+# irreversible actions.
 _SESSION_SCOPE: Final = Scope.OPERATE
 
 
@@ -51,14 +52,14 @@ _SESSION_SCOPE: Final = Scope.OPERATE
 class Admission:
     """A dependency that lets a request pass or raises 401, 403 or 429.
 
-    `is_open`: where strangers pass under a name of ours.
+    `is_open`: callers without a token also pass, under one of our host names.
     """
 
     scope: Scope
     is_open: Callable[[Api], bool] | None = None
 
     async def __call__(self, request: Request, _given: _BearerHere) -> None:
-        """Note who asks, for `actor_of`."""
+        """Store the actor for `actor_of`."""
         parts: Dependencies = request.app.state.parts
         if (holder := await holder_of(request)) is None:
             self._admit_stranger(request, parts.settings.api)
@@ -108,14 +109,14 @@ def require_own_name(request: Request, api: Api) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TokenHolder:
-    """Who has shown a credential, and what it opens."""
+    """The holder of a valid credential, and its scopes."""
 
     name: str
     scope: Scope
 
 
 async def holder_of(request: Request) -> TokenHolder | None:
-    """The holder of the token or session that a request shows.
+    """Return the holder of the token or session that a request shows.
 
     None: it shows neither. Raises HTTPException 401 or 429 for a wrong token, and Retry.
     """
@@ -151,8 +152,8 @@ def name_shown(token: AccessToken, credential: Credential) -> str:
 async def refuse_other_sites(request: Request) -> None:
     """Raise 403 if a browser sends a change for a page that is not ours.
 
-    It adds password and cookie by itself, whichever page asks. Browsers name that page's site in
-    Sec-Fetch-Site, on plain HTTP only in Origin. Programs send neither, and no cookie of ours.
+    A browser adds password and cookie by itself, for any page. It names the page's site in
+    Sec-Fetch-Site, and on plain HTTP only in Origin. Programs send neither header, and no cookie.
     """
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
@@ -171,7 +172,10 @@ def _has_session(request: Request) -> bool:
 
 
 async def only_known_parameters(request: Request) -> None:
-    """Raise RequestValidationError if the query names a parameter that this route does not have, or one twice that is no list."""
+    """Raise RequestValidationError for an unknown or repeated query parameter.
+
+    A parameter that is a list may be repeated.
+    """
     known = {
         field.alias: field.field_info.annotation
         for field in request.scope["route"].dependant.query_params
@@ -191,5 +195,5 @@ async def only_known_parameters(request: Request) -> None:
 
 
 def _is_list(annotation: object) -> bool:
-    """Also where it may be None."""
+    """Return whether the annotation is a list, also where it may be None."""
     return list in {get_origin(kind) for kind in (annotation, *get_args(annotation))}

@@ -1,6 +1,6 @@
-"""Studies by what a hospital calls them.
+"""Search of studies by the identifiers that a hospital uses.
 
-What is asked for, what is found, and its row of the audit.
+It holds the query, the page of results, and the audit row of a search.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _RULES: Final[dict[str, Any]] = {
 
 
 class StudyQuery(BaseModel):
-    """What to look for. All of it has to hold, in the header of one image."""
+    """A query. All its fields must match, in the header of one image."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra=_RULES)
 
@@ -73,8 +73,8 @@ class StudyQuery(BaseModel):
 class FoundStudies:
     """A page of a search: Study Instance UIDs in the order in which they were found.
 
-    `last_row`: the image that was looked at last; None: all were. `received_at`: when that image
-    was received, in seconds since the epoch.
+    `last_row`: the last examined image; None: all were examined. `received_at`: when that image was
+    received, in seconds since the epoch.
     """
 
     identifiers: Mapping[str, Identifiers]
@@ -83,19 +83,19 @@ class FoundStudies:
 
     @property
     def next_cursor(self) -> str | None:
-        """Where the search goes on; None: it has come to the end."""
+        """Where the search continues; None: it has reached the end."""
         return None if self.last_row is None else cursors.encode(_LISTING, 0.0, self.last_row)
 
 
 class IdentifierViews(Protocol):
-    """What may be shown of identifiers, and found by them."""
+    """Search by identifiers, and the identifiers of studies."""
 
     def find(self, query: StudyQuery, *, before: int | None, limit: int) -> FoundStudies:
-        """Studies of which a header names all of it, newest image first: see `FoundStudies`."""
+        """Search for studies with a header that matches the query, newest image first."""
         ...
 
     def of(self, study_instance_uids: Sequence[str]) -> Mapping[str, Identifiers]:
-        """What the newest image of each of these studies says."""
+        """Return the identifiers in the newest image of each of these studies."""
         ...
 
 
@@ -107,7 +107,7 @@ def row_of(cursor: str | None) -> int | None:
 def identifiers_shown(
     parts: Dependencies, deed: Deed, study_instance_uids: Sequence[str]
 ) -> Mapping[str, Identifiers]:
-    """What a page may show of these studies; its row of the audit says that it did.
+    """Return the identifiers that a page may show of these studies, and add them to its audit row.
 
     Raises Retry.
     """
@@ -118,7 +118,7 @@ def identifiers_shown(
 
 
 def note_query(deed: Deed, audit: AuditLog, query: StudyQuery) -> None:
-    """Say what was looked for: digests stand for identifiers, and no date stands there."""
+    """Record the query in the audit row: digests replace identifiers, and dates are left out."""
     asked = ((Thing.PATIENT, query.patient_id), (Thing.ACCESSION, query.accession_number))
     digests = [(thing, audit.digest(value)) for thing, value in asked if value]
     if digests:

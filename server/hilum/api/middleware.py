@@ -1,6 +1,6 @@
-"""What happens around every request.
+"""The middleware around every request.
 
-Its body is bounded, its duration becomes a metric, its response gets headers that browsers heed.
+It bounds the body, measures the duration, and adds headers that browsers heed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hilum.observability.telemetry import REQUEST_SECONDS
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _MAXIMUM_BODY_BYTES: Final = (
-    65536  # orders are small; a body is read into memory before anybody has shown a token
+    65536  # bodies are small, and are read into memory before a token is checked
 )
 STREAMED: Final = f"{stow.PREFIX}/"
 # for all of such a body; one that is streamed has limits of its own
@@ -29,7 +29,7 @@ _LENGTH_DIGITS = 12  # more is too long whatever the number, and no reason to co
 
 
 class Around:
-    """ASGI middleware, outermost of ours: also errors are measured and guarded."""
+    """Our outermost ASGI middleware, so that errors are also measured and get the headers."""
 
     def __init__(self, app: ASGIApp, body_seconds: float = _BODY_SECONDS) -> None:
         self._app = app
@@ -49,7 +49,7 @@ class Around:
             scope = {
                 **scope,
                 "method": "GET",
-            }  # answered alike, without content (RFC 9110 9.3.2); the web server's own stays as it is
+            }  # the same answer without content (RFC 9110 9.3.2)
 
         async def send_guarded(message: Message) -> None:
             nonlocal status
@@ -70,7 +70,10 @@ class Around:
             )
 
     async def _with_body(self, scope: Scope, receive: Receive) -> ASGIApp:
-        """What answers: the application, with the whole body of a request that is not streamed, or 408."""
+        """Return the application with the whole body of the request, or a 408.
+
+        A streamed request passes as it is.
+        """
         if (
             scope["path"].startswith(STREAMED)
             or Headers(scope=scope).get("content-length", "0") == "0"
@@ -109,7 +112,7 @@ async def _whole(receive: Receive) -> Message:
 
 
 def _guard(headers: MutableHeaders) -> None:
-    """A page may say what else its own browser shall allow; nothing goes without."""
+    """Add the security headers. A page may extend the policy for its own browser."""
     for name, value in HEADERS.items():
         headers.setdefault(name, value)
 

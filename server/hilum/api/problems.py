@@ -1,6 +1,6 @@
 """Errors on the wire: application/problem+json (RFC 9457).
 
-They hold what to do, never a value that was sent, never a traceback.
+They hold a remedy, never a value that was sent, never a traceback.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Violation(BaseModel):
 class Problem(BaseModel):
     """A problem detail (RFC 9457).
 
-    `type` is about:blank: `title` is that of the HTTP status, `detail` says what to do.
+    `type` is about:blank: `title` is that of the HTTP status, `detail` holds the remedy.
     """
 
     type: str = "about:blank"
@@ -96,7 +96,7 @@ def _on_http(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _on_invalid(_request: Request, error: Exception) -> JSONResponse:
-    """Pydantic's own `input` is left out: somebody may have searched for a name."""
+    """Return the errors without Pydantic's own `input`, which may be a patient's name."""
     assert isinstance(error, RequestValidationError)
     found = [
         Violation(place=".".join(str(part) for part in item["loc"]), detail=_words(item))
@@ -123,7 +123,7 @@ def _on_retry(_request: Request, error: Exception) -> JSONResponse:
     """503. The words of a database's own error stay in the log."""
     if is_damaged(error) or (
         error.__cause__ is not None and is_damaged(error.__cause__)
-    ):  # views say Retry of whatever the database said
+    ):  # views raise Retry for each database error
         return problem(503, f"{DAMAGED}. {RESTORE}")  # without a time: no later try mends it
     seconds = (error.after_seconds if isinstance(error, Retry) else None) or _RETRY_SECONDS
     detail = error.detail if isinstance(error, Retry) else "the ledger does not answer"
@@ -133,7 +133,7 @@ def _on_retry(_request: Request, error: Exception) -> JSONResponse:
 
 
 def _on_database(request: Request, error: Exception) -> JSONResponse:
-    """Raises what is no damage: a bug of ours, which is to be seen with its traceback."""
+    """Re-raise an error that is not damage: a bug is to be seen with its traceback."""
     if not is_damaged(error):
         raise error
     return _on_retry(request, error)

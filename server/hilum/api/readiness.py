@@ -27,7 +27,7 @@ _PROCESS: Mapping[Role, str] = {
 
 @dataclass(frozen=True, slots=True)
 class ReadinessCheck:
-    """One thing that readiness rests on; `advice` says what to do when it is not ok."""
+    """A condition of readiness; `advice` holds the remedy when it is not ok."""
 
     name: str
     ok: bool
@@ -37,11 +37,10 @@ class ReadinessCheck:
 
 @dataclass(frozen=True, slots=True)
 class ReadinessFacts:
-    """What was seen just now.
+    """The facts at one moment.
 
-    `ledger_problem` None: the ledger answers. `host` None: processes of every host count.
-
-    `free` of the archive's file system; None: that fails. `limits` are its watermarks.
+    `ledger_problem` None: the ledger answers. `host` None: processes of every host count. `free` of
+    the archive's file system; None: that fails. `limits` are its watermarks.
     """
 
     ledger_problem: str | None
@@ -87,7 +86,7 @@ def _process(process: str, facts: ReadinessFacts) -> ReadinessCheck:
     alive = [item for item in of_role if item["age_seconds"] <= STALE_SECONDS]
     ready = [item for item in alive if item["is_ready"]]
     if ready:
-        # A ready one may say what it does without, as one Triton of several.
+        # A ready process may name a missing part, such as one Triton of several.
         said = "; ".join(
             [
                 f"{len(ready)} of {len(alive)} ready",

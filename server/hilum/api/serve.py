@@ -1,4 +1,4 @@
-"""The web server: serves on a bound socket until asked to stop, and finishes what is in progress."""
+"""The web server: serves on a bound socket until `stop`, and finishes requests in progress."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ log = telemetry.logger("api")
 class WebLoop(asyncio.SelectorEventLoop):
     """The loop of asyncio with a shorter limit for TLS handshakes.
 
-    Its own is a minute, and a connection that does not finish its handshake is in no limit of ours.
+    Its own limit is a minute, and a connection in its handshake counts in no limit of ours.
     """
 
     async def create_server(self, *arguments: Any, **named: Any) -> asyncio.Server:  # noqa: ANN401 - asyncio's
@@ -63,14 +63,14 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """With our words for what goes wrong in the loop."""
+        """Start the loop, with our own log events for its errors."""
         asyncio.get_running_loop().set_exception_handler(LoopErrors())
         await super().startup(sockets)
 
     async def main_loop(self) -> None:
-        """Until asked to stop. uvicorn's own loop looks ten times a second.
+        """Run until `stop`. Uvicorn's own loop looks ten times a second.
 
-        Ours sleeps while there is no connection.
+        This one sleeps while there is no connection.
         """
         threading.Thread(
             target=self._await_stop, args=[asyncio.get_running_loop()], name="stop", daemon=True
@@ -135,7 +135,8 @@ def serve_api(
 
     Blocks. The access log is off: metrics count the requests.
 
-    `finish_seconds`: requests that take longer then are cancelled. `api`: the settings for TLS and proxies; None: neither.
+    `finish_seconds`: requests that take longer after `stop` are cancelled. `api`: the settings for
+    TLS and proxies; None: neither.
     """
     front = api or Api()
     tls = WebTls(front) if front.is_tls else None
@@ -155,7 +156,7 @@ def serve_api(
         backlog=_WAITING_CONNECTIONS,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=finish_seconds,
-        # By default uvicorn believes every program of this machine what address it claims.
+        # By default uvicorn believes every program of this machine the address that it claims.
         proxy_headers=bool(front.proxies),
         forwarded_allow_ips=list(front.proxies),
         ssl_context_factory=None if tls is None else lambda _config, _default: tls.context(),

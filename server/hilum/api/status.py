@@ -1,4 +1,4 @@
-"""What is true at this moment, gathered for readiness and for /metrics."""
+"""The state at this moment, gathered for readiness and for /metrics."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Observer:
     roles: tuple[Role, ...] = ROLES
 
     def facts(self) -> ReadinessFacts:
-        """What readiness rests on; a ledger that does not answer is one of the facts."""
+        """Return the facts behind readiness; a ledger that does not answer is one of them."""
         try:
             processes = self.views.processes()
             destinations = self.views.destinations()
@@ -48,7 +48,7 @@ class Observer:
     def judge(
         self, processes: Sequence[Item], destinations: Sequence[Item], failing: Sequence[Item]
     ) -> ReadinessFacts:
-        """The same from what the ledger has answered already."""
+        """Return the same from answers that the ledger has given already."""
         paused = {item["name"] for item in destinations if item["is_paused"]}
         counts = {item["destination"]: item["items"] for item in failing}
         limits = self.settings.receive
@@ -58,7 +58,7 @@ class Observer:
         )
 
     def free(self) -> Free | None:
-        """What is left where the archive is, or will be.
+        """Return the free space of the file system that holds, or will hold, the archive.
 
         None: its file system fails, as a dead mount does.
         """
@@ -109,7 +109,7 @@ def _of_facts(facts: ReadinessFacts, roles: Iterable[Role]) -> Iterator[Sample]:
 
 
 def _of_certificates(settings: Settings) -> Iterator[Sample]:
-    """Of those that can be read: a file that is missing or is none is told by `hilum check`, and by the log where it is used."""
+    """Yield the expiry of certificates that can be read; `hilum check` reports the other files."""
     files = {
         "receive": settings.receive.tls_certificate_file,
         "api": settings.api.tls_certificate_file,

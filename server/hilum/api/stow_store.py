@@ -1,7 +1,4 @@
-"""What STOW-RS needs from outside.
-
-Who takes parts, and keeps account of requests that are refused.
-"""
+"""The interfaces of STOW-RS to the storage of parts, and to the record of refused requests."""
 
 from __future__ import annotations
 
@@ -15,10 +12,10 @@ from starlette.exceptions import HTTPException
 
 
 class Stowed(Protocol):
-    """What became of one part.
+    """The outcome of one part.
 
-    `failure`: a status of PS3.4 B.2.3 that became a Failure Reason (PS3.18 I.2.2), None: it is
-    stored.
+    `failure`: a status of PS3.4 B.2.3 that became a Failure Reason (PS3.18 I.2.2); None: the part
+    is stored.
     """
 
     @property
@@ -39,7 +36,7 @@ class Stowed(Protocol):
 
     @property
     def comment(self) -> str:
-        """What the sender should change."""
+        """Return the change that the sender should make."""
 
     @property
     def is_transient(self) -> bool:
@@ -47,7 +44,7 @@ class Stowed(Protocol):
 
 
 class Part(Protocol):
-    """Takes one part. Nothing is raised for what is in it. All methods block."""
+    """Stores one part. A fault of its content raises no exception. All methods block."""
 
     def write(self, piece: bytes) -> None:
         """The next bytes."""
@@ -60,19 +57,19 @@ class Part(Protocol):
 
 
 class Visit(Protocol):
-    """One request, as an association is one: what is refused of it is found later."""
+    """One request, treated as an association is, so that its refused objects are found later."""
 
     def refusal(self) -> str | None:
-        """Why nothing can be taken now, or None. Blocks."""
+        """Return why no object can be taken now, or None. Blocks."""
 
     def begin(self, study_instance_uid: str | None) -> Part:
         """A new part; it must belong to the study, where one is given. Blocks."""
 
     def end(self, status: int, detail: str) -> None:
-        """It is answered so.
+        """Record the answer of the request.
 
-        `detail`: what the sender should change, empty where the answer speaks of parts. Never
-        blocks.
+        `detail`: the change that the sender should make; empty where the answer is about parts.
+        Never blocks.
         """
 
 
@@ -87,7 +84,7 @@ class Store(Protocol):
 
 
 class VisitedRoute(APIRoute):
-    """Each request is a visit, `request.state.visit`, which also hears what the guards before it refuse."""
+    """A route with a visit for each request, `request.state.visit`, which also records refusals."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """FastAPI's own, with the visit around."""

@@ -1,6 +1,6 @@
-"""How far two releases agree about the same studies.
+"""The agreement of two releases about the same studies.
 
-Finding by finding, pure arithmetic over what both have said.
+Finding by finding; pure arithmetic over the outputs of both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ _DECIDED: Final = (Decision.PRESENT.value, Decision.ABSENT.value)
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Of one finding.
+    """The agreement about one finding.
 
-    `decided`: studies on which both have decided; `flips`: of these, where they differ.
-
-    `kappa`: Cohen's (Educational and Psychological Measurement 20, 1960), None where one class alone occurs.
+    `decided`: studies on which both have decided; `flips`: of these, where they differ. `kappa`:
+    Cohen's (Educational and Psychological Measurement 20, 1960), None where one class alone occurs.
     """
 
     finding: str
@@ -65,7 +64,7 @@ def agreements(studies: Iterable[Mapping[str, Said]]) -> list[Agreement]:
 
 
 def kappa(pairs: Iterable[tuple[str, str]]) -> float | None:
-    """(observed - expected) / (1 - expected) agreement of two who choose between classes."""
+    """Return (observed - expected) / (1 - expected) agreement of two raters over classes."""
     found = list(pairs)
     classes = {word for pair in found for word in pair}
     if len(classes) < 2:

@@ -17,9 +17,9 @@ _FRONTAL: Final = ("PA", "AP")
 
 @dataclass(frozen=True, slots=True)
 class ImageScores:
-    """What one image says, label by label in the order of the release.
+    """The scores of one image, label by label in the order of the release.
 
-    `member_scores` so for each member of an ensemble.
+    `member_scores`: the same for each member of an ensemble.
     """
 
     sop_instance_uid: str
@@ -141,7 +141,7 @@ def _mean(images: Sequence[ImageScores], position: int, uids: tuple[str, ...]) -
 
 
 def _member_means(images: Sequence[ImageScores], position: int) -> tuple[float, ...]:
-    """Of each member by itself, over the images.
+    """Return the scores of each member, over the images.
 
     None as soon as an image has none (it was read before they were kept).
     """

@@ -1,6 +1,6 @@
-"""The images of a study as one release sees them, and whether they are of one patient.
+"""The images of a study for one release, and whether they are of one patient.
 
-Pure: what headers say goes in.
+Pure: values of headers are the input.
 """
 
 from __future__ import annotations
@@ -25,11 +25,10 @@ Identify = Callable[[Instance], Identity]
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """One image of the study and what one release made of it.
+    """One image of the study, and its reading by one release.
 
-    No reading: the release was not configured when it arrived.
-
-    `is_contested`: the images that have numbers name more than one patient, so that none of them counts.
+    No reading: the release was not configured when it arrived. `is_contested`: the images that have
+    numbers name more than one patient, so that none of them counts.
     """
 
     instance: Instance
@@ -51,7 +50,7 @@ class Image:
 
     @property
     def logits(self) -> tuple[float, ...] | None:
-        """What counts; None when nothing of the image does."""
+        """The reading that counts; None when there is none."""
         is_analysed = (
             self.reading is not None
             and self.reading.state is ReadingState.ANALYSED
@@ -65,7 +64,7 @@ class Image:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """What its reading doubts; of a rejected image nothing."""
+        """The doubts of its reading; a rejected image has none."""
         return () if self.reading is None or self.is_rejected else self.reading.flags
 
     @property
@@ -83,18 +82,17 @@ class Image:
 
 
 def images_of(job: StudyJob, name: str) -> list[Image]:
-    """All images in the order of their arrival, so that the same rows always give the same document."""
+    """Return all images in the order of arrival, so that equal rows give equal documents."""
     readings = {reading.instance_id: reading for reading in job.readings if reading.release == name}
     ordered = sorted(job.instances, key=lambda item: (item.id, item.sop_instance_uid))
     return [Image(item, readings.get(item.id)) for item in ordered]
 
 
 def of_one_patient(images: list[Image], identify: Identify) -> tuple[list[Image], bool]:
-    """The images, contested where those with numbers name more than one patient.
+    """Return the images, and whether they name several orders.
 
-    And whether these name several orders.
-
-    Of the one that is of somebody else nobody here can say which it is.
+    Images are contested where those with numbers name more than one patient. Which of them belongs
+    to another patient is unknown here.
     """
     used = [image.instance for image in images if image.logits is not None]
     said = [identify(instance) for instance in used] if len(used) > 1 else []
@@ -106,7 +104,7 @@ def of_one_patient(images: list[Image], identify: Identify) -> tuple[list[Image]
 
 
 def _name_one_patient(said: Iterable[Identity]) -> bool:
-    """Whether no two of them name different patients. Without a Patient ID nobody is named.
+    """Return whether no two images name different patients. Without a Patient ID none is named.
 
     One Patient ID of two issuers stands for two patients; an image that does not name the issuer
     may be either's.

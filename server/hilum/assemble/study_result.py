@@ -1,6 +1,6 @@
-"""`assemble`: has the study ended, and if so, what does each release say about it? Pure.
+"""`assemble`: decides whether the study has ended, and its result by each release. Pure.
 
-A job, the releases and the time go in.
+Its inputs are a job, the releases and the time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RULES: Final[dict[str, tuple[Release, str]]] = {}
 
 @dataclass(frozen=True, slots=True)
 class WaitingStudy:
-    """Not yet. `until` is when to look again; None: when the last open reading has ended."""
+    """Not yet. `until`: when to look again; None: when the last open reading has ended."""
 
     until: float | None
     reason: str
@@ -45,9 +45,9 @@ class WaitingStudy:
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The study has ended: one result for each release that has something new to say.
+    """The study has ended: one result for each release with a changed result.
 
-    Empty: everything is said already.
+    Empty: no result has changed.
     """
 
     results: tuple[Result, ...]
@@ -61,16 +61,17 @@ def assemble(
     identify: Identify,
     epoch: str = "",
 ) -> WaitingStudy | Close:
-    """Waiting while the quiet period runs or a reading is open.
+    """Return Waiting while the quiet period runs or a reading is open, else the new results.
 
-    Else a result for each release that read this study.
+    There is a result for each release that read this study.
 
     Idempotent: a release whose source digest equals its current result's gets no new one. A release
     that is no longer configured ends as not analysed (release_not_available), unless it has a
     result, which then stands as long as none of its images is rejected.
-    Images that name more than one patient give no findings (patient_conflict); `identify` is asked
-    where there are several.
-    `namespace` and `epoch` (see `store.epoch`) are what the UIDs of documents are minted from.
+
+    Images that name more than one patient give no findings (patient_conflict); `identify` is called
+    where there are several. `namespace` and `epoch` (see `store.epoch`) are the base of the UIDs of
+    documents.
     """
     if now < job.study.quiet_until:
         return WaitingStudy(job.study.quiet_until, "the quiet period runs")
@@ -154,13 +155,13 @@ def _scored(image: Image, release: Release) -> ImageScores | None:
 
 
 def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
-    """Digest of everything that the content rests on.
+    """Return the digest of everything that the content depends on.
 
-    Pixels, headers, what became of each image, and the rules of the decision.
+    Pixels, headers, the outcome of each image, and the rules of the decision.
 
-    So a late image, a corrected header, a reading that was done again and a new operating point
-    each give a new result, and nothing else does: not a late lateral of a study that a frontal
-    release has reported, because the report would say the same again.
+    A late image, a corrected header, a repeated reading or a new operating point gives a new
+    result. A late lateral image of a study that a frontal release has reported does not, because
+    the report would be the same.
     """
     everything = list(images)
     in_scope = [item for item in everything if not item.is_out_of_scope] or everything
@@ -172,10 +173,10 @@ def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:
 
 
 def _unspent(digest: str, current: Result | None, spent: Collection[str]) -> str:
-    """The current result's, where that is of the same content; else one that no result has had.
+    """Return the current result's digest if its content is the same; else one not used before.
 
-    A study that returns to what was said before says it in a new document, which replaces the one
-    between: the old one's UIDs are taken.
+    A study that returns to earlier content gets a new document, which replaces the one between:
+    the UIDs of the old document are taken.
     """
     found = digest
     for number in count(1):
@@ -202,7 +203,7 @@ def _seen(image: Image) -> str:
 
 
 def _rules(name: str, release: Release | None) -> str:
-    """Digest of what turns logits into findings; a manifest may change it under the same name."""
+    """Return the digest of the rules from logits to findings; a manifest may change them."""
     if release is None:
         return "not configured"
     of, rules = _RULES.get(name, (None, ""))
@@ -314,7 +315,7 @@ def _identifiers(
 
 
 def _timings(job: StudyJob, images: Iterable[Image]) -> dict[str, float]:
-    """Times of the study, seconds since the epoch, and for each step of the analysis the longest that an image took, seconds."""
+    """Return times of the study, and the longest time of each step; seconds."""
     longest: dict[str, float] = {}
     for image in images:
         for step, seconds in (image.reading.timings if image.reading else {}).items():

@@ -17,7 +17,7 @@ _COLUMNS: Final = tuple(audit_rows().selected_columns.keys())
 
 
 def text_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
-    """For a person, 80 columns but for long names: who did what, then with what."""
+    """Yield lines of 80 columns, but for long names: actor and action, then details."""
     for row in rows:
         count = f" x{row['count']}" if row["count"] != 1 else ""
         place = f"{row['channel']}{' from ' + row['address'] if row['address'] else ''}"

@@ -57,7 +57,7 @@ _ASKED_FOR: Final = (Thing.PATIENT, Thing.ACCESSION)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Who reports. `site` is the setting site.name."""
+    """The reporting system. `site` is the setting site.name."""
 
     site: str = "Hilum"
     application: str = "hilum"
@@ -99,7 +99,7 @@ def _event(root: Xml.Element, row: Row, meaning: Meaning) -> None:
 
 
 def _participants(root: Xml.Element, row: Row, meaning: Meaning, source: Source) -> None:
-    """The person, who asked, then the application."""
+    """Return the participants: the requesting person, then the application."""
     theirs, ours = _roles(meaning)
     person = _participant(root, row["actor"], is_requestor=True, role=theirs)
     person.set("AlternativeUserID", row["channel"])
@@ -158,7 +158,7 @@ def _objects(root: Xml.Element, row: Row, meaning: Meaning) -> None:
 
 
 def _query(root: Xml.Element, row: Row) -> None:
-    """What was asked for; a digest stands for a patient."""
+    """Return the query; a digest replaces a patient."""
     asked = f"{row['thing']} {row['name']}" if row["thing"] in _ASKED_FOR else row["verb"]
     found = _identified(root, row["verb"], Code(row["verb"], _OUR_SCHEME, "query"), _QUERY_ROLE)
     Xml.SubElement(found, "ParticipantObjectQuery").text = _base64(asked)

@@ -1,9 +1,9 @@
 """Audit messages to a syslog collector (RFC 5424): UDP (RFC 5426), TCP (RFC 6587), TLS (RFC 5425).
 
-Written here because no library for it is kept: rfc5424-logging-handler has had no release since
-2019, and what the standard library has is RFC 3164. Syslog answers nothing, so by TCP and TLS each
-batch is a connection of its own: it has arrived when the collector has read to its end and closes,
-too, or when its kernel has acknowledged every byte.
+Written here because no library for it is maintained: rfc5424-logging-handler has had no release
+since 2019, and the standard library implements RFC 3164. Syslog has no responses, so by TCP and TLS
+each batch is a connection of its own. A batch has arrived when the collector has read to its end
+and closes, too, or when its kernel has acknowledged every byte.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _HOSTNAME_CHARACTERS: Final = 255
 
 
 class NotDelivered(Exception):
-    """The collector has not taken the batch, or nobody can tell; it is sent again."""
+    """The collector has not taken the batch, or its state is unknown; it is sent again."""
 
 
 def line(row: Row, source: Source) -> bytes:

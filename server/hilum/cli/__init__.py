@@ -61,10 +61,8 @@ __all__ = [
 def main() -> None:
     """Run the command.
 
-    What it and its children write is patient data: no business of other accounts, but of the group.
-
-    Unless it is a release's: another account's Triton may read what is built, as the umask of who
-    builds it says.
+    It and its children write patient data, readable for the group and closed to other accounts. A
+    release is an exception: another account's Triton may read it, by the umask of the builder.
     """
     if sys.argv[1:2] != ["models"]:
         os.umask(os.umask(0) | 0o027)

@@ -1,4 +1,4 @@
-"""Who did what."""
+"""The audit: the actions of each actor."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def audit(
         int | None, typer.Option(min=1, help="Rows at most. Default: 100 as text, else all.")
     ] = None,
 ) -> None:
-    """Show who did what by command line, REST and page, newest first.
+    """Show the actions of each actor by command line, REST and page, newest first.
 
     Reading it is a row itself. Exit status 1: there is no such row.
     """

@@ -41,7 +41,10 @@ def quantise_model(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Make an int8 release; kept only if scores and areas stay within the manifest's limits (quantisation). A report is written anyway."""
+    """Make an int8 release; it is kept only if it passes the manifest's limits (quantisation).
+
+    The limits are for scores and areas. A report is written in any case.
+    """
     settings = settings_of(config)
     from hilum.models.manifest import catalogue  # noqa: PLC0415 - imports onnx, as the next
     from hilum.models.quantisation.quantise import QuantisationRequest, quantise  # noqa: PLC0415

@@ -62,10 +62,10 @@ def list_conflicts(
         bool, typer.Option("--all", help="Also those that a person has decided.")
     ] = False,
 ) -> None:
-    """List the conflicts that nobody has decided yet, newest first, one a line.
+    """List the conflicts that are not decided yet, newest first, one a line.
 
     Number, state, kind (pixels, header), SOP Instance UID, sender, size, file, and the Study
-    Instance UID of the image in use (-: there is none any more).
+    Instance UID of the image in use (-: no image is in use any more).
     """
     settings = migrated_settings(config)
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
@@ -159,7 +159,7 @@ def _decide(
     name: object,
     decide: Callable[[Decisions, Deed], dict[str, Any] | None],
 ) -> None:
-    """Print what became of it as JSON.
+    """Print the outcome as JSON.
 
     Exit status 1 if it is not there or not open for this decision.
     """

@@ -28,7 +28,7 @@ def probe_destination(
     name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")],
     config: Config = None,
 ) -> None:
-    """Ask a destination what it would accept, before the first study.
+    """Ask a destination for its terms, before the first study.
 
     C-ECHO, SR classes, Transfer Syntaxes. Sends no object.
     """
@@ -56,7 +56,10 @@ def probe_destination(
 @destinations_app.command("list")
 @declare_verb(NoVerb("it shows queues, and no study"))
 def list_destinations(config: Config = None) -> None:
-    """List the destinations: paused or not, and how many deliveries wait, are in work, or need a person."""
+    """List the destinations: paused or not, and the deliveries of each.
+
+    Counts of deliveries that wait, are in work, or need a person.
+    """
     settings = migrated_settings(config)
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
@@ -94,7 +97,7 @@ def pause_destination(
 ) -> None:
     """Send nothing more to a destination until it is resumed.
 
-    What is on the wire is finished; documents wait.
+    An object in transfer is finished; documents wait.
     """
     _pause(config, name, is_paused=True)
 
@@ -105,7 +108,7 @@ def resume_destination(
     name: Annotated[str, typer.Argument(help="As in the settings, destinations.<name>.")],
     config: Config = None,
 ) -> None:
-    """Send again, beginning with what waited."""
+    """Resume a destination, beginning with the waiting documents."""
     _pause(config, name, is_paused=False)
 
 
@@ -115,7 +118,7 @@ def forget_destination(
     name: Annotated[str, typer.Argument(help="As its section of the settings was called.")],
     config: Config = None,
 ) -> None:
-    """Give up what waits for a destination that is no longer in the settings.
+    """Discard the queue of a destination that is no longer in the settings.
 
     It cannot be undone; deliveries in work are left.
     """
@@ -172,9 +175,9 @@ def forget_commitments(
     requester: Annotated[str, typer.Argument(help="AE Title of the requester.")],
     config: Config = None,
 ) -> None:
-    """Give up the dead reports of a requester that is gone, or that cannot be reached.
+    """Discard the failed reports to a requester that is gone or cannot be reached.
 
-    It cannot be undone; what is due is tried on.
+    It cannot be undone. Reports that are due are still tried.
     """
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger

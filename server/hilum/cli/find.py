@@ -1,4 +1,4 @@
-"""From what a hospital calls a study to the study."""
+"""Search for studies by the identifiers that a hospital uses."""
 
 from __future__ import annotations
 
@@ -70,13 +70,11 @@ def find(
 ) -> None:
     """Find studies by Accession Number or Patient ID.
 
-    Study Instance UID, state, last image, current results and their deliveries.
+    One line a study, as soon as it is found: Study Instance UID, state, last image, current results
+    and their deliveries. The issuer of the number follows, where the header has it: two hospitals
+    may have issued the same number.
 
-    Behind them who issued the number, where the header says it: two hospitals may have issued the
-    same.
-
-    One line a study, as soon as it is found. Reads every stored header, newest image first, about a
-    million a minute.
+    It reads every stored header, newest image first, about a million a minute.
     """
     value = _asked(accession, patient)
     settings = migrated_settings(config)
@@ -111,7 +109,7 @@ def find(
 
 
 def _say(settings: Settings, deed: Deed, value: str, *, is_patient: bool) -> None:
-    """A digest stands for what was asked for."""
+    """Record the search in the audit, with a digest in place of the identifier."""
     from hilum.store.audit.log import AuditLog  # noqa: PLC0415 - imports the ledger
 
     with closing(AuditLog(settings.ledger_url)) as log:

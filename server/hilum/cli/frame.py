@@ -1,4 +1,4 @@
-"""What all commands share: the applications, the settings option, and how problems are said."""
+"""The common parts of all commands: the applications, the settings option, and messages."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ app.add_typer(models_app, name="models")
 destinations_app = typer.Typer(help="Receivers of reports.", no_args_is_help=True)
 app.add_typer(destinations_app, name="destinations")
 commitments_app = typer.Typer(
-    help="Reports of storage commitment that somebody is owed.", no_args_is_help=True
+    help="Reports of storage commitment that are due to a requester.", no_args_is_help=True
 )
 app.add_typer(commitments_app, name="commitments")
 conflicts_app = typer.Typer(
     help=(
-        "Other pixels under a known SOP Instance UID: what lies in quarantine, and what becomes"
+        "Other pixels under a known SOP Instance UID: the objects in quarantine, and what becomes"
         " of it."
     ),
     no_args_is_help=True,
@@ -83,7 +83,7 @@ app.add_typer(rollout_app, name="rollout")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
 retention_app = typer.Typer(
-    help="What leaves the archive, and what deletion waits for.", no_args_is_help=True
+    help="Deletion from the archive, and the reasons for its delay.", no_args_is_help=True
 )
 app.add_typer(retention_app, name="retention")
 token_app = typer.Typer(help="Tokens for REST and the pages.", no_args_is_help=True)
@@ -138,12 +138,15 @@ def settings_explained() -> Iterator[None]:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """The same; exit status 2 also for a path that is not usable, 1 for a disk or a ledger that does not do what it should."""
+    """As `settings_explained`, for more errors.
+
+    Exit status 2 also for a path that is not usable, 1 for a disk or a ledger that fails.
+    """
     with settings_explained():
         try:
             yield
         except BrokenPipeError:
-            raise  # who reads our output has left, and typer ends for it
+            raise  # the reader of our output has gone, and typer ends
         except OSError as error:
             raise _ended(2 if isinstance(error, _WRONG_PATH) else 1, _of_path(error)) from error
         except Retry as error:
@@ -165,7 +168,7 @@ def _ended(status: int, *problems: str) -> typer.Exit:
 
 
 def _of_path(error: OSError) -> str:
-    """Of two paths the second: what was to be written."""
+    """Of two paths the second: the target of the write."""
     path = error.filename2 or error.filename
     return (
         f"{f'{path}: ' if path else ''}{error.strerror or type(error).__name__}. {_advice(error)}"
@@ -194,9 +197,9 @@ def _of_database() -> tuple[type[Exception], ...]:
 
 
 def _of_file() -> tuple[type[Exception], ...]:
-    """Of a ledger's file, damaged or not.
+    """Yield the message about a ledger's file, damaged or not.
 
-    Whoever has not loaded SQLAlchemy has asked nothing of a ledger.
+    A command that has not loaded SQLAlchemy has not used a ledger.
     """
     loaded = sys.modules.get("sqlalchemy.exc")
     return (
@@ -246,7 +249,7 @@ def performs(verb: Verb) -> Callable[[Callable[P, None]], Callable[P, None]]:
 
 
 def actor_here() -> Actor:
-    """Who runs this command: the login user, also through sudo.
+    """Return the user of this command: the login user, also through sudo.
 
     In a container a user may have a number and no name.
     """
@@ -269,9 +272,9 @@ def acting(
     thing: Thing | None = None,
     name: object = None,
 ) -> Iterator[Deed]:
-    """What a command does, on the way to its row of the audit, however it ends.
+    """Write the command's row of the audit, however it ends.
 
-    Inside `explained`.
+    Use it inside `explained`.
     """
     from hilum.store.audit.log import AuditLog, Deed  # noqa: PLC0415 - imports the ledger
 
@@ -289,7 +292,7 @@ def acting(
             yield deed
         except _of_ledger():  # the ledger is damaged or away: it takes no row
             raise
-        except BrokenPipeError:  # who reads our output has seen enough
+        except BrokenPipeError:  # the reader of our output has gone
             log.end(deed, Outcome.DONE)
             raise
         except (ConfigurationError, typer.Exit):
@@ -334,4 +337,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Chest radiographs in by DICOM, AI results out as Structured Reports and JSON. For research use only."""
+    """Chest radiographs in by DICOM, AI results out as Structured Reports and JSON.
+
+    For research use only.
+    """

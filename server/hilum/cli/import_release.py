@@ -49,12 +49,12 @@ def import_model(
     recipe: Annotated[
         str | None,
         typer.Option(
-            help="How images were prepared: docs/models/recipes.md. Default: what the kind is known for."
+            help="How images were prepared: docs/models/recipes.md. Default: that of the kind."
         ),
     ] = None,
     activation: Annotated[
         str | None,
-        typer.Option(help="sigmoid, softmax or none. Default: what the kind is known for."),
+        typer.Option(help="sigmoid, softmax or none. Default: that of the kind."),
     ] = None,
     published: Annotated[
         str | None, typer.Option(help="Which release of torchxrayvision a file of another name is.")
@@ -104,7 +104,7 @@ def import_model(
 
 
 def _refuse(options: list[str]) -> None:
-    """What would do nothing is not swallowed: a draft guesses, and its author edits."""
+    """Refuse options that would have no effect: the author edits the draft instead."""
     if options:
         raise ConfigurationError(
             [f"kind onnx takes no {', '.join(options)}: edit the manifest that it begins"]

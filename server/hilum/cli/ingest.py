@@ -1,4 +1,4 @@
-"""Files into the archive without a network: a researcher's million studies."""
+"""Files into the archive without a network, such as a million studies for research."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ def ingest(
         int, typer.Option(min=1, max=64, help="Files at once; the disk merges their syncs.")
     ] = 4,
 ) -> None:
-    """Take DICOM files into the archive, with the checks and promises of C-STORE. Repeat it safely.
+    """Store DICOM files in the archive, with the checks of C-STORE. Repeat it safely.
 
-    What is there is not written again.
+    A file that is stored already is not written again.
 
     A line on standard error for each file that was not taken, with the reason. Exit status 0: all
     DICOM objects are in. 1: some are not; or a link to a folder was not followed; or other pixels
@@ -72,7 +72,7 @@ def ingest(
         "Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles
     )
     from hilum.domain import Priority  # noqa: PLC0415 - the same
-    from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.observability import telemetry  # noqa: PLC0415 - not needed by other commands
     from hilum.receive.files.folder import IN_CONFLICT, FileOutcome  # noqa: PLC0415 - the same
     from hilum.services import ingest as ingesting  # noqa: PLC0415 - the same
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
@@ -99,7 +99,7 @@ def ingest(
             deed.detail = f"to {to}"
     print(_counted(fates, began))
     if count := fates[FileOutcome.CONFLICT]:
-        # What is met for the first time is known as such only when it gets its row.
+        # A first object is known to be the first only when it gets its row.
         advice = (
             ""
             if count == progress.counts[FileOutcome.CONFLICT]
@@ -116,7 +116,7 @@ def ingest(
 
 
 def _taken(counts: Counter[FileOutcome]) -> int:
-    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - not needed by other commands
 
     return counts[FileOutcome.STORED]
 
@@ -128,7 +128,7 @@ def _require_known(what: str, given: str, known: Sequence[str]) -> None:
 
 
 def _counted(fates: Counter[FileOutcome], began: float) -> str:
-    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - not needed by other commands
 
     return (
         ", ".join(f"{fates[fate]} {fate}" for fate in FileOutcome)
@@ -137,7 +137,7 @@ def _counted(fates: Counter[FileOutcome], began: float) -> str:
 
 
 class _IngestProgress:
-    """A line that is written over on a terminal; elsewhere only what was not taken."""
+    """A line that is rewritten on a terminal; elsewhere only files that were not taken."""
 
     def __init__(self) -> None:
         from rich.console import Console  # noqa: PLC0415 - a fifth of a second
@@ -171,7 +171,7 @@ class _IngestProgress:
 
     def note(self, taken: TakenFile) -> None:
         """One file."""
-        # Imports what other commands do not need.
+        # Not needed by other commands.
         from hilum.receive.files.skipped_files import (  # noqa: PLC0415
             plain,
         )

@@ -1,4 +1,4 @@
-"""Releases, and what they see of an image."""
+"""Releases, and the preprocessed images that they read."""
 
 from __future__ import annotations
 
@@ -113,13 +113,11 @@ def prepare(
     ] = None,
     explain: Annotated[
         Path | None,
-        typer.Option(
-            help="A picture of what each step did: pixels, levels, crop, tensor, histograms."
-        ),
+        typer.Option(help="A picture of each step: pixels, levels, crop, tensor, histograms."),
     ] = None,
     config: Config = None,
 ) -> None:
-    """Write what a release's model sees of an image, or say why it would not be analysed.
+    """Write the tensor that a release gets of an image, or say why it would not be analysed.
 
     JSON on standard output.
     """

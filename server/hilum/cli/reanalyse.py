@@ -54,13 +54,13 @@ def reanalyse(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count.")] = False,
 ) -> None:
-    """Have a release read all closed studies that it has not read, whatever their routes name, with the priority reanalysis.
+    """Have a release read all closed studies that it has not read, with priority reanalysis.
 
-    Reports go to the destinations of each study, beside those of other releases, which are not sent
-    again. With --shadow nothing leaves;
-    `hilum rollout show ALIAS` says how far both agree.
+    The routes of a study do not matter. Reports go to the destinations of each study, beside those
+    of other releases, which are not sent again. With --shadow nothing is sent; `hilum rollout show
+    ALIAS` says how far both agree.
 
-    Stop it at any moment and repeat it safely: what was begun is read, and a repeat goes on with
+    Stop it at any moment and repeat it safely: begun studies are read, and a repeat goes on with
     the rest. The server reads meanwhile; live images go first. Exit status 1: there is nothing to
     read.
     """
@@ -112,7 +112,7 @@ def _many(count: int, what: str) -> str:
 
 
 def _left_out(count: Count) -> Iterator[str]:
-    """What was not begun, and what to do about it."""
+    """Yield a line for each kind of study that was not begun, with the remedy."""
     if count.open_studies:
         yield (
             f"left out: {_many(count.open_studies, 'study')} not closed; repeat it later (`hilum"

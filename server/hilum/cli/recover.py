@@ -21,14 +21,14 @@ def recover(
 ) -> None:
     """Take objects of the archive that no row names.
 
-    Those that came after the backup whose ledger was restored (docs/operate/operations.md).
+    They came after the backup whose ledger was restored (docs/operate/operations.md). They are read
+    and reported like new objects, also while the server runs. Safe to repeat.
 
-    They are read and reported as what has just come, also while the server runs. Safe to repeat.
     Exit status 1: there are some, and they were only counted; or the ledger refuses some, which go
     to quarantine.
     """
     settings = migrated_settings(config)
-    from hilum.observability import telemetry  # noqa: PLC0415 - imports what other commands do not need
+    from hilum.observability import telemetry  # noqa: PLC0415 - not needed by other commands
     from hilum.services.recover import orphans_of, recover_orphans  # noqa: PLC0415 - the same
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
     from hilum.store.intake.record import RecordOutcome  # noqa: PLC0415 - the same

@@ -1,4 +1,4 @@
-"""What a release is, whether it may be served, and the beginning of a new one."""
+"""Releases: checks before they are served, and drafts of new ones."""
 
 from __future__ import annotations
 
@@ -38,16 +38,14 @@ def check_models(
         bool,
         typer.Option(
             "--tensorrt-rtx",
-            help="Build engines of the tensorrt profile without a GPU, too: docs/models/profiles.md.",
+            help="Also build tensorrt engines without a GPU: docs/models/profiles.md.",
         ),
     ] = False,
 ) -> None:
-    """Say what is wrong with releases before they are served, and what to do.
+    """Check releases before they are served: problems, with remedies.
 
-    Manifest, weights, golden cases, built trees.
-
-    A PROBLEM is refused at a build. A QUESTION is not, and waits for your answer. Exit status 1
-    while there is one of either.
+    Manifest, weights, golden cases, built trees. A PROBLEM is refused at a build. A QUESTION is
+    not, and waits for your answer. Exit status 1 while there is one of either.
     """
     settings = settings_of(config)
     from hilum.models.facts import FactVerdict  # noqa: PLC0415 - imports onnx
@@ -130,7 +128,7 @@ def new_model(
 ) -> None:
     """Begin a release: a commented manifest from an ONNX file, its guesses with their reasons.
 
-    What only you know is marked EDIT.
+    Fields that only you know are marked EDIT.
     """
     settings = settings_of(config)
     from hilum.models.scaffold.draft import draft  # noqa: PLC0415 - imports onnx

@@ -1,4 +1,4 @@
-"""What deletion waits for, and the word of a person about the date."""
+"""Deletion by age: reasons for its delay, and the confirmation of the date."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _day(moment: float) -> str:
 @retention_app.command("show")
 @declare_verb(NoVerb("it shows counts and moments, and no study"))
 def show(config: Config = None) -> None:
-    """Say by which moment images grow old, what has left in this hour, and what was promised.
+    """Show the moment of deletion by age, the images deleted in this hour, and commitments.
 
     Exit status 1: less is deleted than the settings say. The clock is not believed, or the hour's
     share is spent.

@@ -69,7 +69,10 @@ def start_rollout(
 @rollout_app.command("promote")
 @performs(Verb.PROMOTE)
 def promote_rollout(alias: Alias, config: Config = None, canary: Canary = None) -> None:
-    """One step further: from shadow to a canary, to a larger canary, or (without --canary) to all new studies."""
+    """Go one step further: from shadow to canary, to a larger canary, or to all new studies.
+
+    Without --canary it goes to all new studies.
+    """
     _do(config, alias, lambda verbs, deed: verbs.promote(alias, canary, deed.actor.name, deed))
 
 
@@ -99,14 +102,17 @@ def roll_back_rollout(
 @rollout_app.command("stop")
 @performs(Verb.STOP_ROLLOUT)
 def stop_rollout(alias: Alias, config: Config = None) -> None:
-    """What reads now goes on alone; the others are unloaded when they have finished."""
+    """End the rollout: the serving release continues alone.
+
+    Other releases are unloaded when they have finished.
+    """
     _do(config, alias, lambda verbs, deed: verbs.stop(alias, deed.actor.name, deed))
 
 
 @rollout_app.command("list")
 @declare_verb(_NO_STUDY)
 def list_rollouts(config: Config = None) -> None:
-    """List what reads for each alias, and what shall follow."""
+    """List the release that reads for each alias, and the one that is to follow."""
     from hilum.services.releases.rollouts import in_words  # noqa: PLC0415 - imports the ledger
 
     with _verbs(config) as verbs:

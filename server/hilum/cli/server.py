@@ -43,14 +43,15 @@ def serve(
 
     One machine: role all. Several machines: the roles of each, with ledger.url naming one
     PostgreSQL, one Triton, and one archive mounted at archive/ in the state folder of each. Each
-    machine has a host name of its own: by it they tell their leases apart. Each
-    `hilum serve` has an API port of its own: where two of them share a machine, set HILUM_API__PORT for one, or give one both roles.
+    machine has a host name of its own, which its leases carry. Each `hilum serve` has an API port
+    of its own: where two of them share a machine, set HILUM_API__PORT for one, or give one both
+    roles.
     """
     with settings_explained():
         role = roles.parse(role)
     settings = settings_of(config)
     with settings_explained(), hold(settings, role):
-        from hilum.observability import telemetry  # noqa: PLC0415 - its metrics go where `hold` has said
+        from hilum.observability import telemetry  # noqa: PLC0415 - its metrics go to the folder of `hold`
         from hilum.supervisor import Supervisor  # noqa: PLC0415 - the same
 
         telemetry.configure_logging(settings.log.level, settings.log.format, "supervisor")
@@ -66,7 +67,7 @@ def serve(
 def check(config: Config = None) -> None:
     """Examine the installation: settings, ports, disk, ledger, Triton, releases, destinations.
 
-    Says what to do about each problem.
+    It gives a remedy for each problem.
     """
     settings = settings_of(config)
     from hilum.settings import find_file  # noqa: PLC0415 - imports pydantic

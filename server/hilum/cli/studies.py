@@ -55,7 +55,10 @@ def study(
         ),
     ] = None,
 ) -> None:
-    """Show a study: its state, images, results, documents and deliveries as JSON, or its report as a tree."""
+    """Show a study: state, images, results, documents and deliveries as JSON, or its report.
+
+    With --tree the report is shown as a tree.
+    """
     settings = settings_of(config)
     # The same answer as REST gives.
     from hilum.api.answers.studies import (  # noqa: PLC0415
@@ -99,7 +102,7 @@ def study(
 
 
 def _awaited(views: LedgerViews, uid: str, seconds: float) -> dict[str, Any] | None:
-    """The study, once its reports are where they go, or after so long; None: there is none."""
+    """Return the study once its reports are delivered, or the time is over; None: no such study."""
     deadline = time.monotonic() + seconds
     while True:
         detail = views.study(uid) or views.study(views.study_of(uid) or "")
@@ -110,7 +113,7 @@ def _awaited(views: LedgerViews, uid: str, seconds: float) -> dict[str, Any] | N
 
 
 def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
-    """Its report as people read it. Exit status 1 where there is none."""
+    """Return the report as people read it. Exit status 1 where there is none."""
     from hilum.report.tree import sr_text  # noqa: PLC0415 - pydicom is not needed elsewhere
 
     current = _current_report(detail)
@@ -126,7 +129,7 @@ def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
 
 
 def _current_report(detail: Mapping[str, Any]) -> int | None:
-    """Row id of the Structured Report that stands for the study now, of several releases the newest; a superseded one does not."""
+    """Return the row id of the newest current Structured Report of the study, of any release."""
     documents = [
         document
         for result in detail["results"]
@@ -157,7 +160,7 @@ def requeue(
     everything: Annotated[
         bool,
         typer.Option(
-            "--all", help="Every ended item of the stage, also what ended for good reason."
+            "--all", help="Every ended item of the stage, also those that ended for good reason."
         ),
     ] = False,
 ) -> None:
@@ -165,8 +168,9 @@ def requeue(
 
     Failed or not analysed images, failed reports, dead letters. Say which, or --all.
 
-    `deliver` also releases withheld reports whose cause is gone, and says which stay withheld and why. Exit status 0 also when nothing
-    was to be done; 1: the ledger has no such study.
+    `deliver` also releases withheld reports whose cause is gone, and lists those that stay
+    withheld, with the reason. Exit status 0 also when nothing was to be done; 1: the ledger has no
+    such study.
     """
     from hilum.pipeline import STAGES  # noqa: PLC0415 - imports the ledger
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - the same
@@ -190,7 +194,7 @@ def requeue(
             f"put it back, or give up what waits for it: hilum destinations forget {destination}"
         )
         print(
-            f"hilum: no destination {destination!r} in the settings, so nobody would send it;"
+            f"hilum: no destination {destination!r} in the settings, so no process would send it;"
             f" {advice}",
             file=sys.stderr,
         )
@@ -239,7 +243,7 @@ def complete_study(
     uid: Annotated[str, typer.Argument(help="Study Instance UID.")],
     config: Config = None,
     without_waiting: Annotated[
-        bool, typer.Option(help="Images that nobody reads yet end as not_waited_for.")
+        bool, typer.Option(help="Images that no process reads yet end as not_waited_for.")
     ] = False,
 ) -> None:
     """End a study's quiet period now: it is reported as soon as its images are read.
@@ -289,7 +293,7 @@ def erase(
     ] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Do it. Without this only what would be erased is counted."),
+        typer.Option("--yes", help="Do it. Without this the objects are only counted."),
     ] = False,
     rewrite: Annotated[
         bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")
@@ -299,8 +303,8 @@ def erase(
 
     Files, headers, results and documents. It cannot be undone.
 
-    What destinations have already, and backups, are not touched: the answer counts what was
-    delivered where. Safe to repeat.
+    Copies at destinations, and backups, are not touched: the answer counts the delivered documents
+    of each destination. Safe to repeat.
     """
     wanted = _whom_to_erase(patient, study_uid, issuer)
     settings = migrated_settings(config)

@@ -109,7 +109,7 @@ def revoke_token(name: TokenName, config: Config = None) -> None:
 
 
 @app.command()
-@declare_verb(NoVerb("it makes a link; who follows it logs in"))
+@declare_verb(NoVerb("it makes a link to log in"))
 def login(config: Config = None) -> None:
     """Print a link that logs a browser in, once and within ten minutes.
 
@@ -125,7 +125,7 @@ def login(config: Config = None) -> None:
 
 
 def login_link(settings: Settings) -> str:
-    """A new link for who is at the terminal. Raises OSError."""
+    """Return a new link for the person at the terminal. Raises OSError."""
     from hilum.api.auth.login_links import LoginLinks  # noqa: PLC0415 - no other command needs it
 
     return LoginLinks(settings).make(actor_here().name)

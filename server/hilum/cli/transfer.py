@@ -65,7 +65,7 @@ def send(
 ) -> None:
     """Send DICOM files by C-STORE, as a modality would.
 
-    Says what the receiver answers to each, with its own comment.
+    It shows the receiver's answer to each, with its own comment.
 
     Exit status 0 when all DICOM files were stored, 1 when one was not or there was none, 2 for
     wrong use.
@@ -99,8 +99,8 @@ def _named(
         raise ConfigurationError(
             [
                 (
-                    "--destination has address and TLS in the settings: leave out --to, --tls and the"
-                    " options of TLS"
+                    "--destination has address and TLS in the settings: leave out --to, --tls and"
+                    " the options of TLS"
                 )
             ]
         )

@@ -37,7 +37,7 @@ _log = telemetry.logger("tracing")
 class SpanWriter:
     """Spans of this process.
 
-    What a collector does not take in time is dropped: reports come first.
+    Spans that a collector does not take in time are dropped: reports come first.
     """
 
     def __init__(self, endpoint: str, process: str) -> None:
@@ -93,7 +93,7 @@ class SpanWriter:
         )
 
     def _count(self) -> None:
-        """The processor does not say that its queue is full, and that the oldest span makes room for this one."""
+        """Count dropped spans: the processor drops the oldest one without a report."""
         with self._lock:
             is_full = self._queued - self._watched.seen >= _QUEUE_SPANS
             self._queued += not is_full
@@ -101,7 +101,7 @@ class SpanWriter:
             telemetry.TRACE_SPANS.labels("lost").inc()
 
     def close(self) -> None:
-        """Send what is left. A collector that hangs holds nobody up for longer than two seconds."""
+        """Send the remaining spans, for two seconds at most."""
         closing = threading.Thread(target=self._processor.shutdown, name="spans-close", daemon=True)
         closing.start()
         closing.join(_CLOSE_SECONDS)

@@ -74,7 +74,7 @@ _STUDY_BUCKETS: Final = (
 
 INSTANCES_RECEIVED = Counter(
     "hilum_instances_received_total",
-    "SOP Instances answered with Success, by what became of them.",
+    "SOP Instances answered with Success, by outcome.",
     ["outcome"],
 )
 INSTANCES_REFUSED = Counter(
@@ -191,7 +191,7 @@ CANARY_READY = Gauge(
 )
 SHADOW_STUDIES = Counter(
     "hilum_shadow_studies_total",
-    "Studies that a shadow read along, compared with what was reported.",
+    "Studies that a shadow read along, compared with the reported result.",
     ["release", "shadow"],
 )
 SHADOW_FLIPS = Counter(
@@ -307,8 +307,8 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     ),
     "hilum_rollout": (
         (
-            "1 for each alias that goes from one release to another, with what reads new studies,"
-            " what shall follow, how, and its state."
+            "1 for each alias that goes from one release to another, with the release that"
+            " reads new studies, the one that is to follow, how, and its state."
         ),
         ("alias", "serving", "candidate", "mode", "state"),
     ),
@@ -353,7 +353,7 @@ STATE_GAUGES: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
         (),
     ),
 }
-"""Gauges read from the ledger and the disk at each scrape: name to (help, labels). No process holds them."""
+"""Gauges read from the ledger and the disk at each scrape: name to (help, labels)."""
 
 Sample = tuple[str, tuple[str, ...], float]
 
@@ -394,9 +394,9 @@ def _cpu_seconds(stage: str) -> Counter:
 
 
 def cpu(stage: str) -> _Section:
-    """Charge this thread's CPU to a stage, less what sections inside have charged.
+    """Charge this thread's CPU to a stage, less the charges of sections inside.
 
-    Never across an await: other tasks would be in it.
+    Never use it across an await: other tasks would be in it.
     """
     return _Section(_cpu_seconds(stage))
 
@@ -433,7 +433,7 @@ def configure_logging(level: str, style: str, process: str) -> None:
 
 
 def _log_libraries(processors: Sequence[structlog.typing.Processor]) -> None:
-    """As ours. In place of what an earlier call has set: a process logs before it has read how."""
+    """Install our handler in place of an earlier one, which logs before the settings."""
     handler = logging.StreamHandler(sys.stderr)
     handler.set_name(_HANDLER)
     handler.setFormatter(
@@ -448,7 +448,7 @@ def _log_libraries(processors: Sequence[structlog.typing.Processor]) -> None:
 def _naming_library(
     _logger: object, _method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """In place of what ProcessorFormatter adds. `stack_info` is text of frames, without values."""
+    """Format exceptions, in place of ProcessorFormatter. `stack_info` is frames, without values."""
     record = event.pop("_record")
     del event["_from_structlog"]
     return {"library": record.name, **event}
@@ -472,9 +472,10 @@ _FRAME: Final = re.compile(r'^ +File "[^"\n]+", line \d+, in \S+$', re.MULTILINE
 
 
 def traceback_without_messages(error: BaseException) -> str:
-    """Where an error comes from, with all causes.
+    """Return where an error comes from, with all causes.
 
-    Of foreign exceptions the type only: their messages quote what they failed on.
+    Of foreign exceptions only the type is kept: their messages quote the values that they failed
+    on.
     """
     cause = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     before = f"{traceback_without_messages(cause)}\nwhich led to:\n" if cause is not None else ""
@@ -502,7 +503,7 @@ def _without_messages(exc_info: structlog.typing.ExcInfo) -> str:
 
 
 def _log_uncaught() -> None:
-    """What nobody catches ends a process or a thread with a line of the log, and not with a message on standard error."""
+    """Log exceptions that end a process or a thread, in place of a message on standard error."""
 
     def in_process(
         _kind: type[BaseException], error: BaseException, _traceback: TracebackType | None

@@ -2,7 +2,7 @@
 
 One trace a study (docs/operate/tracing.md). Off by default.
 
-The ids of a study's trace and of its root follow from its UID, so processes that meet only in the
+The ids of a study's trace and of its root follow from its UID. So processes that meet only in the
 ledger write into one trace, and nothing is stored for it
 (docs/decisions/traces-without-columns.md). A span is written when it has ended, from its two times.
 """
@@ -41,7 +41,7 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class SpanParent:
-    """A span that has not ended: what is done for it names it as its parent."""
+    """A span that has not ended; spans of its work name it as their parent."""
 
     trace: Trace
     span: int
@@ -68,17 +68,17 @@ class FinishedSpan:
 
 
 class Writer(Protocol):
-    """Takes spans from any thread, and never waits for anybody."""
+    """Takes spans from any thread, and never waits."""
 
     def write(self, span: FinishedSpan) -> None:
         """Send it soon, or drop it."""
 
     def close(self) -> None:
-        """Send what is left, for a moment at most."""
+        """Send the remaining spans, for a moment at most."""
 
 
 class _Process:
-    """What `begin` has set."""
+    """The state that `begin` has set."""
 
     writer: Writer | None = None
     key = b""
@@ -114,7 +114,7 @@ def is_on() -> bool:
 
 
 def of_study(study_instance_uid: str) -> Trace | None:
-    """None: tracing is off, or this study is not of the share.
+    """Return the trace of a study; None: tracing is off, or the study is not sampled.
 
     All processes, of all hosts, agree.
     """
@@ -137,12 +137,12 @@ def here() -> SpanParent | None:
 
 
 def enter(place: SpanParent | None) -> None:
-    """What this task does from now on is done for that span."""
+    """Make the span the parent of the further work of this task."""
     _here.set(place)
 
 
 def request_headers() -> dict[str, str] | None:
-    """With which whoever is asked goes on in this task's trace."""
+    """Return the context with which another process continues this task's trace."""
     place = _here.get()
     return None if place is None else {"traceparent": place.traceparent}
 
@@ -180,14 +180,14 @@ def study(
 
 
 class Work:
-    """A span under way, for whoever does the work to say how it ended."""
+    """A span in progress; its work sets the outcome."""
 
     def __init__(self) -> None:
         self.said: dict[str, Value | None] = {}
         self.error: str | None = None
 
     def ends(self, outcome: str, reason: str | None = None, *, is_error: bool = False) -> None:
-        """Its outcome, and the reason of one that is none."""
+        """Set the outcome, and the reason of a failure."""
         self.said = {"outcome": outcome, "reason": reason}
         self.error = (reason or outcome) if is_error else None
 
@@ -235,7 +235,7 @@ class AssociationSpan:
         self._traces: dict[int, Trace] = {}
 
     def place_in(self, trace: Trace) -> SpanParent | None:
-        """None: it is shown in too many already."""
+        """Return a link; None: the span is linked from too many already."""
         if trace.id not in self._traces:
             if len(self._traces) >= _SHOWN_IN:
                 return None

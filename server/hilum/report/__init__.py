@@ -48,7 +48,7 @@ __all__ = [
     "sr_text",
 ]
 
-# Each gets what the report says of its heat map; None: there is none, and nobody asked for one.
+# Each gets the report's reference to its heat map; None: no heat map was asked for.
 REPORTS: Final[
     Mapping[
         str,
@@ -71,14 +71,13 @@ def build_documents(
     heat_map: HeatMap | None = None,
     template: SrTemplate | None = None,
 ) -> list[Document]:
-    """The documents of these kinds, in their order.
+    """Return the documents of these kinds, in their order.
 
-    Of a study without any readable header only JSON, which then carries the reason.
+    A study without any readable header gets only JSON, with the reason.
 
-    Deterministic: built twice from the same job they are equal byte for byte, with a template of
-    the release or without. Raises NotAnalysed(release_not_available) when the result's release is
-    no longer configured, and what
-    `structured_report` raises.
+    Deterministic: two builds from the same job are equal byte for byte, with a template of the
+    release or without. Raises NotAnalysed(release_not_available) when the result's release is no
+    longer configured, and the exceptions of `structured_report`.
     """
     if release is None:
         raise NotAnalysed(
@@ -91,8 +90,7 @@ def build_documents(
         try:
             built.append(REPORTS[kind](job, release, context, heat_map, extracts, template))
         except NotAnalysed:
-            # A report would have to name a patient and an image, and a study that nobody could read
-            # has neither.
+            # A report names a patient and an image; a study without a readable image has neither.
             is_for_findings = DOCUMENT_KINDS[kind].made is Made.WITH_FINDINGS
             if not is_for_findings or job.result.outcome is not Outcome.NOT_ANALYSED:
                 raise
@@ -122,12 +120,10 @@ def build_report(
     sources: HeatMapSources,
     template: SrTemplate | None = None,
 ) -> Report:
-    """As `build_documents`, with a heat map that they name, if there is a finding to show.
+    """Build as `build_documents`, with a heat map that they name, if there is a finding to show.
 
-    Whatever hinders it, the others are built.
-
-    A sheet that takes an earlier heat map away is among the documents and is not named.
-    Raises what `build_documents` raises.
+    If the heat map fails, the other documents are built. A sheet that withdraws an earlier heat map
+    is among the documents and is not named. Raises the exceptions of `build_documents`.
     """
     # Only here: these bring Pillow and the decoders, which a report without a heat map does not
     # need.

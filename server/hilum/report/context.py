@@ -1,4 +1,4 @@
-"""What every document says about its maker; the same for all studies of an installation."""
+"""The maker of a document, the same for all studies of an installation."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class ReportContext:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The picture beside a report.
+    """The heat map of a report.
 
-    Its UIDs and the findings that it shows; or, without findings, why there is none.
+    It holds UIDs and the findings that it shows; or, without findings, why there is no heat map.
     """
 
     sop_class_uid: str = ""
@@ -41,7 +41,7 @@ class HeatMap:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A source image's file, and what its reading left of this release.
+    """A source image's file, and the features that a reading of this release left.
 
     None: the pixels have left the archive; there are no maps.
     """
@@ -52,11 +52,10 @@ class Picture:
 
 @dataclass(frozen=True, slots=True)
 class HeatMapSources:
-    """What a heat map needs beside the job.
+    """The inputs of a heat map beside the job.
 
-    Pictures by SOP Instance UID, and the most pixels of an image that is opened.
-
-    `obstacle`: a sentence that says why none is to be tried.
+    Pictures by SOP Instance UID, and the most pixels of an image that is opened. `obstacle`: a
+    sentence that says why no heat map is tried.
     """
 
     pictures: Mapping[str, Picture]

@@ -21,13 +21,12 @@ def structured_report(
     extracts: Extracts,
     template: SrTemplate | None,
 ) -> Document:
-    """The encoded document of one result.
+    """Return the encoded document of one result.
 
-    UIDs and times are the result's; nothing here asks a clock.
-
-    It is about the used images, or, when no image was analysed, about all of them and says why. A
-    template writes the same bytes as the reference builder. Raises what `Headers.reported` raises,
-    and Unusual for what the template cannot say.
+    UIDs and times are the result's; no clock is read. The document is about the used images. When
+    no image was analysed, it is about all of them and names the reason. A template writes the same
+    bytes as the reference builder. Raises the exceptions of `Headers.reported`, and Unusual for
+    content that the template cannot hold.
     """
     before = replaced(job)
     if template is None:

@@ -87,9 +87,9 @@ def _superseded(job: ReportJob) -> str | None:
 
 
 def _study(job: ReportJob, extracts: Extracts) -> dict[str, Any]:
-    """What a program needs to find the patient's study in its own system.
+    """Return the identifiers by which a program finds the patient's study in its own system.
 
-    Dates and times as DICOM writes them.
+    Dates and times are as in DICOM.
     """
     header = _identity(extracts)
     return {
@@ -112,14 +112,14 @@ def _identity(extracts: Extracts) -> dict[str, str | None]:
     try:
         header = extracts.whose()
     except NotAnalysed:
-        # images that nobody can read are a reason in this very document, not an obstacle to it
+        # unreadable images are a reason in this very document, not an obstacle to it
         return {}
     keywords = ("AccessionNumber", "PatientID", "IssuerOfPatientID", "StudyDate", "StudyTime")
     return {keyword: _text(header.get(keyword)) for keyword in keywords}
 
 
-def _text(value: Any) -> str | None:  # noqa: ANN401 - whatever pydicom makes of a value
-    """None for absent and empty; the backslash joins several values, as in the DICOM encoding."""
+def _text(value: Any) -> str | None:  # noqa: ANN401 - any type of pydicom's
+    """Return None for absent and empty; the backslash joins several values, as in DICOM."""
     if value in (None, ""):
         return None
     return (
@@ -186,12 +186,12 @@ def _source(image: SourceImage) -> dict[str, Any]:
 
 
 def _of_members(scores: Mapping[str, Any]) -> dict[str, Any]:
-    """What only the result of an ensemble has."""
+    """Return the fields that only an ensemble's result has."""
     return {"member_scores": dict(scores)} if scores else {}
 
 
 def _structured_report(result: Result) -> dict[str, str] | None:
-    """The SR that says the same; None when there is none because no image could be analysed."""
+    """Return the SR with the same content; None when no image could be analysed."""
     if not result.findings:
         return None
     return {
@@ -201,9 +201,9 @@ def _structured_report(result: Result) -> dict[str, str] | None:
 
 
 def _heat_map(heat_map: HeatMap | None) -> dict[str, Any] | None:
-    """The picture and the findings that it shows.
+    """Return the heat map and the findings that it shows.
 
-    None when there is none, and a caveat says why if one was asked for.
+    None when there is none; if one was asked for, a caveat says why.
     """
     if heat_map is None or not heat_map.finding_keys:
         return None

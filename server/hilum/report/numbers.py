@@ -12,13 +12,13 @@ from pydicom.valuerep import format_number_as_ds
 
 from hilum.domain import Finding
 
-# what a float32 holds, and what tells any two doubles apart
+# digits of a float32, and those that distinguish any two doubles
 _DIGITS = 7
 _MOST_DIGITS = 17
 _SAFE_PLACES: Final = (
     13  # behind the point of a number below 10: within the 16 characters of DS (PS3.5 6.2)
 )
-_CERTAIN: Final = (5e-324, 100.0)  # percent: what is above 0 and below 100 stays so
+_CERTAIN: Final = (5e-324, 100.0)  # percent: above 0 stays above, below 100 stays below
 
 
 def score_of(finding: Finding) -> float:
@@ -32,7 +32,7 @@ def score_of(finding: Finding) -> float:
 
 
 def score_in_words(finding: Finding) -> str:
-    """The same for people, who read three digits."""
+    """Return the number with three digits, for people."""
     text = f"{finding.score:.3f}"
     return text if _is_on_its_side(float(text), finding) else str(score_of(finding))
 

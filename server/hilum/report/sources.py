@@ -30,12 +30,11 @@ class _Sources(Generic[Read]):
         self._whose: tuple[Instance, Read] | None = None
 
     def whose(self) -> Read:
-        """Of the image that gives every document its patient and study.
+        """Return the header of the image that gives every document its patient and study.
 
-        The first that names a patient, or else the first.
-
-        Of a study that was not analysed a rejected image gives them where no other can. Raises what
-        `reported` raises.
+        It is the first image that names a patient, or else the first. In a study that was not
+        analysed, a rejected image gives them where no other can. Raises the exceptions of
+        `reported`.
         """
         return self._of_whom()[1]
 
@@ -96,9 +95,9 @@ class _Sources(Generic[Read]):
         return [stored[uid] for uid in uids]
 
     def _read_by(self, read: Callable[[Instance], Read], instance: Instance) -> Read | None:
-        """None: of a study that was not analysed an image need not be readable.
+        """Return the header; None: it cannot be read, in a study that was not analysed.
 
-        Its reason stands in the result.
+        The reason is in the result.
         """
         try:
             return read(instance)
@@ -123,7 +122,10 @@ class Extracts(_Sources[Extract]):
 
 
 def replaced(job: ReportJob) -> Sequence[Document]:
-    """What the report replaces: wherever an earlier one was really sent, the newest of them, of whatever SOP Class."""
+    """Return the replaced documents: the newest one that was sent to each destination.
+
+    Without any, it is the predecessor of the job, of any SOP Class.
+    """
     shown = [job.predecessors[SR.key]] if SR.key in job.predecessors else []
     return (
         list(

@@ -1,4 +1,4 @@
-"""Sentences for people: what stands in the structured report and in JSON beside the numbers."""
+"""Sentences for people beside the numbers, in the structured report and in JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilum.report.context import HeatMap, ReportContext
 from hilum_preprocessing.errors import flag_meaning
 
 _LONG_STRING: Final = 64  # characters of LO (PS3.5 6.2)
-_LIST_COLUMN: Final = 32  # characters of it that worklists of viewers show
+_LIST_COLUMN: Final = 32  # characters that worklists of viewers show
 # An image and its number in the order of arrival, by which JSON, REST and the page list it.
 _Numbered = tuple[int, SourceImage]
 DECISIONS: Final[Mapping[Decision, str]] = {
@@ -22,7 +22,7 @@ DECISIONS: Final[Mapping[Decision, str]] = {
 
 
 def series_description(result: Result) -> str:
-    """Series Description: the line that a PACS shows before anybody opens the report, and cuts.
+    """Return Series Description: a PACS shows this line before the report is opened, and cuts it.
 
     Its first 32 characters are whole words: that it is AI, its state, and the release.
     """
@@ -57,7 +57,7 @@ def heat_map_description(result: Result) -> str:
 
 
 def _with_release(before: str, release: str, most: int) -> str:
-    """At most so many characters: what must be known of the numbers is never cut, a release is."""
+    """Return at most `most` characters: the release may be cut, the words before it never."""
     room = most - len(before)
     if len(release) <= room:
         return f"{before}{release}"
@@ -68,7 +68,7 @@ def _with_release(before: str, release: str, most: int) -> str:
 def caveats(
     result: Result, release: Release, context: ReportContext, heat_map: HeatMap | None = None
 ) -> list[str]:
-    """What a reader must know before reading a number, one sentence or two each."""
+    """Return the caveats that a reader needs before a number, one or two sentences each."""
     said = [
         context.disclaimer,
         "Preliminary and unverified: no physician has confirmed this report.",
@@ -115,10 +115,8 @@ def _image_remarks(result: Result) -> Iterator[str]:
         yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
     for flag, images in flagged.items():
         is_of_all = len(images) == total > 1
-        yield (
-            f"In doubt ({flag}):"
-            f" {flag_meaning(flag)}{f' All {total} images.' if is_of_all else _which(images, total)}"
-        )
+        which = f" All {total} images." if is_of_all else _which(images, total)
+        yield f"In doubt ({flag}): {flag_meaning(flag)}{which}"
 
 
 def _which(images: Sequence[_Numbered], total: int) -> str:
@@ -134,7 +132,7 @@ def _named(image: SourceImage) -> str:
 
 
 def _not_in_findings(result: Result, release: Release) -> Iterator[str]:
-    """Images that were analysed and that no finding rests on, because the aggregation takes others."""
+    """Return the images that were analysed but that no finding uses, by the aggregation."""
     analysed = [image.sop_instance_uid for image in result.source_images if image.is_used]
     left = set(analysed).difference(
         *(finding.source_sop_instance_uids for finding in result.findings)

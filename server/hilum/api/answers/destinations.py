@@ -1,4 +1,4 @@
-"""What `/destinations` answers: where reports go, and what holds them up."""
+"""Answers of `/destinations`: each receiver of reports, and the causes that hold reports up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hilum.api.fields import Moment, ResponseModel
 
 
 class RefusalAnswer(ResponseModel):
-    """What a destination will not get, and what to do about it."""
+    """A kind of report that the settings keep from a destination, with the remedy."""
 
     reason: str = Field(examples=["untrained_weights"])
     of: list[str] = Field(description="The releases, or the senders, whose reports stay away.")
@@ -21,7 +21,7 @@ class DeadAnswer(ResponseModel):
     """A document that was given up."""
 
     reason: str | None = Field(examples=["refused_0122"])
-    detail: str | None = Field(description="What its last try met.")
+    detail: str | None = Field(description="The problem of its last try.")
     at: Moment
 
 
@@ -55,8 +55,8 @@ class DestinationState(ResponseModel):
     releasable: int = Field(
         description="Withheld reports whose cause is gone; POST /api/v1/requeue releases them."
     )
-    refusals: list[RefusalAnswer] = Field(description="What it will not get by these settings.")
-    detail: str | None = Field(description="What the last try met, where deliveries wait.")
+    refusals: list[RefusalAnswer] = Field(description="Reports that these settings keep from it.")
+    detail: str | None = Field(description="The problem of the last try, where deliveries wait.")
     delivered_at: Moment | None = Field(
         description="When it took its last document; null: it took none of the last ten thousand."
     )

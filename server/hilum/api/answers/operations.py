@@ -1,4 +1,4 @@
-"""What the pages for operators answer: queues, associations, conflicts, releases, health."""
+"""Answers for operators: queues, associations, conflicts, releases, health."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Role = Literal["receive", "analyse", "deliver"]
 
 
 class AssociationAnswer(ResponseModel):
-    """Who sent what, what was refused, and what the sender should change."""
+    """One association: its sender, the refused objects, and the change that the sender needs."""
 
     id: int
     started_at: Moment
@@ -48,9 +48,9 @@ class AssociationPage(ResponseModel):
 
 
 class ConflictAnswer(ResponseModel):
-    """Another object under a SOP Instance UID that is taken.
+    """Another object under a SOP Instance UID that is in use.
 
-    It lies in quarantine, the first one stays authoritative.
+    It is in quarantine; the first object stays authoritative.
     """
 
     id: int
@@ -66,7 +66,7 @@ class ConflictAnswer(ResponseModel):
     kind: ConflictKind = Field(
         description="header: the same pixels, from a sender that may not correct the image."
     )
-    state: ConflictState = Field(description="held: nobody has decided yet.")
+    state: ConflictState = Field(description="held: not decided yet.")
     resolved_at: Moment | None = Field(description="When a person decided.")
 
 
@@ -78,14 +78,14 @@ class ConflictPage(ResponseModel):
 
 
 class NotCommitted(ResponseModel):
-    """An object that is not kept, or not as what it was named."""
+    """An object that is not kept, or not under the UID that it names."""
 
     sop_instance_uid: str
     failure_reason: str = Field(description="Failure Reason (0008,1197).", examples=["0x0112"])
 
 
 class CommitmentAnswer(ResponseModel):
-    """Somebody asked whether his objects are kept, and is owed a report (DICOM storage commitment)."""
+    """A request for storage commitment (PS3.4 J.3), and the state of its report."""
 
     id: int
     transaction_uid: str
@@ -95,7 +95,7 @@ class CommitmentAnswer(ResponseModel):
     requested_at: Moment
     state: CommitmentState = Field(
         description=(
-            "dead: the report reached nobody; see reason and detail, then POST /api/v1/requeue."
+            "dead: the report was not delivered; see reason and detail, then POST /api/v1/requeue."
         )
     )
     instances: int = Field(description="Objects that it names.")
@@ -156,7 +156,7 @@ class FailingAnswer(ResponseModel):
     destination: str
     items: int
     detail: str = Field(
-        description="What a try met.", examples=["127.0.0.1:4242 refused the connection"]
+        description="The problem of a try.", examples=["127.0.0.1:4242 refused the connection"]
     )
 
 
@@ -193,7 +193,7 @@ class DestinationAnswer(ResponseModel):
 
 
 class QueuesAnswer(ResponseModel):
-    """The street at this moment."""
+    """The state of all stages at this moment."""
 
     queues: list[QueueAnswer]
     stuck: list[StuckAnswer]
@@ -303,7 +303,7 @@ class RequeueOrder(ResponseModel):
     all: bool = Field(
         default=False,
         description=(
-            "Every ended item of the stage; for analyse that includes what is not analysed for good"
+            "Every ended item of the stage; for analyse that includes images not analysed for good"
             " reason."
         ),
     )
@@ -328,7 +328,7 @@ class WithheldAnswer(ResponseModel):
     items: int
     since: Moment | None
     releasable: int = Field(description="Their cause is gone: POST /api/v1/requeue releases them.")
-    advice: str = Field(description="What to do about the others.")
+    advice: str = Field(description="The remedy for the others.")
 
 
 class Requeued(ResponseModel):
@@ -336,7 +336,7 @@ class Requeued(ResponseModel):
 
     requeued: int
     withheld: list[WithheldAnswer] = Field(
-        [], description="What stays withheld of what was asked for, and why; left out: nothing."
+        [], description="Chosen items that stay withheld, and why; absent if there are none."
     )
 
 
@@ -346,7 +346,7 @@ class CheckAnswer(ResponseModel):
     name: str = Field(examples=["disk"])
     ok: bool
     detail: str = Field(examples=["120.4 GB free, 2.1 GB reserved"])
-    advice: str | None = Field(description="What to do when it is not ok.")
+    advice: str | None = Field(description="The remedy when it is not ok.")
 
 
 class RoleAnswer(ResponseModel):
@@ -355,7 +355,7 @@ class RoleAnswer(ResponseModel):
     role: Role
     is_ready: bool
     checks: list[CheckAnswer] = Field(
-        description="What it rests on; empty where no token was given."
+        description="The checks behind it; empty where no token was given."
     )
 
 

@@ -1,4 +1,4 @@
-"""One answer to all requests of the same second: what is dear to make is made once."""
+"""One answer for all requests of the same second, so that an expensive answer is made once."""
 
 from __future__ import annotations
 

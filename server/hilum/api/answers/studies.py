@@ -1,4 +1,4 @@
-"""What `/studies` answers: images, readings, results, documents, deliveries."""
+"""Answers of `/studies`: images, readings, results, documents, deliveries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class StudySummary(ResponseModel):
     reason: str | None = Field(description="Why the study failed.")
     revision: int = Field(description="Grows with each image that arrives.")
     priority: PriorityName
-    calling_ae_title: str = Field(description="Who sent the first image.", examples=["CR_ROOM1"])
+    calling_ae_title: str = Field(description="Sender of the first image.", examples=["CR_ROOM1"])
     called_ae_title: str
     received_first: Moment
     received_last: Moment
@@ -98,8 +98,8 @@ class ReadingAnswer(ResponseModel):
     release: str
     is_shadow: bool = Field(
         description=(
-            "It reads along (docs/models/rollouts.md): nothing of it is reported, and the study does not"
-            " wait for it."
+            "It reads along (docs/models/rollouts.md): it is not reported, and the study does"
+            " not wait for it."
         )
     )
     state: ReadingState
@@ -170,7 +170,7 @@ class FindingAnswer(ResponseModel):
     decision: Decision
     source_sop_instance_uids: list[str]
     member_scores: dict[str, float] = Field(
-        default_factory=dict, description="Of an ensemble: what each member says."
+        default_factory=dict, description="Of an ensemble: the score of each member."
     )
 
 
@@ -190,7 +190,7 @@ class SourceImageAnswer(ResponseModel):
     )
     flags: list[str] = Field(
         default_factory=list,
-        description="What is in doubt about the image: docs/reference/states.md.",
+        description="Doubts about the image: docs/reference/states.md.",
         examples=[["few_levels"]],
     )
 
@@ -204,7 +204,8 @@ class DeliveryAnswer(ResponseModel):
     reason: str | None
     detail: str | None = Field(
         description=(
-            "What the last try that failed met; of one not tried yet, what another one met there."
+            "The problem of the last failed try; before the first try, that of another delivery"
+            " to the same destination."
         )
     )
     attempts: int
@@ -283,9 +284,9 @@ class TimingAnswer(ResponseModel):
 
 
 class HistoryAnswer(ResponseModel):
-    """What a person or a program did with the study.
+    """A person's or program's action on the study.
 
-    GET /api/v1/audit says who, and who looked at it.
+    `GET /api/v1/audit` names the actor, and also lists the readers.
     """
 
     at: Moment

@@ -1,4 +1,4 @@
-"""What admits a request: known tokens, sessions, login links, and a count of guesses."""
+"""Access control: tokens, sessions, login links, and a counter of wrong tokens."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who makes a request.
+"""The actor of a request.
 
-`guard` writes it down once the request is admitted; routes and pages read it here.
+`guard` stores it once the request is admitted; routes and pages read it here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def set_actor(request: Request, name: str) -> None:
 
 
 def actor_of(request: Request) -> Actor:
-    """The actor of an admitted request; anonymous where nobody had to say a name."""
+    """Return the actor of an admitted request; anonymous where no name was needed."""
     if not hasattr(request.state, "actor"):
         set_actor(request, ANONYMOUS)
     actor: Actor = request.state.actor

@@ -20,9 +20,9 @@ class Credential:
 
 
 def credential_of(request: Request) -> Credential | None:
-    """What stands in Authorization (RFC 6750, RFC 7617).
+    """Return the credential in Authorization (RFC 6750, RFC 7617).
 
-    None: nothing stands there. A header that cannot be read is an empty secret.
+    None: there is no such header. A header that cannot be read is an empty secret.
     """
     scheme, _, given = request.headers.get("authorization", "").partition(" ")
     given = given.strip()
@@ -42,5 +42,5 @@ def _of_basic(encoded: str) -> Credential:
 
 
 def _text(sent: bytes) -> str:
-    """As it was sent: what is no UTF-8 is kept, and equals nothing that is."""
+    """Return the text as it was sent: bytes that are not UTF-8 are kept and match no token."""
     return sent.decode("utf-8", "surrogateescape")

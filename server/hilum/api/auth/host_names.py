@@ -15,13 +15,13 @@ from fastapi import Request
 
 from hilum.settings import Api
 
-# RFC 9110 7.2, without what no name of a host has; raw, because URL parsers find a host in more
-# than that.
+# RFC 9110 7.2, without characters that no host name has; raw, because URL parsers find a host in
+# more than that.
 _HOST: Final = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+))(?::[0-9]{1,5})?")
 
 
 def has_own_name(request: Request, api: Api) -> bool:
-    """Whether it was sent to an address or to a name of ours."""
+    """Return whether the request was sent to an address or to one of our host names."""
     given = request.headers.getlist("host")
     found = _HOST.fullmatch(given[0]) if len(given) == 1 else None
     return found is not None and _is_own((found[1] or found[2]).lower().removesuffix("."), api)

@@ -20,9 +20,9 @@ def local_token_file(settings: Settings) -> Path:
 
 
 def ensure_local_token(settings: Settings) -> str:
-    """The token, made where there is none.
+    """Return the local token; make one if there is none.
 
-    One that others could read is replaced. Raises OSError.
+    A token file that others can read is replaced. Raises OSError.
     """
     file = local_token_file(settings)
     settings.run_dir.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ def ensure_local_token(settings: Settings) -> str:
 
 
 def _put(draft: Path, file: Path) -> None:
-    """In its place, unless another process of ours was faster."""
+    """Put the file in its place, unless another process of ours was faster."""
     if file.exists() and _read(file) is None:
         draft.rename(file)
         return
@@ -54,7 +54,7 @@ def _put(draft: Path, file: Path) -> None:
 
 
 def _read(file: Path) -> str | None:
-    """What it holds, if it is whole, ours, and nobody else's to read."""
+    """Return the token, if the file is whole, ours, and unreadable for other users."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:

@@ -43,9 +43,9 @@ class LoginLinks:
         return f"{self._address}/login?code={code}"
 
     def redeem(self, code: str) -> str | None:
-        """The user of a code that is shown for the first time.
+        """Return the user of a code that is shown for the first time.
 
-        None: it is spent, too old, or none of ours.
+        None: the code is used, too old, or unknown.
         """
         file = self._file(code)
         try:

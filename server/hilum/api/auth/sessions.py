@@ -54,7 +54,7 @@ class Sessions:
         return f"{content}.{self._signed(content)}"
 
     def read(self, cookie: str) -> Session | None:
-        """The session of a cookie that is ours and whose time is not over."""
+        """Return the session of a cookie that we made and that has not expired."""
         content, _, signature = cookie.partition(".")
         if not hmac.compare_digest(signature.encode(), self._signed(content).encode()):
             return None

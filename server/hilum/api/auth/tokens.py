@@ -25,7 +25,7 @@ log = telemetry.logger("api")
 
 
 class Authenticator(Protocol):
-    """Knows who holds a credential. A directory of users would be another one."""
+    """Finds the holder of a credential. A directory of users would be another implementation."""
 
     def by_secret(self, secret: str) -> AccessToken | None:
         """The valid token with this secret. Raises Retry. Blocks."""
@@ -81,10 +81,10 @@ class KnownTokens:
         return self._admitted(found)
 
     def _met_lately(self, is_it: Callable[[AccessToken], bool]) -> AccessToken | None:
-        """A token that was valid within the last hour.
+        """Return a token that was valid within the last hour.
 
-        For while the ledger does not answer: nobody can revoke a token then, and monitoring has to
-        see that it does not answer.
+        It serves while the ledger does not respond. Then no token can be revoked, and monitoring
+        has to see the outage.
         """
         since = self._clock() - _OUTAGE_SECONDS
         return next(
@@ -107,9 +107,9 @@ class KnownTokens:
         return token
 
     def _note_use(self, token: AccessToken, now: float) -> None:
-        """In a thread: no request waits for the ledger's lock because of it.
+        """Record the use of a token, in a thread, so that no request waits for the ledger's lock.
 
-        Once an hour, whether it succeeds or not.
+        It runs once an hour, whether it succeeds or not.
         """
         last = max(token.last_used_at or 0.0, self._noted.get(token.name, 0.0))
         if now - last >= _USE_SECONDS:

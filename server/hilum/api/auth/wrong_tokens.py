@@ -91,7 +91,7 @@ class Guesses:
         return found
 
     def _count(self, attempts: _Attempts) -> bool:
-        """Count one; more of them do not prolong a lock-out, for which others at the address wait."""
+        """Count one wrong token. Further ones do not prolong a lock-out that others there share."""
         attempts.count += 1
         is_locking = attempts.count == MOST
         if is_locking:

@@ -1,1 +1,4 @@
-"""Pages for people: plain HTML from the same ledger snapshots as REST. Everything that a page needs lies in this folder."""
+"""Pages for people: plain HTML from the same ledger snapshots as REST.
+
+All templates, styles and scripts of the pages are in this folder.
+"""

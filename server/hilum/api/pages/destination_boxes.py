@@ -1,4 +1,4 @@
-"""The page of destinations: what REST says about them, in the order in which a person asks.
+"""The page of destinations: the facts of REST, in the order in which a person asks.
 
 Pure.
 """
@@ -22,7 +22,7 @@ _QUEUED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Error:
-    """What went wrong last. `at` None: it is so now."""
+    """The last problem. `at` None: it exists now."""
 
     text: str
     at: Moment | None
@@ -30,9 +30,9 @@ class Error:
 
 @dataclass(frozen=True, slots=True)
 class EndedDelivery:
-    """Documents that a destination does not have and nobody sends, for one reason.
+    """Documents that a destination lacks and that no process sends, for one reason.
 
-    `label`: of the button that makes them due again; empty: the settings are to be changed first.
+    `label`: of the button that makes them due again. Empty: the settings must be changed first.
     """
 
     chip: Chip
@@ -46,8 +46,7 @@ class EndedDelivery:
 class ButtonAction:
     """A button.
 
-    `confirmation`: what a person has to read and confirm first; empty: nothing, because it can be
-    undone.
+    `confirmation`: a text that a person has to confirm first. Empty: the action can be undone.
     """
 
     verb: str
@@ -77,7 +76,7 @@ def destination_box(
 ) -> DestinationBox:
     """A destination from `LedgerViews.destination_states`, with its kind and address.
 
-    `refusals`: what destinations will not get.
+    `refusals`: reports that the settings withhold.
     """
     return DestinationBox(
         name=item["name"],
@@ -126,7 +125,7 @@ def _unsent(item: Item) -> int:
 
 
 def _error(item: Item, now: float) -> Error | None:
-    """What holds up those that wait comes before what has ended."""
+    """Return the problem of waiting deliveries, else that of the newest ended one."""
     if item["detail"]:
         return Error(item["detail"], None)
     if (dead := item["last_dead"]) is None:
@@ -136,7 +135,7 @@ def _error(item: Item, now: float) -> Error | None:
 
 
 def _actions(item: Item) -> Iterator[ButtonAction]:
-    """Only what the ledger would do."""
+    """Return the buttons of actions that the ledger accepts."""
     if item["is_configured"]:
         yield ButtonAction("probe", "Ask what it accepts", "It sends no document.")
         is_paused = item["is_paused"]

@@ -1,6 +1,6 @@
-"""`/destinations`: where reports go, what holds them up, and the buttons for it.
+"""`/destinations`: receivers of reports, their problems, and buttons.
 
-Each button does what REST does.
+Each button does the same as REST.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Name = Annotated[str, Query(pattern=r"^[A-Za-z0-9_-]{0,64}$")]
 
 
 def destination_pages() -> tuple[APIRouter, APIRouter]:
-    """What shows them, and what changes something."""
+    """The sources of the page, and the actions of its buttons."""
     reading = APIRouter(
         route_class=PageRoute, include_in_schema=False, dependencies=guarded(Scope.READ)
     )
@@ -68,13 +68,13 @@ async def _can_change(parts: PartsHere) -> None:
 def destinations(
     parts: PartsHere, done: Done = "", name: Name = "", count: Annotated[int, Query(ge=0)] = 0
 ) -> Response:
-    """Every destination. `done` to `name`: what a button has just done."""
+    """Show every destination. `done` to `name`: the action of a button just now."""
     return _page(parts, _said(done, name, count))
 
 
 @performs(Verb.PROBE)
 def probe(parts: PartsHere, name: DestinationName) -> Response:
-    """Ask it now; the page says what it answered."""
+    """Probe the destination and show its answer."""
     return _page(parts, probed=probing.probe_destination(parts, name))
 
 
@@ -87,7 +87,7 @@ def pause(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Response:
 
 @performs(Verb.RESUME)
 def resume(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Response:
-    """Send what waits."""
+    """Resume sending to the destination."""
     interventions.resume_destination(parts, deed, name)
     return _back("resumed", name)
 
@@ -105,7 +105,7 @@ async def requeue(
 async def forget(
     parts: PartsHere, deed: DeedHere, request: Request, name: DestinationName
 ) -> Response:
-    """Give up what waits for one that is not in the settings any more, if the form says that it is meant."""
+    """Discard the queue of a destination that left the settings, if the form confirms it."""
     field = form_of(await request.body())
     return await run_in_threadpool(_forget, parts, deed, name, field)
 

@@ -39,7 +39,7 @@ def find_form(parts: PartsHere) -> Response:
 
 @performs(Verb.FIND_STUDY)
 async def find_studies(parts: PartsHere, deed: DeedHere, request: Request) -> Response:
-    """What a posted form asks for, by the rules of REST."""
+    """Return the query of a posted form, by the rules of REST."""
     return await run_in_threadpool(_found, parts, deed, form_of(await request.body()))
 
 

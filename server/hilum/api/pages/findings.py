@@ -1,4 +1,4 @@
-"""What a result says, in words that claim no more than it does."""
+"""The findings of a result, in words that claim no more than it does."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class ResultLine:
 class FindingRow:
     """One label.
 
-    `bar` and `mark` are the score and the operating point in percent; None where there is none on
-    this scale.
+    `bar` and `mark` are the score and the operating point in percent; None where this scale has no
+    such point.
     """
 
     text: str
@@ -53,7 +53,7 @@ def result_line(result: Item) -> ResultLine:
 
 
 def caveats(result: Item) -> list[Chip]:
-    """What must be known before a number is read."""
+    """Return the caveats that a reader needs before a number."""
     found = []
     if result["outcome"] == Outcome.PARTIAL:
         found.append(Chip("partial", "warn"))
@@ -86,9 +86,9 @@ def _words(result: Item) -> str:
 
 
 def _score(item: Item, places: int) -> str:
-    """What the decision was made on, also where there is a probability.
+    """Return the score of the decision, also where there is a probability.
 
-    Never across the operating point by rounding.
+    It never crosses the operating point by rounding.
     """
     score = float(item["score"])
     point = item["operating_point"]
@@ -141,7 +141,7 @@ def _finding_row(item: Item) -> FindingRow:
 
 
 def _percent(value: float | None) -> float | None:
-    """Of a bar that goes from 0 to 1.
+    """Return the percentage on a bar from 0 to 1.
 
     None beyond it (a release without activation gives any number).
     """

@@ -95,7 +95,7 @@ def meaning(reason: str | None) -> str:
 
 
 def identifier_words(found: Identifiers | None) -> list[tuple[str, str]]:
-    """Name and value of each identifier that a header says; None: none may be shown."""
+    """Return name and value of each identifier in a header; None: none may be shown."""
     if found is None:
         return []
     issued = (
@@ -112,7 +112,7 @@ def identifier_words(found: Identifiers | None) -> list[tuple[str, str]]:
 
 
 def reading_words(reading: Item) -> str:
-    """Why there is no number, and what is in doubt about the image, in sentences."""
+    """Return, in sentences, why there is no number, and the doubts about the image."""
     flags = flags_of(reading["state"], reading["reason"], reading["detail"])
     said = [f"In doubt: {flag_meaning(flag)}" for flag in flags] or [reading["detail"] or ""]
     return " ".join(part for part in (meaning(reading["reason"]), *said) if part)
@@ -163,7 +163,7 @@ def association_chip(row: Item) -> Chip:
 
 
 def study_chip(study: Item, now: float) -> Chip:
-    """Where a study stands between door and PACS, from its own row and what hangs on it."""
+    """Return the stage of a study between reception and delivery, from its row and deliveries."""
     if study["state"] == StudyState.FAILED:
         return Chip("failed", "bad")
     if study["state"] != StudyState.CLOSED:

@@ -11,7 +11,7 @@ _FIELDS = 5
 
 
 def form_of(body: bytes) -> Callable[[str], str]:
-    """What gives the value of a field, empty where it is missing. Raises RequestValidationError."""
+    """Return a getter of field values, "" for a missing one. Raises RequestValidationError."""
     try:
         fields = parse_qs(body.decode("ascii", "replace"), max_num_fields=_FIELDS)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""The front page: ledger rows to what the template writes down. Pure."""
+"""The front page: converts ledger rows to the values of the template. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from hilum.api.readiness import ReadinessCheck, ReadinessFacts, Role, checks
 from hilum.domain import Identifiers
 
 Item = Mapping[str, Any]
-_UID_TAIL = 18  # what tells studies of one site apart stands at the end
+_UID_TAIL = 18  # studies of one site differ at the end
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class StudyLine:
 
 @dataclass(frozen=True, slots=True)
 class RoleLine:
-    """Readiness of a role and what is wrong with it."""
+    """Readiness of a role, and its problems."""
 
     role: str
     is_ready: bool
@@ -82,7 +82,7 @@ class StuckLine:
 
 
 def study_line(study: Item, now: float, identifiers: Identifiers | None = None) -> StudyLine:
-    """A study of the list. `identifiers`: what may be shown of them."""
+    """A study of the list. `identifiers`: those that may be shown."""
     uid = study["study_instance_uid"]
     return StudyLine(
         uid=uid,
@@ -131,7 +131,7 @@ def _queue_line(item: Item) -> QueueLine:
 
 
 def stuck_lines(stuck: Sequence[Item], now: float) -> list[StuckLine]:
-    """What needs a person."""
+    """Return the items that need a person."""
     return [
         StuckLine(
             item["stage"],

@@ -44,7 +44,7 @@ FormDay = Annotated[
 
 
 def _uid_or_sender(value: str) -> str:
-    """Raise ValueError for what is neither."""
+    """Raise ValueError for a value that is neither."""
     if len(value) > _UID_CHARACTERS or not re.fullmatch(rf"|{AE_PATTERN}|{UID_PATTERN}", value):
         raise ValueError(
             "give a Study or SOP Instance UID, or a Calling AE Title of at most 16 characters"

@@ -113,7 +113,7 @@ def _begun(
 
 
 def _own_path(path: str) -> str:
-    """A path of ours.
+    """Return a path of this server.
 
     Browsers take two slashes, or a backslash, for the beginning of another host's name.
     """

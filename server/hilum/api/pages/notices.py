@@ -1,4 +1,4 @@
-"""What the front page says of reports that do not arrive: sentences for people. Pure."""
+"""Notices of the front page about reports that do not arrive. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hilum.withheld_reports import WithholdingCause
 def notices(
     refusals: Iterable[WithholdingCause], withheld: Iterable[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What a destination will not get by these settings, and what is withheld from it already."""
+    """Return the reports that a destination will not get, and those withheld from it already."""
     for refusal in refusals:
         yield f"{refusal.destination} {refusal.words}: {refusal.advice}."
     for item in withheld:

@@ -43,7 +43,7 @@ class Cache:
         self._lock = threading.Lock()
 
     def get(self, key: str) -> Picture | None:
-        """What is kept under the key and still holds."""
+        """Return the value under the key, if it is still valid."""
         with self._lock:
             found, since = self._kept.get(key, (None, 0.0))
             if isinstance(found, NoPicture) and self._clock() - since > _RETRY_SECONDS:
@@ -65,9 +65,9 @@ class Cache:
 
 
 class Pictures:
-    """What pages show of an image or a document.
+    """The pictures of images and documents on the pages.
 
-    Pixels never touch the disk here, and the row is asked each time: erased is gone.
+    Pixels never touch the disk here. The row is read each time, so an erased image is gone at once.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Pictures:
         self._cache = Cache()
 
     def image(self, study_instance_uid: str, sop_instance_uid: str) -> Picture | None:
-        """PNG of a stored image, or why there is none; None: the study has no such image.
+        """Return the PNG of a stored image, or the reason without one; None: no such image.
 
         Raises Retry.
         """
@@ -94,9 +94,9 @@ class Pictures:
         )
 
     def document(self, document_id: int, deed: Deed | None = None) -> Picture | None:
-        """PNG of a document that is a picture, or why there is none; None: no such picture.
+        """Return the PNG of a document, or the reason without one; None: it is no picture.
 
-        Raises Retry. Tells `deed` whose it is.
+        It adds the study to `deed`. Raises Retry.
         """
         row = self._views.document(document_id)
         if row is None or not kind_of(row["kind"]).is_picture:

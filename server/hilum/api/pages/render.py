@@ -1,6 +1,6 @@
 """From stored pixels to a PNG as a viewer would show it.
 
-Runs in the painting process only; raises what is wrong with a file.
+This runs in the rendering process only. It raises the fault of a file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,10 @@ def paint_file(path: Path, maximum_pixels: int) -> NDArray[np.uint8]:
 
 
 def paint_document(content: bytes) -> NDArray[np.uint8]:
-    """(rows, columns) or (rows, columns, 3) uint8 of a picture that Hilum made itself (Secondary Capture). Raises NotAnalysable."""
+    """Return the pixels of our own Secondary Capture, uint8, (rows, columns) or with 3 channels.
+
+    Raises NotAnalysable.
+    """
     try:
         dataset = dcmread(io.BytesIO(content))
         pixels = dataset.pixel_array

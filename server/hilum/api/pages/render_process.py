@@ -1,6 +1,6 @@
-"""The web process's side of painting.
+"""The web process's side of the rendering of pictures.
 
-One process at a time, started when somebody looks, ended when it hangs.
+One process runs at a time. It starts with the first request and is ended when it hangs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ log = telemetry.logger("api")
 
 @dataclass(frozen=True, slots=True)
 class NoPicture:
-    """Why there is nothing to look at: a reason, and what was seen."""
+    """Why there is no picture: a reason, and a detail."""
 
     reason: str
     detail: str = ""
@@ -54,7 +54,7 @@ class Painter:
         self._pipe: Connection | None = None
 
     def paint(self, source: Path | bytes, maximum_pixels: int) -> bytes | NoPicture:
-        """PNG, or the reason why there is none. Raises Retry when too many ask at once."""
+        """Return a PNG, or the reason without one. Raises Retry when too many ask at once."""
         if not self._waiting.acquire(blocking=False):
             raise Retry("too many pictures are asked for at once", after_seconds=2)
         try:
@@ -92,9 +92,9 @@ class Painter:
             raise WorkerDied from error
 
     def _ready_pipe(self) -> Connection:
-        """The pipe to a live process.
+        """Return the pipe to a live process.
 
-        One that has ended by itself, because nobody asked for long, is replaced.
+        A process that has ended after an idle time is replaced.
         """
         if (
             self._pipe is not None
@@ -137,7 +137,7 @@ def _receive(pipe: Connection, seconds: float) -> bytes:
 
 
 def _no_picture(answer: bytes) -> NoPicture:
-    """What a process said that a file may have taken over: used only if it has the right form."""
+    """Return the answer of a process that a file may have taken over, only in the right form."""
     try:
         said = json.loads(answer)
         return NoPicture(str(said["reason"])[:40], str(said["detail"])[:200])

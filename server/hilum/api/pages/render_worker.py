@@ -1,10 +1,8 @@
-"""The painting process, `python -m hilum.api.pages.render_worker FD`.
+"""The rendering process, `python -m hilum.api.pages.render_worker FD`.
 
-Stored pixels in, a PNG to look at out.
-
-Codecs are C code on hostile input. What goes wrong here costs this process and one picture, never
-the web server. The answer is plain bytes, not a pickle: a process that a file has taken over must
-not be able to make its parent run anything.
+It converts stored pixels to a PNG. Codecs are C code on hostile input: a fault here costs this
+process and one picture, never the web server. The answer is plain bytes, not a pickle. A file may
+take over this process, and must not be able to make the parent run code.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ NO_PICTURE = b"N"
 GONE: Final = "instance_missing"
 _TOO_LARGE = "too_large"
 _IDLE_SECONDS = 120
-_NICE = 10  # nobody's study waits for a picture
+_NICE = 10  # no study waits for a picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +47,7 @@ def serve(connection: Connection) -> None:
             order: PaintRequest = connection.recv()
         except EOFError:
             return
-        # The default action of SIGALRM ends the process, also within C code, and also when nobody
+        # The default action of SIGALRM ends the process, also within C code, and also when no code
         # waits any more.
         signal.alarm(order.seconds)
         limit_memory(order.maximum_pixels)
@@ -58,8 +56,8 @@ def serve(connection: Connection) -> None:
 
 
 def answer(order: PaintRequest) -> bytes:
-    """`P` and a PNG, or `N` and JSON with the reason and what was seen."""
-    from hilum.api.pages import render  # noqa: PLC0415 - pydicom and codecs: the web process imports this module for `PaintRequest`
+    """Return `P` and a PNG, or `N` and JSON with the reason and a detail."""
+    from hilum.api.pages import render  # noqa: PLC0415 - pydicom and codecs: the web process needs neither
     from hilum_preprocessing import NotAnalysable  # noqa: PLC0415 - the same
 
     try:

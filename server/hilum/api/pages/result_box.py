@@ -1,6 +1,6 @@
 """One result on the page of a study.
 
-Its findings, its documents with their ways, and what made the numbers. Pure.
+It shows the findings, the documents with their deliveries, and the origin of the numbers. Pure.
 """
 
 from __future__ import annotations
@@ -50,7 +50,10 @@ class ResultBox:
 
 
 def result_box(study: Item, result: Item, release: Release | None, now: float) -> ResultBox:
-    """From a row of `LedgerViews.study`; `release` None: its manifest is not active any more."""
+    """Return the box of a row of `LedgerViews.study`.
+
+    `release` None: its manifest is not active any more.
+    """
     said = [meaning(result["failure"]), result["detail"] or ""]
     return ResultBox(
         id=result["id"],
@@ -94,9 +97,9 @@ def _way_words(way: Item) -> str:
 
 
 def _provenance(study: Item, result: Item, release: Release | None) -> Iterator[tuple[str, str]]:
-    """What made the numbers.
+    """Return the origin of the numbers.
 
-    The manifest's facts are those of today; a release keeps them for life.
+    The facts of the manifest are those of today; a release keeps them for life.
     """
     yield "Release", result["release"]
     if release is None:

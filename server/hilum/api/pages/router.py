@@ -80,7 +80,7 @@ def pages(pictures: Pictures) -> APIRouter:
 
 
 def icon() -> Response:
-    """The icon, for everybody: browsers fetch it without credentials."""
+    """Return the icon, without a credential, because browsers fetch it without one."""
     return Response(ICON, media_type="image/svg+xml")
 
 
@@ -138,9 +138,9 @@ async def requeue(
 async def resend(
     parts: PartsHere, deed: DeedHere, request: Request, study_instance_uid: StudyUid
 ) -> Response:
-    """What was delivered of this study to one destination is sent again, by the rules of REST.
+    """Send the delivered documents of this study to one destination again, by the rules of REST.
 
-    Then the page again.
+    The answer is the page of the study.
     """
     try:
         order = resending.ResendOrder.model_validate(
@@ -174,7 +174,7 @@ def associations(
     outcome: Annotated[str, Query(pattern=r"^[a-z_]{0,16}$")] = "",
     cursor: Cursor = None,
 ) -> Response:
-    """Who sent what, what was refused, and what the sender should change."""
+    """Show each association: sender, refused objects, and the change that the sender needs."""
     found, next_cursor = parts.views.associations(
         outcome=outcome or None, limit=_STUDIES, cursor=cursor
     )

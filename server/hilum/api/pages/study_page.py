@@ -1,4 +1,4 @@
-"""The page of one study: what REST says about it, in the order in which a person asks. Pure."""
+"""The page of one study: the facts of REST, in the order in which a person asks. Pure."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ReadingLine:
 
 @dataclass(frozen=True, slots=True)
 class ImageBox:
-    """One image with its readings. `without`: why there is no picture of it."""
+    """One image with its readings. `without`: why there is no picture."""
 
     number: int
     uid: str
@@ -66,9 +66,9 @@ class ImageBox:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A button: ended items of a stage become due again, or what one destination has is sent to it again.
+    """A button that requeues ended items of a stage, or resends the documents of a destination.
 
-    `action`: the last part of its address; `field`: what it says there.
+    `action`: the last part of its address; `field`: the value of its form field.
     """
 
     field: tuple[str, str]
@@ -79,7 +79,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class StudyView:
-    """All of it."""
+    """The values of the whole page."""
 
     uid: str
     chip: Chip
@@ -103,9 +103,9 @@ def study_page(
     deeds: Sequence[Item] = (),
     identifiers: Identifiers | None = None,
 ) -> StudyView:
-    """The page from `LedgerViews.study`, and from the newest rows of the audit about it.
+    """Return the page from `LedgerViews.study`, and from the newest audit rows of the study.
 
-    `identifiers`: what may be shown of them.
+    `identifiers`: those that may be shown.
     """
     boxes = [
         (item, result_box(study, item, releases.get(item["release"]), now))
@@ -139,7 +139,7 @@ def _ways(results: Sequence[Item]) -> Iterator[Item]:
 
 
 def _as_in_a_list(study: Item) -> dict[str, Any]:
-    """What a line of the list has beyond the study's own row."""
+    """Return the columns of a study in the list that its own row lacks."""
     current = _current(study)
     failed = _reading_states(study).count(ReadingState.FAILED)
     states = [way["state"] for way in _ways(current)]
@@ -189,7 +189,7 @@ def _reading_line(reading: Item) -> ReadingLine:
 
 
 def _again(study: Item) -> Iterator[Again]:
-    """Only what the ledger would take back into its queues."""
+    """Return the buttons for items that the ledger would requeue."""
     readings = _reading_states(study)
     failed = readings.count(ReadingState.FAILED)
     refused = readings.count(ReadingState.NOT_ANALYSED)
@@ -239,5 +239,5 @@ def _stage(name: str) -> tuple[str, str]:
 
 
 def _said(**numbers: int) -> str:
-    """`2 failed, 1 not analysed`, without what there is none of."""
+    """Return the counts above zero, as in `2 failed, 1 not analysed`."""
     return ", ".join(f"{number} {plain(name)}" for name, number in numbers.items() if number)

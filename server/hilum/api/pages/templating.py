@@ -1,6 +1,6 @@
 """From a template to a response.
 
-Everything is escaped, nothing is loaded from elsewhere, and the browser is told so.
+Everything is escaped. Nothing is loaded from elsewhere, and a header makes the browser enforce it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _templates.filters["first_capital"] = lambda text: text[:1].upper() + text[1:]
 _templates.globals.update(style=Markup(_STYLE), script=Markup(_SCRIPT), version=__version__)  # noqa: S704 - our own files
 
 
-def page(template: str, status: int = 200, **context: Any) -> HTMLResponse:  # noqa: ANN401 - what the template names
+def page(template: str, status: int = 200, **context: Any) -> HTMLResponse:  # noqa: ANN401 - names of the template
     """An HTML page."""
     return HTMLResponse(_templates.get_template(template).render(**context), status, HEADERS)
 
@@ -67,7 +67,7 @@ def png(content: bytes) -> Response:
 
 
 def no_picture(reason: str) -> Response:
-    """A picture that says why there is none: SVG, so that it stands where the picture would."""
+    """Return an SVG with the reason why there is no picture, to stand in its place."""
     text = _templates.get_template("no_picture.svg").render(lines=_wrapped(picture_words(reason)))
     return Response(text, 410 if reason == "instance_missing" else 422, media_type="image/svg+xml")
 
@@ -104,7 +104,7 @@ class PageRoute(AuditedRoute):
 
 
 def login_page(wanted: str, status: int = 200, said: str = "", name: str = "") -> HTMLResponse:
-    """The form to log in, which leads to `wanted` then. `name`: of whom a session is open."""
+    """Return the login form, which leads to `wanted`. `name`: the user of an open session."""
     return page("login.html", status, section="login", next=wanted, said=said, name=name)
 
 

@@ -1,4 +1,4 @@
-"""When what happened to a study: every stage and every delivery as one line, oldest first. Pure."""
+"""The timeline of a study: every stage and delivery as one line, oldest first. Pure."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _STAGES = ("receive", "analyse", "assemble", "report", "deliver", "person")
 class Event:
     """One line.
 
-    `since` is the time since the last image; `words` say what is wrong, if anything is.
+    `since` is the time since the last image; `words` name the problem, if there is one.
     """
 
     at: Moment | None
@@ -50,7 +50,7 @@ class _Raw:
 
 
 def timeline(study: Item, now: float, deeds: Sequence[Item] = ()) -> Sequence[Event]:
-    """All boundaries that were passed and are still to come, and who read or changed it (`deeds`)."""
+    """Return all stages, past and to come, and the reads and changes of the study (`deeds`)."""
     found = sorted(
         [*_raw(study, now), *map(_deed, deeds)],
         key=lambda item: (item.at, _STAGES.index(item.stage)),
@@ -103,7 +103,7 @@ def _reading(number: int, reading: Item) -> _Raw:
 
 
 def _meaning(way: Item) -> str:
-    """Of a withheld delivery also what to do."""
+    """Return a line for each delivery; a withheld one also has its remedy."""
     if way["state"] == DeliveryState.WITHHELD:
         return f"{meaning(way['reason'])}: {advice_of(way['reason'], way['destination'])}"
     return meaning(way["reason"])

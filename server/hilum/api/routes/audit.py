@@ -1,4 +1,4 @@
-"""/api/v1/audit: who did what. To read it is a verb, too."""
+"""/api/v1/audit: the actions of each actor. Reading it is a verb, too."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class AuditRow(ResponseModel):
     verb: Verb
     study_instance_uid: str | None
     thing: Thing | None = Field(
-        description="What it is about, where that is no study; `name` says which."
+        description="The kind of thing, if it is not a study; `name` is its name."
     )
     name: str | None
     count: int = Field(description="How many things; of looks, how many.")
@@ -81,9 +81,9 @@ def list_audit(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Newest first.
+    """Return audit rows, newest first.
 
-    For people who operate the server: a token that may only read does not read this.
+    For operators of the server: a read-only token has no access.
     """
     assert parts.audit is not None  # `create_app` adds this route only then
     deed.study_instance_uid = study_instance_uid

@@ -1,6 +1,6 @@
-"""/api/v1 for what a person decides about single images.
+"""/api/v1 for decisions of a person about single images.
 
-Conflicts, and images that shall not count.
+It resolves conflicts, and rejects images that must not count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""POST /api/v1/studies/find: studies by what a hospital calls them.
+"""POST /api/v1/studies/find: studies by the identifiers that a hospital uses.
 
-In a body, because logs of proxies keep addresses.
+The query is in the body, because proxies log addresses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ router = APIRouter(
 
 
 class IdentifiersAnswer(ResponseModel):
-    """What the header says that was found; empty: it does not say."""
+    """The identifiers in the header that matched; empty: it has no such value."""
 
     patient_id: str
     issuer: str = Field(
@@ -47,7 +47,7 @@ class FoundStudy(StudySummary):
 class FoundPage(ResponseModel):
     """One page of a search.
 
-    It may hold few studies, or none, and not be the last: a search ends after some seconds.
+    It may hold few studies, or no study, and not be the last: a search ends after some seconds.
     """
 
     studies: list[FoundStudy] = Field(description="By their newest image, newest first.")
@@ -71,12 +71,12 @@ class FoundPage(ResponseModel):
 def find_studies(
     parts: PartsHere, deed: DeedHere, query: StudyQuery, limit: Limit = 50, cursor: Cursor = None
 ) -> dict[str, Any]:
-    """By Accession Number, Patient ID and Study Date, as the stored headers say them.
+    """Search by Accession Number, Patient ID and Study Date, as the stored headers have them.
 
     `*` and `?` stand for themselves.
 
-    403 unless `api.show_identifiers` is on. What is looked for is written nowhere; the audit holds
-    a keyed digest.
+    403 unless `api.show_identifiers` is on. The query is not written anywhere; the audit holds a
+    keyed digest.
     """
     found = find(parts, deed, query, limit, cursor)
     lines = parts.views.lines(list(found.identifiers))
@@ -93,7 +93,7 @@ def find_studies(
 def find(
     parts: Dependencies, deed: Deed, query: StudyQuery, limit: int, cursor: str | None
 ) -> FoundStudies:
-    """What REST and the page find, noted in the deed.
+    """Search for REST and the page, and note the query in the deed.
 
     Raises HTTPException 403 where it is off, BadCursor and Retry.
     """

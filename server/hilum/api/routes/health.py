@@ -43,7 +43,7 @@ async def live(request: Request, parts: PartsHere) -> dict[str, str]:
     responses={
         503: {
             "model": ReadyAnswer,
-            "description": "At least one role is not ready; `checks` say why and what to do.",
+            "description": "At least one role is not ready; `checks` say why and name the remedy.",
         },
         **documented(401, 403, 422, 429),
     },
@@ -78,7 +78,7 @@ async def ready(
     ]
     is_ready = all(item["is_ready"] for item in judged)
     response.status_code = 200 if is_ready else 503
-    if is_stranger(request):  # checks name destinations, releases and what others have said
+    if is_stranger(request):  # checks name destinations, releases and answers of others
         judged = [{**item, "checks": []} for item in judged]
     return {"is_ready": is_ready, "roles": judged}
 

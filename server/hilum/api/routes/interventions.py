@@ -1,4 +1,4 @@
-"""/api/v1 for people who step in.
+"""/api/v1 for interventions of a person.
 
 Complete a study, pause, resume or forget a destination, erase a patient or a study.
 """
@@ -55,7 +55,7 @@ _Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
 
 
 class ForgottenAnswer(ResponseModel):
-    """What was given up."""
+    """The number of discarded items."""
 
     cancelled: int = Field(
         description="Deliveries that were due or dead, and end as destination_forgotten."
@@ -74,7 +74,7 @@ class ForgetCommitmentsOrder(ResponseModel):
         extra="forbid", json_schema_extra={"examples": [{"calling_ae_title": "CR1"}]}
     )
 
-    calling_ae_title: Annotated[str, Field(pattern=AE_PATTERN, description="Who asked.")]
+    calling_ae_title: Annotated[str, Field(pattern=AE_PATTERN, description="The requester.")]
 
 
 class ForgottenCommitments(ResponseModel):
@@ -91,13 +91,13 @@ class CompleteOrder(ResponseModel):
     without_waiting: bool = Field(
         default=False,
         description=(
-            "Images that nobody reads yet end as not_waited_for; what is in work is waited for."
+            "Images that no process reads yet end as not_waited_for; those in work are waited for."
         ),
     )
 
 
 class CompletedAnswer(ResponseModel):
-    """What came of it."""
+    """The outcome for the study."""
 
     state: StudyState = Field(
         description="Of the study before; only a due one had a quiet period to end."
@@ -119,7 +119,9 @@ class PatientToErase(ResponseModel):
     issuer_of_patient_id: Identifier | None = Field(
         None, description="Issuer of Patient ID (0010,0021); left out: whichever issued it."
     )
-    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+    is_dry_run: bool = Field(
+        default=False, description="Only count the objects that would be erased."
+    )
 
 
 class StudyToErase(ResponseModel):
@@ -131,11 +133,13 @@ class StudyToErase(ResponseModel):
     )
 
     study_instance_uid: _Uid = Field(description="Study Instance UID (0020,000D).")
-    is_dry_run: bool = Field(default=False, description="Only count what would be erased.")
+    is_dry_run: bool = Field(
+        default=False, description="Only count the objects that would be erased."
+    )
 
 
 class ErasedAnswer(ResponseModel):
-    """What was erased, in numbers."""
+    """The number of erased objects of each kind."""
 
     is_complete: bool = Field(
         description="False: do it again; see arriving, files_left and is_rewritten."
@@ -151,7 +155,7 @@ class ErasedAnswer(ResponseModel):
     )
     quarantined: int = Field(description="Files in quarantine.")
     unreadable: int = Field(
-        description="Files in quarantine of which nobody can say whose they are; look at them."
+        description="Files in quarantine whose patient is unknown; look at them."
     )
     arriving: int = Field(description="Files that arrived just now and have no row yet.")
     files_left: int = Field(description="Files that could not be deleted; Hilum goes on trying.")
@@ -197,9 +201,9 @@ def _place(destination: Destination | None) -> dict[str, str | None]:
 )
 @performs(Verb.PAUSE)
 def pause_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -> Mapping[str, Any]:
-    """Nothing more is sent to it until it is resumed; what is on the wire is finished.
+    """Pause a destination until it is resumed; an object in transfer is finished.
 
-    Documents wait, nothing is lost.
+    Documents wait; no document is lost.
     """
     return _pause(parts, deed, name, is_paused=True)
 
@@ -214,7 +218,7 @@ def pause_destination(parts: PartsHere, deed: DeedHere, name: DestinationName) -
 def resume_destination(
     parts: PartsHere, deed: DeedHere, name: DestinationName
 ) -> Mapping[str, Any]:
-    """What waited is sent."""
+    """Resume a destination; waiting documents are sent."""
     return _pause(parts, deed, name, is_paused=False)
 
 
@@ -222,7 +226,7 @@ def resume_destination(
     "/destinations/{name}/forget",
     response_model=ForgottenAnswer,
     responses=documented(404, 409),
-    summary="Give up what waits for a destination that is gone",
+    summary="Discard the queue of a destination that is gone",
 )
 @performs(Verb.FORGET_DESTINATION)
 def forget_destination(
@@ -255,9 +259,9 @@ def forget_destination(
 def forget_commitments(
     parts: PartsHere, deed: DeedHere, order: ForgetCommitmentsOrder
 ) -> Mapping[str, int]:
-    """For a requester who is gone, or whom nobody can reach.
+    """Discard the failed reports to a requester that is gone or cannot be reached.
 
-    What is due is tried on. It cannot be undone.
+    Reports that are due are still tried. It cannot be undone.
     """
     deed.about(Thing.SENDER, order.calling_ae_title)
     return {"forgotten": _verbs(parts).forget_commitments(order.calling_ae_title, deed)}

@@ -1,4 +1,4 @@
-"""/api/v1 for operators: associations, conflicts, queues, releases, the result's JSON schema, requeue."""
+"""/api/v1 for operators: associations, conflicts, queues, releases, the JSON schema, requeue."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def list_associations(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Who sent what, newest first: what was refused, and what the sender should change."""
+    """List associations, newest first: refused objects and the change that the sender needs."""
     found, next_cursor = parts.views.associations(outcome=outcome, limit=limit, cursor=cursor)
     return {"associations": found, "next_cursor": next_cursor}
 
@@ -75,7 +75,7 @@ def list_associations(
 def list_conflicts(parts: PartsHere, limit: Limit = 50, cursor: Cursor = None) -> dict[str, Any]:
     """Objects with other pixels under a SOP Instance UID that is taken, newest first.
 
-    They lie in quarantine.
+    They are in quarantine.
     """
     found, next_cursor = parts.views.conflicts(limit=limit, cursor=cursor)
     return {"conflicts": found, "next_cursor": next_cursor}
@@ -94,7 +94,7 @@ def list_commitments(
     limit: Limit = 50,
     cursor: Cursor = None,
 ) -> dict[str, Any]:
-    """Who asked whether his objects are kept, newest first, and what became of the report that he is owed."""
+    """List requests for storage commitment, newest first, with the state of each report."""
     found, next_cursor = parts.views.commitments(state=state, limit=limit, cursor=cursor)
     return {"commitments": found, "next_cursor": next_cursor}
 
@@ -102,7 +102,10 @@ def list_commitments(
 @router.get("/queues", response_model=QueuesAnswer, summary="The street at this moment")
 @performs(_NO_STUDY)
 def get_queues(parts: PartsHere) -> dict[str, Any]:
-    """Depth and age of every queue, items that need a person, outcomes of the last 24 hours, destinations, processes."""
+    """Return the state of every queue, and of all processes.
+
+    It includes items that need a person, the outcomes of the last 24 hours, and the destinations.
+    """
     views = parts.views
     return {
         "queues": views.queues(),
@@ -191,7 +194,7 @@ def _require_room(parts: Dependencies) -> None:
 
 
 def _require_reason(order: RequeueOrder) -> None:
-    """422 for one for which no item of the stage ends: it is misspelt, and none would be found."""
+    """Raise 422 for a reason with which no item of the stage ends, such as a misspelt one."""
     if order.reason is not None and order.reason not in (known := reasons(order.stage)):
         message = f"no item of {order.stage} ends for it; known: {', '.join(known)}"
         raise RequestValidationError([{"type": "enum", "loc": ("body", "reason"), "msg": message}])
@@ -230,7 +233,7 @@ def requeue(parts: PartsHere, deed: DeedHere, order: RequeueOrder) -> Mapping[st
         raise HTTPException(
             404,
             f"It is not in the settings; POST {API_PREFIX}/destinations/{{name}}/forget gives up"
-            " what waits for it.",
+            " its queue.",
         )
     chosen = {
         "reason": order.reason,

@@ -1,4 +1,4 @@
-"""/api/v1/destinations/{name}/probe: what a destination would accept, asked now."""
+"""/api/v1/destinations/{name}/probe: the terms of a destination, asked now."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ class AcceptedAnswer(ResponseModel):
 
 
 class ProbeAnswer(ResponseModel):
-    """What a destination said."""
+    """The answer of a destination."""
 
     destination: str
     address: str = Field(examples=["PACS@10.0.0.5:104"])
     is_ok: bool = Field(description="Reports can go there.")
-    detail: str = Field(description="What was found, and what to change.")
+    detail: str = Field(description="The finding, and the change that it needs.")
     echo: str | None = Field(
-        description="What came of C-ECHO; null where none was sent.", examples=["success"]
+        description="The result of C-ECHO; null where it was not sent.", examples=["success"]
     )
     sr_class: str | None = Field(
         description="The class of report that it would get.", examples=["comprehensive_3d"]
@@ -63,7 +63,7 @@ class ProbeAnswer(ResponseModel):
     "/destinations/{name}/probe",
     response_model=ProbeAnswer,
     responses=documented(404),
-    summary="What a destination would accept",
+    summary="Ask a destination for its terms",
 )
 @performs(Verb.PROBE)
 def probe_destination(parts: PartsHere, name: DestinationName) -> Mapping[str, Any]:

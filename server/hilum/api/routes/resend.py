@@ -1,4 +1,4 @@
-"""/api/v1 for a report that a destination has lost: send what was delivered once more."""
+"""/api/v1 for a report that a destination has lost: send delivered documents once more."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LeftDocument(ResentDocument):
 
 
 class ResentAnswer(ResponseModel):
-    """What is due again, and what is not."""
+    """Documents that are due again, and documents that are not."""
 
     due: list[ResentDocument]
     left: list[LeftDocument]
@@ -75,11 +75,11 @@ class ResentAnswer(ResponseModel):
 def resend_study(
     parts: PartsHere, deed: DeedHere, study_instance_uid: StudyUid, order: ResendOrder | None = None
 ) -> dict[str, Any]:
-    """The stored bytes under the same UID, as they were delivered.
+    """Send the stored bytes again under the same UID, as they were delivered.
 
-    A receiver that still has them meets the same object.
+    A receiver that still has them gets the same object.
 
-    409: nothing of it can be sent again; the message says why. Whoever asks twice sends once.
+    409: no document can be sent again; the message says why. A repeated request sends once.
     """
     done = resend(parts, deed, study_instance_uid, order or ResendOrder())
     return {"due": done.due, "left": done.left}

@@ -43,13 +43,13 @@ Fraction = Annotated[float, Field(gt=0, lt=1, description="Share of new studies.
 
 
 class RolloutAnswer(ResponseModel):
-    """One alias: what reads, and what shall follow."""
+    """One alias: the release that reads, and the one that is to follow."""
 
     alias: str
-    configured: str = Field(description="What the settings name.")
-    serving: str = Field(description="What reads new studies.")
+    configured: str = Field(description="The release that the settings name.")
+    serving: str = Field(description="The release that reads new studies.")
     previous: str | None = Field(description="Kept loaded for the way back.")
-    candidate: str | None = Field(description="What shall follow.")
+    candidate: str | None = Field(description="The release that is to follow.")
     mode: RolloutMode | None
     fraction: float | None = Field(description="A canary's share of new studies.")
     state: RolloutState
@@ -65,7 +65,7 @@ class RolloutList(ResponseModel):
 
 
 class EventAnswer(ResponseModel):
-    """What was done."""
+    """The outcome of a change."""
 
     verb: str
     state: RolloutState = Field(description="After it.")
@@ -90,7 +90,7 @@ class AgreementAnswer(ResponseModel):
 
 
 class ComparisonAnswer(ResponseModel):
-    """What a shadow says beside what was reported."""
+    """The outputs of a shadow beside those that were reported."""
 
     release: str
     shadow: str
@@ -120,7 +120,7 @@ class StartOrder(ResponseModel):
 
     release: Annotated[str, Field(pattern=RELEASE_PATTERN, max_length=80)]
     mode: RolloutMode = Field(
-        RolloutMode.SWITCH, description="What it does once it is loaded and proved."
+        RolloutMode.SWITCH, description="The mode once the release is loaded and verified."
     )
     fraction: Fraction | None = Field(None, description="For a canary: its share of new studies.")
 
@@ -136,7 +136,7 @@ class PromoteOrder(ResponseModel):
 
 
 class RollbackOrder(ResponseModel):
-    """What becomes of studies that the release left was chosen for."""
+    """The fate of studies for which the departing release was chosen."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -151,7 +151,7 @@ class RollbackOrder(ResponseModel):
 @listing.get("", response_model=RolloutList, summary="List rollouts")
 @performs(_NO_STUDY)
 def list_rollouts(parts: PartsHere) -> dict[str, Any]:
-    """Every alias of the settings, and what reads for it now."""
+    """List every alias of the settings, and the release that reads for it now."""
     return {"rollouts": _verbs(parts).list()}
 
 
@@ -198,7 +198,7 @@ def start_rollout(parts: PartsHere, deed: DeedHere, alias: Alias, order: StartOr
 def promote_rollout(
     parts: PartsHere, deed: DeedHere, alias: Alias, order: PromoteOrder | None = None
 ) -> Rollout:
-    """A shadow becomes a canary, a canary a larger one, and either what reads all new studies."""
+    """Promote a candidate: shadow to canary, canary to a larger one, either to all studies."""
     return _done(
         lambda: _verbs(parts).promote(
             alias, order.fraction if order else None, deed.actor.name, deed
@@ -234,7 +234,10 @@ def roll_back_rollout(
 )
 @performs(Verb.STOP_ROLLOUT)
 def stop_rollout(parts: PartsHere, deed: DeedHere, alias: Alias) -> Rollout:
-    """What reads now goes on alone; the others are unloaded when they have finished."""
+    """End the rollout: the serving release continues alone.
+
+    Other releases are unloaded when they have finished.
+    """
     return _done(lambda: _verbs(parts).stop(alias, deed.actor.name, deed))
 
 

@@ -1,8 +1,7 @@
 """STOW-RS (PS3.18 10.5): objects in one multipart request, stored as by C-STORE.
 
-The request is the whole study.
-
-Streamed: a part is written while it comes in, and no more than a piece of it is ever in memory.
+The request is the whole study. It is streamed: a part is written while it arrives, and at most one
+piece is in memory.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from hilum.domain import Scope
 from hilum.settings import Settings
 from hilum.verbs import NoVerb, performs
 
-_TAKES: Final = NoVerb("what comes in has its row among the associations, as by C-STORE")
+_TAKES: Final = NoVerb("received objects have their row among the associations, as by C-STORE")
 PREFIX: Final = "/dicom-web"
 MEDIA_TYPE: Final = "application/dicom+json"
 router = APIRouter(
@@ -240,7 +239,7 @@ async def _abandon(part: _OneStepAtATime) -> None:
 
 
 class _OneStepAtATime:
-    """A part, for threads: behind a task that is cancelled a step still runs, or has yet to begin."""
+    """A part, for threads: after its task is cancelled, a step may still run or even begin."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
@@ -265,7 +264,7 @@ class _OneStepAtATime:
     def _do(self, step: Callable[..., _T], *arguments: object) -> _T:
         with self._lock:
             if self._is_abandoned:
-                raise ClientDisconnect  # nobody waits for it
+                raise ClientDisconnect  # the client has gone
             return step(*arguments)
 
 
@@ -309,7 +308,7 @@ def _reference(item: Stowed) -> dict[str, Any]:
 
 
 def _failure(item: Stowed) -> dict[str, Any]:
-    """The reason, and in words what to change: Error Comment (0000,0902), as C-STORE says it."""
+    """Return the reason and the remedy, as C-STORE gives them in Error Comment (0000,0902)."""
     return {
         "00081197": {"vr": "US", "Value": [item.failure]},
         "00000902": {"vr": "LO", "Value": [item.comment]},

@@ -30,9 +30,9 @@ STORED: Final = "complete parts before that are stored."
 
 
 async def chunks(stream: AsyncIterator[bytes], settings: Receive) -> AsyncIterator[bytes]:
-    """Raises 408 if the next one does not come in time, or too little in all of them.
+    """Yield chunks. Raises 408 if the next one is late, or all together are too slow.
 
-    What we do with a chunk is not the sender's time.
+    The time that we need for a chunk is not the sender's.
     """
     seconds = settings.network_timeout_seconds
     minimum = settings.minimum_bytes_per_second
@@ -72,12 +72,10 @@ class Mark(Enum):
 
 
 class Events:
-    """Chunks of a body to what they hold: the beginning of a part, pieces of it, its end.
+    """Converts chunks of a body to events: the beginning of a part, pieces of it, its end.
 
-    Small chunks are gathered.
-
-    What is before the first delimiter is ignored (RFC 2046 5.1.1), of which the parser knows
-    nothing.
+    Small chunks are gathered. Bytes before the first delimiter are ignored (RFC 2046 5.1.1); the
+    parser does not support them.
     """
 
     def __init__(self, boundary: bytes) -> None:
@@ -88,7 +86,7 @@ class Events:
         )
         self._reach = (
             len(boundary) + 6 + _PADDING_BYTES
-        )  # what of a delimiter may lie in chunks before
+        )  # the part of a delimiter that earlier chunks may hold
         self._preamble: bytearray | None = bytearray()
         self._found: list[bytes | Mark] = []
         self._piece = bytearray()

@@ -1,4 +1,4 @@
-"""/api/v1/studies and /api/v1/documents: what was received, what was found, where it went."""
+"""/api/v1/studies and /api/v1/documents: received images, findings, documents and deliveries."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def list_studies(
         Query(description="Has a current result (of that release) with this outcome."),
     ] = None,
     calling_ae_title: Annotated[
-        str | None, Query(pattern=AE_PATTERN, description="Who sent the first image.")
+        str | None, Query(pattern=AE_PATTERN, description="Sender of the first image.")
     ] = None,
     received_since: Annotated[
         QueryMoment | None, Query(description="Last image received at this time or later.")
@@ -88,8 +88,8 @@ def list_studies(
         Literal["newest", "oldest", "changed"],
         Query(
             description=(
-                "By last image received; or `changed`, for who follows results: by the last change"
-                " of what this list says. "
+                "By last image received; or `changed`, to follow results: by the last change"
+                " of the values in this list. "
                 "That takes no filters, its `next_cursor` is never null, and a page without studies"
                 " says that there is no news."
             )
@@ -116,7 +116,7 @@ def list_studies(
 
 
 def _require_none(filters: Iterable[object]) -> None:
-    """422: who follows with a filter would not hear of a study that has changed so that the filter leaves it out."""
+    """Raise 422 for following with a filter: a study that leaves the filter would be missed."""
     if any(value is not None for value in filters):
         message = (
             "changed takes no filters: a study that does not pass them any more would never be met;"
@@ -133,7 +133,7 @@ def _require_none(filters: Iterable[object]) -> None:
 )
 @performs(Verb.READ_STUDY)
 def get_study(parts: PartsHere, study_instance_uid: StudyUid) -> dict[str, Any]:
-    """Images with their readings or the reason why there is none, results with findings, documents and deliveries, and the times."""
+    """Return images with readings or reasons, results, documents, deliveries, and the times."""
     found = parts.views.study(study_instance_uid)
     if found is None:
         raise HTTPException(404, _NO_STUDY)

@@ -1,6 +1,6 @@
 """One value of a header, made valid for its Value Representation (PS3.5 6.2), or None.
 
-Nothing valid can be made of it.
+None: no valid value can be made of it.
 """
 
 from __future__ import annotations
@@ -51,12 +51,10 @@ _UID: Final = re.compile(r"(0|[1-9]\d*)(\.(0|[1-9]\d*))+")
 _CODE_STRING: Final = re.compile(r"[A-Z0-9_ ]{0,16}")
 
 
-def cleaned(tag: BaseTag, vr: str, value: Any, encodings: Collection[str] = ()) -> Any:  # noqa: ANN401 - whatever pydicom makes of a value
-    """The value as it may be written, or None to leave the element out.
+def cleaned(tag: BaseTag, vr: str, value: Any, encodings: Collection[str] = ()) -> Any:  # noqa: ANN401 - any type of pydicom's
+    """Return the value as it may be written, or None to leave the element out.
 
-    Raises NotAnalysed for an identifier that is damaged.
-
-    `encodings`: by which pydicom has decoded it.
+    `encodings`: those of pydicom's decoding. Raises NotAnalysed for an identifier that is damaged.
     """
     keyword = keyword_for_tag(tag)
     clean = _cleaned(tag, keyword, vr, value, encodings)
@@ -91,7 +89,7 @@ def _one(vr: str, values: list[str | None]) -> str | None:
 
 
 def _identifier(value: str) -> str:
-    """As it is, without padding. What is inside may neither be written nor left out."""
+    """Return the identifier without padding. Raises NotAnalysed for control characters."""
     text = value.strip("\0")
     if _CONTROL.search(text):
         raise NotAnalysed(

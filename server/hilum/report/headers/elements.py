@@ -33,11 +33,11 @@ _NEEDED: Final = (
 _ASCII: Final = re.compile(rb"[ -}]*")
 _MULTIPLE: Final = frozenset({"AS", "CS", "DA", "DS", "DT", "LO", "PN", "SH", "TM", "UI"})
 _TEXTS: Final = _MULTIPLE | {"LT", "ST", "UT"}
-_PLAIN_TEXTS: Final = _TEXTS - {"DS", "PN", "UI"}  # what pydicom keeps as `str`
+_PLAIN_TEXTS: Final = _TEXTS - {"DS", "PN", "UI"}  # kept as `str` by pydicom
 
 
 def cleaned_elements(dataset: Dataset, chosen: Iterable[BaseTag]) -> Dataset:
-    """The elements that can be read and written again, as new values that hold no bytes of the old character set."""
+    """Return new, Unicode elements of those that can be read and written again."""
     elements = {tag: _cleaned(dataset, tag) for tag in chosen}
     return Dataset({tag: element for tag, element in elements.items() if element is not None})
 
@@ -74,12 +74,12 @@ def _require_bounded(element: DataElement | RawDataElement | None) -> None:
 
 
 def _is_as_pydicom_has_it(vr: str, value: object) -> bool:
-    """One text, or a number: pydicom would look for a backslash, convert and validate, and leave it as it is."""
+    """Return whether pydicom's search, conversion and checks would leave the value as it is."""
     return (type(value) is str and vr in _PLAIN_TEXTS and "\\" not in value) or vr == "US"
 
 
 def _safe(dataset: Dataset) -> list[BaseTag]:
-    """What is neither private nor a group length."""
+    """Return the tags that are neither private nor group lengths."""
     # Iterating a Dataset yields elements, and reading one of them may raise.
     return [tag for tag in dataset.keys() if not tag.is_private and tag.element != 0]  # noqa: SIM118
 
@@ -117,7 +117,7 @@ def decoded(element: DataElement) -> tuple[str, Any]:
 
 
 def _items(value: Iterable[Dataset], keyword: str) -> Sequence | None:
-    """The items that hold what their macro demands.
+    """Return the items that hold the required elements of their macro.
 
     A report inherits optional sequences only, so an empty one is left out.
     """

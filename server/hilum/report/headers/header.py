@@ -1,11 +1,12 @@
 """The header of a source image, made fit for a report.
 
-Read by its own rules, decoded to Unicode, each value valid or gone.
+Read by its own rules, decoded to Unicode, each value valid or dropped.
 
-Reports inherit patient and study from an image, and images come with every fault there is. What a
-report needs and an image lacks is empty here (type 2), what cannot be read is dropped, texts are
-cut to what their Value Representation holds. But what identifies a patient or an order is copied
-whole, however long it is, or the report is not made: a shortened Accession Number is another order.
+Reports inherit patient and study from an image, and images come with every fault there is. An
+element that a report needs and an image lacks is empty here (type 2). Unreadable elements are
+dropped, and texts are cut to the length of their Value Representation. But identifiers of a patient
+or an order are copied whole, however long, or the report is not made: a shortened Accession Number
+is another order.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ _OFFSET: Final = re.compile(r"[+-](0\d|1[0-4])[0-5]\d")
 
 
 def read_header(instance: Instance) -> Dataset:
-    """Clean, Unicode data set of what documents use of the image that gives them patient and study.
+    """Return the elements that documents use of the image that gives them patient and study.
 
-    Raises NotAnalysed(corrupt_header) when it cannot be read at all, or holds an identifier that
-    only a change would make valid.
+    The data set is clean and in Unicode. Raises NotAnalysed(corrupt_header) when the header cannot
+    be read at all, or holds an identifier that only a change would make valid.
     """
     with quietly():
         clean = _read(instance, OF_FIRST)
@@ -69,9 +70,9 @@ def read_header(instance: Instance) -> Dataset:
 
 
 def read_descriptors(instance: Instance) -> Dataset:
-    """What a report says of a further image.
+    """Return the descriptors of a further image.
 
-    Raises what `read_header` raises: an identifier that is damaged there is none here.
+    Raises the exceptions of `read_header`, but no damaged identifier is among these elements.
     """
     with quietly():
         return _read(instance, OF_OTHERS)
@@ -80,16 +81,19 @@ def read_descriptors(instance: Instance) -> Dataset:
 def read_elements(
     encoded: bytes, wanted: Container[int], *, is_implicit: bool = False, is_little: bool = True
 ) -> Dataset:
-    """Clean, Unicode data set of these elements.
+    """Return these elements, clean and in Unicode.
 
-    Raises what `read_header` raises. To be called quietly.
+    Raises the exceptions of `read_header`. Call it inside `quiet`.
     """
     dataset = _parse(encoded, is_implicit, is_little)
     return cleaned_elements(dataset, [tag for tag in dataset.keys() if int(tag) in wanted])  # noqa: SIM118 - as in `_safe`
 
 
 def is_usual(instance: Instance) -> bool:
-    """Whether the header is in Explicit VR Little Endian, as that of all Transfer Syntaxes is but two (PS3.5 10)."""
+    """Return whether the header is in Explicit VR Little Endian (PS3.5 10).
+
+    All Transfer Syntaxes but two have it.
+    """
     return instance.transfer_syntax_uid not in (ImplicitVRLittleEndian, ExplicitVRBigEndian)
 
 
@@ -132,9 +136,9 @@ def _complete(clean: Dataset) -> None:
 
 
 class Said(Protocol):
-    """A header, or what was taken from it."""
+    """A header, or an extract of one."""
 
-    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - whatever an attribute is
+    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - any type of an attribute
         """Value of an attribute."""
 
 
@@ -148,7 +152,7 @@ def utc_offset(header: Said) -> str | None:
 
 
 def pair(header: Said, keyword: str) -> tuple[Any, Any] | None:
-    """Both values of an attribute that has two, such as Patient Orientation.
+    """Return both values of an attribute that has two, such as Patient Orientation.
 
     None when it is absent, empty or has another number.
     """

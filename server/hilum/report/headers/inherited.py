@@ -1,9 +1,7 @@
-"""Which attributes of an image a document uses.
+"""The attributes of an image that documents use.
 
-For a report, its patient and study, what made it, and what it measures.
-
-Everything else of a header is neither decoded nor checked: one that is broken there still gives a
-report.
+For a report they are its patient and study, the device, and the measures. All other elements of a
+header are neither decoded nor checked, so an image with a fault there still gives a report.
 """
 
 from __future__ import annotations
@@ -136,7 +134,7 @@ EQUIPMENT: Final = frozenset(
         "AcquisitionDateTime",
     ]
 )
-# What the image library says of an image (TID 1602, 1603), and whether a heat map of it is lossy.
+# The attributes of the image library (TID 1602, 1603), and of lossy compression.
 DESCRIPTORS: Final = frozenset(
     ["Modality", "Rows", "Columns", "PatientOrientation", "ImagerPixelSpacing"]
 )

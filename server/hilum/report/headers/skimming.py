@@ -1,6 +1,6 @@
-"""Of an encoded header the elements that somebody wants, still encoded.
+"""Extracts chosen elements of an encoded header, still encoded.
 
-Pydicom takes its time for each element that it reads.
+Pydicom needs more time for each element that it reads.
 """
 
 from __future__ import annotations
@@ -32,10 +32,9 @@ class ElementPlace(NamedTuple):
 
 
 def skimmed(header: bytes, wanted: Container[int]) -> bytes:
-    """The top-level elements in `wanted` of a header in Explicit VR Little Endian (PS3.5 7.1.2).
+    """Return the elements in `wanted` of a header in Explicit VR Little Endian (PS3.5 7.1.2).
 
-    The whole header where `places` finds no way through it: whatever is wrong or unusual in it is
-    for pydicom to settle.
+    It is the whole header where `places` finds no way through it: pydicom deals with any fault.
     """
     found = places(header, wanted)
     return (
@@ -46,13 +45,12 @@ def skimmed(header: bytes, wanted: Container[int]) -> bytes:
 
 
 def places(header: bytes, wanted: Container[int]) -> dict[int, ElementPlace] | None:
-    """Where these elements are, by tag.
+    """Return where these top-level elements are, by tag.
 
-    Of one that stands there twice the last counts, as for pydicom.
+    Of an element that occurs twice the last counts, as for pydicom.
 
-    None: the header cannot be walked by its lengths alone. It has not the encoding that was
-    promised, an undefined length, or one that reaches beyond the end; or it has more elements than
-    a header may have.
+    None: the header cannot be walked by its lengths alone. Its encoding is another one, a length is
+    undefined or reaches beyond the end, or it has more elements than a header may have.
     """
     found: dict[int, ElementPlace] = {}
     unpack = _HEAD.unpack_from

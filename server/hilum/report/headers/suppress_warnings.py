@@ -1,4 +1,4 @@
-"""Silence around other people's code that quotes what it complains about, and what it complains about here is a patient's."""
+"""Suppresses warnings of libraries that quote header values, which are patient data."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from collections.abc import Iterator
 from pydicom import config
 
 for _name in ("pydicom", "highdicom"):
-    # Their warnings go to standard error wherever nobody has configured logging, as in the
+    # Their warnings go to standard error wherever logging is not configured, as in the
     # processes of a pool.
     logging.getLogger(_name).setLevel(logging.CRITICAL)
 
 
 @contextlib.contextmanager
 def quietly() -> Iterator[None]:
-    """No warnings, and no validation of values.
+    """Run the block without warnings, and without validation of values.
 
-    They were cleaned before, or are to be copied whatever they are.
+    The values were cleaned before, or are to be copied unchanged.
     """
     with warnings.catch_warnings(), config.disable_value_validation():
         warnings.simplefilter("ignore")

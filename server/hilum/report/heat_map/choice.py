@@ -29,9 +29,9 @@ class HeatMapLeftOut(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One panel to be: a finding on an image, and its map (h, w) float32.
+    """A finding on an image for one panel, and its map (h, w) float32.
 
-    What each cell adds to the logit.
+    Each cell holds its contribution to the logit.
     """
 
     finding: Finding
@@ -40,7 +40,7 @@ class Shown:
 
 
 def chosen_findings(result: Result) -> tuple[Finding, ...]:
-    """What is present, highest score first, three at most.
+    """Return the present findings, highest score first, three at most.
 
     Where the release decides nothing, as untrained ones, the highest scores.
     """
@@ -100,11 +100,10 @@ def _require_same_reading(image: SourceImage, release: Release, maps: Activation
 
 
 def _cells(cam: bytes, release: Release) -> NDArray[np.float32]:
-    """(L, h, w): what each cell adds to the logit, so that all cells and the bias make it up.
+    """Return (L, h, w), the contribution of each cell: all cells and the bias give the logit.
 
-    A row holds the maps before the mean.
-
-    It holds no shape either: the grid has the aspect of the wire tensor.
+    A row holds the maps before the mean. It holds no shape: the grid has the aspect of the wire
+    tensor.
     """
     values = np.frombuffer(cam, np.float16).astype(np.float32)
     per_label, rest = divmod(values.size, len(release.labels))

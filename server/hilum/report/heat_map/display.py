@@ -18,10 +18,10 @@ Grey = NDArray[np.uint8]
 
 
 def grey_levels(path: Path, spec: InputSpec, maximum_pixels: int) -> tuple[Grey, Placement]:
-    """(rows, columns), white is bright; and where the tensor of this specification lies in it.
+    """Return pixels (rows, columns), white is bright, and the place of the tensor in them.
 
-    A picture that the specification turns upright is shown upright, as its cells are.
-    Raises HeatMapLeftOut when the file is gone or cannot be shown.
+    A picture that the specification turns upright is shown upright, as its cells are. Raises
+    HeatMapLeftOut when the file is gone or cannot be shown.
     """
     try:
         dataset = read_file(path)

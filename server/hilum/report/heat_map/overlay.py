@@ -1,9 +1,8 @@
 """Cells as colour over a grey picture (numpy alone).
 
-Colour and cover rise together, so a weak cell is faint and no cell hides the image.
-
-Only what speaks for the finding is coloured: cells that lower the logit stay grey, and the words on
-the sheet say so.
+Colour and cover rise together, so a weak cell is faint and no cell hides the image. Only evidence
+for the finding is coloured: cells that lower the logit stay grey, and the words on the sheet say
+so.
 """
 
 from __future__ import annotations
@@ -28,16 +27,16 @@ _STEPS: Final = 512
 _RAMP: Final = np.stack(
     [np.interp(np.linspace(0, 1, _STEPS), _STOPS, column) for column in _STOP_COLOURS.T], axis=-1
 ).astype(np.float32)
-_DIMMED: Final = 0.45  # of the brightness of what was not analysed
+_DIMMED: Final = 0.45  # share of the brightness of the part that was not analysed
 _HATCH_PERIOD = 14
 _HATCH_WIDTH = 2
 _HATCH_GREY: Final = 120.0
 
 
 def spread(cells: Array, placement: Placement, shape: tuple[int, int]) -> Array:
-    """(h, w) cells → (rows, columns) of a picture of the whole source.
+    """Interpolate (h, w) cells to (rows, columns) of a picture of the whole source.
 
-    Bilinear, align_corners=False; outside of what was analysed 0.
+    Bilinear, align_corners=False; 0 outside of the analysed part.
     """
     down = _weights(placement.rows, cells.shape[0], shape[0])
     across = _weights(placement.columns, cells.shape[1], shape[1])
@@ -46,7 +45,7 @@ def spread(cells: Array, placement: Placement, shape: tuple[int, int]) -> Array:
 
 
 def analysed(placement: Placement, shape: tuple[int, int]) -> NDArray[np.bool_]:
-    """(rows, columns): which pixels of the picture lie in the part that the model saw."""
+    """(rows, columns): which pixels of the picture are in the part that the model saw."""
     rows = _inside(placement.rows, shape[0])
     columns = _inside(placement.columns, shape[1])
     inside: NDArray[np.bool_] = rows[:, None] & columns[None, :]
@@ -54,7 +53,7 @@ def analysed(placement: Placement, shape: tuple[int, int]) -> NDArray[np.bool_]:
 
 
 def _source_places(axis: PlacementAxis, pixels: int) -> NDArray[np.float64]:
-    """Where in the source the centre of each pixel of the picture lies."""
+    """Return where in the source the centre of each pixel of the picture is."""
     return (np.arange(pixels) + 0.5) * axis.source / pixels
 
 

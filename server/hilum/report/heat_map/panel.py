@@ -33,7 +33,7 @@ _LEAST_WIDTH: Final = 300  # of the words, where an image is very narrow
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """`grey` (rows, columns) of the whole source, `cells` (h, w) as they add to the logit, and what stands above the picture."""
+    """One picture: `grey` (rows, columns), `cells` (h, w) of logit contributions, and a title."""
 
     grey: NDArray[np.uint8]
     placement: Placement
@@ -42,9 +42,9 @@ class Panel:
 
     @property
     def peak(self) -> float:
-        """The strongest cell that speaks for the finding, 0 if none does.
+        """The strongest cell for the finding, 0 if there is no such cell.
 
-        The end of the colour bar.
+        It is the end of the colour bar.
         """
         return max(0.0, float(self.cells.max()))
 
@@ -80,7 +80,7 @@ def _scale(panel: Panel, picture_width: int, width: int) -> Picture:
 
 
 def pictured(panel: Panel, side: int) -> Picture:
-    """The source with the overlay; what was not analysed is dimmed, hatched and named."""
+    """Return the source with the overlay; the part not analysed is dimmed, hatched and named."""
     rows, columns = panel.grey.shape
     factor = side / max(rows, columns)
     size = (max(1, round(columns * factor)), max(1, round(rows * factor)))
@@ -139,7 +139,7 @@ def _write_upright(picture: Picture, text: str, place: tuple[int, int]) -> None:
 
 
 def _ruler(axis: PlacementAxis, cells: int, width: int) -> Picture:
-    """Where the cells are: a tick at each of their borders, so that nobody takes the smooth colours for a fine map."""
+    """Return a ruler with a tick at each border of a cell, so that the map does not look finer."""
     strip = Image.new("RGB", (width, _TICK + 1), BACKGROUND)
     draw = ImageDraw.Draw(strip)
     parts = [
@@ -155,7 +155,7 @@ def _ruler(axis: PlacementAxis, cells: int, width: int) -> Picture:
 
 
 def _bar(panel: Panel, width: int) -> Picture:
-    """The colours as they look on black, on mid grey and on white, from 0 at the left to the peak at the right."""
+    """Return the colours on black, mid grey and white, from 0 at the left to the peak."""
     strength = np.broadcast_to(np.linspace(0, 1, width, dtype=np.float32), (_BAR_HEIGHT, width))
     if not panel.peak:
         strength = np.zeros_like(strength)
@@ -164,7 +164,7 @@ def _bar(panel: Panel, width: int) -> Picture:
 
 
 def _bar_words(panel: Panel, width: int) -> Picture:
-    """The ends of the bar, and what it measures."""
+    """Return the ends of the bar, and the name of its measure."""
     strip = Image.new("RGB", (width, NOTE_SIZE + 6), BACKGROUND)
     draw = ImageDraw.Draw(strip)
     used = font(NOTE_SIZE)

@@ -1,4 +1,4 @@
-"""The heat map as a Secondary Capture Image (PS3.3 A.8.1), the one picture of a result that every viewer shows.
+"""The heat map as a Secondary Capture Image (PS3.3 A.8.1), which every viewer shows.
 
 One sheet for a study and release, so that a revision replaces it as a whole and no panel of an
 older result is left behind.
@@ -50,13 +50,11 @@ from hilum_preprocessing import InputSpec
 def heat_map(
     job: ReportJob, release: Release, context: ReportContext, sources: HeatMapSources
 ) -> tuple[Document, HeatMap] | None:
-    """The document and what the report says of it; None when there is no finding to show.
+    """Return the document and the report's reference to it; None when there is no finding to show.
 
-    Raises HeatMapLeftOut.
-
-    Where an earlier heat map may lie at a destination and there is nothing to show now, or nothing
-    can be drawn, a sheet that says so takes its place. Deterministic: the same result and the same
-    files give the same bytes.
+    Where a destination may have an earlier heat map and there is nothing to show now, or drawing
+    fails, a sheet that says so takes its place. Deterministic: the same result and the same files
+    give the same bytes. Raises HeatMapLeftOut.
     """
     may_be_shown = HEAT_MAP.key in job.predecessors
     try:
@@ -195,9 +193,8 @@ def _capture(
         content_date=created.date(),
         content_time=created.time(),
     )
-    capture.copy_patient_and_study_information(
-        whose
-    )  # as the report does, so that both name one patient and one study alike
+    # As the report does, so that both name one patient and one study alike.
+    capture.copy_patient_and_study_information(whose)
     if offset is not None:
         capture.TimezoneOffsetFromUTC = offset
     settle_times(capture, created)
@@ -218,13 +215,12 @@ def _orient(capture: Dataset, headers: Sequence[Dataset]) -> None:
     capture.PatientOrientation = (
         list(found[0]) if found[0] is not None and found.count(found[0]) == len(found) else []
     )
-    capture.BodyPartExamined = (  # without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides
-        "CHEST"
-    )
+    # Without it Laterality would be due (PS3.3 C.7.3.1), and a chest has two sides.
+    capture.BodyPartExamined = "CHEST"
 
 
 def _refer(capture: Dataset, headers: Sequence[Dataset]) -> None:
-    """Source Image Sequence (PS3.3 C.7.6.1.1.4), and that a picture of lossy pixels is lossy, whatever became of it since."""
+    """Add Source Image Sequence (PS3.3 C.7.6.1.1.4); a picture of lossy pixels stays lossy."""
     capture.SourceImageSequence = [_source(header) for header in headers]
     lossy = next(
         (header for header in headers if header.get("LossyImageCompression") == "01"), None
@@ -263,10 +259,10 @@ def _derivation(row: SheetRow, release: Release) -> str:
 def _describe(
     capture: Dataset, derivation: str, result: Result, release: Release, context: ReportContext
 ) -> None:
-    """What stands in the picture, as attributes.
+    """Add the words of the picture as attributes.
 
-    Burned In Annotation is YES: our own words are no identification, but what the source had burned
-    in is here again.
+    Burned In Annotation is YES: our own words identify no patient, but the source may have burned
+    in words that do.
     """
     capture.BurnedInAnnotation = "YES"
     capture.ConversionType = "WSD"  # made by a workstation; highdicom says digital interface

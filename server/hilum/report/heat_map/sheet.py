@@ -1,4 +1,4 @@
-"""The whole picture: what it is, a row of panels for each image, and what must be known to read it.
+"""The whole picture: a heading, a row of panels for each image, and the caveats for a reader.
 
 Not larger than needed.
 """

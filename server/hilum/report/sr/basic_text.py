@@ -1,9 +1,8 @@
 """A report as Basic Text SR (PS3.3 A.35.1), TID 2000.
 
-A line of text for each finding, then what a reader must know, then the images.
-
-Made from the tree of the richer report, so it cannot say anything else. Numbers, codes and
-measurement groups have no place in this class; what a program needs of them stands in JSON.
+A line of text for each finding, then the caveats for a reader, then the images. It is made from the
+tree of the richer report, so its content is the same. This class has no numbers, codes and
+measurement groups; programs find them in JSON.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from hilum.report.sr import codes
 from hilum.report.sr.containers import container
 
 _CONTAINS = sr.RelationshipTypeValues.CONTAINS
-# What TID 2000 takes over as it is: the language and the observer.
+# TID 2000 takes these over: the language and the observer.
 _CONTEXT = ("HAS OBS CONTEXT",)
 _PURPOSES = (codes.VISUAL_EXPLANATION, codes.SOURCE_OF_MEASUREMENT)
 _Key = tuple[str, str]
@@ -44,7 +43,7 @@ def to_basic_text(report: Dataset) -> None:
 
 
 def _finding_lines(report: Dataset) -> Iterator[str]:
-    """Every finding with its decision and number, in the order of the report.
+    """Return every finding with its decision and number, in the order of the report.
 
     None when the study was not analysed.
     """
@@ -88,13 +87,11 @@ def _number(group: Dataset) -> str:
 
 
 def _images(report: Dataset) -> Iterator[sr.ContentItem]:
-    """Each image that the report names, once.
+    """Return each image that the report names, once: evidence needs a reference in the tree.
 
-    Evidence without a reference in the tree would be none.
-
-    A source of measurement is only what a measurement group calls so; the image library, which
-    stands before the groups, calls all Source.
-    TID 2001 takes other purposes of reference than its own: CID 7003 is a baseline.
+    Only a measurement group has a source of measurement; the image library, which stands before the
+    groups, calls each image Source. TID 2001 takes other purposes of reference than its own: CID
+    7003 is a baseline.
     """
     seen = {}
     for item in _walk(report):

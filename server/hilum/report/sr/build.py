@@ -36,7 +36,10 @@ def build(
     before: Sequence[Document],
     heat_map: HeatMap | None,
 ) -> Comprehensive3DSR:
-    """The document of these images, which replaces those before it, with an explanation of some findings or without."""
+    """Return the document of these images, which replaces those before it.
+
+    Some findings may have an explanation.
+    """
     offset = utc_offset(images[0])
     created = local(result.created_at, offset)
     report = Comprehensive3DSR(
@@ -69,7 +72,7 @@ def build(
 
 
 def _shown(heat_map: HeatMap | None, result: Result) -> Iterator[Dataset]:
-    """The heat map as evidence: what the tree refers to stands there, too (PS3.3 C.17.2.3)."""
+    """Add the heat map as evidence, because the tree refers to it (PS3.3 C.17.2.3)."""
     if heat_map is None or not heat_map.finding_keys:
         return
     named = Dataset()
@@ -81,7 +84,7 @@ def _shown(heat_map: HeatMap | None, result: Result) -> Iterator[Dataset]:
 
 
 def _reference(predecessor: Document, result: Result) -> Dataset:
-    """What Predecessor Documents Sequence needs to name the document that this one replaces (PS3.3 C.17.2)."""
+    """Return the reference to a replaced document (PS3.3 C.17.2)."""
     named = Dataset()
     named.SOPClassUID = predecessor.sop_class_uid
     named.SOPInstanceUID = predecessor.sop_instance_uid

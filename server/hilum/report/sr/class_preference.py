@@ -1,7 +1,7 @@
-"""The same report in another SOP Class, for a receiver that refuses the one it was built as (PS3.4 B.5).
+"""The same report in another SOP Class, for a receiver that refuses the first one (PS3.4 B.5).
 
-Comprehensive SR and Enhanced SR hold the same tree, because nothing in it needs 3D coordinates;
-Basic Text SR says it in lines of text.
+Comprehensive SR and Enhanced SR hold the same tree, because it has no 3D coordinates. Basic Text SR
+holds it as lines of text.
 """
 
 from __future__ import annotations

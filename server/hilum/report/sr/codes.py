@@ -100,5 +100,5 @@ def device_uid(release: Release) -> str:
 
 
 def tracking_uid(series_instance_uid: str, key: str) -> str:
-    """The same finding of the same study by the same release keeps its Tracking UID through all revisions."""
+    """Return the Tracking UID of a finding, equal in all revisions of a release's report."""
     return mint_uid(NAMESPACE, "tracking", series_instance_uid, key)

@@ -1,17 +1,19 @@
 """The content tree: TID 1500 Imaging Measurement Report (PS3.16), built with highdicom.
 
-    Imaging Measurement Report language, observer (the release as a device), procedure reported
-      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments Image Library
-      > Image Library Group > IMAGE …
-      Imaging Measurements > Measurement Group (TID 1501) …           one for each finding: number, algorithm, source images
+    Imaging Measurement Report
+      language, observer (the release as a device), procedure reported
+      Qualitative Evaluations > finding = Present | Absent | Undetermined …, comments
+      Image Library > Image Library Group > IMAGE …
+      Imaging Measurements > Measurement Group (TID 1501) …
+        one for each finding: number, algorithm, source images
 
 Most readers see the tree from its top, so the decisions stand there, though their row of the
-template is the last one (docs/decisions/decisions-before-measurements.md). No container is CONTINUOUS: that is
-text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
+template is the last one (docs/decisions/decisions-before-measurements.md). No container is
+CONTINUOUS: that is text that flows, and viewers leave the names of its items out (PS3.3 C.18.8).
 
 Presence stands in the report-level container: older tables of TID 1501 have no row for it inside a
-group. A finding without a verified code is text there, and a group without the item Finding:
-private codes in names and values make validators warn, and a code that is not SNOMED CT must not
+group. A finding without a verified code is text there, and a group without the item Finding.
+Private codes in names and values make validators warn, and a code that is not SNOMED CT must not
 claim to be.
 """
 
@@ -63,7 +65,11 @@ def content_tree(
 
 
 def frame(release: Release, context: ReportContext) -> Iterator[sr.ContentItem]:
-    """TID 1500 rows 2 to 4. highdicom's MeasurementReport wants a measurement, which a study that was not analysed has not."""
+    """Return TID 1500 rows 2 to 4.
+
+    highdicom's MeasurementReport needs a measurement, and a study that was not analysed has no
+    measurement.
+    """
     yield from sr.LanguageOfContentItemAndDescendants(codes.ENGLISH)
     yield from sr.ObservationContext(observer_device_context=_observer(release, context))
     yield sr.CodeContentItem(
@@ -77,7 +83,7 @@ def measurements(groups: Sequence[sr.ContentItem]) -> sr.ContentItem:
 
 
 def _observer(release: Release, context: ReportContext) -> sr.ObserverContext:
-    """TID 1004: who observed is the release; it runs in this installation."""
+    """Return TID 1004: the observer is the release, which runs in this installation."""
     identity = sr.DeviceObserverIdentifyingAttributes(
         uid=hd.UID(codes.device_uid(release)),
         name=release.id,
@@ -95,7 +101,7 @@ def measurement_group(
     images: Sequence[Dataset],
     heat_map: HeatMap | None,
 ) -> sr.ContentItem:
-    """What was measured of one finding, on those of `images` that it rests on."""
+    """Return the measurements of one finding, on those of `images` that it rests on."""
     used = [image for image in images if image.SOPInstanceUID in finding.source_sop_instance_uids]
     uid = codes.tracking_uid(result.identifiers[SR.series], finding.key)
     group = sr.MeasurementsAndQualitativeEvaluations(
@@ -126,10 +132,9 @@ def explanation(heat_map: HeatMap) -> sr.ContentItem:
 
 
 def parameters(finding: Finding, result: Result, release: Release) -> list[str]:
-    """What somebody needs who wants to get the same number again.
+    """Return the parameters that a person needs to get the same number again.
 
-    With a calibrated probability goes the score: the operating point is one of scores, and is no
-    limit of probabilities.
+    With a calibrated probability goes the score, because the operating point is a score.
     """
     return [
         f"operating_point={'none' if finding.operating_point is None else finding.operating_point}",
@@ -162,7 +167,7 @@ def values_of(finding: Finding) -> tuple[float, float]:
 
 
 def _number(finding: Finding) -> sr.Measurement:
-    """The value and the unit that says what it is, or what it is not."""
+    """Return the number of the finding: its probability, or its uncalibrated score."""
     value, exact = values_of(finding)
     name, unit = (
         (codes.SCORE, codes.UNCALIBRATED)
@@ -175,9 +180,9 @@ def _number(finding: Finding) -> sr.Measurement:
 
 
 def evaluations(items: Sequence[sr.ContentItem]) -> sr.ContainerContentItem:
-    """TID 1500 row 12, which highdicom does not know.
+    """Return TID 1500 row 12, which highdicom does not have.
 
-    The decisions, then what a reader must know about them.
+    The decisions come first, then the caveats about them.
     """
     return container(codes.QUALITATIVE_EVALUATIONS, items)
 

@@ -1,6 +1,6 @@
-"""What every DICOM document of ours says alike.
+"""The common header of our DICOM documents.
 
-When it was made, by which release, in which program; and its encoding.
+It holds the time, the release, the program, and the encoding.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONG_STRING: Final = 64
 
 
 def local(seconds: float, offset: str | None) -> datetime:
-    """The moment in the zone of the images' dates and times, which is the installation's own unless they name one."""
+    """Return the time in the zone of the images, or in the installation's own."""
     moment = datetime.fromtimestamp(round(seconds, 3), UTC)
     if offset is None:
         return moment.astimezone()
@@ -34,7 +34,10 @@ def local(seconds: float, offset: str | None) -> datetime:
 def algorithm_equipment(
     result: Result, release: Release, created: datetime
 ) -> hd.ContributingEquipment:
-    """The release in Contributing Equipment Sequence, with a Device UID that changes with the weights (IHE AI Results)."""
+    """Return the release for Contributing Equipment Sequence (IHE AI Results).
+
+    Its Device UID changes with the weights.
+    """
     item = hd.ContributingEquipment(
         manufacturer=short(release.manufacturer),
         purpose_of_reference=codes.PROCESSING_EQUIPMENT,
@@ -53,11 +56,10 @@ def contribution_datetime(created: datetime) -> str:
 
 
 def contribution_description(result: Result, release: Release) -> str:
-    """What the release is, as its Contributing Equipment says it (ST)."""
+    """Return the description of the release in its Contributing Equipment (ST)."""
     state = "trained" if result.is_trained else "untrained weights"
-    return f"Processing algorithm: {release.architecture}, {state}, weights sha256 {release.weights_sha256}"[
-        :1024
-    ]
+    weights = f"weights sha256 {release.weights_sha256}"
+    return f"Processing algorithm: {release.architecture}, {state}, {weights}"[:1024]
 
 
 def date_and_time(created: datetime) -> tuple[str, str]:
@@ -66,7 +68,7 @@ def date_and_time(created: datetime) -> tuple[str, str]:
 
 
 def settle_times(document: Dataset, created: datetime) -> None:
-    """What highdicom stamps with the time of building.
+    """Replace the attributes in which highdicom puts the time of building.
 
     A document built again must be the same document.
     """
@@ -80,7 +82,7 @@ def settle_times(document: Dataset, created: datetime) -> None:
 
 
 def name_implementation(document: Dataset, context: ReportContext) -> None:
-    """File meta of who wrote the file (PS3.10 7.1); the version name holds 16 characters."""
+    """Set the writer in the file meta (PS3.10 7.1); the version name holds 16 characters."""
     document.file_meta.ImplementationClassUID = UID(mint_uid(codes.NAMESPACE, "implementation"))
     document.file_meta.ImplementationVersionName = f"HILUM_{context.software_version}"[:16]
 

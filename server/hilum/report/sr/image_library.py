@@ -1,4 +1,7 @@
-"""TID 1600 Image Library of radiographs. highdicom's own fails where a header lacks orientation or spacing, as real CR often does."""
+"""TID 1600 Image Library of radiographs.
+
+highdicom's own fails where a header lacks orientation or spacing, as real CR often does.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,9 @@ _ACQUISITION = sr.RelationshipTypeValues.HAS_ACQ_CONTEXT
 
 
 def image_library(images: Sequence[Dataset]) -> sr.ContainerContentItem:
-    """The container with one group of all images.
+    """Return the container with one group of all images.
 
-    Each with what its header says of TID 1602 and 1603, and no more.
+    Each has the descriptors of its header (TID 1602, 1603), and no more.
     """
     group = container(codes.IMAGE_LIBRARY_GROUP, [_entry(image) for image in images])
     return container(codes.IMAGE_LIBRARY, [group])
@@ -46,9 +49,9 @@ def modality(image: Dataset) -> Iterator[sr.ContentItem]:
 
 
 def modality_name(stated: object, sop_class_uid: object) -> str | None:
-    """A key of `codes.MODALITIES`.
+    """Return a key of `codes.MODALITIES`.
 
-    What Modality says, where it is one of them, else what the SOP Class says; None for others.
+    It is Modality, where that is one of them, else the modality of the SOP Class; None for others.
     """
     word = str(stated).strip().upper()
     return word if word in codes.MODALITIES else codes.MODALITY_OF_CLASS.get(str(sop_class_uid))

@@ -1,10 +1,10 @@
 """The structured report as a template.
 
-Compiled from the reference builder once for a release, filled for each study.
+It is compiled from the reference builder once for a release, and filled for each study.
 
-What is compiled are content items, not whole documents: any number of images, findings and comments
-is put together from the same pieces. A filled template is byte for byte what the reference builder
-writes, and proves it on three samples before it is used.
+Content items are compiled, not whole documents, so any number of images, findings and comments is
+put together from the same pieces. A filled template is byte for byte the output of the reference
+builder, and is verified on three samples before it is used.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from hilum.report.template.library import compile_library
 from hilum.report.template.references import compile_references
 from hilum.report.template.samples import Sample, samples
 
-# What the listener accepts; a test compares the two.
+# SOP Classes of the listener; a test compares the two.
 IMAGES: Final = (
     uid.ComputedRadiographyImageStorage,
     uid.DigitalXRayImageStorageForPresentation,
@@ -44,7 +44,7 @@ IMAGES: Final = (
 
 
 def compile_template(release: Release, context: ReportContext) -> SrTemplate | None:
-    """The template of a release, or None if it does not write its samples as the reference does.
+    """Return the template of a release, or None if its samples differ from the reference.
 
     Then it must not be used.
     """
@@ -80,7 +80,7 @@ def _reference(sample: Sample, release: Release, context: ReportContext) -> Data
 
 
 def _is_ordinary(sop_class_uid: str) -> bool:
-    """Whether highdicom has a report inherit the attributes of INHERITED from an image of this SOP Class."""
+    """Return whether highdicom copies INHERITED from an image of this SOP Class."""
     modules = get_iod_module_map()[get_sop_class_iod_map()[sop_class_uid]]
     keys = [module["key"] for module in modules if module["ie"] in ("Patient", "Study")]
     copied = {

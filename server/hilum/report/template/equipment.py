@@ -1,6 +1,6 @@
 """Contributing Equipment Sequence (PS3.3 C.12.1.1.5).
 
-What made the image, the release, the program.
+Its items are the device of the image, the release, and the program.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _DEVICE: Final = tuple(int(Tag(keyword)) for keyword in _BEFORE)
 
 @dataclass(frozen=True, slots=True)
 class Equipment:
-    """The items: the acquisition's, which ends with what stands fast, the release's, and highdicom's own."""
+    """The items of acquisition (ending with the constants), of the release, and of highdicom."""
 
     acquisition: Template
     acquisition_end: bytes
@@ -48,7 +48,7 @@ class Equipment:
     library: bytes
 
     def fill(self, result: Result, release: Release, created: datetime, image: Extract) -> bytes:
-        """The three items; two if the header of `image` names no device that highdicom would take."""
+        """Return the three items; two if highdicom would take no device from `image`."""
         ours = self.release.fill(
             text(contribution_datetime(created)), text(contribution_description(result, release))
         )

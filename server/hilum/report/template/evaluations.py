@@ -24,7 +24,7 @@ from hilum.report.wording import caveats, not_analysed
 
 @dataclass(frozen=True, slots=True)
 class Evaluations:
-    """The container and its items; `presences` by what a code is made of, and decision."""
+    """The container and its items; `presences` by the parts of a code, and decision."""
 
     container: Template
     presences: Mapping[tuple[str, str, str, Decision], bytes]

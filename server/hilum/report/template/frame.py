@@ -1,6 +1,6 @@
 """All of a document but its tree.
 
-What stands fast, what is the result's, and what is inherited from an image.
+It holds the constants, the elements of the result, and those inherited from an image.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _GAPS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """File Meta Information, the elements that stand fast, and those of the result.
+    """File Meta Information, the constant elements, and those of the result.
 
-    Tag, what stands before the length, its bytes.
+    Each is a tag, the bytes before the length, and the value.
     """
 
     meta: Template

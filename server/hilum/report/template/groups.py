@@ -29,7 +29,7 @@ _GAPS = ("tracking", "operating_point", "score", "preprocessing", "value", "exac
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """The container, and what stands in it.
+    """The container and its groups.
 
     Two groups for each label of the release, of an uncalibrated and of a calibrated finding.
     """
@@ -104,7 +104,7 @@ def compile_groups(result: Result, release: Release, image: Dataset, shown: Heat
 
 
 def named(finding: Finding) -> tuple[str, ...]:
-    """What a finding has of its label."""
+    """The parts of a finding that come from its label."""
     return finding.key, finding.code.value, finding.code.scheme, finding.code.meaning
 
 

@@ -1,4 +1,4 @@
-"""TID 1600 Image Library, filled with what the headers of the images say."""
+"""TID 1600 Image Library, filled from the headers of the images."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from hilum.report.template.values import uid
 
 
 class Reference(NamedTuple):
-    """What names one SOP Instance of the study."""
+    """The identifiers of one SOP Instance of the study."""
 
     sop_class_uid: str
     sop_instance_uid: str

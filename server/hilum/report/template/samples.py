@@ -56,7 +56,7 @@ _BEFORE: Final = Document(SR.key, "", b"", SR_CLASS_PREFERENCE[0].sop_class_uid,
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What `structured_report.build` takes."""
+    """The arguments of `structured_report.build`."""
 
     result: Result
     images: tuple[Dataset, ...]

@@ -1,6 +1,6 @@
-"""What is not filled in from a template.
+"""The exception for content that the template cannot hold.
 
-The reference builder says it, in another process, and a metric counts it.
+The reference builder writes such a document, in another process, and a metric counts it.
 """
 
 from __future__ import annotations

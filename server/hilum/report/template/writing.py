@@ -18,7 +18,7 @@ from pydicom.valuerep import PersonName
 from hilum.report.template.values import text, uid
 
 _ENCODINGS: Final = convert_encodings("ISO_IR 192")
-# Not what pydicom keeps as numbers.
+# Without those that pydicom keeps as numbers.
 _TEXTS: Final = frozenset({"AS", "CS", "DA", "DT", "LO", "LT", "SH", "ST", "TM"})
 # One group in ASCII. Others pydicom encodes one by one.
 _NAME: Final = re.compile(r"[ -<>-\[\]-~]*")
@@ -31,7 +31,7 @@ def head(tag: BaseTag, vr: str) -> bytes:
 
 
 def counted(value: bytes) -> bytes:
-    """Characters behind their number, in a Value Representation that counts in 16 bits and is padded with a space."""
+    """Return characters behind their 16-bit length, padded with a space."""
     return (len(value) + 1 & ~1).to_bytes(_LENGTH, "little") + value + b" "[: len(value) & 1]
 
 
@@ -41,7 +41,10 @@ def encoded(elements: Iterable[DataElement]) -> bytes:
 
 
 def _plain(element: DataElement) -> bytes | None:
-    """One value of characters: nearly all elements of a header are that, and pydicom takes 8 µs for each, and 25 for a name."""
+    """Encode one value of characters, as nearly all elements of a header are.
+
+    Pydicom takes 8 µs for each, and 25 for a name.
+    """
     if element.VR == "PN":
         if not isinstance(element.value, PersonName) or not _NAME.fullmatch(
             name := str(element.value)

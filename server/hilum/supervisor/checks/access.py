@@ -117,10 +117,8 @@ def usable(settings: Settings) -> Iterator[Check]:
         yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
         return
     places = [path for path in (*files, archive) if path.exists()]
-    mend = (
-        "chown -R"
-        f" --reference={' '.join(shlex.quote(str(path.resolve())) for path in (reference, *places))}"
-    )
+    quoted = [shlex.quote(str(path.resolve())) for path in (reference, *places)]
+    mend = f"chown -R --reference={' '.join(quoted)}"
     if os.geteuid() == 0:
         whose = "were left by root to a server that is another user"
         advice = mend

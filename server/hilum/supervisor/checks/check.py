@@ -50,11 +50,6 @@ def unless_refused(name: str, checks: Iterator[Check]) -> Iterator[Check]:
             if isinstance(error, PermissionError)
             else "See what is wrong there."
         )
-        yield Check(
-            name,
-            ok=False,
-            detail=(
-                f"{f'{error.filename}: ' if error.filename else ''}{error.strerror or type(error).__name__}"
-            ),
-            advice=advice,
-        )
+        place = f"{error.filename}: " if error.filename else ""
+        problem = error.strerror or type(error).__name__
+        yield Check(name, ok=False, detail=f"{place}{problem}", advice=advice)

@@ -171,14 +171,9 @@ def _who_may_send(receive: Receive) -> Check:
         "ANYBODY who reaches the port may send under any AE Title, also under that of another"
         " sender, and so reject or correct its images"
     )
-    return Check(
-        "senders",
-        ok=True,
-        detail=(
-            f"{detail}: set {', '.join(list(bounds)[:-1])}, or tls_client_ca_file with allow_unencrypted ="
-            " false"
-        ),
-    )
+    advice = f"set {', '.join(list(bounds)[:-1])}"
+    tls = "or tls_client_ca_file with allow_unencrypted = false"
+    return Check("senders", ok=True, detail=f"{detail}: {advice}, {tls}")
 
 
 def _certificates(receive: Receive) -> Iterator[Check]:
