@@ -87,23 +87,19 @@ def _process(process: str, facts: ReadinessFacts) -> ReadinessCheck:
     ready = [item for item in alive if item["is_ready"]]
     if ready:
         # A ready process may name a missing part, such as one Triton of several.
-        said = "; ".join(
-            [
-                f"{len(ready)} of {len(alive)} ready",
-                *(item["detail"] for item in ready if item["detail"]),
-            ]
-        )
-        return ReadinessCheck(process, ok=True, detail=said)
+        missing = [item["detail"] for item in ready if item["detail"]]
+        detail = "; ".join([f"{len(ready)} of {len(alive)} ready", *missing])
+        return ReadinessCheck(process, ok=True, detail=detail)
     if alive:
-        said = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
-        return ReadinessCheck(
-            process,
-            ok=False,
-            detail=said,
-            advice=f"The {process} runs but cannot work yet; its log says why.",
-        )
-    last = min((item["age_seconds"] for item in of_role), default=None)
-    seen = "never seen" if last is None else f"last seen {last:.0f} s ago"
+        detail = "; ".join(f"{item['name']}: {item['detail'] or 'not ready'}" for item in alive)
+        advice = f"The {process} runs but cannot work yet; its log says why."
+        return ReadinessCheck(process, ok=False, detail=detail, advice=advice)
+    return _dead(process, [item["age_seconds"] for item in of_role])
+
+
+def _dead(process: str, ages: Sequence[float]) -> ReadinessCheck:
+    """Return the check of a role without a live process, with the ages of the last heartbeats."""
+    seen = f"last seen {min(ages):.0f} s ago" if ages else "never seen"
     return ReadinessCheck(
         process,
         ok=False,

@@ -94,13 +94,18 @@ def _of_facts(facts: ReadinessFacts, roles: Iterable[Role]) -> Iterator[Sample]:
     yield "hilum_archive_free_bytes", (), facts.free.bytes if facts.free else 0
     yield "hilum_archive_reserve_bytes", (), facts.limits.reserve_bytes
     yield "hilum_archive_reject_bytes", (), facts.limits.reject_below_bytes
-    if facts.free is None or facts.free.files is not None:
-        yield "hilum_archive_free_files", (), (facts.free.files or 0) if facts.free else 0
+    free_files = facts.free.files if facts.free else 0
+    if free_files is not None:
+        yield "hilum_archive_free_files", (), free_files
     yield "hilum_archive_reserve_files", (), facts.limits.reserve_files
     for role in roles:
         yield "hilum_role_ready", (role,), all(check.ok for check in checks(role, facts))
     for name in sorted(facts.destinations):
         yield "hilum_destination_paused", (name,), name in facts.paused
+    yield from _of_processes(facts)
+
+
+def _of_processes(facts: ReadinessFacts) -> Iterator[Sample]:
     alive = [item for item in facts.processes if item["age_seconds"] <= STALE_SECONDS]
     ready = Counter(item["role"] for item in alive if item["is_ready"])
     for role, count in Counter(item["role"] for item in alive).items():

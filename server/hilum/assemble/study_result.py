@@ -10,7 +10,7 @@ import json
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, repeat
 from typing import Final
 
 from hilum.assemble.findings import ImageScores, find, score_image
@@ -101,16 +101,9 @@ def _result(
     digest = _unspent(
         _digest(images, name, release), current, job.superseded_digests.get(name, frozenset())
     )
-    if current is not None and (
-        current.source_digest == digest
-        or (release is None and not _rests_on_rejected(current, images))
-    ):
+    if current is not None and _stands(current, digest, release, images):
         return None
-    scores = (
-        [_scored(image, release) for image in images]
-        if release is not None
-        else [None] * len(images)
-    )
+    scores = [_scored(image, release) for image in images]
     used = [item for item in scores if item is not None]
     outcome, reason = _outcome(images, is_configured=release is not None)
     study_uid = job.study.study_instance_uid
@@ -122,13 +115,9 @@ def _result(
         outcome=outcome,
         reason=reason,
         findings=find(used, release) if used and release is not None else (),
-        source_images=tuple(
-            _source(image, score, release) for image, score in zip(images, scores, strict=True)
-        ),
+        source_images=tuple(map(_source, images, scores, repeat(release))),
         is_trained=release is not None and release.is_trained,
-        is_calibrated=release is not None
-        and release.is_trained
-        and release.calibration is not None,
+        is_calibrated=_is_calibrated(release),
         preprocessing_version=_preprocessing_version(images),
         identifiers=_identifiers(namespace, epoch, study_uid, name, digest),
         timings=_timings(job, images),
@@ -146,12 +135,21 @@ def _rests_on_rejected(current: Result, images: Iterable[Image]) -> bool:
     )
 
 
-def _scored(image: Image, release: Release) -> ImageScores | None:
-    return (
-        score_image(image.reading, release)
-        if image.reading is not None and image.logits is not None
-        else None
-    )
+def _stands(current: Result, digest: str, release: Release | None, images: Iterable[Image]) -> bool:
+    """Return whether the current result needs no successor."""
+    if current.source_digest == digest:
+        return True
+    return release is None and not _rests_on_rejected(current, images)
+
+
+def _is_calibrated(release: Release | None) -> bool:
+    return release is not None and release.is_trained and release.calibration is not None
+
+
+def _scored(image: Image, release: Release | None) -> ImageScores | None:
+    if release is None or image.reading is None or image.logits is None:
+        return None
+    return score_image(image.reading, release)
 
 
 def _digest(images: Iterable[Image], name: str, release: Release | None) -> str:

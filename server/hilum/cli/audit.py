@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import itertools
-import sys
 from datetime import datetime
 from typing import Annotated
 
 import typer
 
-from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.cli.frame import (
+    Config,
+    acting,
+    app,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    require_known,
+    seconds_of,
+)
 from hilum.verbs import Verb
 
 _SHOWN = 100
@@ -54,11 +63,12 @@ def audit(
     from hilum.store.audit.log import AuditFilter, AuditLog  # noqa: PLC0415 - the same
 
     form = "json" if as_json else form
-    _require_known("format", form, list(FORMATS))
+    require_known("format", form, FORMATS)
     if verb is not None:
-        _require_known("verb", verb, list(Verb))
-    moments = (since.timestamp() if since else None, until.timestamp() if until else None)
-    chosen = AuditFilter(*moments, actor, Verb(verb) if verb else None, study_uid)
+        require_known("verb", verb, Verb)
+    chosen = AuditFilter(
+        seconds_of(since), seconds_of(until), actor, Verb(verb) if verb else None, study_uid
+    )
     at_most = limit if limit or form != "text" else _SHOWN
     with explained(), acting(settings, study_uid) as deed:
         deed.count = 0
@@ -67,14 +77,4 @@ def audit(
         for line in FORMATS[form](map(deed.counting, rows), Source(settings.site.name)):
             print(line)
     if not deed.count:
-        print(
-            "hilum: no such row; the audit begins with the version that first kept it",
-            file=sys.stderr,
-        )
-        raise typer.Exit(1)
-
-
-def _require_known(what: str, given: str, known: list[str]) -> None:
-    if given not in known:
-        print(f"hilum: unknown {what} {given!r}; use {', '.join(known)}", file=sys.stderr)
-        raise typer.Exit(2)
+        raise ended(1, "no such row; the audit begins with the version that first kept it")

@@ -50,15 +50,7 @@ def quantise_model(
     from hilum.models.quantisation.quantise import QuantisationRequest, quantise  # noqa: PLC0415
 
     with explained():
-        if (cases is None) != scores_only:
-            raise ConfigurationError(
-                [
-                    (
-                        "give --cases with the truth; or --scores-only: then no area under the ROC"
-                        " curve is compared"
-                    )
-                ]
-            )
+        _require_truth(cases, is_left_out=scores_only)
         (read,) = catalogue.choose(
             catalogue.load_manifests(settings.manifests_dir, [release]), [release]
         ).values()
@@ -66,10 +58,19 @@ def quantise_model(
             version or f"{read.release.version}.int8", calibration, cases, weights
         )
         outcome = quantise(read, order, settings.manifests_dir, settings.built_dir)
-    print(
-        f"{outcome.release_id}: {'accepted' if outcome.judgement.is_accepted else 'refused'};"
-        f" report: {outcome.report}"
-    )
-    for problem in outcome.judgement.problems:
+    judgement = outcome.judgement
+    verdict = "accepted" if judgement.is_accepted else "refused"
+    print(f"{outcome.release_id}: {verdict}; report: {outcome.report}")
+    for problem in judgement.problems:
         print(f"  {problem}")
-    raise typer.Exit(0 if outcome.judgement.is_accepted else 1)
+    raise typer.Exit(0 if judgement.is_accepted else 1)
+
+
+def _require_truth(cases: Path | None, *, is_left_out: bool) -> None:
+    """Raise ConfigurationError unless cases are given, or left out on purpose."""
+    if (cases is None) != is_left_out:
+        problem = (
+            "give --cases with the truth; or --scores-only: then no area under the ROC curve is"
+            " compared"
+        )
+        raise ConfigurationError([problem])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -14,6 +13,7 @@ from hilum.cli.frame import (
     Config,
     acting,
     conflicts_app,
+    ended,
     explained,
     images_app,
     migrated_settings,
@@ -36,6 +36,9 @@ _LISTED = (
     "path",
     "study_instance_uid",
 )
+
+
+_NOTE = ("sop_instance_uid", "study_instance_uid", "reason", "calling_ae_title")
 
 
 def _row_id(value: int) -> int:
@@ -127,18 +130,7 @@ def list_notes(config: Config = None) -> None:
 
     with explained(), acting(settings), closing(LedgerViews(settings.ledger_url)) as views:
         for item in views.rejections_without_effect():
-            print(
-                *(
-                    item[name]
-                    for name in (
-                        "sop_instance_uid",
-                        "study_instance_uid",
-                        "reason",
-                        "calling_ae_title",
-                    )
-                ),
-                sep="  ",
-            )
+            print(*(item[name] for name in _NOTE), sep="  ")
 
 
 @images_app.command("reject")
@@ -179,10 +171,8 @@ def _decide(
         try:
             found = decide(decisions, deed)
         except CannotResolve as error:
-            print(f"hilum: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
+            raise ended(1, f"{error}") from error
         if found is None:
-            print(f"hilum: no {thing} {name} in the ledger", file=sys.stderr)
-            raise typer.Exit(1)
+            raise ended(1, f"no {thing} {name} in the ledger")
     answer = RejectedAnswer if "removal_reason" in found else ConflictAnswer
     print(answer.model_validate(found).model_dump_json(indent=2))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,13 +13,18 @@ from hilum.cli.frame import (
     acting,
     commitments_app,
     destinations_app,
+    ended,
     explained,
     migrated_settings,
     performs,
+    require_destination,
     settings_of,
 )
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
+
+if TYPE_CHECKING:
+    from hilum.store.admin.abandon import Forgotten
 
 
 @destinations_app.command("probe")
@@ -35,20 +40,13 @@ def probe_destination(
     settings = settings_of(config)
     from hilum import deliver  # noqa: PLC0415 - pynetdicom is not needed elsewhere
 
-    if name not in settings.destinations:
-        print(
-            f"hilum: no destination {name!r} in the settings; known:"
-            f" {', '.join(settings.destinations) or 'none'}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
+    require_destination(settings, name)
     with explained(), acting(settings, None, Thing.DESTINATION, name):
         found = deliver.probe_destination(name, settings.destinations[name])
     print(f"{found.destination}: {found.address}{f', C-ECHO: {found.echo}' if found.echo else ''}")
     for item in found.contexts:
-        print(
-            f"  {'yes' if item.is_accepted else 'no ':3} {item.sop_class}, {item.transfer_syntax}"
-        )
+        answer = "yes" if item.is_accepted else "no "
+        print(f"  {answer} {item.sop_class}, {item.transfer_syntax}")
     print(f"{'ok' if found.is_ok else 'PROBLEM'}: {found.detail}")
     raise typer.Exit(0 if found.is_ok else 1)
 
@@ -66,27 +64,20 @@ def list_destinations(config: Config = None) -> None:
     with explained():
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
     for item in found:
-        words = [
-            (
-                "PAUSED"
-                if item["is_paused"]
-                else "in use"
-                if item["is_configured"]
-                else "not in the settings"
-            )
-        ]
-        words += [f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name]]
-        words += [f"{count} dead: {reason}" for reason, count in item["dead"].items()]
-        words += [f"{count} withheld: {reason}" for reason, count in item["withheld"].items()]
-        words += [
-            (
-                f"{item['releasable']} of them can be released: hilum requeue deliver --destination"
-                f" {item['name']}"
-            )
-        ] * bool(item["releasable"])
-        print(
-            f"{item['name']:24} {', '.join(words)}{': ' + item['detail'] if item['detail'] else ''}"
-        )
+        problem = f": {item['detail']}" if item["detail"] else ""
+        print(f"{item['name']:24} {', '.join(_state_of(item))}{problem}")
+
+
+def _state_of(item: Mapping[str, Any]) -> Iterator[str]:
+    """Yield whether the destination is in use, and its deliveries by state."""
+    is_used = "in use" if item["is_configured"] else "not in the settings"
+    yield "PAUSED" if item["is_paused"] else is_used
+    yield from (f"{item[name]} {name}" for name in ("due", "waiting", "leased") if item[name])
+    yield from (f"{count} dead: {reason}" for reason, count in item["dead"].items())
+    yield from (f"{count} withheld: {reason}" for reason, count in item["withheld"].items())
+    if item["releasable"]:
+        command = f"hilum requeue deliver --destination {item['name']}"
+        yield f"{item['releasable']} of them can be released: {command}"
 
 
 @destinations_app.command("pause")
@@ -127,43 +118,36 @@ def forget_destination(
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
     if name in settings.destinations:
-        print(
-            f"hilum: {name} is in the settings; take [destinations.{name}] out and restart, then"
+        raise ended(
+            2,
+            f"{name} is in the settings; take [destinations.{name}] out and restart, then"
             " forget it",
-            file=sys.stderr,
         )
-        raise typer.Exit(2)
     with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
         found = LedgerViews(settings.ledger_url).destination_states(settings.destinations)
         if name not in (others := [item["name"] for item in found if not item["is_configured"]]):
-            print(
-                f"hilum: nothing waits for a destination {name!r}; not in the settings:"
+            raise ended(
+                2,
+                f"nothing waits for a destination {name!r}; not in the settings:"
                 f" {', '.join(others) or 'none'}",
-                file=sys.stderr,
             )
-            raise typer.Exit(2)
         done = Ledger(settings.ledger_url).forget_destination(name, deed)
-    left = (
-        f"; {done.in_work} in work: a dispatcher has earlier settings, restart it and repeat this"
-        if done.in_work
-        else ""
-    )
-    print(
-        f"{name}: {done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled{left}"
-    )
+    print(f"{name}: {_cancelled(done)}")
+
+
+def _cancelled(done: Forgotten) -> str:
+    said = f"{done.cancelled} deliver{'y' if done.cancelled == 1 else 'ies'} cancelled"
+    if not done.in_work:
+        return said
+    advice = "a dispatcher has earlier settings, restart it and repeat this"
+    return f"{said}; {done.in_work} in work: {advice}"
 
 
 def _pause(config: Path | None, name: str, *, is_paused: bool) -> None:
     settings = migrated_settings(config)
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
 
-    if name not in settings.destinations:
-        print(
-            f"hilum: no destination {name!r} in the settings; known:"
-            f" {', '.join(settings.destinations) or 'none'}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
+    require_destination(settings, name)
     with explained(), acting(settings, None, Thing.DESTINATION, name) as deed:
         Ledger(settings.ledger_url).pause(name, is_paused=is_paused, deed=deed)
     print(f"{name}: {'paused' if is_paused else 'in use'}")

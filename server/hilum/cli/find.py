@@ -11,7 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.cli.frame import (
+    Config,
+    acting,
+    app,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    seconds_of,
+)
 from hilum.settings import Settings
 from hilum.timestamps import iso
 from hilum.verbs import Thing, Verb
@@ -85,27 +94,21 @@ def find(
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - imports the ledger
 
     sought = Patient(value, issuer) if accession is None else Accession(value, issuer)
-    dates = (
-        StudyDates(*(day and day.date() for day in (study_date_from, study_date_to)))
-        if study_date_from or study_date_to
-        else None
-    )
+    days = [day and day.date() for day in (study_date_from, study_date_to)]
+    dates = StudyDates(*days) if any(days) else None
     with explained(), acting(settings) as deed:
         _say(settings, deed, value, is_patient=accession is None)
         deed.detail = "by study date" if dates else None
         for study in find_studies(
-            LedgerViews(settings.ledger_url), sought, since.timestamp() if since else None, dates
+            LedgerViews(settings.ledger_url), sought, seconds_of(since), dates
         ):
             print(_line(deed.counting(study)), flush=True)
     if not deed.count:
         received = f" received since {since}" if since else ""
         by = " as of this issuer" if issuer is not None else ""
-        print(
-            f"hilum: no image{received} names it{by}; `GET /api/v1/associations` says what was"
-            " refused",
-            file=sys.stderr,
+        raise ended(
+            1, f"no image{received} names it{by}; `GET /api/v1/associations` says what was refused"
         )
-        raise typer.Exit(1)
 
 
 def _say(settings: Settings, deed: Deed, value: str, *, is_patient: bool) -> None:
@@ -120,16 +123,11 @@ def _say(settings: Settings, deed: Deed, value: str, *, is_patient: bool) -> Non
 def _asked(accession: str | None, patient: str | None) -> str:
     """The value; exit status 2 if it is not clear which."""
     if (accession is None) == (patient is None):
-        print("hilum: say what to look for: --accession or --patient, one of them", file=sys.stderr)
-        raise typer.Exit(2)
+        raise ended(2, "say what to look for: --accession or --patient, one of them")
     said = patient if accession is None else accession
     value = (sys.stdin.readline() if said == "-" else said or "").strip()
     if not value:
-        print(
-            "hilum: it is empty; many images have none, and they do not belong together",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
+        raise ended(2, "it is empty; many images have none, and they do not belong together")
     return value
 
 

@@ -8,9 +8,10 @@ import os
 import pwd
 import sqlite3
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from contextvars import ContextVar
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec
 
@@ -39,7 +40,7 @@ class _Commands(TyperGroup):
     ) -> list[str]:
         """Parse as usual. Exit status 2 for a former option."""
         if problems := [said for word in args if (said := advice_for_option(word))]:
-            raise _ended(2, *problems)
+            raise ended(2, *problems)
         return super().parse_args(ctx, args)
 
 
@@ -122,7 +123,7 @@ def settings_explained() -> Iterator[None]:
     try:
         yield
     except ConfigurationError as error:
-        raise _ended(2, *error.problems) from error
+        raise ended(2, *error.problems) from error
     except _of_file() as error:
         # As in `_of_file`.
         from hilum.store.database.engines import (  # noqa: PLC0415
@@ -133,7 +134,7 @@ def settings_explained() -> Iterator[None]:
 
         if not is_damaged(error):
             raise
-        raise _ended(2, f"ledger: {DAMAGED}. {RESTORE}") from error
+        raise ended(2, f"ledger: {DAMAGED}. {RESTORE}") from error
 
 
 @contextmanager
@@ -148,23 +149,37 @@ def explained() -> Iterator[None]:
         except BrokenPipeError:
             raise  # the reader of our output has gone, and typer ends
         except OSError as error:
-            raise _ended(2 if isinstance(error, _WRONG_PATH) else 1, _of_path(error)) from error
+            raise ended(2 if isinstance(error, _WRONG_PATH) else 1, _of_path(error)) from error
         except Retry as error:
-            raise _ended(
+            raise ended(
                 1, f"{error.detail}{'; `hilum check` says more' if error.is_outage else ''}"
             ) from error
         except _of_database() as error:
-            raise _ended(
+            raise ended(
                 1,
                 f"ledger: {_words(error)}. It has to run, to be writable for this user and to have"
                 " room: then do it again.",
             ) from error
 
 
-def _ended(status: int, *problems: str) -> typer.Exit:
+def ended(status: int, *problems: str) -> typer.Exit:
+    """Print each problem on standard error, and return the exit to raise."""
     for problem in problems:
         print(f"hilum: {problem}", file=sys.stderr)
     return typer.Exit(status)
+
+
+def require_known(noun: str, given: str, known: Iterable[str]) -> None:
+    """Exit status 2 for a value that is not one of `known`."""
+    if given not in (known := list(known)):
+        raise ended(2, f"unknown {noun} {given!r}; use {', '.join(known)}")
+
+
+def require_destination(settings: Settings, name: str) -> None:
+    """Exit status 2 for a destination that the settings do not name."""
+    if name not in settings.destinations:
+        known = ", ".join(settings.destinations) or "none"
+        raise ended(2, f"no destination {name!r} in the settings; known: {known}")
 
 
 def _of_path(error: OSError) -> str:
@@ -263,6 +278,11 @@ def _name_of(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return f"uid {uid}"
+
+
+def seconds_of(moment: datetime | None) -> float | None:
+    """Seconds since the epoch of a moment by this machine's clock."""
+    return moment.timestamp() if moment else None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -78,15 +79,16 @@ def import_model(
     settings = settings_of(config)
     folder = out or settings.manifests_dir
     if kind == "onnx":
-        of_others = {
-            "--recipe": recipe,
-            "--activation": activation,
-            "--published": published,
-            "--download": download,
-            "--sha256": sha256,
-        }
         with explained():
-            _refuse([option for option, value in of_others.items() if value])
+            _refuse(
+                {
+                    "--recipe": recipe,
+                    "--activation": activation,
+                    "--published": published,
+                    "--download": download,
+                    "--sha256": sha256,
+                }
+            )
         new_model(Path(source), config, name, version, labels, folder)
         return
     from hilum.models.importing import release_folder  # noqa: PLC0415 - imports torch and onnx
@@ -103,9 +105,7 @@ def import_model(
     print(f"then: hilum models check {name}@{version}, hilum models build {name}@{version}")
 
 
-def _refuse(options: list[str]) -> None:
+def _refuse(options: Mapping[str, object]) -> None:
     """Refuse options that would have no effect: the author edits the draft instead."""
-    if options:
-        raise ConfigurationError(
-            [f"kind onnx takes no {', '.join(options)}: edit the manifest that it begins"]
-        )
+    if given := ", ".join(option for option, value in options.items() if value):
+        raise ConfigurationError([f"kind onnx takes no {given}: edit the manifest that it begins"])

@@ -5,13 +5,21 @@ from __future__ import annotations
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.cli.frame import (
+    Config,
+    acting,
+    app,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    require_known,
+)
 from hilum.settings import is_ae_title
 from hilum.verbs import Thing, Verb
 
@@ -60,17 +68,10 @@ def ingest(
     passed over, with a line.
     """
     settings = migrated_settings(config)
-    _require_known("priority", priority, _PRIORITIES)
-    if not is_ae_title(calling):
-        print(
-            "hilum: --from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash"
-            " (PS3.5 6.2)",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
-    _require_known(
-        "Called AE Title", to := to or settings.receive.ae_titles[0], settings.receive.ae_titles
-    )
+    to = to or settings.receive.ae_titles[0]
+    require_known("priority", priority, _PRIORITIES)
+    _require_ae_title(calling)
+    require_known("Called AE Title", to, settings.receive.ae_titles)
     from hilum.domain import Priority  # noqa: PLC0415 - the same
     from hilum.observability import telemetry  # noqa: PLC0415 - not needed by other commands
     from hilum.receive.files.folder import IN_CONFLICT, FileOutcome  # noqa: PLC0415 - the same
@@ -95,36 +96,34 @@ def ingest(
             progress.say(f"stopped   {_counted(progress.counts, began)}; the same command goes on")
             raise
         finally:
-            deed.count = _taken(progress.counts)
+            deed.count = progress.counts[FileOutcome.STORED]
             deed.detail = f"to {to}"
     print(_counted(fates, began))
     if count := fates[FileOutcome.CONFLICT]:
         # A first object is known to be the first only when it gets its row.
-        advice = (
-            ""
-            if count == progress.counts[FileOutcome.CONFLICT]
-            else "; the same command, once more, names each"
-        )
-        print(
-            f"hilum: {count} file{'' if count == 1 else 's'}: {IN_CONFLICT}{advice}",
-            file=sys.stderr,
-        )
-    is_all_in = not any(
-        fates[fate] for fate in (FileOutcome.REFUSED, FileOutcome.FAILED, FileOutcome.CONFLICT)
-    )
-    raise typer.Exit(0 if is_all_in and sum(fates.values()) > fates[FileOutcome.SKIPPED] else 1)
+        is_named = count == progress.counts[FileOutcome.CONFLICT]
+        advice = "" if is_named else "; the same command, once more, names each"
+        files = f"{count} file{'' if count == 1 else 's'}"
+        print(f"hilum: {files}: {IN_CONFLICT}{advice}", file=sys.stderr)
+    raise typer.Exit(0 if _is_all_in(fates) else 1)
 
 
-def _taken(counts: Counter[FileOutcome]) -> int:
+def _require_ae_title(calling: str) -> None:
+    """Exit status 2 for a text that is no AE Title."""
+    if not is_ae_title(calling):
+        raise ended(
+            2,
+            "--from: an AE Title has 1 to 16 characters of ASCII, none of them a backslash"
+            " (PS3.5 6.2)",
+        )
+
+
+def _is_all_in(fates: Counter[FileOutcome]) -> bool:
+    """Return whether every DICOM object is in the archive, and there was one."""
     from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - not needed by other commands
 
-    return counts[FileOutcome.STORED]
-
-
-def _require_known(what: str, given: str, known: Sequence[str]) -> None:
-    if given not in known:
-        print(f"hilum: unknown {what} {given!r}; use {', '.join(known)}", file=sys.stderr)
-        raise typer.Exit(2)
+    left = (FileOutcome.REFUSED, FileOutcome.FAILED, FileOutcome.CONFLICT)
+    return not any(fates[fate] for fate in left) and fates.total() > fates[FileOutcome.SKIPPED]
 
 
 def _counted(fates: Counter[FileOutcome], began: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from hilum.cli.frame import (
     settings_of,
 )
 from hilum.verbs import OF_FILES, performs
+
+if TYPE_CHECKING:
+    from hilum.domain import Release
 
 
 @models_app.command("list")
@@ -31,23 +34,22 @@ def list_models(config: Config = None) -> None:
         shelf = look(settings.manifests_dir)
     for name, found in shelf.items():
         if isinstance(found, list):
-            print(
-                f"{name:32} {len(found)} problem{'' if len(found) == 1 else 's'}: hilum models"
-                f" check {name}"
-            )
-            continue
-        item = found.release
-        words = [
-            "trained" if item.is_trained else "UNTRAINED",
-            f"{item.engine} {item.precision}",
-            "built" if is_built(item, settings.built_dir) else "not built",
-            (
-                "reads images"
-                if name in settings.active_releases
-                else "neither in models.releases nor in a route or of a sender"
-            ),
-        ]
-        print(f"{name:32} {', '.join(words)}")
+            problems = f"{len(found)} problem{'' if len(found) == 1 else 's'}"
+            print(f"{name:32} {problems}: hilum models check {name}")
+        else:
+            is_ready = is_built(found.release, settings.built_dir)
+            is_used = name in settings.active_releases
+            print(f"{name:32} {_release_words(found.release, is_built=is_ready, is_used=is_used)}")
+
+
+def _release_words(release: Release, *, is_built: bool, is_used: bool) -> str:
+    words = (
+        "trained" if release.is_trained else "UNTRAINED",
+        f"{release.engine} {release.precision}",
+        "built" if is_built else "not built",
+        "reads images" if is_used else "neither in models.releases nor in a route or of a sender",
+    )
+    return ", ".join(words)
 
 
 @models_app.command("build")

@@ -5,11 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import compress
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.cli.frame import (
+    Config,
+    acting,
+    app,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    seconds_of,
+)
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
@@ -69,24 +79,25 @@ def reanalyse(
     from hilum.services.reanalyse import reanalyse as begin  # noqa: PLC0415 - the same
     from hilum.store.admin.reanalyse import ReanalysisRequest  # noqa: PLC0415 - imports the ledger
 
-    period = since.timestamp() if since else None, until.timestamp() if until else None
     order = ReanalysisRequest(
-        release, tuple(dict.fromkeys(study_uids or ())), *period, calling, to, is_shadow=shadow
+        release,
+        tuple(dict.fromkeys(study_uids or ())),
+        seconds_of(since),
+        seconds_of(until),
+        calling,
+        to,
+        is_shadow=shadow,
     )
     with (
         explained(),
         acting(settings, None, Thing.RELEASE, release) as deed,
         _ReanalyseProgress() as progress,
     ):
-        deed.detail = (
-            " ".join(word for word, is_so in (("shadow", shadow), ("dry run", dry_run)) if is_so)
-            or None
-        )
+        deed.detail = " ".join(compress(("shadow", "dry run"), (shadow, dry_run))) or None
         try:
             count = begin(settings, order, progress.note, is_dry_run=dry_run)
         except CannotReanalyse as error:
-            print(f"hilum: {error}", file=sys.stderr)
-            raise typer.Exit(2) from error
+            raise ended(2, f"{error}") from error
         deed.count = count.studies
     print(
         f"{_words(count)}{' would be' if dry_run else ''} due for"
@@ -95,12 +106,10 @@ def reanalyse(
     for line in _left_out(count):
         print(f"hilum: {line}", file=sys.stderr)
     if not count.studies:
-        print(
-            f"hilum: no closed study is left for {release}: it has read them all, or none is as you"
-            " said",
-            file=sys.stderr,
+        raise ended(
+            1,
+            f"no closed study is left for {release}: it has read them all, or none is as you said",
         )
-        raise typer.Exit(1)
 
 
 def _words(count: Count) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Annotated
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
 from hilum.verbs import Verb
+
+if TYPE_CHECKING:
+    from hilum.store.intake.record import RecordOutcome
 
 
 @app.command()
@@ -42,9 +46,14 @@ def recover(
         if yes:
             require_same_user(settings)  # it moves files, and may be stopped on the way
             outcomes = recover_orphans(settings, files)
-    if not yes:
-        print(f"{len(files)} objects have no row{': give --yes to take them' if files else ''}")
-        raise typer.Exit(1 if files else 0)
-    said = ", ".join(f"{count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    print(f"{len(files)} objects had no row{f': {said}' if said else ''}")
+    print(_said(len(files), outcomes) if yes else _counted(len(files)))
     raise typer.Exit(1 if outcomes.total() < len(files) else 0)
+
+
+def _counted(count: int) -> str:
+    return f"{count} objects have no row{': give --yes to take them' if count else ''}"
+
+
+def _said(count: int, outcomes: Mapping[RecordOutcome, int]) -> str:
+    each = ", ".join(f"{number} {outcome}" for outcome, number in sorted(outcomes.items()))
+    return f"{count} objects had no row{f': {each}' if each else ''}"

@@ -58,13 +58,11 @@ def check_models(
         ):
             print(f"{line.verdict:7} {line.release_id} {line.text}")
             count[line.verdict] += 1
-    asked = (
-        f", {_counted(count[FactVerdict.QUESTION], 'question')}"
-        if count[FactVerdict.QUESTION]
-        else ""
-    )
-    print(f"{_counted(count[FactVerdict.PROBLEM], 'problem')}{asked}")
-    raise typer.Exit(1 if count[FactVerdict.PROBLEM] or count[FactVerdict.QUESTION] else 0)
+    problems = count[FactVerdict.PROBLEM]
+    questions = count[FactVerdict.QUESTION]
+    asked = f", {_counted(questions, 'question')}" if questions else ""
+    print(f"{_counted(problems, 'problem')}{asked}")
+    raise typer.Exit(1 if problems or questions else 0)
 
 
 def _counted(number: int, noun: str) -> str:

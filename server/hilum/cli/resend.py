@@ -8,7 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, acting, app, explained, migrated_settings, performs
+from hilum.cli.frame import (
+    Config,
+    acting,
+    app,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    require_destination,
+)
 from hilum.verbs import Verb
 
 
@@ -35,15 +44,10 @@ def resend(
     from hilum.store.ledger import Ledger  # noqa: PLC0415 - imports the ledger
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
-    if to is not None and to not in settings.destinations:
-        print(
-            f"hilum: no destination {to!r} in the settings; known:"
-            f" {', '.join(settings.destinations) or 'none'}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
+    if to is not None:
+        require_destination(settings, to)
+    views = LedgerViews(settings.ledger_url)
     with explained(), acting(settings, uid) as deed:
-        views = LedgerViews(settings.ledger_url)
         study_uid = uid if views.has_study(uid) else views.study_of(uid)
         deed.study_instance_uid = study_uid or uid
         deed.detail = to and f"to {to}"
@@ -52,22 +56,18 @@ def resend(
             study_uid, **chosen, among=settings.destinations, deed=deed
         )
         if not done:
-            print(
-                f"hilum: no study or report {uid} in the ledger; `hilum find` looks for an"
+            raise ended(
+                1,
+                f"no study or report {uid} in the ledger; `hilum find` looks for an"
                 " Accession Number",
-                file=sys.stderr,
             )
-            raise typer.Exit(1)
-        for item in done.left:
-            print(f"hilum: {_document(item)}: {item['why']}", file=sys.stderr)
+        left = [f"{_document(item)}: {item['why']}" for item in done.left]
         if not done.due:
-            if not done.left:
-                print(
-                    f"hilum: nothing of {uid} was delivered{f' to {to}' if to else ''}; `hilum"
-                    f" study {uid}` shows it",
-                    file=sys.stderr,
-                )
-            raise typer.Exit(1)
+            where = f" to {to}" if to else ""
+            none = f"nothing of {uid} was delivered{where}; `hilum study {uid}` shows it"
+            raise ended(1, *left or [none])
+    for line in left:
+        print(f"hilum: {line}", file=sys.stderr)
     for item in done.due:
         print(f"{_document(item)}: due again")
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from hilum.cli.frame import Config, acting, explained, migrated_settings, performs, retention_app
+from hilum.cli.frame import (
+    Config,
+    acting,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    retention_app,
+)
 from hilum.verbs import NoVerb, Verb
 from hilum.verbs import performs as declare_verb
 
@@ -32,15 +39,10 @@ def show(config: Config = None) -> None:
     with explained(), closing(LedgerViews(settings.ledger_url)) as views:
         found = views.retention_state()
         promised = views.promised()
-    if found.believed is not None:
-        print(
-            f"known time  {_day(found.believed.moment)}; the clock said"
-            f" {_day(found.believed.clock)}"
-        )
-    print(
-        f"this hour   {found.hour.images} images have left by age;"
-        f" {found.hour.may_leave or 'any number'} may"
-    )
+    if (believed := found.believed) is not None:
+        print(f"known time  {_day(believed.moment)}; the clock said {_day(believed.clock)}")
+    limit = found.hour.may_leave or "any number"
+    print(f"this hour   {found.hour.images} images have left by age; {limit} may")
     print(f"promised    {promised.images} images, {promised.size_bytes} bytes")
     for reason, is_held in found.held.items():
         if is_held:
@@ -69,10 +71,9 @@ def confirm_clock(
         try:
             believed = confirm(settings.ledger_url, today)
         except WrongDay as error:
-            print(
-                f"hilum: the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then"
+            raise ended(
+                1,
+                f"the clock says {_day(error.clock)}, not {today}. Set the clock (NTP), then"
                 " do it again.",
-                file=sys.stderr,
-            )
-            raise typer.Exit(1) from error
+            ) from error
     print(f"confirmed: it is {_day(believed.moment)}")

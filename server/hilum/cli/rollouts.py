@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -12,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hilum.cli.frame import Config, acting, explained, migrated_settings, performs, rollout_app
+from hilum.cli.frame import (
+    Config,
+    acting,
+    ended,
+    explained,
+    migrated_settings,
+    performs,
+    rollout_app,
+)
 from hilum.domain import Rollout, RolloutMode
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
@@ -129,18 +136,13 @@ def show_rollout(alias: Alias, config: Config = None) -> None:
     with _verbs(config) as verbs:
         found = verbs.show(alias)
     if found is None:
-        print(
-            f"hilum: the settings name no release of {alias!r}; `hilum rollout list` shows what"
-            " there is",
-            file=sys.stderr,
+        raise ended(
+            1,
+            f"the settings name no release of {alias!r}; `hilum rollout list` shows what there is",
         )
-        raise typer.Exit(1)
     print(in_words(found))
     for event in reversed(found["events"][:_LINES_OF_HISTORY]):
-        print(
-            f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9}"
-            f" {event['changed_by']}: {_what(event)}"
-        )
+        print(_line_of(event))
     if found["comparison"] is not None:
         print(*_comparison(found["comparison"]), sep="\n")
 
@@ -154,8 +156,7 @@ def _do(config: Path | None, alias: str, verb: Callable[[RolloutVerbs, Deed], Ro
         try:
             print(in_words(dataclasses.asdict(verb(verbs, deed))))
         except CannotRollOut as error:
-            print(f"hilum: {error}", file=sys.stderr)
-            raise typer.Exit(1) from error
+            raise ended(1, f"{error}") from error
 
 
 @contextmanager
@@ -174,9 +175,12 @@ def _verbs(config: Path | None) -> Iterator[RolloutVerbs]:
             verbs.views.close()
 
 
-def _what(event: Mapping[str, Any]) -> str:
+def _line_of(event: Mapping[str, Any]) -> str:
     about = [event["candidate"] or event["serving"], event["detail"]]
-    return " ".join(part for part in about if part)
+    return (
+        f"  {_moment(event['changed_at'])}  {event['verb']:9} {event['state']:9}"
+        f" {event['changed_by']}: {' '.join(filter(None, about))}"
+    )
 
 
 def _moment(seconds: float) -> str:
@@ -196,10 +200,13 @@ def _comparison(found: Mapping[str, Any]) -> Iterator[str]:
         f" compared{waiting}{failed}"
     )
     yield f"  {'finding':32} {'studies':>8} {'flips':>6} {'mean |difference|':>18} {'kappa':>6}"
-    for item in found["findings"]:
-        kappa = "" if item["kappa"] is None else f"{item['kappa']:.2f}"
-        flips = item["flips"] if item["decided"] else ""
-        yield (
-            f"  {item['finding']:32} {item['studies']:8} {flips:6} {item['mean_difference']:18.4f}"
-            f" {kappa:>6}"
-        )
+    yield from map(_agreement, found["findings"])
+
+
+def _agreement(item: Mapping[str, Any]) -> str:
+    kappa = "" if item["kappa"] is None else f"{item['kappa']:.2f}"
+    flips = item["flips"] if item["decided"] else ""
+    return (
+        f"  {item['finding']:32} {item['studies']:8} {flips:6} {item['mean_difference']:18.4f}"
+        f" {kappa:>6}"
+    )

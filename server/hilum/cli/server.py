@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -23,6 +24,10 @@ from hilum.services import roles
 from hilum.services.state_dir import hold, make_state_folder
 from hilum.verbs import NoVerb, Verb
 from hilum.verbs import performs as declare_verb
+
+if TYPE_CHECKING:
+    from hilum.store.admin.backup import Put
+    from hilum.supervisor.checks.check import Check
 
 
 @app.command()
@@ -76,12 +81,16 @@ def check(config: Config = None) -> None:
     with explained():
         findings = list(examine(settings, find_file(config)))
     for finding in findings:
-        print(f"{'ok     ' if finding.ok else 'PROBLEM'} {finding.name}: {finding.detail}")
-        if not finding.ok and finding.advice:
-            print(f"        -> {finding.advice}")
+        _show(finding)
     problems = sum(not finding.ok for finding in findings)
     print(f"{len(findings)} checks, {problems} problem{'' if problems == 1 else 's'}")
     raise typer.Exit(1 if problems else 0)
+
+
+def _show(finding: Check) -> None:
+    print(f"{'ok     ' if finding.ok else 'PROBLEM'} {finding.name}: {finding.detail}")
+    if not finding.ok and finding.advice:
+        print(f"        -> {finding.advice}")
 
 
 @app.command()
@@ -140,15 +149,7 @@ def backup(
         put = back_up(settings.ledger_url, Archive(settings.archive_dir), folder)
         deed.count = sum(put.values())
         is_empty = not (put or has_images(settings.ledger_url))
-    ledger = (
-        "the ledger"
-        if settings.ledger_url.startswith("sqlite")
-        else "no ledger (dump your PostgreSQL)"
-    )
-    print(
-        f"{folder}: {ledger}, {sum(put.values())} files:"
-        f" {', '.join(f'{count} {how}' for how, count in sorted(put.items())) or 'none'}"
-    )
+    print(f"{folder}: {_backed_up(settings.ledger_url, put)}")
     if is_empty:
         advice = "If the server has received some, it has other settings: give those (--config)."
         print(
@@ -157,3 +158,10 @@ def backup(
             file=sys.stderr,
         )
     raise typer.Exit(1 if is_empty or put["missing"] else 0)
+
+
+def _backed_up(ledger_url: str, put: Counter[Put]) -> str:
+    is_copied = ledger_url.startswith("sqlite")
+    ledger = "the ledger" if is_copied else "no ledger (dump your PostgreSQL)"
+    counts = ", ".join(f"{count} {how}" for how, count in sorted(put.items())) or "none"
+    return f"{ledger}, {sum(put.values())} files: {counts}"

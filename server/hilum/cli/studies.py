@@ -14,13 +14,16 @@ from hilum.cli.frame import (
     Config,
     acting,
     app,
+    ended,
     explained,
     migrated_settings,
     performs,
+    require_known,
     settings_of,
     studies_app,
 )
 from hilum.domain import SR, ReportState
+from hilum.settings import Settings
 from hilum.verbs import Thing, Verb
 
 if TYPE_CHECKING:
@@ -72,14 +75,12 @@ def study(
     with explained():
         require_revision(settings.ledger_url)
         views = LedgerViews(settings.ledger_url)
-        detail = _awaited(views, uid, wait or 0)
-        if detail is None:
-            print(
-                f"hilum: no study, image or report {uid} in the ledger; `hilum find` looks for an"
+        if (detail := _awaited(views, uid, wait or 0)) is None:
+            raise ended(
+                1,
+                f"no study, image or report {uid} in the ledger; `hilum find` looks for an"
                 " Accession Number",
-                file=sys.stderr,
             )
-            raise typer.Exit(1)
         with acting(settings, detail["study_instance_uid"]):
             pass  # before it is shown
         with closing(AuditLog(settings.ledger_url)) as audit:
@@ -87,18 +88,14 @@ def study(
         if tree:
             print(_tree(views, detail, uid))
         else:
-            print(
-                StudyAnswer.model_validate(
-                    {"disclaimer": settings.report.disclaimer, **detail}
-                ).model_dump_json(indent=2)
-            )
+            answer = {"disclaimer": settings.report.disclaimer, **detail}
+            print(StudyAnswer.model_validate(answer).model_dump_json(indent=2))
     if wait is not None and detail["report_state"] != ReportState.DELIVERED:
-        print(
-            f"hilum: its reports have not arrived: {detail['report_state']}; deliveries say why,"
+        raise ended(
+            1,
+            f"its reports have not arrived: {detail['report_state']}; deliveries say why,"
             " and the log",
-            file=sys.stderr,
         )
-        raise typer.Exit(1)
 
 
 def _awaited(views: LedgerViews, uid: str, seconds: float) -> dict[str, Any] | None:
@@ -119,12 +116,11 @@ def _tree(views: LedgerViews, detail: Mapping[str, Any], uid: str) -> str:
     current = _current_report(detail)
     found = None if current is None else views.document(current)
     if found is None:
-        print(
-            f"hilum: study {uid} has no Structured Report of its current result; run without --tree"
+        raise ended(
+            1,
+            f"study {uid} has no Structured Report of its current result; run without --tree"
             " to see why",
-            file=sys.stderr,
         )
-        raise typer.Exit(1)
     return sr_text(found["content"])
 
 
@@ -177,52 +173,49 @@ def requeue(
     from hilum.store.migrations.revision import require_revision  # noqa: PLC0415 - the same
     from hilum.store.queries.views import LedgerViews  # noqa: PLC0415 - the same
 
-    if stage not in STAGES:
-        print(f"hilum: unknown stage {stage!r}; use {', '.join(STAGES)}", file=sys.stderr)
-        raise typer.Exit(2)
+    require_known("stage", stage, STAGES)
     if not (everything or reason or study_uid or destination):
-        print("hilum: say which: --reason, --study, --destination, or --all", file=sys.stderr)
-        raise typer.Exit(2)
-    if destination and stage != "deliver":
-        print("hilum: --destination belongs to the stage deliver", file=sys.stderr)
-        raise typer.Exit(2)
+        raise ended(2, "say which: --reason, --study, --destination, or --all")
     if reason is not None:
         _require_reason(stage, reason)
     settings = settings_of(config)
-    if destination and destination not in settings.destinations:
-        advice = (
-            f"put it back, or give up what waits for it: hilum destinations forget {destination}"
-        )
-        print(
-            f"hilum: no destination {destination!r} in the settings, so no process would send it;"
-            f" {advice}",
-            file=sys.stderr,
-        )
-        raise typer.Exit(2)
+    if destination:
+        _require_deliverable(settings, stage, destination)
     chosen = {"reason": reason, "study_uid": study_uid, "destination_name": destination}
     with explained():
         require_revision(settings.ledger_url)
     with explained(), acting(settings, study_uid, Thing.STAGE, stage) as deed:
         deed.detail = " ".join(filter(None, (reason, destination and f"to {destination}"))) or None
-        if study_uid and not LedgerViews(settings.ledger_url).has_study(study_uid):
-            print(
-                f"hilum: no study {study_uid} in the ledger; `hilum find` looks for an Accession"
-                " Number",
-                file=sys.stderr,
+        views = LedgerViews(settings.ledger_url)
+        if study_uid and not views.has_study(study_uid):
+            raise ended(
+                1, f"no study {study_uid} in the ledger; `hilum find` looks for an Accession Number"
             )
-            raise typer.Exit(1)
         count = Ledger(settings.ledger_url).requeue(
             stage, **chosen, among=settings.destinations, deed=deed
         )
-        views = LedgerViews(settings.ledger_url)
-        kept = views.withheld(settings.destinations, study_uid) if stage == "deliver" else []
+        withheld = views.withheld(settings.destinations, study_uid) if stage == "deliver" else []
     print(f"{count} item{'' if count == 1 else 's'} of {stage} due again")
-    for item in kept:
+    for item in withheld:
         if destination in (None, item["destination"]) and reason in (None, item["reason"]):
-            print(
-                f"{item['items']} stay withheld from {item['destination']} ({item['reason']}):"
-                f" {item['advice']}; then repeat this"
-            )
+            print(_still_withheld(item))
+
+
+def _still_withheld(item: Mapping[str, Any]) -> str:
+    where = f"{item['items']} stay withheld from {item['destination']} ({item['reason']})"
+    return f"{where}: {item['advice']}; then repeat this"
+
+
+def _require_deliverable(settings: Settings, stage: str, destination: str) -> None:
+    """Exit status 2 unless the stage delivers and the settings name the destination."""
+    if stage != "deliver":
+        raise ended(2, "--destination belongs to the stage deliver")
+    if destination not in settings.destinations:
+        raise ended(
+            2,
+            f"no destination {destination!r} in the settings, so no process would send it; put it"
+            f" back, or give up what waits for it: hilum destinations forget {destination}",
+        )
 
 
 def _require_reason(stage: str, reason: str) -> None:
@@ -233,8 +226,7 @@ def _require_reason(stage: str, reason: str) -> None:
     known = reasons(stage)
     if reason not in known:
         advice = nearest(reason, known, most=3, cutoff=0.5)
-        print(f"hilum: no item of {stage} ends for a reason {reason!r}{advice}", file=sys.stderr)
-        raise typer.Exit(2)
+        raise ended(2, f"no item of {stage} ends for a reason {reason!r}{advice}")
 
 
 @studies_app.command("complete")
@@ -256,16 +248,14 @@ def complete_study(
     with explained(), acting(settings, uid) as deed:
         done = Ledger(settings.ledger_url).complete(uid, is_waiting=not without_waiting, deed=deed)
         if done is None:
-            print(
-                f"hilum: no study {uid} in the ledger; `GET /api/v1/studies` lists what there is",
-                file=sys.stderr,
+            raise ended(
+                1, f"no study {uid} in the ledger; `GET /api/v1/studies` lists what there is"
             )
-            raise typer.Exit(1)
     said = "its quiet period is over" if done.state == "due" else f"it was {done.state} already"
-    ended = (
+    more = (
         f"; {done.ended_readings} readings ended as not_waited_for" if done.ended_readings else ""
     )
-    print(f"{said}; waits for {done.waits_for} readings{ended}")
+    print(f"{said}; waits for {done.waits_for} readings{more}")
 
 
 @app.command()
@@ -340,6 +330,5 @@ def _whom_to_erase(patient: str | None, study_uid: str | None, issuer: str | Non
             )
         )
     if problem is not None:
-        print(f"hilum: {problem}", file=sys.stderr)
-        raise typer.Exit(2)
+        raise ended(2, f"{problem}")
     return wanted

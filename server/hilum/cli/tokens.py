@@ -6,7 +6,6 @@ These commands work on the ledger and the state folder, and ask no server.
 from __future__ import annotations
 
 import re
-import sys
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +17,7 @@ from hilum.cli.frame import (
     acting,
     actor_here,
     app,
+    ended,
     explained,
     migrated_settings,
     performs,
@@ -66,12 +66,11 @@ def create_token(
             try:
                 print(AccessTokens(settings.ledger_url).create(name, scope, days or None))
             except NameTaken as error:
-                print(
-                    f"hilum: a token is, or was, named {name}: take another name, so that records"
+                raise ended(
+                    1,
+                    f"a token is, or was, named {name}: take another name, so that records"
                     " stay clear",
-                    file=sys.stderr,
-                )
-                raise typer.Exit(1) from error
+                ) from error
 
 
 @token_app.command("list")
@@ -103,8 +102,7 @@ def revoke_token(name: TokenName, config: Config = None) -> None:
         require_same_user(settings)
         with acting(settings, thing=Thing.TOKEN, name=name):
             if not AccessTokens(settings.ledger_url).revoke(name):
-                print(f"hilum: no valid token is named {name}", file=sys.stderr)
-                raise typer.Exit(1)
+                raise ended(1, f"no valid token is named {name}")
     print(f"{name} is revoked")
 
 
@@ -152,7 +150,4 @@ def _require_name(name: str) -> None:
             if name in RESERVED_NAMES
             else "is no name for a token"
         )
-        print(
-            f"hilum: {name!r} {problem}: take letters, digits, and the signs . _ -", file=sys.stderr
-        )
-        raise typer.Exit(2)
+        raise ended(2, f"{name!r} {problem}: take letters, digits, and the signs . _ -")

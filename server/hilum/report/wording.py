@@ -80,7 +80,7 @@ def caveats(
             "Untrained: the weights of this release are not trained. For technical tests only; no"
             " finding is called present or absent."
         )
-    said += _image_remarks(result)
+    said += [*_unused_images(result), *_doubts(result)]
     if release.intended_use:
         said.append(f"Intended use: {release.intended_use}")
     if heat_map is not None and heat_map.left_out:
@@ -100,19 +100,25 @@ def meaning_of(reason: str | None) -> str | None:
     return REASONS[reason].meaning if reason in REASONS else reason
 
 
-def _image_remarks(result: Result) -> Iterator[str]:
-    """Of each reason why images were not used, then of each flag: its sentence, and the images."""
+def _unused_images(result: Result) -> Iterator[str]:
+    """Of each reason why images were not used: its sentence, and the images."""
+    total = len(result.source_images)
     unused: dict[str | None, list[_Numbered]] = defaultdict(list)
-    flagged: dict[str, list[_Numbered]] = defaultdict(list)
     for number, image in enumerate(result.source_images, 1):
         if not image.is_used:
             unused[image.reason].append((number, image))
-        for flag in image.flags:
-            flagged[flag].append((number, image))
-    total = len(result.source_images)
     for reason, images in unused.items():
         how_many = f"{len(images)} of {total} images" if total > 1 else "The only image"
         yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
+
+
+def _doubts(result: Result) -> Iterator[str]:
+    """Of each flag: its sentence, and the images."""
+    total = len(result.source_images)
+    flagged: dict[str, list[_Numbered]] = defaultdict(list)
+    for number, image in enumerate(result.source_images, 1):
+        for flag in image.flags:
+            flagged[flag].append((number, image))
     for flag, images in flagged.items():
         is_of_all = len(images) == total > 1
         which = f" All {total} images." if is_of_all else _which(images, total)

@@ -171,10 +171,7 @@ class Housekeeper:
         ):
             return
         problems = dict(_problems_of_clock(self._time.look()))
-        for rule in rules(self._settings, self._time.now()):
-            walk = self._walks.setdefault(frozenset(rule.priorities), RetentionScan())
-            while self._retention.release(rule, walk=walk) and self._may_go_on():
-                self._remove_files()
+        self._delete_by_age()
         if self._retention.hour.is_spent:
             problems["hourly_share_spent"] = _spent(self._retention.hour)
         if said := self._relieve():
@@ -184,6 +181,12 @@ class Housekeeper:
         self._forget()
         self._shorten_headers()
         self._take_abandoned()
+
+    def _delete_by_age(self) -> None:
+        for rule in rules(self._settings, self._time.now()):
+            walk = self._walks.setdefault(frozenset(rule.priorities), RetentionScan())
+            while self._retention.release(rule, walk=walk) and self._may_go_on():
+                self._remove_files()
 
     def _relieve(self) -> dict[str, Any]:
         """Delete delivered images early under disk pressure, as many bytes as are missing.

@@ -83,9 +83,8 @@ def front_page(
         "received_to": received_to or "",
     }
     older = urlencode({**asked, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
-    shown = identifiers_shown(
-        parts, deed, [item["study_instance_uid"] for item in found["studies"]]
-    )
+    studies = found["studies"]
+    shown = identifiers_shown(parts, deed, [item["study_instance_uid"] for item in studies])
     return page(
         "front.html",
         section="studies",
@@ -96,10 +95,7 @@ def front_page(
         older=older,
         now=local(now),
         site=parts.settings.site.name,
-        studies=[
-            study_line(item, now, shown.get(item["study_instance_uid"]))
-            for item in found["studies"]
-        ],
+        studies=[study_line(item, now, shown.get(item["study_instance_uid"])) for item in studies],
         roles=role_lines(parts.default_roles, facts),
         queues=queue_lines(found["queues"]),
         stuck=stuck_lines(found["stuck"], now),

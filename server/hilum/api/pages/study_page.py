@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -190,15 +190,7 @@ def _reading_line(reading: Item) -> ReadingLine:
 
 def _again(study: Item) -> Iterator[Again]:
     """Return the buttons for items that the ledger would requeue."""
-    readings = _reading_states(study)
-    failed = readings.count(ReadingState.FAILED)
-    refused = readings.count(ReadingState.NOT_ANALYSED)
-    if failed or refused:
-        yield Again(
-            _stage("analyse"),
-            f"Read {count(failed + refused, 'image')} again",
-            _said(failed=failed, not_analysed=refused),
-        )
+    yield from _read_again(_reading_states(study))
     if study["state"] == StudyState.FAILED:
         yield Again(_stage("assemble"), "Close the study again", "The study could not be closed.")
     if failed_results := sum(item["state"] == ResultState.FAILED for item in study["results"]):
@@ -207,24 +199,38 @@ def _again(study: Item) -> Iterator[Again]:
             "Write the reports again",
             f"The documents of {count(failed_results, 'result')} could not be built.",
         )
-    if dead := sum(way["state"] == DeliveryState.DEAD for way in _ways(study["results"])):
-        yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
-    if withheld := [
-        way for way in _ways(study["results"]) if way["state"] == DeliveryState.WITHHELD
-    ]:
-        advice = "; ".join(
-            dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld)
+    yield from _deliver_again(list(_ways(study["results"])))
+    yield from _resend(_ways(_current(study)))
+
+
+def _read_again(readings: Sequence[str]) -> Iterator[Again]:
+    failed = readings.count(ReadingState.FAILED)
+    refused = readings.count(ReadingState.NOT_ANALYSED)
+    if failed or refused:
+        yield Again(
+            _stage("analyse"),
+            f"Read {count(failed + refused, 'image')} again",
+            _said(failed=failed, not_analysed=refused),
         )
+
+
+def _deliver_again(ways: Sequence[Item]) -> Iterator[Again]:
+    """Yield the buttons for dead and for withheld deliveries."""
+    if dead := sum(way["state"] == DeliveryState.DEAD for way in ways):
+        yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
+    withheld = [way for way in ways if way["state"] == DeliveryState.WITHHELD]
+    if withheld:
+        remedies = dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld)
         yield Again(
             _stage("deliver"),
             f"Release {count(len(withheld), 'withheld document')}",
-            f"Sent once its cause is gone: {advice}.",
+            f"Sent once its cause is gone: {'; '.join(remedies)}.",
         )
-    sent = Counter(
-        way["destination"]
-        for way in _ways(_current(study))
-        if way["state"] == DeliveryState.DELIVERED
-    )
+
+
+def _resend(ways: Iterable[Item]) -> Iterator[Again]:
+    """Yield a button for each destination that has accepted a document."""
+    sent = Counter(way["destination"] for way in ways if way["state"] == DeliveryState.DELIVERED)
     for name, number in sent.items():
         yield Again(
             ("destination", name),

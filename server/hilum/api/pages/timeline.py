@@ -127,11 +127,12 @@ def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
 
     Of one that a person made due again also when, and when it was accepted before.
     """
+    is_delivered = way["state"] == DeliveryState.DELIVERED
     what = f"{document_words(paper['kind'])} to {way['destination']}"
-    if way["state"] != DeliveryState.DELIVERED and not way["at"]:
-        what += f", try {way['attempts'] + 1}" if way["attempts"] else ""
-    words = "; ".join(part for part in (_meaning(way), way["detail"] or "") if part)
-    if way["state"] == DeliveryState.DELIVERED and way["attempts"] > 1:
+    if not is_delivered and not way["at"] and way["attempts"]:
+        what += f", try {way['attempts'] + 1}"
+    words = "; ".join(filter(None, (_meaning(way), way["detail"])))
+    if is_delivered and way["attempts"] > 1:
         words = f"after {count(way['attempts'], 'attempt')}"
     yield _Raw(
         way["at"] or way["next_try_at"] or paper["created_at"],
@@ -141,8 +142,10 @@ def _delivery(paper: Item, way: Item) -> Iterator[_Raw]:
         words,
     )
     if way["requeued_at"]:
-        yield _Raw(way["requeued_at"], "person", f"{what}: due again")
-    if way["requeued_at"] and way["delivered_at"] and way["delivered_at"] < way["requeued_at"]:
-        yield _Raw(
-            way["delivered_at"], "deliver", what, chip(DeliveryState.DELIVERED), "the first time"
-        )
+        yield from _requeued(what, way["requeued_at"], way["delivered_at"])
+
+
+def _requeued(what: str, requeued_at: float, delivered_at: float | None) -> Iterator[_Raw]:
+    yield _Raw(requeued_at, "person", f"{what}: due again")
+    if delivered_at and delivered_at < requeued_at:
+        yield _Raw(delivered_at, "deliver", what, chip(DeliveryState.DELIVERED), "the first time")

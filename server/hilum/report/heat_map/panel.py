@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -81,13 +81,8 @@ def _scale(panel: Panel, picture_width: int, width: int) -> Picture:
 
 def pictured(panel: Panel, side: int) -> Picture:
     """Return the source with the overlay; the part not analysed is dimmed, hatched and named."""
-    rows, columns = panel.grey.shape
-    factor = side / max(rows, columns)
-    size = (max(1, round(columns * factor)), max(1, round(rows * factor)))
-    grey = np.asarray(
-        Image.fromarray(panel.grey).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
-    )
-    shape = (size[1], size[0])
+    grey = _fitted(panel.grey, side)
+    shape = (grey.shape[0], grey.shape[1])
     strength = overlay.spread(panel.cells, panel.placement, shape)
     strength = np.clip(strength / panel.peak, 0, 1) if panel.peak else np.zeros_like(strength)
     inside = overlay.analysed(panel.placement, shape)
@@ -98,6 +93,16 @@ def pictured(panel: Panel, side: int) -> Picture:
     return picture
 
 
+def _fitted(grey: NDArray[np.uint8], side: int) -> NDArray[np.uint8]:
+    """Scale a picture so that its longer side has `side` pixels."""
+    rows, columns = grey.shape
+    factor = side / max(rows, columns)
+    size = (max(1, round(columns * factor)), max(1, round(rows * factor)))
+    return np.asarray(
+        Image.fromarray(grey).resize(size, Image.Resampling.BICUBIC, reducing_gap=3.0)
+    )
+
+
 def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
     """`not analysed` in each margin that has room for it, upright at the sides."""
     rows = np.flatnonzero(inside.any(axis=1))
@@ -105,16 +110,21 @@ def _name_margins(picture: Picture, inside: NDArray[np.bool_]) -> None:
     if not len(rows) or not len(columns):
         return
     word = "not analysed"
-    height = NOTE_SIZE + 10
     length = round(font(NOTE_SIZE).getlength(word))
-    for start, stop in ((0, columns[0]), (columns[-1] + 1, picture.width)):
-        if stop - start >= height and length < picture.height:
-            _write_upright(
-                picture, word, (int(start + stop - height) // 2, (picture.height - length) // 2)
-            )
-    for start, stop in ((0, rows[0]), (rows[-1] + 1, picture.height)):
-        if stop - start >= height and length < picture.width:
-            _write(picture, word, ((picture.width - length) // 2, int(start + stop - height) // 2))
+    if length < picture.height:
+        for middle in _margins(columns, picture.width):
+            _write_upright(picture, word, (middle, (picture.height - length) // 2))
+    if length < picture.width:
+        for middle in _margins(rows, picture.height):
+            _write(picture, word, ((picture.width - length) // 2, middle))
+
+
+def _margins(inside: NDArray[np.intp], size: int) -> Iterator[int]:
+    """Yield where a line of text begins in the middle of each margin that has room for it."""
+    height = NOTE_SIZE + 10
+    for start, stop in ((0, inside[0]), (inside[-1] + 1, size)):
+        if stop - start >= height:
+            yield int(start + stop - height) // 2
 
 
 def _write(picture: Picture, text: str, place: tuple[int, int]) -> None:
@@ -142,16 +152,18 @@ def _ruler(axis: PlacementAxis, cells: int, width: int) -> Picture:
     """Return a ruler with a tick at each border of a cell, so that the map does not look finer."""
     strip = Image.new("RGB", (width, _TICK + 1), BACKGROUND)
     draw = ImageDraw.Draw(strip)
-    parts = [
-        part for part in (axis.cell(index, cells) for index in range(cells)) if part is not None
-    ]
-    borders = [parts[0][0], *(part[1] for part in parts)] if parts else []
-    places = [min(width - 1, round(border / axis.source * width)) for border in borders]
+    places = [min(width - 1, round(at / axis.source * width)) for at in _borders(axis, cells)]
     if places:
         draw.line([(places[0], 0), (places[-1], 0)], fill=FAINT)
     for place in places:
         draw.line([(place, 0), (place, _TICK)], fill=FAINT)
     return strip
+
+
+def _borders(axis: Axis, cells: int) -> list[float]:
+    """Return the borders of the cells that are in the source."""
+    parts = [part for index in range(cells) if (part := axis.cell(index, cells)) is not None]
+    return [parts[0][0], *(part[1] for part in parts)] if parts else []
 
 
 def _bar(panel: Panel, width: int) -> Picture:

@@ -6,7 +6,7 @@ older result is left behind.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from highdicom.sc import SCImage
@@ -17,6 +17,7 @@ from pydicom.uid import ExplicitVRLittleEndian
 from hilum.domain import (
     HEAT_MAP,
     Document,
+    Finding,
     Instance,
     Outcome,
     Release,
@@ -80,10 +81,7 @@ def _drawn(
     if sources.obstacle:
         raise HeatMapLeftOut(sources.obstacle)
     rows = [_row(image, job.result, release, sources) for image in images]
-    shown = {image.sop_instance_uid for image in images}
-    keys = tuple(
-        finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids)
-    )
+    keys = _shown_keys(findings, images)
     headers = [_header(image, job) for image in images]
     with quietly():
         pixels = sheet(rows, job.result, release, context)
@@ -92,6 +90,13 @@ def _drawn(
         document = _document(capture, job)
     return document, HeatMap(
         str(capture.SOPClassUID), str(capture.SOPInstanceUID), str(capture.SeriesInstanceUID), keys
+    )
+
+
+def _shown_keys(findings: Iterable[Finding], images: Iterable[SourceImage]) -> tuple[str, ...]:
+    shown = {image.sop_instance_uid for image in images}
+    return tuple(
+        finding.key for finding in findings if shown.intersection(finding.source_sop_instance_uids)
     )
 
 

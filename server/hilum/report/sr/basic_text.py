@@ -47,25 +47,25 @@ def _finding_lines(report: Dataset) -> Iterator[str]:
 
     None when the study was not analysed.
     """
-    coded: dict[_Key, list[str]] = defaultdict(list)
     (evaluations,) = _named(report, codes.QUALITATIVE_EVALUATIONS)
-    for item in evaluations.ContentSequence:
-        if item.ValueType == "CODE":
-            coded[_key(item.ConceptNameCodeSequence[0])].append(_meaning(item.ConceptCodeSequence))
+    coded = _decisions(evaluations)
     worded = iter(
         [item.TextValue for item in evaluations.ContentSequence if _is(item, codes.FINDING)]
     )
     for group in _named(report, codes.MEASUREMENT_GROUP):
-        finding = next(
-            (
-                item.ConceptCodeSequence
-                for item in group.ContentSequence
-                if _is(item, codes.FINDING)
-            ),
-            None,
-        )
+        found = [item for item in group.ContentSequence if _is(item, codes.FINDING)]
+        finding = found[0].ConceptCodeSequence if found else None
         said = f"{_meaning(finding)}: {coded[_key(finding[0])].pop(0)}" if finding else next(worded)
         yield f"{said}. {_number(group)}"
+
+
+def _decisions(evaluations: Dataset) -> dict[_Key, list[str]]:
+    """Return the decisions in the order of the evaluations, by the code of the finding."""
+    coded: dict[_Key, list[str]] = defaultdict(list)
+    for item in evaluations.ContentSequence:
+        if item.ValueType == "CODE":
+            coded[_key(item.ConceptNameCodeSequence[0])].append(_meaning(item.ConceptCodeSequence))
+    return coded
 
 
 def _number(group: Dataset) -> str:

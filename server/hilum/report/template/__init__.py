@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 
 from hilum.domain import SR, Document, Release, Result
 from hilum.report.context import HeatMap, ReportContext
@@ -70,15 +71,7 @@ class SrTemplate:
     ) -> Iterator[tuple[str, bytes]]:
         offset = utc_offset(images[0])
         created = local(result.created_at, offset)
-        date, time = map(text, date_and_time(created))
-        yield from (
-            ("InstanceCreationDate", date),
-            ("InstanceCreationTime", time),
-            ("ContentDate", date),
-            ("ContentTime", time),
-        )
-        if offset is not None:
-            yield "TimezoneOffsetFromUTC", text(offset)
+        yield from _times(created, offset)
         yield "SOPInstanceUID", uid(result.identifiers[SR.key])
         yield "StudyInstanceUID", uid(images[0].study_instance_uid)
         yield "SeriesInstanceUID", uid(result.identifiers[SR.series])
@@ -107,6 +100,16 @@ class SrTemplate:
             self.groups.fill(result, self.release, images, heat_map),
         )
         return b"".join(parts)
+
+
+def _times(created: datetime, offset: str | None) -> Iterator[tuple[str, bytes]]:
+    date, time = map(text, date_and_time(created))
+    yield "InstanceCreationDate", date
+    yield "InstanceCreationTime", time
+    yield "ContentDate", date
+    yield "ContentTime", time
+    if offset is not None:
+        yield "TimezoneOffsetFromUTC", text(offset)
 
 
 def _image(image: Extract) -> Reference:

@@ -10,7 +10,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -116,21 +116,19 @@ def usable(settings: Settings) -> Iterator[Check]:
     if not others:
         yield Check("files", ok=True, detail="ledger and archive are this user's to read and write")
         return
-    places = [path for path in (*files, archive) if path.exists()]
-    quoted = [shlex.quote(str(path.resolve())) for path in (reference, *places)]
-    mend = f"chown -R --reference={' '.join(quoted)}"
+    remedy = _chown(reference, [path for path in (*files, archive) if path.exists()])
     if os.geteuid() == 0:
         whose = "were left by root to a server that is another user"
-        advice = mend
     else:
         whose = "are not this user's to read and write"
-        advice = f"{AS_SERVER}; if it says the same, then as root: {mend}"
-    yield Check(
-        "files",
-        ok=False,
-        detail=f"{len(others)} files or folders {whose}, such as {others[0]}",
-        advice=advice,
-    )
+        remedy = f"{AS_SERVER}; if it says the same, then as root: {remedy}"
+    detail = f"{len(others)} files or folders {whose}, such as {others[0]}"
+    yield Check("files", ok=False, detail=detail, advice=remedy)
+
+
+def _chown(reference: Path, places: Iterable[Path]) -> str:
+    quoted = [shlex.quote(str(path.resolve())) for path in (reference, *places)]
+    return f"chown -R --reference={' '.join(quoted)}"
 
 
 def _of_server(files: list[Path], settings: Settings) -> Path:

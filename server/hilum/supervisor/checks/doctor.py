@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hilum.domain import RolloutState
 from hilum.errors import ConfigurationError, Retry
@@ -35,6 +35,8 @@ from hilum.supervisor.checks.retention import retention_checks
 from hilum.supervisor.checks.triton import triton_checks
 from hilum_preprocessing.resize import compiled as resizing
 
+_REJECTED: Final = "new associations are rejected"
+
 
 def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[Check]:
     """Return every check, in the order in which a person would mend the problems.
@@ -48,38 +50,48 @@ def examine(settings: Settings, settings_file: Path | None = None) -> Iterator[C
     yield from unless_refused("files", usable(settings))
     yield from (ledger := list(unless_refused("ledger", _ledger(settings))))
     if all(check.ok for check in ledger):
-        if not _is_new(settings.ledger_url):
-            yield from (file := list(unless_refused("ledger file", ledger_file(settings))))
-            ledger += file
+        yield from (file := list(_file_checks(settings)))
+        ledger += file
         yield from unless_refused("archive", archive_checks(settings))
+    has_ledger = all(check.ok for check in ledger) and not _is_new(settings.ledger_url)
     yield from unless_refused("unindexed", waiting(settings))
-    yield from port_checks(settings)
-    if settings.receive.tls_port:
-        yield from unless_refused("receive TLS", _certificates(settings.receive))
-    yield _who_may_send(settings.receive)
-    yield from unless_refused("api TLS", api_tls(settings))
-    yield from unless_refused("api.token", api_tokens(settings))
+    yield from _ports(settings)
     yield Check("receive", ok=True, detail=f"large objects {compiled.loaded()[1]}")
     yield Check("resize", ok=True, detail=resizing.loaded()[1])
     yield from unless_refused("releases", _releases(settings))
-    if has_ledger := all(check.ok for check in ledger) and not _is_new(settings.ledger_url):
-        yield from unless_refused("tokens", named_tokens(settings))
-        yield from unless_refused("clock", clock(settings))
-        yield from unless_refused("retention", retention_checks(settings))
-        yield from unless_refused("rollouts", _rollouts(settings))
-        yield from unless_refused("withheld", withheld(settings))
-        yield from unless_refused("destinations", gone(settings))
-        yield from unless_refused("audit", collector_waits(settings))
+    if has_ledger:
+        for name, check in _IN_LEDGER.items():
+            yield from unless_refused(name, check(settings))
     yield from unless_refused("audit collector", collector_files(settings))
     yield from unless_refused("triton", triton_checks(settings))
+    yield from _neighbours(settings)
+    yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
+    yield from peers(settings)
+
+
+def _file_checks(settings: Settings) -> Iterator[Check]:
+    if not _is_new(settings.ledger_url):
+        yield from unless_refused("ledger file", ledger_file(settings))
+
+
+def _ports(settings: Settings) -> Iterator[Check]:
+    """Check the ports, and the access of their callers."""
+    yield from port_checks(settings)
+    if settings.receive.tls_port:
+        yield from unless_refused("receive TLS", _certificates(settings.receive))
+    yield _senders_admitted(settings.receive)
+    yield from unless_refused("api TLS", api_tls(settings))
+    yield from unless_refused("api.token", api_tokens(settings))
+
+
+def _neighbours(settings: Settings) -> Iterator[Check]:
+    """Check the watched folders and the senders, and that there is a destination."""
     for name, watch in settings.watch.items():
         yield from unless_refused(f"watch {name}", _watched(name, watch))
     yield from (_sender(title, sender) for title, sender in settings.senders.items())
     if not settings.destinations:
         advice = "Add [destinations.<name>] to the settings; until then results are only in REST."
         yield Check("destinations", ok=False, detail="none configured", advice=advice)
-    yield from unless_refused("reports", reports(settings, has_ledger=has_ledger))
-    yield from peers(settings)
 
 
 def _state_folder(settings: Settings) -> Iterator[Check]:
@@ -98,41 +110,26 @@ def _state_folder(settings: Settings) -> Iterator[Check]:
 
 
 def _disk(settings: Settings, left: Free) -> Check:
-    reserve = settings.receive.reserve_bytes
-    reject = settings.receive.reject_below_bytes
-    free = left.bytes
-    files = settings.receive.reject_below_files
-    syncs = durable_rename_of(settings.archive_dir, settings.receive.durability).syncs
+    limits = settings.receive
+    syncs = durable_rename_of(settings.archive_dir, limits.durability).syncs
     detail = (
-        f"{free / 1e9:.1f} GB free, {reserve / 1e9:.1f} GB reserved, {syncs} sync{'s'[: syncs > 1]}"
-        " a received object"
+        f"{_gigabytes(left.bytes)} free, {_gigabytes(limits.reserve_bytes)} reserved,"
+        f" {syncs} sync{'s'[: syncs > 1]} a received object"
     )
-    if free <= reserve:
-        return Check(
-            "disk",
-            ok=False,
-            detail=detail,
-            advice="C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes.",
-        )
-    if free < reject:
-        detail += f"; below {reject / 1e9:.1f} GB new associations are rejected"
-        return Check(
-            "disk",
-            ok=False,
-            detail=detail,
-            advice=(
-                "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
-            ),
-        )
-    if left.files is not None and left.files < files:
-        detail = f"{left.files} inodes free; below {files} new associations are rejected"
-        return Check(
-            "disk",
-            ok=False,
-            detail=detail,
-            advice="Delete files in this file system, or lower receive.reserve_files.",
-        )
-    return Check("disk", ok=True, detail=detail)
+    advice = None
+    if left.bytes <= limits.reserve_bytes:
+        advice = "C-STORE is refused with 0xA700: free space, or lower receive.reserve_bytes."
+    elif left.bytes < limits.reject_below_bytes:
+        detail += f"; below {_gigabytes(limits.reject_below_bytes)} {_REJECTED}"
+        advice = "Free space, or lower receive.reject_bytes (default: twice receive.reserve_bytes)."
+    elif left.files is not None and left.files < limits.reject_below_files:
+        detail = f"{left.files} inodes free; below {limits.reject_below_files} {_REJECTED}"
+        advice = "Delete files in this file system, or lower receive.reserve_files."
+    return Check("disk", advice is None, detail, advice or "")
+
+
+def _gigabytes(count: int) -> str:
+    return f"{count / 1e9:.1f} GB"
 
 
 def _ledger(settings: Settings) -> Iterator[Check]:
@@ -157,7 +154,7 @@ def _revision(url: str) -> Check:
     return Check("ledger", found in (None, REVISION), f"revision {found or 'none yet'}", advice)
 
 
-def _who_may_send(receive: Receive) -> Check:
+def _senders_admitted(receive: Receive) -> Check:
     """Check the limits on senders: a sender may reject and correct the images of its AE Title."""
     bounds = {
         "receive.peers": receive.peers,
@@ -253,28 +250,17 @@ def _rollouts(settings: Settings) -> Iterator[Check]:
 
 
 def _rollout(verbs: RolloutVerbs, item: dict[str, Any]) -> Check:
-    alias = item["alias"]
+    name = f"rollout {item['alias']}"
     (_, _, words) = in_words(item).partition(": ")
     if item["state"] == RolloutState.REFUSED:
-        return Check(
-            f"rollout {alias}",
-            ok=False,
-            detail=words,
-            advice=f"Mend it and start again, or `hilum rollout stop {alias}`.",
-        )
-    problem = (
-        None
-        if item["changed_at"] is None or item["state"] == RolloutState.CLOSED
-        else _not_loadable(verbs, item)
-    )
+        advice = f"Mend it and start again, or `hilum rollout stop {item['alias']}`."
+        return Check(name, ok=False, detail=words, advice=advice)
+    is_over = item["changed_at"] is None or item["state"] == RolloutState.CLOSED
+    problem = None if is_over else _not_loadable(verbs, item)
     if problem is None:
-        return Check(f"rollout {alias}", ok=True, detail=words + _edited(verbs, item["configured"]))
-    return Check(
-        f"rollout {alias}",
-        ok=False,
-        detail=f"{words}; {problem}",
-        advice="Put it back, or roll out another release.",
-    )
+        return Check(name, ok=True, detail=words + _edited(verbs, item["configured"]))
+    advice = "Put it back, or roll out another release."
+    return Check(name, ok=False, detail=f"{words}; {problem}", advice=advice)
 
 
 def _edited(verbs: RolloutVerbs, configured: str) -> str:
@@ -289,6 +275,18 @@ def _edited(verbs: RolloutVerbs, configured: str) -> str:
                 " from its next start on"
             )
     return ""
+
+
+# Checks that read the rows of a ledger.
+_IN_LEDGER: Final[Mapping[str, Callable[[Settings], Iterator[Check]]]] = {
+    "tokens": named_tokens,
+    "clock": clock,
+    "retention": retention_checks,
+    "rollouts": _rollouts,
+    "withheld": withheld,
+    "destinations": gone,
+    "audit": collector_waits,
+}
 
 
 def _not_loadable(verbs: RolloutVerbs, item: dict[str, Any]) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -24,12 +25,7 @@ def waiting(settings: Settings) -> Iterator[Check]:
     if not (archive := Archive(settings.archive_dir)).is_there:
         return
     now = time.time()
-    received_at = dict[str, list[float]]()
-    for file in archive.unindexed():
-        try:
-            received_at.setdefault(file.parent.name, []).append(file.stat().st_mtime)
-        except FileNotFoundError:  # it has its row
-            continue
+    received_at = _times_of_unindexed(archive)
     longest = now - min((min(times) for times in received_at.values()), default=now)
     if longest < max(_PATIENCE_SECONDS, _TURNS * settings.retention.check_seconds):
         yield Check("unindexed", ok=True, detail="no acknowledged image waits for its row for long")
@@ -45,6 +41,16 @@ def waiting(settings: Settings) -> Iterator[Check]:
         " says not_indexed, or unreadable."
     )
     yield Check("unindexed", ok=False, detail=detail, advice=advice)
+
+
+def _times_of_unindexed(archive: Archive) -> dict[str, list[float]]:
+    """Return when the files without a row were received, by the process that received them."""
+    received_at = dict[str, list[float]]()
+    for file in archive.unindexed():
+        with contextlib.suppress(FileNotFoundError):  # it has its row
+            moment = file.stat().st_mtime
+            received_at.setdefault(file.parent.name, []).append(moment)
+    return received_at
 
 
 def clock(settings: Settings, now: Callable[[], float] = time.time) -> Iterator[Check]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from sqlalchemy import inspect
+from sqlalchemy import Connection, inspect
 from sqlalchemy.engine import make_url
 
 from hilum.settings import Settings
@@ -29,17 +29,11 @@ def ledger_file(settings: Settings) -> Iterator[Check]:
     if parsed.get_backend_name() != "sqlite":
         return
     size_bytes = Path(parsed.database or "").stat().st_size
+    is_whole = size_bytes <= _WHOLE_BYTES
     reader = open_reader(settings.ledger_url)
     try:
         with reader.connect() as connection:
-            for table in inspect(connection).get_table_names():
-                connection.exec_driver_sql(f'SELECT * FROM "{table}" LIMIT 1').first()  # noqa: S608 - a name of our own schema
-            is_whole = size_bytes <= _WHOLE_BYTES
-            found = (
-                connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one()
-                if is_whole
-                else "ok"
-            )
+            found = _read(connection, is_whole=is_whole)
     finally:
         reader.dispose()
     said = (
@@ -49,3 +43,12 @@ def ledger_file(settings: Settings) -> Iterator[Check]:
     )
     detail = f"{size_bytes / 1e9:.1f} GB, {said}" if found == "ok" else DAMAGED
     yield Check("ledger file", ok=found == "ok", detail=detail, advice=RESTORE)
+
+
+def _read(connection: Connection, *, is_whole: bool) -> str:
+    """Read all pages or the first row of each table, and return "ok" or the first problem."""
+    for table in inspect(connection).get_table_names():
+        connection.exec_driver_sql(f'SELECT * FROM "{table}" LIMIT 1').first()  # noqa: S608 - a name of our own schema
+    if not is_whole:
+        return "ok"
+    return str(connection.exec_driver_sql("PRAGMA quick_check(1)").scalar_one())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from hilum.errors import ConfigurationError, Retry
 from hilum.services.releases.releases import load_releases
-from hilum.settings import Settings
+from hilum.settings import Destination, Settings
 from hilum.store.queries.views import LedgerViews
 from hilum.supervisor.checks.check import Check
-from hilum.withheld_reports import in_place, refusals
+from hilum.withheld_reports import WithholdingCause, in_place, refusals
 
 
 def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
@@ -26,24 +26,19 @@ def reports(settings: Settings, *, has_ledger: bool) -> Iterator[Check]:
         settings, in_place(settings, releases, _rollouts(settings) if has_ledger else [])
     )
     for name, destination in settings.destinations.items():
-        title = f"reports to {name}"
-        of = [refusal for refusal in found if refusal.destination == name]
-        problem = next((refusal for refusal in of if refusal.is_all), None)
-        if problem is not None:
-            yield Check(
-                title, ok=False, detail=f"{name} {problem.words}", advice=_sentence(problem.advice)
-            )
-        else:
-            lacks = "; ".join(f"{refusal.words}: {refusal.advice}" for refusal in of)
-            said = (
-                f"{name} {lacks}" if lacks else "it gets those of every release that reads for it"
-            )
-            test = (
-                ", of untrained weights too: ONLY for a test PACS (accept_untrained)"
-                if destination.accept_untrained
-                else ""
-            )
-            yield Check(title, ok=True, detail=f"{said}{test}")
+        yield _reports_to(name, destination, [item for item in found if item.destination == name])
+
+
+def _reports_to(name: str, destination: Destination, of: Sequence[WithholdingCause]) -> Check:
+    title = f"reports to {name}"
+    if problem := next((refusal for refusal in of if refusal.is_all), None):
+        advice = _sentence(problem.advice)
+        return Check(title, ok=False, detail=f"{name} {problem.words}", advice=advice)
+    lacks = "; ".join(f"{refusal.words}: {refusal.advice}" for refusal in of)
+    said = f"{name} {lacks}" if lacks else "it gets those of every release that reads for it"
+    if destination.accept_untrained:
+        said += ", of untrained weights too: ONLY for a test PACS (accept_untrained)"
+    return Check(title, ok=True, detail=said)
 
 
 def withheld(settings: Settings) -> Iterator[Check]:
@@ -60,21 +55,16 @@ def withheld(settings: Settings) -> Iterator[Check]:
     for item in found:
         name = item["destination"]
         reason = item["reason"]
+        withheld_here = f"withheld from {name}"
         if item["releasable"]:
             command = f"hilum requeue deliver --destination {name} --reason {reason}"
-            detail = f"{item['releasable']} withheld from {name} ({reason}) can be released now"
-            yield Check(
-                f"withheld from {name}",
-                ok=False,
-                detail=detail,
-                advice=f"Restart the server, then run `{command}`.",
-            )
+            detail = f"{item['releasable']} {withheld_here} ({reason}) can be released now"
+            advice = f"Restart the server, then run `{command}`."
+            yield Check(withheld_here, ok=False, detail=detail, advice=advice)
         elif name in settings.destinations:
-            detail = (
-                f"{item['items']} withheld from {name} ({reason}): {item['advice']}; then restart"
-                " the server and requeue them"
-            )
-            yield Check(f"withheld from {name}", ok=True, detail=detail)
+            remedy = f"{item['advice']}; then restart the server and requeue them"
+            detail = f"{item['items']} {withheld_here} ({reason}): {remedy}"
+            yield Check(withheld_here, ok=True, detail=detail)
 
 
 def _rollouts(settings: Settings) -> list[dict[str, object]]:

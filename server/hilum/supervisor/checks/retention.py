@@ -72,6 +72,11 @@ def _hour(found: RetentionState) -> Check:
     return Check("retention", ok=True, detail=f"{hour.images} images have left by age in this hour")
 
 
+def _promised_words(promised: Promised) -> str:
+    images = f"{promised.images} image{'s'[: promised.images != 1]}"
+    return f"{images} ({promised.size_bytes / 1e9:.1f} GB) promised"
+
+
 def _promises(settings: Settings, promised: Promised) -> Check:
     """Check for commitments without an end while deletion is to remove all images.
 
@@ -79,21 +84,15 @@ def _promises(settings: Settings, promised: Promised) -> Check:
     """
     name = "storage commitment"
     days = settings.retention.committed_days
-    kept = (
-        f"{promised.images} image{'s'[: promised.images != 1]} ({promised.size_bytes / 1e9:.1f} GB)"
-        " promised"
-    )
+    kept = _promised_words(promised)
     if not settings.receive.storage_commitment:
         return Check(name, ok=True, detail=f"not offered; {kept}")
     if not deletes(settings.retention):
         return Check(name, ok=True, detail=f"offered, and nothing is deleted; {kept}")
     if days:
         longer = ", longer than retention.days" if days > settings.retention.days > 0 else ""
-        return Check(
-            name,
-            ok=True,
-            detail=f"offered; what is promised stays for {days:g} days at least{longer}; {kept}",
-        )
+        stays = f"promised images stay for {days:g} days at least{longer}"
+        return Check(name, ok=True, detail=f"offered; {stays}; {kept}")
     detail = (
         f"offered without an end (retention.committed_days = 0), while other images leave; {kept},"
         " and never leave"

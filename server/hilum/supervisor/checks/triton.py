@@ -127,31 +127,25 @@ def _sandbox(settings: Settings, sandbox: Sandbox) -> Check:
         f"{bounded if port else 'no network'}; socket, shared memory and temporary files are for"
         " this user only"
     )
+    name = "triton sandbox"
     if not version:
         unseen = "this kernel has no Landlock (Linux 5.13, `landlock` in lsm=)"
-        return Check(
-            "triton sandbox",
-            ok=True,
-            detail=f"{detail}; NOT hidden from it: all that this user may read, as {unseen}",
-        )
+        detail += f"; NOT hidden from it: all that this user may read, as {unseen}"
+        return Check(name, ok=True, detail=detail)
     ours = [settings.archive_dir, *ledger_files(settings.ledger_url)]
     if seen := sandbox.seen(ours):
         advice = (
-            "It lies among the programs that Triton has to read: move site.state_dir out of there."
+            "It is among the programs that Triton has to read: move site.state_dir out of there."
         )
-        return Check(
-            "triton sandbox",
-            ok=False,
-            detail=f"{detail}; it may read {', '.join(map(str, seen))}",
-            advice=advice,
-        )
+        detail += f"; it may read {', '.join(map(str, seen))}"
+        return Check(name, ok=False, detail=detail, advice=advice)
     detail = f"{detail}; it reads programs and models, neither ledger nor archive"
     if sandbox.removable(ours):
         detail += (
             "; BUT it may remove files below /tmp, where they lie: for more than a trial move"
             " site.state_dir"
         )
-    return Check("triton sandbox", ok=True, detail=detail)
+    return Check(name, ok=True, detail=detail)
 
 
 def _regions(settings: Settings) -> Check:
