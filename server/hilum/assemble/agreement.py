@@ -5,6 +5,7 @@ Finding by finding; pure arithmetic over the outputs of both.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -66,18 +67,12 @@ def agreements(studies: Iterable[Mapping[str, Said]]) -> list[Agreement]:
 def kappa(pairs: Iterable[tuple[str, str]]) -> float | None:
     """Return (observed - expected) / (1 - expected) agreement of two raters over classes."""
     found = list(pairs)
-    classes = {word for pair in found for word in pair}
-    if len(classes) < 2:
+    first = Counter(one for one, _ in found)
+    second = Counter(other for _, other in found)
+    if len(first | second) < 2:
         return None
-    count = len(found)
-    observed = sum(one == other for one, other in found) / count
-    expected = (
-        sum(
-            sum(one == word for one, _ in found) * sum(other == word for _, other in found)
-            for word in classes
-        )
-        / count**2
-    )
+    observed = sum(one == other for one, other in found) / len(found)
+    expected = sum(first[word] * second[word] for word in first) / len(found) ** 2
     return (observed - expected) / (1 - expected)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final, TypeVar
 
 from hilum.domain import REASONS, Decision, Outcome, Release, Result, SourceImage
 from hilum.report.context import HeatMap, ReportContext
@@ -14,6 +14,7 @@ _LONG_STRING: Final = 64  # characters of LO (PS3.5 6.2)
 _LIST_COLUMN: Final = 32  # characters that worklists of viewers show
 # An image and its number in the order of arrival, by which JSON, REST and the page list it.
 _Numbered = tuple[int, SourceImage]
+_Key = TypeVar("_Key")
 DECISIONS: Final[Mapping[Decision, str]] = {
     Decision.PRESENT: "Present",
     Decision.ABSENT: "Absent",
@@ -103,10 +104,7 @@ def meaning_of(reason: str | None) -> str | None:
 def _unused_images(result: Result) -> Iterator[str]:
     """Of each reason why images were not used: its sentence, and the images."""
     total = len(result.source_images)
-    unused: dict[str | None, list[_Numbered]] = defaultdict(list)
-    for number, image in enumerate(result.source_images, 1):
-        if not image.is_used:
-            unused[image.reason].append((number, image))
+    unused = _grouped(result, lambda image: () if image.is_used else (image.reason,))
     for reason, images in unused.items():
         how_many = f"{len(images)} of {total} images" if total > 1 else "The only image"
         yield f"{how_many} not used ({reason}): {meaning_of(reason)}{_which(images, total)}"
@@ -115,14 +113,21 @@ def _unused_images(result: Result) -> Iterator[str]:
 def _doubts(result: Result) -> Iterator[str]:
     """Of each flag: its sentence, and the images."""
     total = len(result.source_images)
-    flagged: dict[str, list[_Numbered]] = defaultdict(list)
-    for number, image in enumerate(result.source_images, 1):
-        for flag in image.flags:
-            flagged[flag].append((number, image))
-    for flag, images in flagged.items():
+    for flag, images in _grouped(result, lambda image: image.flags).items():
         is_of_all = len(images) == total > 1
         which = f" All {total} images." if is_of_all else _which(images, total)
         yield f"In doubt ({flag}): {flag_meaning(flag)}{which}"
+
+
+def _grouped(
+    result: Result, keys_of: Callable[[SourceImage], Sequence[_Key]]
+) -> dict[_Key, list[_Numbered]]:
+    """Return the images with their numbers, by each of their keys."""
+    grouped: dict[_Key, list[_Numbered]] = defaultdict(list)
+    for number, image in enumerate(result.source_images, 1):
+        for key in keys_of(image):
+            grouped[key].append((number, image))
+    return grouped
 
 
 def _which(images: Sequence[_Numbered], total: int) -> str:

@@ -61,8 +61,7 @@ def _read(file: Path) -> str | None:
         return None
     with os.fdopen(descriptor) as source:
         status = os.fstat(descriptor)
-        is_private = status.st_uid == os.geteuid() and not status.st_mode & (
-            stat.S_IRWXG | stat.S_IRWXO
-        )
+        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+        is_private = status.st_uid == os.geteuid() and not is_open
         content = source.read(200) if is_private and stat.S_ISREG(status.st_mode) else ""
     return content if has_form(content) else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import date, datetime, time, timedelta
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlencode
@@ -13,7 +14,7 @@ from fastapi.responses import RedirectResponse
 from pydantic import AfterValidator, BeforeValidator
 
 from hilum.api.audited_actions import DeedHere
-from hilum.api.dependencies import PartsHere
+from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import AE_PATTERN, UID_PATTERN, Cursor, Day
 from hilum.api.identifiers import identifiers_shown
 from hilum.api.pages.formatting import local
@@ -22,6 +23,7 @@ from hilum.api.pages.notices import notices
 from hilum.api.pages.templating import page
 from hilum.api.readiness import FAILING_SECONDS
 from hilum.domain import StudyState
+from hilum.store.audit.log import Deed
 from hilum.store.queries.views import StudyFilter
 from hilum.verbs import Verb, performs
 
@@ -65,8 +67,24 @@ def front_page(
     """The last studies, the queues, readiness."""
     if "." in q and not q.strip(".0123456789"):
         return RedirectResponse(f"/studies/{parts.views.study_of(q) or q}", 303)
+    asked = {
+        "q": q,
+        "show": show,
+        "received_from": received_from or "",
+        "received_to": received_to or "",
+    }
+    return _list_page(parts, deed, _filter(q, show, received_from, received_to), asked, cursor)
+
+
+def _list_page(
+    parts: Dependencies,
+    deed: Deed,
+    chosen: StudyFilter,
+    asked: Mapping[str, Any],
+    cursor: str | None,
+) -> Response:
+    """Return the page with a list of studies. `asked`: the form that a person has sent."""
     now = parts.clock()
-    chosen = _filter(q, show, received_from, received_to)
     configured = parts.settings.destinations
     found = parts.views.front(
         chosen,
@@ -76,12 +94,6 @@ def front_page(
         configured=configured,
     )
     facts = parts.observer.judge(found["processes"], found["destinations"], found["failing"])
-    asked: dict[str, Any] = {
-        "q": q,
-        "show": show,
-        "received_from": received_from or "",
-        "received_to": received_to or "",
-    }
     older = urlencode({**asked, "cursor": found["next_cursor"]}) if found["next_cursor"] else ""
     studies = found["studies"]
     shown = identifiers_shown(parts, deed, [item["study_instance_uid"] for item in studies])

@@ -75,19 +75,14 @@ def _shown(heat_map: HeatMap | None, result: Result) -> Iterator[Dataset]:
     """Add the heat map as evidence, because the tree refers to it (PS3.3 C.17.2.3)."""
     if heat_map is None or not heat_map.finding_keys:
         return
-    named = Dataset()
-    named.SOPClassUID = heat_map.sop_class_uid
-    named.SOPInstanceUID = heat_map.sop_instance_uid
-    named.SeriesInstanceUID = heat_map.series_instance_uid
-    named.StudyInstanceUID = result.study_instance_uid
-    yield named
+    yield _reference(heat_map, result)
 
 
-def _reference(predecessor: Document, result: Result) -> Dataset:
-    """Return the reference to a replaced document (PS3.3 C.17.2)."""
+def _reference(document: Document | HeatMap, result: Result) -> Dataset:
+    """Return the reference to a document of the study, such as a replaced one (PS3.3 C.17.2)."""
     named = Dataset()
-    named.SOPClassUID = predecessor.sop_class_uid
-    named.SOPInstanceUID = predecessor.sop_instance_uid
-    named.SeriesInstanceUID = predecessor.series_instance_uid
+    named.SOPClassUID = document.sop_class_uid
+    named.SOPInstanceUID = document.sop_instance_uid
+    named.SeriesInstanceUID = document.series_instance_uid
     named.StudyInstanceUID = result.study_instance_uid
     return named

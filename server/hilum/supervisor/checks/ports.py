@@ -140,11 +140,9 @@ def port_check(settings: Settings, port: ConfiguredPort) -> Check:
             return Check(port.title, ok=False, detail="; ".join(error.problems))
         if owner.is_this_server:
             return Check(port.title, ok=True, detail=f"{where} is in use by {owner.words}")
+        advice = f"Stop it, or {port.advice(_ports(settings))}."
         return Check(
-            port.title,
-            ok=False,
-            detail=f"{where} is taken by {owner.words}",
-            advice=f"Stop it, or {port.advice(_ports(settings))}.",
+            port.title, ok=False, detail=f"{where} is taken by {owner.words}", advice=advice
         )
     return Check(port.title, ok=True, detail=f"{where} is free, so no server runs there now")
 
