@@ -59,7 +59,7 @@ class OneThread:
 
 
 def outcome_of(function: Callable[[], T]) -> T | BaseException:
-    """Return what the function returns, or what it raises."""
+    """Return the value of the function, or the exception that it raises."""
     try:
         return function()
     except BaseException as error:  # noqa: BLE001 - the caller of `settle` gets it

@@ -273,8 +273,8 @@ def _source(image: Image, score: ImageScores | None, release: Release | None) ->
         view=image.reading.view if image.reading else None,
         is_used=score is not None,
         reason=None if score is not None else image.reason or Reason.RELEASE_NOT_AVAILABLE.value,
-        scores={key: score.scores[position] for position, key in keys} if score else {},
-        logits={key: score.logits[position] for position, key in keys} if score else {},
+        scores=_by_key(score.scores, keys) if score else {},
+        logits=_by_key(score.logits, keys) if score else {},
         member_scores=_member_scores(score, release, keys) if score and release else {},
         flags=image.flags,
     )
@@ -285,7 +285,11 @@ def _member_scores(
 ) -> dict[str, dict[str, float]]:
     """Of an ensemble; empty also for a reading from before its numbers were kept."""
     pairs = zip(release.members, score.member_scores, strict=False)
-    return {name: {key: scores[position] for position, key in keys} for name, scores in pairs}
+    return {name: _by_key(scores, keys) for name, scores in pairs}
+
+
+def _by_key(values: Sequence[float], keys: Iterable[tuple[int, str]]) -> dict[str, float]:
+    return {key: values[position] for position, key in keys}
 
 
 def _preprocessing_version(images: Iterable[Image]) -> str | None:

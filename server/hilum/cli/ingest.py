@@ -74,7 +74,7 @@ def ingest(
     require_known("Called AE Title", to, settings.receive.ae_titles)
     from hilum.domain import Priority  # noqa: PLC0415 - the same
     from hilum.observability import telemetry  # noqa: PLC0415 - not needed by other commands
-    from hilum.receive.files.folder import IN_CONFLICT, FileOutcome  # noqa: PLC0415 - the same
+    from hilum.receive.files.folder import FileOutcome  # noqa: PLC0415 - the same
     from hilum.services import ingest as ingesting  # noqa: PLC0415 - the same
     from hilum.services.same_user import require_same_user  # noqa: PLC0415 - the same
 
@@ -100,12 +100,18 @@ def ingest(
             deed.detail = f"to {to}"
     print(_counted(fates, began))
     if count := fates[FileOutcome.CONFLICT]:
-        # A first object is known to be the first only when it gets its row.
-        is_named = count == progress.counts[FileOutcome.CONFLICT]
-        advice = "" if is_named else "; the same command, once more, names each"
-        files = f"{count} file{'' if count == 1 else 's'}"
-        print(f"hilum: {files}: {IN_CONFLICT}{advice}", file=sys.stderr)
+        _say_conflicts(count, progress.counts[FileOutcome.CONFLICT])
     raise typer.Exit(0 if _is_all_in(fates) else 1)
+
+
+def _say_conflicts(count: int, named: int) -> None:
+    """Print the number of conflicts; `named`: those that have a line of their own."""
+    from hilum.receive.files.folder import IN_CONFLICT  # noqa: PLC0415 - not needed by other commands
+
+    # A first object is known to be the first only when it gets its row.
+    advice = "" if count == named else "; the same command, once more, names each"
+    files = f"{count} file{'' if count == 1 else 's'}"
+    print(f"hilum: {files}: {IN_CONFLICT}{advice}", file=sys.stderr)
 
 
 def _require_ae_title(calling: str) -> None:

@@ -99,10 +99,8 @@ def reanalyse(
         except CannotReanalyse as error:
             raise ended(2, f"{error}") from error
         deed.count = count.studies
-    print(
-        f"{_words(count)}{' would be' if dry_run else ''} due for"
-        f" {release}{' as a shadow' if shadow else ''}"
-    )
+    verb = "would be due" if dry_run else "due"
+    print(f"{_words(count)} {verb} for {release}{' as a shadow' if shadow else ''}")
     for line in _left_out(count):
         print(f"hilum: {line}", file=sys.stderr)
     if not count.studies:

@@ -63,13 +63,16 @@ def resend(
             )
         left = [f"{_document(item)}: {item['why']}" for item in done.left]
         if not done.due:
-            where = f" to {to}" if to else ""
-            none = f"nothing of {uid} was delivered{where}; `hilum study {uid}` shows it"
-            raise ended(1, *left or [none])
+            raise ended(1, *left or [_never_delivered(uid, to)])
     for line in left:
         print(f"hilum: {line}", file=sys.stderr)
     for item in done.due:
         print(f"{_document(item)}: due again")
+
+
+def _never_delivered(uid: str, to: str | None) -> str:
+    where = f" to {to}" if to else ""
+    return f"nothing of {uid} was delivered{where}; `hilum study {uid}` shows it"
 
 
 def _document(item: Mapping[str, Any]) -> str:

@@ -199,7 +199,10 @@ def _again(study: Item) -> Iterator[Again]:
             "Write the reports again",
             f"The documents of {count(failed_results, 'result')} could not be built.",
         )
-    yield from _deliver_again(list(_ways(study["results"])))
+    states = [way["state"] for way in _ways(study["results"])]
+    if dead := states.count(DeliveryState.DEAD):
+        yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
+    yield from _release(_ways(study["results"]))
     yield from _resend(_ways(_current(study)))
 
 
@@ -214,10 +217,8 @@ def _read_again(readings: Sequence[str]) -> Iterator[Again]:
         )
 
 
-def _deliver_again(ways: Sequence[Item]) -> Iterator[Again]:
-    """Yield the buttons for dead and for withheld deliveries."""
-    if dead := sum(way["state"] == DeliveryState.DEAD for way in ways):
-        yield Again(_stage("deliver"), f"Send {count(dead, 'document')} again", _SAME)
+def _release(ways: Iterable[Item]) -> Iterator[Again]:
+    """Yield a button for withheld deliveries, with the remedy of each cause."""
     withheld = [way for way in ways if way["state"] == DeliveryState.WITHHELD]
     if withheld:
         remedies = dict.fromkeys(advice_of(way["reason"], way["destination"]) for way in withheld)
