@@ -60,8 +60,11 @@ def _read(file: Path) -> str | None:
     except OSError:
         return None
     with os.fdopen(descriptor) as source:
-        status = os.fstat(descriptor)
-        is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
-        is_private = status.st_uid == os.geteuid() and not is_open
-        content = source.read(200) if is_private and stat.S_ISREG(status.st_mode) else ""
+        content = source.read(200) if _is_private(os.fstat(descriptor)) else ""
     return content if has_form(content) else None
+
+
+def _is_private(status: os.stat_result) -> bool:
+    """Return whether it is a regular file of ours that is closed to other users."""
+    is_open = status.st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    return status.st_uid == os.geteuid() and not is_open and stat.S_ISREG(status.st_mode)
