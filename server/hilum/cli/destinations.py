@@ -24,7 +24,7 @@ from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
 
 if TYPE_CHECKING:
-    from hilum.store.admin.abandon import Forgotten
+    from hilum.store.admin.operator import Forgotten
 
 
 @destinations_app.command("probe")

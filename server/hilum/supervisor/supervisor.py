@@ -103,7 +103,7 @@ class Supervisor:
     _waker: WakeupPipe = field(default_factory=WakeupPipe)
     _children: list[Child] = field(default_factory=list)
     _listening: dict[str, socket.socket] = field(default_factory=dict)
-    _census: SharedAssociationCounter | None = None
+    _counter: SharedAssociationCounter | None = None
     _triton: TritonKeeper | None = None
     _housekeeper: Housekeeper | None = None
     _audit_readers: AuditReaders | None = None
@@ -170,7 +170,7 @@ class Supervisor:
 
     def _bind_dicom_ports(self, receive: Receive) -> None:
         if receive.processes > 1:
-            self._census = SharedAssociationCounter(
+            self._counter = SharedAssociationCounter(
                 receive.processes, self.settings.limited_senders
             )
         if receive.tls_port:
@@ -279,8 +279,8 @@ class Supervisor:
         fd = self._descriptor(child.role)
         is_listener = child.role == "listener"
         tls_fd = self._descriptor(_TLS) if is_listener else -1
-        counter_fd = self._census.descriptor if is_listener and self._census is not None else -1
-        charge = LaunchSpec(
+        counter_fd = self._counter.descriptor if is_listener and self._counter is not None else -1
+        launch_spec = LaunchSpec(
             child.role,
             os.getpid(),
             self.settings.dump(),
@@ -301,7 +301,7 @@ class Supervisor:
         assert child.process.stdin is not None
         # it has ended already; the next look finds that
         with contextlib.suppress(BrokenPipeError), child.process.stdin as given:
-            given.write(charge.dump())
+            given.write(launch_spec.dump())
         log.info("process_started", name=child.name, pid=child.process.pid)
 
     def _descriptor(self, name: str) -> int:
@@ -401,8 +401,8 @@ class Supervisor:
         assert child.process is not None
         name = process_name(child.role, child.process.pid)
         telemetry.PROCESS_RESTARTS.labels(child.role).inc()
-        if child.role == "listener" and self._census is not None:
-            self._census.clear(child.index)
+        if child.role == "listener" and self._counter is not None:
+            self._counter.clear(child.index)
         telemetry.forget_process(child.process.pid, str(metrics_dir(self.settings, self.role)))
         try:
             if freed := ledger.end_leases(name, is_clean=False):

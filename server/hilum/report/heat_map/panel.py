@@ -160,7 +160,7 @@ def _ruler(axis: PlacementAxis, cells: int, width: int) -> Picture:
     return strip
 
 
-def _borders(axis: Axis, cells: int) -> list[float]:
+def _borders(axis: PlacementAxis, cells: int) -> list[float]:
     """Return the borders of the cells that are in the source."""
     parts = [part for index in range(cells) if (part := axis.cell(index, cells)) is not None]
     return [parts[0][0], *(part[1] for part in parts)] if parts else []
