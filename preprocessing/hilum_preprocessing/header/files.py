@@ -20,25 +20,22 @@ from pydicom.errors import InvalidDicomError
 from pydicom.filereader import read_dataset, read_file_meta_info
 from pydicom.tag import BaseTag
 from pydicom.uid import DeflatedExplicitVRLittleEndian, ExplicitVRBigEndian
-from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.header.elements import MALFORMED, required
 from hilum_preprocessing.header.encapsulation import end_of_items
+from hilum_preprocessing.header.part10 import META_START
 from hilum_preprocessing.header.plain_header import PIXELS, read_plain_header
 from hilum_preprocessing.header.structure import CountedBytes, TooComplex, counted, reads
 from hilum_preprocessing.header.uncached import Uncached, uncached
+from hilum_preprocessing.header.vr import LONG_VRS
 
 DEFAULT_MAXIMUM_BYTES: Final = 256 << 20
 """Most bytes of an inflated data set: up to 1000 times its own length, which it does not state."""
 
 _UNDEFINED: Final = 0xFFFFFFFF
 _EXPLICIT: Final = "HH2s2xI"  # PS3.5 7.1.2, of a VR with 32 bits of length
-_LONG_VRS: Final = {
-    vr.value.encode() for vr in EXPLICIT_VR_LENGTH_32
-}  # of any other one the length stands elsewhere
 _IMPLICIT: Final = "HHI"  # PS3.5 7.1.3
-_PREFIX_BYTES: Final = 132
 _HEAD_BYTES: Final = 256 << 10  # a header that is longer is for pydicom
 _GROUP_LENGTH_BYTES: Final = 12
 _LONGEST_PIXEL_HEAD: Final = struct.calcsize(f"<{_EXPLICIT}")
@@ -156,7 +153,7 @@ def _read_by_pydicom(file: io.BufferedReader, whole: memoryview, maximum_bytes: 
 def _read_deflated(meta: FileMetaDataset, mapped: memoryview, maximum_bytes: int) -> Dataset:
     inflated = _inflated(
         mapped[
-            _PREFIX_BYTES + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :
+            META_START + _GROUP_LENGTH_BYTES + required(meta, "FileMetaInformationGroupLength") :
         ],
         maximum_bytes,
     )
@@ -193,7 +190,7 @@ def _is_explicit(content: memoryview, position: int) -> bool:
 
     pydicom reads the rest as it is. A length that looks like a VR would be odd, and so is none.
     """
-    return bytes(content[position + 4 : position + 6]) in _LONG_VRS
+    return bytes(content[position + 4 : position + 6]) in LONG_VRS
 
 
 def _with_pixels(
@@ -219,7 +216,7 @@ def _with_pixels(
     group, number, *vr, length = struct.unpack_from(order + head, content, position)
     if (group << 16) + number not in PIXELS:
         return dataset  # pydicom stopped where the data set ends or breaks
-    if vr and vr[0] not in _LONG_VRS:
+    if vr and vr[0] not in LONG_VRS:
         raise NotAnalysable(Reason.CORRUPT_HEADER, "Pixel Data with a VR that no pixels have")
     start = position + struct.calcsize(order + head)
     is_undefined = length == _UNDEFINED

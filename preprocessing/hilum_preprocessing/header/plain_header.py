@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mmap
 import re
+from collections.abc import Iterable
 from functools import lru_cache
-from struct import Struct
+from itertools import chain
 from typing import BinaryIO, Final, cast
 
 from pydicom.charset import convert_encodings, default_encoding
@@ -23,41 +24,37 @@ from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.filereader import read_sequence
 from pydicom.tag import BaseTag
 from pydicom.uid import ImplicitVRLittleEndian
-from pydicom.valuerep import EXPLICIT_VR_LENGTH_32, VR
 
-from hilum_preprocessing.header.elements import MALFORMED, interned
-from hilum_preprocessing.header.structure import (
-    MAXIMUM_ELEMENTS,
-    TooComplex,
-    require_bounded_value,
-    too_many,
+from hilum_preprocessing.header.element_index import (
+    EXPLICIT_LITTLE,
+    IMPLICIT_LITTLE,
+    Cursor,
+    Encoding,
+    Place,
+    element_at,
+    plain_run,
+    tag_at,
 )
+from hilum_preprocessing.header.elements import MALFORMED, interned
+from hilum_preprocessing.header.part10 import DICM, GROUP_LENGTH, META_START, PREAMBLE_BYTES
+from hilum_preprocessing.header.structure import require_bounded_value
+from hilum_preprocessing.header.vr import LONG_VRS, SHORT_VRS
 
 PIXELS: Final = frozenset({0x7FE00008, 0x7FE00009, 0x7FE00010})
 """Where a header ends: the elements that hold pixels."""
 
 Elements = dict[BaseTag, RawDataElement | DataElement]
-_NAMES: Final = {
-    vr.value.encode(): vr.value for vr in VR if len(vr.value) == 2
-}  # pydicom has words like "US or SS" among them
-_LONG: Final = frozenset(vr.value for vr in EXPLICIT_VR_LENGTH_32)  # PS3.5 7.1.2
-_EXPLICIT: Final = Struct("<HH2sH")
-_PIXELS_GROUP: Final = 0x7FE0
-_new: Final = (
-    tuple.__new__
-)  # a named tuple is made by a function in Python, which takes longer than to read the element
-_LENGTH: Final = Struct("<L")
-_IMPLICIT: Final = Struct("<HHL")  # PS3.5 7.1.3
+_NAMES: Final = {vr: vr.decode() for vr in SHORT_VRS | LONG_VRS} | {b"": None}
+_META_GROUP: Final = 0x0002
+_AFTER_META: Final = 0x00030000
+_BEFORE_PIXELS: Final = 0x7FE00000
+_ITEMS_GROUP: Final = 0xFFFE
+# A named tuple is made by a function in Python, which takes longer than to read the element.
+_new: Final = tuple.__new__
 _UNDEFINED: Final = 0xFFFFFFFF
 _LONGEST_HEAD: Final = 12
-_PLAIN_BYTES: Final = (
-    64  # of a character set that is worth keeping: all that the standard knows, and some
-)
-_PREFIX: Final = b"DICM"
-_META_BEGINS: Final = (
-    b"\x02\x00\x00\x00UL\x04\x00"  # PS3.10 7.1: the length of its group comes first
-)
-_PREAMBLE_BYTES: Final = 128
+# Of a character set that is worth keeping: all that the standard knows, and some.
+_PLAIN_BYTES: Final = 64
 _TRANSFER_SYNTAX: Final = interned(0x00020010)
 _CHARACTER_SET: Final = interned(0x00080005)
 # PS3.5 annex A: implicit and explicit little endian, RLE and all others that are encapsulated; no
@@ -70,7 +67,7 @@ def read_plain_header(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Datas
 
     `content` is `file` or its start. None: pydicom must read it.
     """
-    if content[_PREAMBLE_BYTES : _PREAMBLE_BYTES + 12] != _PREFIX + _META_BEGINS:
+    if content[PREAMBLE_BYTES : PREAMBLE_BYTES + 12] != DICM + GROUP_LENGTH:
         return None
     try:
         return _read(file, content)
@@ -79,12 +76,12 @@ def read_plain_header(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Datas
 
 
 def _read(file: BinaryIO, content: mmap.mmap | bytes) -> tuple[Dataset, int] | None:
-    if (meta := _explicit(file, content, _PREAMBLE_BYTES + len(_PREFIX), is_meta=True)) is None:
+    if (meta := _elements(file, content, META_START, EXPLICIT_LITTLE, is_meta=True)) is None:
         return None
     held, start = meta
     if (is_implicit := _is_implicit(held, content[start : start + 6])) is None:
         return None
-    found = _implicit(content, start) if is_implicit else _explicit(file, content, start)
+    found = _elements(file, content, start, IMPLICIT_LITTLE if is_implicit else EXPLICIT_LITTLE)
     return None if found is None else (_data_set(held, found[0], is_implicit=is_implicit), found[1])
 
 
@@ -102,56 +99,47 @@ def _is_implicit(meta: Elements, beginning: bytes) -> bool | None:
     return is_implicit if is_implicit != has_letters else None
 
 
-def _explicit(
-    file: BinaryIO, content: mmap.mmap | bytes, position: int, *, is_meta: bool = False
+def _elements(
+    file: BinaryIO,
+    content: mmap.mmap | bytes,
+    position: int,
+    encoding: Encoding,
+    *,
+    is_meta: bool = False,
 ) -> tuple[Elements, int] | None:
-    """The elements of explicit VR before the pixels, or of the file meta group, and their end."""
-    held: Elements = {}
-    last = len(content) - _LONGEST_HEAD
-    for _ in range(MAXIMUM_ELEMENTS):
-        if position > last:
-            return None
-        group, number, name, length = _EXPLICIT.unpack_from(content, position)
-        tag = interned(group << 16 | number)
-        vr = _NAMES.get(name)
-        value = position + 8
-        if (group == _PIXELS_GROUP and tag in PIXELS) or (is_meta and group != 2):
-            return held, position
-        if vr is None or group == 0xFFFE:
-            return None
-        if vr in _LONG:
-            (length,) = _LENGTH.unpack_from(content, value)
-            value = value + 4
-        if vr == "SQ" and length == _UNDEFINED:
-            held[tag], position = _sequence(file, tag, value, held)
-        elif (position := value + length) <= last:
-            content_of = content[value:position] or _empty(vr)
-            held[tag] = _new(
-                RawDataElement, (tag, vr, length, content_of, value, False, True, True, False)
-            )
-    raise TooComplex(too_many())
+    """The elements before the pixels, or of the file meta group, and where they end.
 
-
-def _implicit(content: mmap.mmap | bytes, position: int) -> tuple[Elements, int] | None:
-    """The same of implicit VR; values of undefined length are pydicom's."""
+    None: pydicom must read it, as with a sequence of undefined length in implicit VR.
+    """
     held: Elements = {}
+    cursor = Cursor(position)
+    is_implicit = encoding.is_implicit
+    stop = _AFTER_META if is_meta else _BEFORE_PIXELS
     last = len(content) - _LONGEST_HEAD
-    for _ in range(MAXIMUM_ELEMENTS):
-        if position > last:
+    places: Iterable[Place] = plain_run(content, cursor, encoding, None, stop)
+    while True:
+        for tag, vr, _, value, end in places:
+            key = interned(tag)
+            name = _NAMES[vr]
+            raw = content[value:end] or _empty(name)
+            fields = key, name, end - value, raw, value, is_implicit, True, True, False
+            held[key] = _new(RawDataElement, fields)
+        if cursor.position > last:
             return None
-        group, number, length = _IMPLICIT.unpack_from(content, position)
-        tag = interned(group << 16 | number)
-        value = position + 8
-        if group == _PIXELS_GROUP and tag in PIXELS:
-            return held, position
-        if group == 0xFFFE:
+        tag = tag_at(content, cursor.position, encoding)
+        if tag >> 16 != _META_GROUP if is_meta else tag in PIXELS:
+            return held, cursor.position
+        item = element_at(content, cursor.position, encoding)
+        places = plain_run(content, cursor, encoding, None, stop)
+        if item.end is None and item.vr == b"SQ":
+            cursor.spend()
+            key = interned(tag)
+            held[key], cursor.position = _sequence(file, key, item.value, held)
+        elif item.end is None or item.end > last or tag >> 16 == _ITEMS_GROUP:
             return None
-        if (position := value + length) <= last:
-            content_of = content[value:position] or _empty(None)
-            held[tag] = _new(
-                RawDataElement, (tag, None, length, content_of, value, True, True, True, False)
-            )
-    raise TooComplex(too_many())
+        else:
+            places = chain([(item.tag, item.vr, item.start, item.value, item.end)], places)
+            cursor.position = item.end
 
 
 def _empty(vr: str | None) -> bytes | None:
@@ -176,15 +164,22 @@ def _encodings(held: Elements) -> str | list[str]:
     element = held.get(_CHARACTER_SET)
     if not isinstance(element, RawDataElement):
         return default_encoding
-    require_bounded_value(element.value or b"", element.tag, "CS", is_implicit=False)
-    read = _encodings_of if len(element.value or b"") <= _PLAIN_BYTES else _encodings_of.__wrapped__
-    encodings = read(element._replace(value_tell=0))
+    value = element.value or b""
+    require_bounded_value(value, element.tag, "CS", is_implicit=False)
+    read = _encodings_of if len(value) <= _PLAIN_BYTES else _encodings_of.__wrapped__
+    encodings = read(element.VR, element.length, element.value, element.is_implicit_VR)
     return encodings if isinstance(encodings, str) else list(encodings)
 
 
 @lru_cache(64)
-def _encodings_of(element: RawDataElement) -> str | list[str]:
+def _encodings_of(
+    vr: str | None,
+    length: int,
+    value: bytes | None,
+    is_implicit: bool,
+) -> str | list[str]:
     """A hospital has one or two of them; to convert one takes as long as to read seven elements."""
+    element = RawDataElement(_CHARACTER_SET, vr, length, value, 0, is_implicit, True)  # noqa: FBT003
     return convert_encodings(convert_raw_data_element(element).value)
 
 

@@ -14,9 +14,9 @@ from typing import Any, Final
 from pydicom.datadict import dictionary_VR, tag_for_keyword
 from pydicom.dataelem import RawDataElement
 
-# Printable ASCII without the tilde, which JIS X 0201 replaces (PS3.5 6.1.2.1); a reverse solidus
-# parts values (PS3.5 6.2).
-_TEXT: Final = re.compile(rb"[ -}]{1,128}")
+from hilum_preprocessing.header.charset import SAME_OR_SEPARATOR
+
+_TEXT: Final = re.compile(b"[" + SAME_OR_SEPARATOR + rb"]{1,128}")
 _UID: Final = re.compile(rb"[0-9.]{1,64}\0?")
 _DECIMAL: Final = re.compile(rb"-?\d{1,7}(\.\d{1,8})?(\\-?\d{1,7}(\.\d{1,8})?)* ?")
 _WHOLE: Final = re.compile(rb"-?\d{1,9} ?")

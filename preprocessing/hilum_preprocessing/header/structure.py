@@ -18,6 +18,8 @@ from typing import Final
 
 from pydicom.datadict import dictionary_VR
 
+from hilum_preprocessing.header.vr import LONG_VRS, SHORT_VRS
+
 MAXIMUM_ELEMENTS: Final = 10_000
 """Elements, items and values of a long element, all together, before Pixel Data."""
 MAXIMUM_LISTED: Final = 100_000
@@ -33,10 +35,6 @@ _ITEM = 0xFFFEE000
 _ITEM_END = 0xFFFEE00D
 _SEQUENCE_END = 0xFFFEE0DD
 _UNDEFINED: Final = 0xFFFFFFFF
-_LONG_VRS: Final = frozenset(b"OB OD OF OL OV OW SQ SV UC UN UR UT UV".split())
-_SHORT_VRS: Final = frozenset(
-    b"AE AS AT CS DA DS DT FL FD IS LO LT PN SH SL SS ST TM UI UL US".split()
-)
 _TEXTS: Final = frozenset(
     ("AE", "AS", "CS", "DA", "DS", "DT", "IS", "LO", "PN", "SH", "TM", "UC", "UI")
 )
@@ -260,10 +258,10 @@ class _Walk:
             self._position = start + _LEAST_BYTES
             self._levels.pop()
             return
-        if vr in _LONG_VRS:
+        if vr in LONG_VRS:
             (length,) = _LENGTH[self._order].unpack_from(self._data, value)
             value += 4
-        elif vr and vr not in _SHORT_VRS:
+        elif vr and vr not in SHORT_VRS:
             self._give_up(level)
             return
         self._enter_or_pass(level, tag, vr, value, length)

@@ -20,8 +20,8 @@ from hilum.deliver.scu.tls import tls_of
 from hilum.domain import SR, SR_CLASS_PREFERENCE, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import DicomDestination
+from hilum_preprocessing.header.part10 import data_set_start
 
-_META_START: Final = 128 + 4 + 12  # preamble, DICM, and the element with the length of the rest
 _SR_CLASSES: Final = frozenset(item.sop_class_uid for item in SR_CLASS_PREFERENCE)
 
 
@@ -204,12 +204,9 @@ class DicomClient:
 
 
 def _outgoing(document: Document) -> OutgoingMessage:
-    """Return the data set of a stored document, without its File Meta Information.
-
-    The first element of the File Meta Information is its length (PS3.10 7.1).
-    """
+    """Return the data set of a stored document, without its File Meta Information."""
     content = document.content
-    start = _META_START + int.from_bytes(content[_META_START - 4 : _META_START], "little")
+    start = data_set_start(content)
     stream = BytesIO(content)
     stream.seek(start)
     uids = str(document.sop_class_uid), str(document.sop_instance_uid)

@@ -1,4 +1,6 @@
-"""DIMSE messages as bytes: PDUs (PS3.8 9.3) and command sets (PS3.7 6.3), for both directions.
+"""DICOM as bytes: PDUs, command sets, elements of a header, character sets, encoders.
 
-`own_certificate` loads our certificate and key for TLS. Standard library only.
+PS3.5, PS3.7 6.3 and PS3.8 9.3, for both directions. `own_certificate` loads our certificate and key
+for TLS. `pdu`, `command_set`, `associate` and `encoding` need no pydicom: the upper layer of
+reception uses them.
 """

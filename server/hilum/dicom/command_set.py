@@ -5,6 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
+from hilum.dicom.encoding import padded
+
 C_STORE_RQ = 0x0001
 C_ECHO_RQ = 0x0030
 C_CANCEL_RQ = 0x0FFF
@@ -80,12 +82,12 @@ def number(value: bytes | None) -> int | None:
 
 def uid(value: str) -> bytes:
     """Return the value of a UI element."""
-    return _padded(value.encode("latin-1"), b"\0")
+    return padded(value.encode("latin-1"), b"\0")
 
 
 def comment(value: str) -> bytes:
     """Return the value of an LO element."""
-    return _padded(value.encode("ascii", "replace"), b" ")
+    return padded(value.encode("ascii", "replace"))
 
 
 def comment_text(value: bytes | None) -> str:
@@ -104,7 +106,3 @@ def comment_text(value: bytes | None) -> str:
 def text(value: bytes | None) -> str:
     """Return the text of a UI element; empty: it is absent."""
     return (value or b"").rstrip(b"\0 ").decode("latin-1")
-
-
-def _padded(value: bytes, padding: bytes) -> bytes:
-    return value + padding * (len(value) % 2)

@@ -62,3 +62,17 @@ def p_data(context_id: int, content: Iterable[bytes], *, is_command: bool) -> It
         if following is None:
             return
         fragment = following
+
+
+def message(context_id: int, encoded: bytes, maximum_bytes: int, *, is_command: bool) -> bytes:
+    """Return a command or a data set as P-DATA-TF PDUs (PS3.8 annex D.1).
+
+    Each is of at most `maximum_bytes` (0: any).
+    """
+    size = max(1, maximum_bytes - ITEM.size if maximum_bytes else len(encoded))
+    return b"".join(p_data(context_id, fragments(encoded, size), is_command=is_command))
+
+
+def fragments(encoded: bytes, size: int) -> Iterator[bytes]:
+    """Return the bytes in fragments of at most this size."""
+    return (encoded[begin : begin + size] for begin in range(0, len(encoded), size))

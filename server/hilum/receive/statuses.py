@@ -8,6 +8,10 @@ after the others.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+from hilum_preprocessing.header.element_index import BrokenDataSet
+from hilum_preprocessing.header.structure import TooComplex
 
 COMMENT_LENGTH = 64  # Error Comment (0000,0902) is LO, PS3.5 Table 6.2-1
 
@@ -43,6 +47,25 @@ class CannotUnderstand(Refusal):
 
 class HeaderTooComplex(CannotUnderstand):
     """The header has too many elements, items or levels; more bytes cannot help."""
+
+
+class _Understood:
+    """Raises faults in the bytes of a header as refusals."""
+
+    def __enter__(self) -> None:
+        """Begin to read."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise CannotUnderstand for BrokenDataSet, HeaderTooComplex for TooComplex."""
+        if isinstance(error, TooComplex):
+            words = str(error)
+            sentence = f"{words[0].upper()}{words[1:]} before Pixel Data; send less"
+            raise HeaderTooComplex(sentence) from None
+        if isinstance(error, BrokenDataSet):
+            raise CannotUnderstand(str(error)) from None
+
+
+understood: Final = _Understood()
 
 
 class SopClassNotNegotiated(Refusal):

@@ -14,10 +14,10 @@ from pydicom.multival import MultiValue
 from pydicom.tag import BaseTag
 from pydicom.uid import ExplicitVRBigEndian, ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
+from hilum.dicom.elements import places
 from hilum.domain import Instance
 from hilum.errors import NotAnalysed
 from hilum.report.headers.header import CHARACTER_SET, read_descriptors, read_header
-from hilum.report.headers.skimming import places
 from hilum.report.headers.suppress_warnings import quietly
 from hilum.report.template import extract
 from hilum.report.template.extract import Extract

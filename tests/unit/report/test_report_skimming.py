@@ -13,11 +13,11 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 from pydicom.tag import BaseTag
 
+from hilum.dicom.elements import skimmed
 from hilum.errors import NotAnalysed
 from hilum.report.headers import elements
 from hilum.report.headers.clean_text import cleaned
 from hilum.report.headers.inherited import OF_FIRST
-from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
 from hilum_preprocessing.header.elements import MALFORMED
 from tests.support.objects.synthetic_header import encoded_header

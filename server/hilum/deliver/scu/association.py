@@ -11,6 +11,7 @@ import contextlib
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import BinaryIO, Final
 
 from pydicom.uid import UID
@@ -23,7 +24,7 @@ from hilum.deliver.scu.statuses import check_status
 from hilum.deliver.scu.tls import Tls, secure
 from hilum.dicom import command_set, pdu
 from hilum.dicom.associate import Malformed
-from hilum.dicom.pdu import p_data
+from hilum.dicom.pdu import fragments, p_data
 from hilum.errors import Refused, Retry
 
 Contexts = Sequence[tuple[str, str]]
@@ -182,16 +183,12 @@ class ScuAssociation:
 
         None: no response. `command_of` returns the command set with the given Message ID.
         """
-        pieces = (
-            information[begin : begin + self._room]
-            for begin in range(0, len(information), self._room)
-        )
         try:
             return self._exchange(
                 context.context_id,
                 command_set.N_EVENT_REPORT_RQ,
                 command_of(self._next_id()),
-                pieces,
+                fragments(information, self._room),
             )
         except ConnectionLost:
             return None
@@ -269,16 +266,10 @@ class ScuAssociation:
 def _message(
     context_id: int, command_set: bytes, data_set: Iterator[bytes], room: int
 ) -> Iterator[bytes]:
-    pieces = [command_set[begin : begin + room] for begin in range(0, len(command_set), room)]
-    yield from p_data(context_id, pieces, is_command=True)
+    yield from p_data(context_id, fragments(command_set, room), is_command=True)
     first = next(data_set, None)
     if first is not None:
-        yield from p_data(context_id, _after(first, data_set), is_command=False)
-
-
-def _after(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:
-    yield first
-    yield from rest
+        yield from p_data(context_id, chain([first], data_set), is_command=False)
 
 
 def _fragments(outgoing: OutgoingMessage, room: int) -> Iterator[bytes]:

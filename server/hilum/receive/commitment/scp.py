@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from hilum.dicom import pdu
 from hilum.domain import Advance, CommitmentRequest, CommitmentVerdict
 from hilum.errors import Retry
 from hilum.observability import telemetry
@@ -25,7 +26,7 @@ from hilum.receive.commitment.request import (
 from hilum.receive.policy.association_record import AssociationRecorder
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import StatusResponse
-from hilum.receive.upper_layer.command import Command, p_data
+from hilum.receive.upper_layer.command import Command
 from hilum.receive.upper_layer.provider import AcceptedContext, BorrowedBuffer, StoreStatus
 from hilum.receive.upper_layer.requests import RequestSender
 
@@ -123,7 +124,9 @@ class CommitmentScp:
             raise Retry("the association of the request has ended", is_outage=True) from None
 
     def _p_data(self, encoded: bytes, *, is_command: bool) -> bytes:
-        return p_data(self._context_id, encoded, self._maximum_pdu_bytes, is_command=is_command)
+        return pdu.message(
+            self._context_id, encoded, self._maximum_pdu_bytes, is_command=is_command
+        )
 
 
 class ActionResponse:

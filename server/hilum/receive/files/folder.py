@@ -22,9 +22,9 @@ from hilum.receive.sinks import NOTE_NOT_PERMITTED, StoreOutcome
 from hilum.receive.statuses import OutOfResources, Refusal, TooLarge
 from hilum.receive.storage.dispatcher import ObjectDispatcher
 from hilum.receive.storage.store_command import StoreCommand
+from hilum_preprocessing.header.part10 import is_part10
 
 _CHUNK_BYTES = 1 << 20
-_PREFIX = slice(128, 132)
 IN_CONFLICT: Final = (
     "other pixels under a known SOP Instance UID, or a header that its sender may not correct; "
     "it lies in quarantine until a person decides (`hilum conflicts list`)"
@@ -123,7 +123,7 @@ class FolderIntake:
 
     def _take(self, path: Path, stream: BinaryIO) -> tuple[FileOutcome, str]:
         beginning = _read(stream, file_meta.MAXIMUM_BYTES)
-        if beginning[_PREFIX] != b"DICM":
+        if not is_part10(beginning):
             return FileOutcome.SKIPPED, "not a DICOM file: no DICM after 128 bytes (PS3.10 7.1)"
         meta, start = file_meta.decode_of_others(
             beginning, self.calling_ae_title, self.called_ae_title

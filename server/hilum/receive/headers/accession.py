@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hilum.receive.headers.elements import elements, encoding_of, first_item
-from hilum.receive.headers.patient import encodings_of, read_texts, text_of
+from hilum.dicom.charset import texts_of
+from hilum.receive.headers.patient import read_texts
+from hilum.receive.statuses import understood
+from hilum_preprocessing.header.element_index import encoding_of, first_item, index
 
 _SPECIFIC_CHARACTER_SET = 0x00080005
 _ACCESSION_NUMBER = 0x00080050
 _ISSUER_SEQUENCE = 0x00080051
+_READ = frozenset((_SPECIFIC_CHARACTER_SET, _ISSUER_SEQUENCE))
 # Local Namespace Entity ID and Universal Entity ID: an issuer has one of them, or both (PS3.3
 # 10.14).
 _DESIGNATORS = (0x00400031, 0x00400032)
@@ -56,20 +59,15 @@ def _issuer(header: bytes | memoryview, transfer_syntax_uid: str) -> Iterator[st
     """Return the designators in the first item of Issuer of Accession Number Sequence."""
     data = memoryview(header)
     encoding = encoding_of(transfer_syntax_uid)
-    names = b""
-    for element in elements(data, encoding):
-        if element.tag > _ISSUER_SEQUENCE:
+    with understood:
+        found = index(data, encoding, _READ, _ISSUER_SEQUENCE + 1)
+        if (sequence := found.get(_ISSUER_SEQUENCE)) is None:
             return
-        if element.tag == _SPECIFIC_CHARACTER_SET:
-            names = bytes(data[element.value : element.value + (element.length or 0)])
-        if element.tag == _ISSUER_SEQUENCE:
-            found = [
-                item for item in first_item(data, element, encoding) if item.tag in _DESIGNATORS
-            ]
-            texts = (
-                text_of(
-                    bytes(data[item.value : item.value + (item.length or 0)]), encodings_of(names)
-                )
-                for item in found
-            )
-            yield from filter(None, texts)
+        items = [
+            bytes(data[item.value : item.end or item.value])
+            for item in first_item(data, sequence, encoding)
+            if item.tag in _DESIGNATORS
+        ]
+    names = found.get(_SPECIFIC_CHARACTER_SET)
+    character_set = b"" if names is None else bytes(data[names.value : names.end or names.value])
+    yield from filter(None, texts_of(items, character_set))

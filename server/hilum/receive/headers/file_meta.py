@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import struct
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,13 +14,25 @@ from pydicom.uid import (
 )
 
 from hilum import IMPLEMENTATION_CLASS_UID, IMPLEMENTATION_VERSION_NAME
-from hilum.receive.headers.elements import EXPLICIT_LITTLE, IMPLICIT_LITTLE, elements, is_explicit
+from hilum.dicom.encoding import element, padded
 from hilum.receive.headers.header import first_uids
 from hilum.receive.statuses import CannotUnderstand
+from hilum_preprocessing.header.element_index import (
+    EXPLICIT_LITTLE,
+    IMPLICIT_LITTLE,
+    BrokenDataSet,
+    Cursor,
+    element_at,
+    is_explicit,
+    plain_run,
+)
+from hilum_preprocessing.header.part10 import META_START, beginning_of, is_part10
+from hilum_preprocessing.header.structure import TooComplex
 
 MAXIMUM_BYTES: Final = 64 << 10  # in files of others: it holds a few UIDs
-_PREFIX = bytes(128) + b"DICM"
 _GROUP = b"\2\0"
+_TAGS = 0x00020000
+_BEHIND = 0x00030000
 _ELEMENT_BYTES = 8  # of the shortest
 _VR = re.compile(rb"[A-Z]{2}")
 _VERSION = b"\0\1"
@@ -49,8 +60,8 @@ def encode(meta: FileMeta) -> bytes:
         meta.called_ae_title,
         meta.peer_address,
     )
-    group = before + _text(0x0003, b"UI", meta.sop_instance_uid) + behind
-    return _PREFIX + struct.pack("<HH2sHL", 0x0002, 0x0000, b"UL", 4, len(group)) + group
+    group = before + _text(0x00020003, b"UI", meta.sop_instance_uid) + behind
+    return beginning_of(group)
 
 
 @functools.lru_cache(maxsize=64)
@@ -65,37 +76,27 @@ def _around(
 
     They are the same for the images of one sender.
     """
-    before = (
-        struct.pack("<HH2sHL", 0x0002, 0x0001, b"OB", 0, len(_VERSION))
-        + _VERSION
-        + _text(0x0002, b"UI", sop_class_uid)
-    )
+    before = element(0x00020001, b"OB", _VERSION) + _text(0x00020002, b"UI", sop_class_uid)
     behind = (
-        _text(0x0010, b"UI", transfer_syntax_uid),
-        _text(0x0012, b"UI", IMPLEMENTATION_CLASS_UID),
-        _text(0x0013, b"SH", IMPLEMENTATION_VERSION_NAME),
-        _text(0x0016, b"AE", calling_ae_title),  # Source
-        _text(0x0017, b"AE", calling_ae_title),  # Sending
-        _text(0x0018, b"AE", called_ae_title),  # Receiving
-        _address(0x0027, peer_address),  # Sending
+        _text(0x00020010, b"UI", transfer_syntax_uid),
+        _text(0x00020012, b"UI", IMPLEMENTATION_CLASS_UID),
+        _text(0x00020013, b"SH", IMPLEMENTATION_VERSION_NAME),
+        _text(0x00020016, b"AE", calling_ae_title),  # Source
+        _text(0x00020017, b"AE", calling_ae_title),  # Sending
+        _text(0x00020018, b"AE", called_ae_title),  # Receiving
+        _address(0x00020027, peer_address),  # Sending
     )
     return before, b"".join(behind)
 
 
-def _text(number: int, vr: bytes, value: str) -> bytes:
+def _text(tag: int, vr: bytes, value: str) -> bytes:
     padding = b"\0" if vr == b"UI" else b" "  # PS3.5 6.2
-    encoded = value.encode("ascii", "replace")
-    encoded += padding * (len(encoded) % 2)
-    return struct.pack("<HH2sH", 0x0002, number, vr, len(encoded)) + encoded
+    return element(tag, vr, padded(value.encode("ascii", "replace"), padding))
 
 
-def _address(number: int, host: str) -> bytes:
+def _address(tag: int, host: str) -> bytes:
     """Return a Presentation Address, as URI (PS3.10 7.1), or nothing where it is unknown."""
-    if not host:
-        return b""
-    encoded = f"{_SCHEME}{host}".encode("ascii", "replace")
-    encoded += b" " * (len(encoded) % 2)
-    return struct.pack("<HH2sHL", 0x0002, number, b"UR", 0, len(encoded)) + encoded
+    return _text(tag, b"UR", f"{_SCHEME}{host}") if host else b""
 
 
 def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
@@ -104,17 +105,16 @@ def decode(file: bytes | memoryview) -> tuple[FileMeta, int]:
     It ends where an element of another group begins: (0002,0000) of other writers is often wrong,
     and some leave it out. Raises CannotUnderstand.
     """
-    if bytes(file[128:132]) != b"DICM":
+    if not is_part10(file):
         raise CannotUnderstand("Not a DICOM file")
-    start = len(_PREFIX)
-    values, length = _group(memoryview(file)[start:])
+    values, length = _group(memoryview(file)[META_START:])
     numbers = (0x0002, 0x0003, 0x0010, 0x0017, 0x0018, 0x0027)
     sop_class, sop_instance, syntax, calling, called, address = (
         values.get(number, b"").rstrip(b"\0 ").decode("ascii", "replace") for number in numbers
     )
     return FileMeta(
         sop_class, sop_instance, syntax, calling, called, address.removeprefix(_SCHEME)
-    ), start + length
+    ), META_START + length
 
 
 def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
@@ -124,24 +124,31 @@ def _group(data: memoryview) -> tuple[dict[int, bytes], int]:
     """
     encoding = EXPLICIT_LITTLE if _VR.fullmatch(data[4:6]) else IMPLICIT_LITTLE
     values: dict[int, bytes] = {}
-    at = 0
+    cursor = Cursor()
+    try:
+        for tag, _, start, value, end in plain_run(data, cursor, encoding, None, _BEHIND):
+            if tag < _TAGS:
+                return values, start
+            values[tag & 0xFFFF] = bytes(data[value:end])
+    except TooComplex:
+        raise _cut(len(data)) from None
+    at = cursor.position  # of the first element behind it, or of one that is cut
     while data[at : at + 2] == _GROUP and (
         encoding.is_implicit or _VR.fullmatch(data[at + 4 : at + 6])
     ):
         try:
-            element = next(elements(data[at:], encoding))
-        except CannotUnderstand:
+            found = element_at(data, at, encoding)
+        except BrokenDataSet:
             raise _cut(len(data)) from None
-        end = at + element.value + (element.length or 0)
-        if element.length is None or end > len(data):
+        if found.end is None or found.end > len(data):
             raise _cut(len(data))
-        values[element.tag & 0xFFFF] = bytes(data[at + element.value : end])
-        at = end
+        values[found.tag & 0xFFFF] = bytes(data[found.value : found.end])
+        at = found.end
     return values, at
 
 
 def _cut(size: int) -> CannotUnderstand:
-    if size + len(_PREFIX) >= MAXIMUM_BYTES:
+    if size + META_START >= MAXIMUM_BYTES:
         return CannotUnderstand(
             f"More than {MAXIMUM_BYTES >> 10} KiB of File Meta Information; leave private data out"
         )

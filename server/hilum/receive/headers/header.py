@@ -11,18 +11,16 @@ from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.receive.headers.elements import (
+from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, understood
+from hilum_preprocessing.header.element_index import (
+    Element,
     Encoding,
-    Place,
-    WantedElements,
     encoding_of,
-    find,
+    index,
     is_explicit,
     name_of,
-    require_countable,
 )
-from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex
-from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS
+from hilum_preprocessing.header.structure import MAXIMUM_ELEMENTS, require_bounded
 
 MAXIMUM_HEADER_BYTES = 16 << 20
 _PIXEL_DATA = 0x7FE00010
@@ -39,8 +37,8 @@ _NAMES = {
 # The origin of the object (PS3.3 C.7.5.1), which distinguishes our own documents from images.
 _MANUFACTURER = 0x00080070
 _DEVICE_SERIAL_NUMBER = 0x00181000
-_OF_OBJECT = WantedElements((_SOP_CLASS_UID,), last=_SOP_INSTANCE_UID)
-_READ = WantedElements((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER), last=_PIXEL_DATA)
+_OF_OBJECT = frozenset((_SOP_CLASS_UID, _SOP_INSTANCE_UID))
+_READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER, _PIXEL_DATA))
 # PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
 # and refusing such an image would not help.
 _UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
@@ -116,8 +114,10 @@ def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str
 
     Raises CannotUnderstand.
     """
-    found = find(data_set, encoding_of(transfer_syntax_uid), _OF_OBJECT)
-    if any(value + (length or 0) > len(data_set) for _, value, length in found.values()):
+    encoding = encoding_of(transfer_syntax_uid)
+    with understood:
+        found = index(data_set, encoding, _OF_OBJECT, _SOP_INSTANCE_UID, is_ordered=False)
+    if any((place.end or place.value) > len(data_set) for place in found.values()):
         raise CannotUnderstand(f"The data set ends inside {name_of(_SOP_INSTANCE_UID)}")
     sop_class, sop_instance = (
         _uid(tag, _value(data_set, found.get(tag))) for tag in (_SOP_CLASS_UID, _SOP_INSTANCE_UID)
@@ -166,29 +166,31 @@ def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
 
 
 def _read(data: memoryview, encoding: Encoding, most: int) -> Header:
-    found = find(data, encoding, _READ, most)
-    end, pixels_start, pixels_length = found.pop(_PIXEL_DATA, (len(data), None, None))
-    require_countable(data[:end], encoding, most)
-    pixels_end = (
-        None if pixels_start is None or pixels_length is None else pixels_start + pixels_length
-    )
+    with understood:
+        found = index(data, encoding, _READ, _PIXEL_DATA, most, is_ordered=False)
+        pixels = found.pop(_PIXEL_DATA, None)
+        end = len(data) if pixels is None else pixels.start
+        # Other readers make an object of each element and item.
+        require_bounded(
+            data[:end], is_implicit=encoding.is_implicit, order=encoding.byte_order, most=most
+        )
     values = {tag: _value(data, place) for tag, place in found.items()}
     sop_class, sop_instance, study, series = (_uid(tag, values.get(tag, b"")) for tag in _NAMES)
     maker = (
         values.get(tag, b"").decode("utf-8", "replace")
         for tag in (_MANUFACTURER, _DEVICE_SERIAL_NUMBER)
     )
+    pixels_start, pixels_end = (None, None) if pixels is None else (pixels.value, pixels.end)
     return Header(
         sop_class, sop_instance, study, series, data[:end], pixels_start, pixels_end, *maker
     )
 
 
-def _value(data: memoryview, place: Place | None) -> bytes:
+def _value(data: memoryview, place: Element | None) -> bytes:
     """Return the value of a UID or a short text; empty where the element is missing."""
-    if place is None:
+    if place is None or place.end is None:
         return b""
-    _, value, length = place
-    return bytes(data[value : value + min(length or 0, 128)]).rstrip(b"\0 ")
+    return bytes(data[place.value : min(place.end, place.value + 128)]).rstrip(b"\0 ")
 
 
 def _uid(tag: int, value: bytes) -> str:

@@ -5,27 +5,19 @@ Only Patient ID, its issuer, Study Instance UID and Accession Number are read.
 
 from __future__ import annotations
 
-import re
 import zlib
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pydicom.charset import convert_encodings, decode_bytes, python_encoding
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from hilum.dicom.character_sets import without_escapes
+from hilum.dicom.charset import texts_of
+from hilum.dicom.elements import values_in
 from hilum.domain import Identity, Instance
 from hilum.receive.headers import file_meta
-from hilum.receive.headers.elements import (
-    EXPLICIT_LITTLE,
-    Encoding,
-    elements,
-    encoding_of,
-    values_in,
-)
-from hilum.receive.statuses import CannotUnderstand
+from hilum.receive.statuses import CannotUnderstand, understood
 
 _SPECIFIC_CHARACTER_SET = 0x00080005
 _ACCESSION_NUMBER = 0x00080050
@@ -33,10 +25,6 @@ _PATIENT_ID = 0x00100020
 _ISSUER = 0x00100021
 _STUDY_INSTANCE_UID = 0x0020000D
 _BEGINNING_BYTES = 1 << 20
-# The bytes that every character set of DICOM writes alike: ASCII without the places of backslash
-# and tilde, which ISO_IR 13 uses differently.
-_ALIKE = re.compile(rb"[ -\[\]-}\0]*")
-_CHARACTER_SETS = frozenset(term.encode() for term in python_encoding)
 
 
 class HeaderOwner(Protocol):
@@ -144,48 +132,14 @@ def _inflated(data_set: memoryview) -> bytes:
         raise CannotUnderstand("The data set is not deflated as its Transfer Syntax says") from None
 
 
-def encodings_of(names: bytes) -> list[str]:
-    """Return Python's names for the value of Specific Character Set (0008,0005)."""
-    text = names.decode("ascii", "replace").replace("\0", " ")  # Python looks up no name with a NUL
-    found: list[str] = convert_encodings([part.strip() for part in text.rstrip().split("\\")])
-    return found
-
-
 def read_texts(
     header: bytes | memoryview, transfer_syntax_uid: str, tags: Sequence[int]
 ) -> list[str]:
     """Return the values of these elements, LO, SH or UI, empty where they are missing.
 
-    The last is the highest tag. Raises CannotUnderstand.
+    Raises CannotUnderstand.
     """
-    encoding = encoding_of(transfer_syntax_uid)
-    wanted = (_SPECIFIC_CHARACTER_SET, *tags)
-    values = values_in(header, wanted, tags[-1]) if encoding is EXPLICIT_LITTLE else None
-    if values is None:
-        values = _values(memoryview(header), encoding, wanted, tags[-1])
+    with understood:
+        values = values_in(header, transfer_syntax_uid, (_SPECIFIC_CHARACTER_SET, *tags))
     names = values.get(_SPECIFIC_CHARACTER_SET, b"")
-    raw = [values.get(tag, b"") for tag in tags]
-    if _CHARACTER_SETS.issuperset(names.rstrip(b"\0 ").split(b"\\")) and all(
-        map(_ALIKE.fullmatch, raw)
-    ):
-        return [value.decode("ascii").strip(" \0") for value in raw]
-    encodings = encodings_of(names)
-    return [text_of(value, encodings) for value in raw]
-
-
-def _values(
-    header: memoryview, encoding: Encoding, wanted: Container[int], last: int
-) -> dict[int, bytes]:
-    """Return the same as `values_in`, of any encoding. Raises CannotUnderstand."""
-    values: dict[int, bytes] = {}
-    for element in elements(header, encoding):
-        if element.tag > last:
-            break
-        if element.tag in wanted and element.length is not None:
-            values[element.tag] = bytes(header[element.value : element.value + element.length])
-    return values
-
-
-def text_of(value: bytes, encodings: list[str]) -> str:
-    """Return the text of an LO or SH; spaces around it do not count (PS3.5 6.2)."""
-    return without_escapes(decode_bytes(value, encodings, set()), encodings).strip(" \0")
+    return texts_of([values.get(tag, b"") for tag in tags], names)

@@ -13,10 +13,10 @@ from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 
 from hilum.domain import Rejection, RemovalReason
-from hilum.receive.headers.elements import encoding_of
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import is_like_uid
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, UnsupportedObject
+from hilum_preprocessing.header.element_index import encoding_of
 from hilum_preprocessing.header.elements import MALFORMED
 from hilum_preprocessing.header.structure import MAXIMUM_LISTED, TooComplex, require_bounded
 

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from hilum.dicom import command_set, pdu
+from hilum.dicom import command_set
 from hilum.dicom.command_set import number, text, uid
 from hilum.receive.upper_layer.protocol import AbortReason, ProtocolError
 
@@ -88,22 +88,3 @@ def _action_type(request: Command) -> bytes:
     return command_set.element(
         command_set.ACTION_TYPE_ID, request.elements.get(command_set.ACTION_TYPE_ID, b"")
     )
-
-
-def p_data(
-    context_id: int, encoded: bytes, maximum_bytes: int, *, is_command: bool = True
-) -> bytes:
-    """Return a command or a data set as P-DATA-TF PDUs (PS3.8 annex D.1).
-
-    Each is of at most `maximum_bytes` (0: any).
-    """
-    size = max(1, maximum_bytes - pdu.ITEM.size) if maximum_bytes else len(encoded)
-    if len(encoded) <= size:
-        return (
-            pdu.beginning(
-                len(encoded) + 2, context_id, (pdu.IS_COMMAND if is_command else 0) | pdu.IS_LAST
-            )
-            + encoded
-        )
-    parts = (encoded[begin : begin + size] for begin in range(0, len(encoded), size))
-    return b"".join(pdu.p_data(context_id, parts, is_command=is_command))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hilum.dicom import command_set
+from hilum.dicom import command_set, pdu
 from hilum.receive.upper_layer import command
 from hilum.receive.upper_layer.command import Command
 from hilum.receive.upper_layer.connection import PduReader
@@ -153,7 +153,12 @@ class Messages:
         # A response of the peer gets none.
         if self._request is not None and not self._request.is_response:
             self._connection.send(
-                command.p_data(context_id, self._answer(self._request), self._maximum_pdu_bytes)
+                pdu.message(
+                    context_id,
+                    self._answer(self._request),
+                    self._maximum_pdu_bytes,
+                    is_command=True,
+                )
             )
         self.close()
         self._forget()

@@ -15,7 +15,7 @@ from pydicom.multival import MultiValue
 from pydicom.sequence import Sequence
 from pydicom.tag import BaseTag
 
-from hilum.dicom.character_sets import without_escapes
+from hilum.dicom.charset import without_escapes
 from hilum.domain import ImageReason
 from hilum.errors import NotAnalysed
 from hilum.report.headers.inherited import IDENTIFIERS

@@ -22,11 +22,11 @@ from pydicom.multival import MultiValue
 from pydicom.tag import Tag
 from pydicom.uid import ExplicitVRBigEndian, ImplicitVRLittleEndian
 
+from hilum.dicom.elements import skimmed
 from hilum.domain import ImageReason, Instance
 from hilum.errors import NotAnalysed
 from hilum.report.headers.elements import cleaned_elements
 from hilum.report.headers.inherited import OF_FIRST, OF_OTHERS
-from hilum.report.headers.skimming import skimmed
 from hilum.report.headers.suppress_warnings import quietly
 from hilum_preprocessing.header.elements import MALFORMED
 from hilum_preprocessing.header.structure import CountedBytes

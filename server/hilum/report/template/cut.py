@@ -1,7 +1,7 @@
-"""Encoded DICOM with gaps, cut out of a reference data set and filled with a study's values.
+"""Encoded DICOM with gaps: cut out of a data set that the reference builder made, filled with the values of a study.
 
-Explicit VR Little Endian. Sequences and items have defined lengths, as pydicom writes them, so that
-a filled template is byte for byte the reference (PS3.5 7.5).
+Explicit VR Little Endian; sequences and items have defined lengths, as pydicom writes them, so that
+a filled template is byte for byte what the reference would have written (PS3.5 7.5).
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
-from pydicom.valuerep import EXPLICIT_VR_LENGTH_32
 
-from hilum.report.template.writing import encoded, head
+from hilum.dicom.encoding import before_length, length_bytes
+from hilum.report.template.writing import encoded
 
 _ITEM: Final = b"\xfe\xff\x00\xe0"
 _SHORT = 2
@@ -70,7 +70,7 @@ class Template:
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Return the state without the cache."""
+        """Without what it remembers."""
         return self._pieces, self._order
 
     def __setstate__(self, state: tuple[tuple[bytes | _Length, ...], tuple[int, ...]]) -> None:
@@ -183,6 +183,6 @@ def cut_element(
 
 
 def before_value(element: DataElement) -> tuple[bytes, int]:
-    """Return the bytes before the length of an element, and the length's size (PS3.5 7.1.2)."""
-    begins = head(element.tag, element.VR)
-    return (begins + b"\0\0", _LONG) if element.VR in EXPLICIT_VR_LENGTH_32 else (begins, _SHORT)
+    """What stands before the length of an element, and of how many bytes the length is (PS3.5 7.1.2)."""
+    vr = element.VR.encode()
+    return before_length(element.tag, vr), length_bytes(vr)

@@ -1,10 +1,10 @@
-"""The extract of an image's header that documents use.
+"""What documents take from the header of an image.
 
-It holds the descriptors and the inherited elements, encoded already.
+What they say of it, and what they inherit, encoded already.
 
 Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom
-takes 15 µs for each. Here those are copied as they are, found by their lengths alone. The others
-are read, cleaned and encoded as for the reference builder.
+takes 15 µs for each. Here those go over as they are, found by their lengths alone; the others are
+read, cleaned and encoded as for the reference builder.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from pydicom.charset import python_encoding
 from pydicom.datadict import dictionary_VR, keyword_for_tag
 from pydicom.dataset import Dataset
 from pydicom.tag import BaseTag
 
+from hilum.dicom.charset import are_known
+from hilum.dicom.elements import places
+from hilum.dicom.encoding import counted, head, padded
 from hilum.domain import Instance
 from hilum.report.headers.clean_text import DATE_TIME, ENUMERATED, LONGEST, TIME
 from hilum.report.headers.header import (
@@ -40,9 +42,10 @@ from hilum.report.headers.inherited import (
     OF_OTHERS,
     tags,
 )
-from hilum.report.headers.skimming import ElementPlace, places
 from hilum.report.headers.suppress_warnings import quietly
-from hilum.report.template.writing import counted, encoded, head
+from hilum.report.template.writing import encoded
+from hilum_preprocessing.header.charset import SAME
+from hilum_preprocessing.header.element_index import Element
 
 _OF_PATIENT: Final = tags(
     {
@@ -56,16 +59,12 @@ _OF_PATIENT: Final = tags(
 )
 _SAID: Final = _OF_PATIENT | tags(DESCRIPTORS | EQUIPMENT)
 _ENCODED: Final = tags(INHERITED | EQUIPMENT)
-_CHARACTER_SETS: Final = frozenset(term.encode() for term in python_encoding)
 _NUMBER_BYTES: Final = 2
 
 # Values that every character set writes alike and that `cleaning` leaves as they are, without
-# padding. No backslash, which parts several; no tilde (`elements`).
-_TEXT: Final = rb"[ -\[\]-}]"
-_DAY: Final = (
-    rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])"
-    rb"|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
-)
+# padding.
+_TEXT: Final = b"[" + SAME + b"]"
+_DAY: Final = rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
 _CODE: Final = rb"[A-Z0-9_](?:[A-Z0-9_ ]{0,14}[A-Z0-9_])?"
 _NUMBER: Final = rb"[+-]?\d{1,7}(?:\.\d{0,7})?"
 _NOTHING: Final = rb"(?!)"
@@ -107,8 +106,8 @@ class Extract:
     said: Mapping[str, Any]
     elements: Mapping[int, bytes]
 
-    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - any type of an attribute
-        """Return a descriptor of the image, as `Dataset.get`."""
+    def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - whatever an attribute is
+        """What is said of the image, as `Dataset.get`."""
         return self.said.get(keyword, default)
 
 
@@ -131,10 +130,7 @@ _Taken = tuple[dict[str, Any], dict[int, bytes]]
 
 
 def extract(instance: Instance) -> Extract:
-    """Extract from the image that gives documents patient and study.
-
-    Raises the exceptions of `read_header`.
-    """
+    """Of the image that gives documents patient and study. Raises what `read_header` raises."""
     taken = _short_way(instance, _OF_FIRST)
     return (
         extract_of(read_header(instance))
@@ -144,17 +140,14 @@ def extract(instance: Instance) -> Extract:
 
 
 def further_extract(instance: Instance) -> Extract:
-    """Extract the descriptors alone, of a further image.
-
-    Raises the exceptions of `read_descriptors`.
-    """
+    """Of a further image: the descriptors alone. Raises what `read_descriptors` raises."""
     return _of_ledger(
         instance, _short_way(instance, _OF_OTHERS) or _taken(read_descriptors(instance), _OF_OTHERS)
     )
 
 
 def extract_of(clean: Dataset) -> Extract:
-    """Extract from the data set that `read_header` has returned."""
+    """Of what `read_header` has read."""
     return Extract(
         clean.SOPClassUID,
         clean.SOPInstanceUID,
@@ -180,7 +173,7 @@ def _completed(said: dict[str, Any], elements: dict[int, bytes]) -> _Taken:
 
 
 def _taken(clean: Dataset, rules: _Rules) -> _Taken:
-    """Return descriptors, and encoded elements, of elements that were read and cleaned."""
+    """What is said, and what is encoded, of elements that were read and cleaned."""
     found = [(rules[tag], clean[tag]) for tag in clean.keys() & rules.keys()]
     with quietly():
         elements = {int(item.tag): encoded([item]) for rule, item in found if rule.is_encoded}
@@ -188,7 +181,7 @@ def _taken(clean: Dataset, rules: _Rules) -> _Taken:
 
 
 def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
-    """Extract without pydicom; None: it does not lead through this header.
+    """None: it does not lead through this header.
 
     Raises NotAnalysed for an identifier that is damaged.
     """
@@ -208,27 +201,27 @@ def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
     return said, elements
 
 
-def _is_known(header: bytes, character_set: ElementPlace | None) -> bool:
+def _is_known(header: bytes, character_set: Element | None) -> bool:
     """Whether pydicom reads it for sure.
 
     Of one that it does not know it may say that the header cannot be read.
     """
     if character_set is None:
         return True
-    terms = header[character_set.value : character_set.end].rstrip(b"\0 ").split(b"\\")
-    return character_set.vr == b"CS" and _CHARACTER_SETS.issuperset(terms)
+    names = header[character_set.value : character_set.end]
+    return character_set.vr == b"CS" and are_known(names)
 
 
 def _settled(
-    header: bytes, found: Mapping[int, ElementPlace], rules: _Rules
-) -> tuple[dict[str, Any], dict[int, bytes], dict[int, ElementPlace]]:
-    """Return descriptors, encoded elements, and the elements that are not settled."""
+    header: bytes, found: Mapping[int, Element], rules: _Rules
+) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Element]]:
+    """What is said, what is encoded, and the elements that are not settled."""
     said: dict[str, Any] = {}
     elements: dict[int, bytes] = {}
-    others: dict[int, ElementPlace] = {}
+    others: dict[int, Element] = {}
     for tag, place in found.items():
         keyword, expected, settled, head, is_said, is_encoded = rules[tag]
-        vr, _, begin, end = place
+        _, vr, _, begin, end = place
         value = header[begin:end]
         text = value.rstrip(b"\0 ")
         if vr != expected:
@@ -237,7 +230,7 @@ def _settled(
             if is_said:
                 said[keyword] = text.decode().split("\\") if b"\\" in text else text.decode()
             if is_encoded:
-                elements[tag] = head + counted(text)
+                elements[tag] = head + counted(padded(text))
         elif vr == b"US" and len(value) == _NUMBER_BYTES and not is_encoded:
             said[keyword] = int.from_bytes(value, "little")
         else:
@@ -261,10 +254,12 @@ def _rule(tag: BaseTag) -> _Rule:
     keyword = keyword_for_tag(tag)
     vr = dictionary_VR(tag)
     settled = re.compile(_SETTLED_OF.get(keyword) or _SETTLED.get(vr) or _NOTHING)
-    return _Rule(keyword, vr.encode(), settled, head(tag, vr), tag in _SAID, tag in _ENCODED)
+    return _Rule(
+        keyword, vr.encode(), settled, head(tag, vr.encode()), tag in _SAID, tag in _ENCODED
+    )
 
 
 _OF_FIRST: Final = _rules(_SAID | _ENCODED | tags(IDENTIFIERS))
 _OF_OTHERS: Final = _rules(OF_OTHERS)
 _UNSAID: Final = {_OF_FIRST[tag].keyword: "" for tag in TYPE_2 if tag in _SAID}
-_EMPTY: Final = {int(tag): head(tag, vr) + counted(b"") for tag, vr in TYPE_2.items()}
+_EMPTY: Final = {int(tag): head(tag, vr.encode()) + counted(b"") for tag, vr in TYPE_2.items()}

@@ -5,7 +5,6 @@ It holds the constants, the elements of the result, and those inherited from an 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -17,9 +16,9 @@ from hilum.report.headers.inherited import INHERITED, tags
 from hilum.report.template.cut import Template, before_value, cut
 from hilum.report.template.extract import Extract
 from hilum.report.template.writing import encoded
+from hilum_preprocessing.header.part10 import beginning_of
 
 _INHERITED: Final = tags(INHERITED) - {STUDY}
-_PREAMBLE: Final = b"\0" * 128 + b"DICM" + b"\x02\0\0\0UL\x04\0"
 # The elements whose values, or items, are the result's.
 _GAPS: Final = (
     "InstanceCreationDate",
@@ -57,9 +56,7 @@ class Frame:
         elements = {**self.constants, **dict(self._said(said)), **inherited}
         return b"".join(
             [
-                _PREAMBLE,
-                struct.pack("<L", len(meta)),
-                meta,
+                beginning_of(meta),
                 *[elements[tag] for tag in sorted(elements)],
             ]
         )

@@ -6,19 +6,19 @@ import struct
 
 from pydicom.valuerep import format_number_as_ds
 
+from hilum.dicom.encoding import padded
+
 _DOUBLE = struct.Struct("<d")
 
 
 def text(value: str) -> bytes:
     """UTF-8, padded with a space: every Value Representation of characters but UI."""
-    raw = value.encode("utf-8", "replace")
-    return raw + b" " if len(raw) & 1 else raw
+    return padded(value.encode("utf-8", "replace"))
 
 
 def uid(value: str) -> bytes:
     """UI is padded with NULL."""
-    raw = value.encode("ascii")
-    return raw + b"\0" if len(raw) & 1 else raw
+    return padded(value.encode("ascii"), b"\0")
 
 
 def decimal(value: float) -> bytes:

@@ -14,11 +14,11 @@ import pytest
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
+from hilum.dicom.elements import places, values_in
 from hilum.domain import Instance
 from hilum.errors import NotAnalysed
 from hilum.receive.commitment.request import CommitmentRefused, read_information
 from hilum.receive.headers import file_meta
-from hilum.receive.headers.elements import elements, encoding_of, values_in
 from hilum.receive.headers.header import read_header
 from hilum.receive.statuses import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
 from hilum.receive.storage.header_window import Beginning
@@ -27,6 +27,7 @@ from hilum.report.headers.header import read_header as read_for_report
 from hilum.report.template.extract import extract
 from hilum_preprocessing import NotAnalysable, Reason, check_tags, read_file
 from hilum_preprocessing.codecs.frames import decode_frame
+from hilum_preprocessing.header.element_index import END, BrokenDataSet, encoding_of, index
 from hilum_preprocessing.header.elements import element
 from hilum_preprocessing.header.luts import modality_of, voi_of
 from hilum_preprocessing.header.pixel_header import PixelHeader
@@ -176,9 +177,13 @@ def test_looking_for_a_patient_ends_early(name: str) -> None:
     header = memoryview(bomb_in(bomb))
 
     def read() -> None:
-        with suppress(CannotUnderstand):
-            list(elements(header, encoding_of(bomb.transfer_syntax_uid)))
-        values_in(header, (PATIENT_IDS,), PATIENT_IDS)
+        for look in (
+            lambda: index(header, encoding_of(bomb.transfer_syntax_uid), range(END)),
+            lambda: values_in(header, bomb.transfer_syntax_uid, (PATIENT_IDS,)),
+            lambda: places(bytes(header), (PATIENT_IDS,)),
+        ):
+            with suppress(BrokenDataSet, TooComplex):
+                look()
 
     assert calls_of(read) < _MOST_CALLS
 

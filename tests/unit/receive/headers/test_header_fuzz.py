@@ -26,11 +26,11 @@ from hilum import domain
 from hilum.analyse.decode.prepare import prepare_for_releases
 from hilum.analyse.decode.worker import DecodeRequest, NotReady, Ready
 from hilum.receive.headers import file_meta
-from hilum.receive.headers.elements import elements, encoding_of
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.header import read_header
 from hilum.receive.indexing.describe import describe
 from hilum.receive.statuses import CannotUnderstand
+from hilum_preprocessing.header.element_index import END, EXPLICIT_LITTLE, index
 from testing.phantoms import phantom
 
 SPECS = {
@@ -128,7 +128,7 @@ def pieces() -> tuple[Piece, ...]:
     )
     assert encoded is not None
     view = memoryview(encoded)
-    found = list(elements(view, encoding_of(ExplicitVRLittleEndian)))
+    found = list(index(view, EXPLICIT_LITTLE, range(END)).values())
     ends = [item.start for item in found[1:]] + [len(encoded)]
     return tuple(
         (item.tag, item.vr, encoded[item.value : end])

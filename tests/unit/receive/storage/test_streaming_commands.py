@@ -87,7 +87,7 @@ def test_a_broken_command_is_a_command_or_a_protocol_error(piece: bytes, at: int
 @pytest.mark.parametrize("maximum", [0, 7, 8, 40, 16384])
 def test_a_command_fits_into_the_peers_pdus(maximum: int) -> None:
     encoded = command.response(REQUEST, 0)
-    sent, received, last = command.p_data(5, encoded, maximum), b"", False
+    sent, received, last = pdu.message(5, encoded, maximum, is_command=True), b"", False
     while sent:
         assert not last
         kind, length = pdu.HEADER.unpack_from(sent)
