@@ -179,7 +179,7 @@ def jobs(draw: st.DrawFn) -> ReportJob:
         for number, item in enumerate(draw(st.lists(st.sampled_from(earlier), max_size=3)))
     }
     predecessors = draw(st.just({}) | st.just({"sr": earlier[0]}))
-    return dataclasses.replace(job, held=held, predecessors=predecessors)
+    return dataclasses.replace(job, delivered_reports=held, predecessors=predecessors)
 
 
 @st.composite
