@@ -133,8 +133,8 @@ class StageLoop:
     ) -> None:
         """`has_room`: False while every claim would be in vain, as when every Triton is away.
 
-        `next_loops`: loops of the next stage in this process. Items that are due there after an advance
-        go on to them without a claim.
+        `next_loops`: loops of the next stage in this process. Items that are due there after an
+        advance go on to them without a claim.
         """
         self._has_room = has_room
         self.destination = destination

@@ -1,7 +1,7 @@
-"""Encoded DICOM with gaps: cut out of a data set that the reference builder made, filled with the values of a study.
+"""Encoded DICOM with gaps, cut out of a reference data set and filled with a study's values.
 
-Explicit VR Little Endian; sequences and items have defined lengths, as pydicom writes them, so that
-a filled template is byte for byte what the reference would have written (PS3.5 7.5).
+Explicit VR Little Endian. Sequences and items have defined lengths, as pydicom writes them, so that
+a filled template is byte for byte the reference (PS3.5 7.5).
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Template:
         )
 
     def __getstate__(self) -> tuple[Any, ...]:
-        """Without what it remembers."""
+        """Return the state without the cache."""
         return self._pieces, self._order
 
     def __setstate__(self, state: tuple[tuple[bytes | _Length, ...], tuple[int, ...]]) -> None:
@@ -183,6 +183,6 @@ def cut_element(
 
 
 def before_value(element: DataElement) -> tuple[bytes, int]:
-    """What stands before the length of an element, and of how many bytes the length is (PS3.5 7.1.2)."""
+    """Return the bytes before the length of an element, and the length's size (PS3.5 7.1.2)."""
     vr = element.VR.encode()
     return before_length(element.tag, vr), length_bytes(vr)

@@ -1,10 +1,10 @@
-"""What documents take from the header of an image.
+"""The extract of an image's header that documents use.
 
-What they say of it, and what they inherit, encoded already.
+It holds the descriptors and the inherited elements, encoded already.
 
 Most elements of a header are one value of printable ASCII that is valid as it stands, and pydicom
-takes 15 µs for each. Here those go over as they are, found by their lengths alone; the others are
-read, cleaned and encoded as for the reference builder.
+takes 15 µs for each. Here those are copied as they are, found by their lengths alone. The others
+are read, cleaned and encoded as for the reference builder.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Extract:
     elements: Mapping[int, bytes]
 
     def get(self, keyword: str, default: Any = None, /) -> Any:  # noqa: ANN401 - whatever an attribute is
-        """What is said of the image, as `Dataset.get`."""
+        """Return a descriptor of the image, as `Dataset.get`."""
         return self.said.get(keyword, default)
 
 
@@ -130,7 +130,10 @@ _Taken = tuple[dict[str, Any], dict[int, bytes]]
 
 
 def extract(instance: Instance) -> Extract:
-    """Of the image that gives documents patient and study. Raises what `read_header` raises."""
+    """Extract from the image that gives documents patient and study.
+
+    Raises the exceptions of `read_header`.
+    """
     taken = _short_way(instance, _OF_FIRST)
     return (
         extract_of(read_header(instance))
@@ -140,14 +143,17 @@ def extract(instance: Instance) -> Extract:
 
 
 def further_extract(instance: Instance) -> Extract:
-    """Of a further image: the descriptors alone. Raises what `read_descriptors` raises."""
+    """Extract the descriptors alone, of a further image.
+
+    Raises the exceptions of `read_descriptors`.
+    """
     return _of_ledger(
         instance, _short_way(instance, _OF_OTHERS) or _taken(read_descriptors(instance), _OF_OTHERS)
     )
 
 
 def extract_of(clean: Dataset) -> Extract:
-    """Of what `read_header` has read."""
+    """Extract from the data set that `read_header` has returned."""
     return Extract(
         clean.SOPClassUID,
         clean.SOPInstanceUID,
@@ -173,7 +179,7 @@ def _completed(said: dict[str, Any], elements: dict[int, bytes]) -> _Taken:
 
 
 def _taken(clean: Dataset, rules: _Rules) -> _Taken:
-    """What is said, and what is encoded, of elements that were read and cleaned."""
+    """Return descriptors, and encoded elements, of elements that were read and cleaned."""
     found = [(rules[tag], clean[tag]) for tag in clean.keys() & rules.keys()]
     with quietly():
         elements = {int(item.tag): encoded([item]) for rule, item in found if rule.is_encoded}
@@ -181,7 +187,7 @@ def _taken(clean: Dataset, rules: _Rules) -> _Taken:
 
 
 def _short_way(instance: Instance, rules: _Rules) -> _Taken | None:
-    """None: it does not lead through this header.
+    """Extract without pydicom; None: it does not lead through this header.
 
     Raises NotAnalysed for an identifier that is damaged.
     """
@@ -215,7 +221,7 @@ def _is_known(header: bytes, character_set: Element | None) -> bool:
 def _settled(
     header: bytes, found: Mapping[int, Element], rules: _Rules
 ) -> tuple[dict[str, Any], dict[int, bytes], dict[int, Element]]:
-    """What is said, what is encoded, and the elements that are not settled."""
+    """Return descriptors, encoded elements, and the elements that are not settled."""
     said: dict[str, Any] = {}
     elements: dict[int, bytes] = {}
     others: dict[int, Element] = {}

@@ -30,7 +30,10 @@ def encoded(elements: Iterable[DataElement]) -> bytes:
 
 
 def _plain(element: DataElement) -> bytes | None:
-    """One value of characters: nearly all elements of a header are that, and pydicom takes 8 µs for each, and 25 for a name."""
+    """Encode one value of characters, as nearly all elements of a header are.
+
+    Pydicom takes 8 µs for each, and 25 for a name.
+    """
     if element.VR == "PN":
         if not isinstance(element.value, PersonName) or not _NAME.fullmatch(
             name := str(element.value)

@@ -47,8 +47,8 @@ class Reservation:
 class HandOff:
     """The hand-off of one transaction, at `now`.
 
-    `reservations`: by destination; None stands for a stage that has none. `leaves_due`: rows are left due,
-    so the next stage must be notified.
+    `reservations`: by destination; None stands for a stage that has none. `leaves_due`: rows are
+    left due, so the next stage must be notified.
     """
 
     def __init__(self, now: float, reservations: Mapping[str | None, Reservation]) -> None:
