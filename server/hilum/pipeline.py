@@ -37,9 +37,9 @@ from hilum.domain import (
     Job,
     ReadingJob,
     ReadingState,
-    Reason,
     ReportJob,
     ResultState,
+    ServerReason,
     StudyJob,
     StudyState,
 )
@@ -354,7 +354,7 @@ class StageLoop:
             return
         if (lapses := job.lease.lapses + 1) >= self._settings.maximum_lapses:
             values = {
-                "reason": Reason.WORKER_CRASHED.value,
+                "reason": ServerReason.WORKER_CRASHED.value,
                 "detail": f"{lapses} leases lapsed",
                 "lapses": lapses,
             }
@@ -372,7 +372,7 @@ class StageLoop:
         settings = self._settings
         if not error.is_outage and lease.attempts >= settings.maximum_attempts:
             values = {
-                "reason": Reason.ATTEMPTS_EXHAUSTED.value,
+                "reason": ServerReason.ATTEMPTS_EXHAUSTED.value,
                 "detail": f"{lease.attempts} tries; the last: {error.detail}",
             }
             await self._advance(job, Advance(self._stage.failed, values))

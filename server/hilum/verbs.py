@@ -88,7 +88,7 @@ class Verb(StrEnum):
     STOP_ROLLOUT = "stop_rollout"
 
 
-class Outcome(StrEnum):
+class VerbOutcome(StrEnum):
     """How a verb ended.
 
     `begun`: it takes several transactions, and this row was written before the first of them.

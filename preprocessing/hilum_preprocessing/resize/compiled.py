@@ -21,13 +21,13 @@ from hilum_preprocessing.resize import library as resize_library
 from hilum_preprocessing.resize.axes import Axis
 from hilum_preprocessing.resize.compiled_library import checked
 from hilum_preprocessing.resize.kernels import PILLOW_ONE, Taps, as_pillow_integers
-from hilum_preprocessing.resize.library import GridStatistics, Library, Resized, Samples
+from hilum_preprocessing.resize.library import GridStatistics, Library, Resized, SampleBuffer
 from hilum_preprocessing.resize.matrices import exact_taps, stretch
 
 __all__ = [
     "GridStatistics",
     "Resized",
-    "Samples",
+    "SampleBuffer",
     "counts",
     "extremes",
     "finish",
@@ -44,7 +44,7 @@ _TOLERANCE: Final = 0.01
 """Of stored values of 12 bits: ten times what float32 rounds."""
 
 
-def resized(samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
+def resized(samples: SampleBuffer, rows: Axis, columns: Axis) -> Resized | None:
     """In floats."""
     library, _ = loaded()
     return (
@@ -82,7 +82,7 @@ def into_halves(
     return library.into_halves(made, line, limits)
 
 
-def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
+def resized_whole(samples: SampleBuffer, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
     """Return (height, width) whole grey levels, to the bit as Pillow's 8-bit arithmetic.
 
     Columns first.
@@ -98,14 +98,14 @@ def resized_whole(samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uin
 def extremes(array: NDArray[Any]) -> tuple[int, int] | None:
     """Smallest and largest stored value (rows, columns)."""
     library = loaded()[0]
-    samples = Samples(array)
+    samples = SampleBuffer(array)
     return library.extremes(samples) if library is not None and samples.are_stored else None
 
 
 def counts(array: NDArray[Any]) -> NDArray[np.int64] | None:
     """Return (256,) or (65536,) the count of each stored value, by its unsigned bits."""
     library = loaded()[0]
-    samples = Samples(array)
+    samples = SampleBuffer(array)
     return (
         library.counts(samples)
         if library is not None and samples.are_stored and array.size < 1 << 32
@@ -158,10 +158,10 @@ def _problem(library: Library) -> str:
     if (apart := _error(library, picture, *axes)) > _TOLERANCE:
         return f"computes wrong (a known picture differs by {apart:g})"
     if not np.array_equal(
-        library.counts(Samples(picture)), np.bincount(picture.ravel(), minlength=65536)
+        library.counts(SampleBuffer(picture)), np.bincount(picture.ravel(), minlength=65536)
     ):
         return "computes wrong (counts)"
-    if library.extremes(Samples(picture)) != (0, 4092):
+    if library.extremes(SampleBuffer(picture)) != (0, 4092):
         return "computes wrong (extremes)"
     if not _has_statistics(library, picture):
         return "computes wrong (statistics)"
@@ -174,7 +174,7 @@ def _problem(library: Library) -> str:
 
 def _error(library: Library, picture: NDArray[np.uint16], rows: Axis, columns: Axis) -> float:
     """Largest difference from the matrix product in float64."""
-    found = library.resize(Samples(picture, low=100.0, high=4000.0), rows, columns)
+    found = library.resize(SampleBuffer(picture, low=100.0, high=4000.0), rows, columns)
     assert found is not None, "the picture is small"
     how = (0.5, -300.0), (600.0, 720.0)
     halves = (
@@ -214,7 +214,7 @@ def _is_whole(library: Library, levels: NDArray[np.uint8], rows: Axis, columns: 
     for axis in (columns, rows):
         weights = _dense(as_pillow_integers(exact_taps(axis)), axis).astype(np.int64)
         made = (((made @ weights.T + PILLOW_ONE // 2) // PILLOW_ONE).clip(0, 255)).T
-    found = library.resize_whole(Samples(levels), rows, columns)
+    found = library.resize_whole(SampleBuffer(levels), rows, columns)
     return found is not None and np.array_equal(found, made)
 
 

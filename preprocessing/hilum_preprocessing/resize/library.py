@@ -39,7 +39,7 @@ _MOST_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
+class SampleBuffer:
     """(rows, columns) of stored values or levels, neighbours in a row being neighbours in memory.
 
     They are clamped to `low`..`high`, or looked up in `lookup` (256 or 65536 entries, float32) by
@@ -169,7 +169,7 @@ class Library:
             getattr(self._c, name).restype = None
         self.has_halves = bool(self._c.hilum_has_halves())
 
-    def resize(self, samples: Samples, rows: Axis, columns: Axis) -> Resized | None:
+    def resize(self, samples: SampleBuffer, rows: Axis, columns: Axis) -> Resized | None:
         """In floats. None where the sums would take too much memory."""
         _require_sizes(samples, rows, columns)
         down = matrices.down(rows)
@@ -211,7 +211,9 @@ class Library:
         self._c.hilum_halves(_finishing(made, line, limits), _at(made.image), _at(halves))
         return halves
 
-    def resize_whole(self, samples: Samples, rows: Axis, columns: Axis) -> NDArray[np.uint8] | None:
+    def resize_whole(
+        self, samples: SampleBuffer, rows: Axis, columns: Axis
+    ) -> NDArray[np.uint8] | None:
         """(height, width) whole grey levels by Pillow's 8-bit arithmetic, columns first.
 
         None as above, or where sums overflow.
@@ -228,13 +230,13 @@ class Library:
         self._c.hilum_resize_whole(_source(samples), *both, _at(line), _at(narrow), _at(image))
         return image
 
-    def extremes(self, samples: Samples) -> tuple[int, int]:
+    def extremes(self, samples: SampleBuffer) -> tuple[int, int]:
         """Smallest and largest stored value."""
         ends = _no_ends()
         self._c.hilum_extremes(_source(samples), ends)
         return ends[0], ends[1]
 
-    def counts(self, samples: Samples) -> NDArray[np.int64]:
+    def counts(self, samples: SampleBuffer) -> NDArray[np.int64]:
         """Return (256,) or (65536,) the count of each stored value, by its unsigned bits.
 
         For fewer than 2^32 pixels.
@@ -279,7 +281,7 @@ class Library:
         return found
 
 
-def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
+def _require_sizes(samples: SampleBuffer, rows: Axis, columns: Axis) -> None:
     """Check sizes that C cannot check. Raises ValueError."""
     entries = {table.size for table in (samples.lookup, samples.levels) if table is not None}
     if samples.array.shape != (rows.length, columns.length) or not entries <= {
@@ -291,7 +293,7 @@ def _require_sizes(samples: Samples, rows: Axis, columns: Axis) -> None:
         )
 
 
-def _source(samples: Samples) -> Any:  # noqa: ANN401 - what byref gives has no public name
+def _source(samples: SampleBuffer) -> Any:  # noqa: ANN401 - what byref gives has no public name
     array = samples.array
     return ctypes.byref(
         _Source(

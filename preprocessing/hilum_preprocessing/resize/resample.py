@@ -18,7 +18,7 @@ from torch import Tensor
 
 from hilum_preprocessing.resize.axes import FULL, Axis, Grid, axes_of
 from hilum_preprocessing.resize.bands import Arithmetic, Bands, bands
-from hilum_preprocessing.resize.compiled import Samples, finish, resized, resized_whole
+from hilum_preprocessing.resize.compiled import SampleBuffer, finish, resized, resized_whole
 from hilum_preprocessing.resize.kernels import HALF, PILLOW_ONE
 from hilum_preprocessing.resize.opencv_linear import linear_uint8
 from hilum_preprocessing.resize.scratch import scratch
@@ -51,7 +51,7 @@ class Pixels:
     line: tuple[float, float] = (1.0, 0.0)
     is_uint8: bool = False
     grids: tuple[Grid, Grid] = (FULL, FULL)
-    samples: Samples | None = None
+    samples: SampleBuffer | None = None
 
 
 def pixels_of(image: Tensor) -> Pixels:
@@ -68,7 +68,7 @@ def pixels_of(image: Tensor) -> Pixels:
         fill=lambda out, part: out.copy_(image[part]),
         extremes=extremes,
         is_uint8=image.dtype == torch.uint8,
-        samples=Samples(image.numpy()) if _is_plain(image) else None,
+        samples=SampleBuffer(image.numpy()) if _is_plain(image) else None,
     )
 
 

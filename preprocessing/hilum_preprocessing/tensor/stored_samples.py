@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hilum_preprocessing.levels.extent import counts
 from hilum_preprocessing.levels.lines import Line
 from hilum_preprocessing.levels.tables import LevelTable
-from hilum_preprocessing.resize.compiled import Samples
+from hilum_preprocessing.resize.compiled import SampleBuffer
 
 
 def line_for(table: LevelTable, ends: tuple[int, int], *, is_uint8: bool) -> Line | None:
@@ -30,15 +30,15 @@ def line_for(table: LevelTable, ends: tuple[int, int], *, is_uint8: bool) -> Lin
 
 def samples_of(
     array: NDArray[Any], table: LevelTable, line: Line | None, *, is_uint8: bool
-) -> Samples:
+) -> SampleBuffer:
     """Return the samples of stored values (rows, columns), clamped or with their lookup table.
 
     Clamped where the levels are on a line; the line is then applied after the resize.
     """
     if line is not None and not is_uint8:
-        return Samples(array, line.low, line.high)
+        return SampleBuffer(array, line.low, line.high)
     levels = table.lookup(array.dtype, np.uint8) if is_uint8 else None
-    return Samples(array, lookup=table.lookup(array.dtype, np.float32), levels=levels)
+    return SampleBuffer(array, lookup=table.lookup(array.dtype, np.float32), levels=levels)
 
 
 def level_extremes(

@@ -17,7 +17,16 @@ from hilum.analyse.decode.pool import DecodePool
 from hilum.analyse.decode.read_error import not_read
 from hilum.analyse.decode.worker import Answer, DecodeRequest, NotReady, Ready
 from hilum.analyse.inference.batcher import Batcher, Gateway, Inferred
-from hilum.domain import REASONS, Advance, Instance, Job, ReadingJob, ReadingState, Reason, Release
+from hilum.domain import (
+    REASONS,
+    Advance,
+    Instance,
+    Job,
+    ReadingJob,
+    ReadingState,
+    Release,
+    ServerReason,
+)
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry, tracing
 from hilum.one_thread import settle
@@ -30,7 +39,9 @@ Specs = dict[str, Mapping[str, object]]
 
 
 async def _not_configured(job: ReadingJob) -> NotAnalysed:
-    return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{job.release} is not among models.releases")
+    return NotAnalysed(
+        ServerReason.RELEASE_NOT_AVAILABLE, f"{job.release} is not among models.releases"
+    )
 
 
 class Analyser:
@@ -143,7 +154,7 @@ class Analyser:
         try:
             request = self._request(self._find(instance), specs)
         except FileNotFoundError:
-            missing = NotReady(Reason.INSTANCE_MISSING, _why_missing(instance))
+            missing = NotReady(ServerReason.INSTANCE_MISSING, _why_missing(instance))
             settle(asking, Answer(dict.fromkeys(specs, missing)))
         except OSError as error:
             settle(asking, not_read(error.errno or 0))

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from hilum.api.auth.actor import actor_of
 from hilum.domain import Actor, Channel
 from hilum.store.audit.log import AuditLog, Deed
-from hilum.verbs import MEANINGS, Outcome, Thing, Verb, verb_of
+from hilum.verbs import MEANINGS, Thing, Verb, VerbOutcome, verb_of
 
 _NOBODY: Final = Actor("", Channel.REST)
 _NOT_ADMITTED: Final = (401, 403)
@@ -63,7 +63,7 @@ class AuditedRoute(APIRoute):
             except Exception as error:
                 await _end(request, _outcome_of(request, error))
                 raise
-            await _end(request, Outcome.DONE)
+            await _end(request, VerbOutcome.DONE)
             return response
 
         return audited
@@ -77,7 +77,7 @@ def _begun(request: Request, verb: Verb) -> Deed:
     return deed
 
 
-def _outcome_of(request: Request, error: Exception) -> Outcome | None:
+def _outcome_of(request: Request, error: Exception) -> VerbOutcome | None:
     """Return the outcome of an error; None: the request was not admitted, so nothing was asked.
 
     A known actor without the needed scope is refused.
@@ -91,15 +91,15 @@ def _outcome_of(request: Request, error: Exception) -> Outcome | None:
     is_refusal = isinstance(error, RequestValidationError) or (
         isinstance(error, HTTPException) and error.status_code < 500
     )
-    return Outcome.REFUSED if is_refusal else Outcome.FAILED
+    return VerbOutcome.REFUSED if is_refusal else VerbOutcome.FAILED
 
 
-async def _end(request: Request, outcome: Outcome | None) -> None:
+async def _end(request: Request, outcome: VerbOutcome | None) -> None:
     audit: AuditLog | None = request.app.state.parts.audit
     if audit is None or outcome is None:
         return
     deed = _deed(request)
     if not MEANINGS[deed.verb].is_look:
         await run_in_threadpool(audit.end, deed, outcome)
-    elif outcome is Outcome.DONE:  # data that was not shown was not read
+    elif outcome is VerbOutcome.DONE:  # data that was not shown was not read
         await run_in_threadpool(audit.looks.note, deed)

@@ -14,7 +14,7 @@ from hilum.domain import (
     Instance,
     Reading,
     ReadingState,
-    Reason,
+    ServerReason,
     StudyJob,
     is_out_of_scope,
 )
@@ -73,12 +73,12 @@ class Image:
         if self.logits is not None:
             return None
         if self.is_rejected:
-            return Reason.REJECTED.value
+            return ServerReason.REJECTED.value
         if self.is_contested:
-            return Reason.PATIENT_CONFLICT.value
+            return ServerReason.PATIENT_CONFLICT.value
         if self.reading is None:
-            return Reason.RELEASE_NOT_AVAILABLE.value
-        return self.reading.reason or Reason.ATTEMPTS_EXHAUSTED.value
+            return ServerReason.RELEASE_NOT_AVAILABLE.value
+        return self.reading.reason or ServerReason.ATTEMPTS_EXHAUSTED.value
 
 
 def images_of(job: StudyJob, name: str) -> list[Image]:

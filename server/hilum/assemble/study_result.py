@@ -18,9 +18,9 @@ from hilum.assemble.images import Identify, Image, images_of, of_one_patient
 from hilum.domain import (
     Outcome,
     ReadingState,
-    Reason,
     Release,
     Result,
+    ServerReason,
     SourceImage,
     StudyJob,
     identifier_names,
@@ -249,15 +249,15 @@ def _outcome(images: Sequence[Image], *, is_configured: bool) -> tuple[Outcome, 
     A lateral view is out of a frontal release's scope.
     """
     if not is_configured:
-        return Outcome.NOT_ANALYSED, Reason.RELEASE_NOT_AVAILABLE.value
+        return Outcome.NOT_ANALYSED, ServerReason.RELEASE_NOT_AVAILABLE.value
     left = [image for image in images if not image.is_rejected]
     if not left:
-        return Outcome.NOT_ANALYSED, Reason.REJECTED.value
+        return Outcome.NOT_ANALYSED, ServerReason.REJECTED.value
     reasons = [image.reason for image in left if image.reason is not None]
-    if Reason.PATIENT_CONFLICT.value in reasons:
-        return Outcome.NOT_ANALYSED, Reason.PATIENT_CONFLICT.value
+    if ServerReason.PATIENT_CONFLICT.value in reasons:
+        return Outcome.NOT_ANALYSED, ServerReason.PATIENT_CONFLICT.value
     if len(reasons) == len(left):
-        only = reasons[0] if len(set(reasons)) == 1 else Reason.NO_ANALYSED_IMAGE.value
+        only = reasons[0] if len(set(reasons)) == 1 else ServerReason.NO_ANALYSED_IMAGE.value
         return Outcome.NOT_ANALYSED, only
     failed = [reason for reason in reasons if not is_out_of_scope(reason)]
     return (Outcome.PARTIAL, failed[0]) if failed else (Outcome.ANALYSED, None)
@@ -272,7 +272,9 @@ def _source(image: Image, score: ImageScores | None, release: Release | None) ->
         series_instance_uid=image.instance.series_instance_uid,
         view=image.reading.view if image.reading else None,
         is_used=score is not None,
-        reason=None if score is not None else image.reason or Reason.RELEASE_NOT_AVAILABLE.value,
+        reason=None
+        if score is not None
+        else image.reason or ServerReason.RELEASE_NOT_AVAILABLE.value,
         scores=_by_key(score.scores, keys) if score else {},
         logits=_by_key(score.logits, keys) if score else {},
         member_scores=_member_scores(score, release, keys) if score and release else {},

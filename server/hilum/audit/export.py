@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from hilum.audit.message import Source, message
+from hilum.audit.message import AuditSource, message
 from hilum.store.audit.log import audit_rows
 from hilum.timestamps import iso
 
@@ -16,7 +16,7 @@ Row = Mapping[str, Any]
 _COLUMNS: Final = tuple(audit_rows().selected_columns.keys())
 
 
-def text_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
+def text_lines(rows: Iterable[Row], _source: AuditSource) -> Iterator[str]:
     """Yield lines of 80 columns, but for long names: actor and action, then details."""
     for row in rows:
         count = f" x{row['count']}" if row["count"] != 1 else ""
@@ -38,13 +38,13 @@ def _thing(row: Row) -> str:
     return f"{row['thing'].replace('_', ' ')} {row['name']}" if row["thing"] else ""
 
 
-def json_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
+def json_lines(rows: Iterable[Row], _source: AuditSource) -> Iterator[str]:
     """One object a line."""
     for row in rows:
         yield json.dumps({**row, "at": iso(row["at"])}, ensure_ascii=False)
 
 
-def csv_lines(rows: Iterable[Row], _source: Source) -> Iterator[str]:
+def csv_lines(rows: Iterable[Row], _source: AuditSource) -> Iterator[str]:
     """With a line of names first (RFC 4180, lines end as the terminal's).
 
     Nothing in it begins a formula of a spreadsheet.
@@ -64,13 +64,13 @@ def _cell(value: object) -> object:
     )
 
 
-def dicom_lines(rows: Iterable[Row], source: Source) -> Iterator[str]:
+def dicom_lines(rows: Iterable[Row], source: AuditSource) -> Iterator[str]:
     """One XML document of PS3.15 A.5 a line."""
     for row in rows:
         yield message(row, source).decode()
 
 
-FORMATS: Final[Mapping[str, Callable[[Iterable[Row], Source], Iterator[str]]]] = {
+FORMATS: Final[Mapping[str, Callable[[Iterable[Row], AuditSource], Iterator[str]]]] = {
     "text": text_lines,
     "json": json_lines,
     "csv": csv_lines,

@@ -22,17 +22,17 @@ from hilum.verbs import (
     MEANINGS,
     QUERY,
     Meaning,
-    Outcome,
     Thing,
     Verb,
+    VerbOutcome,
 )
 
 Row = Mapping[str, Any]
 _OUTCOMES: Final[Mapping[str, str]] = {
-    Outcome.BEGUN: "0",
-    Outcome.DONE: "0",
-    Outcome.REFUSED: "4",
-    Outcome.FAILED: "8",
+    VerbOutcome.BEGUN: "0",
+    VerbOutcome.DONE: "0",
+    VerbOutcome.REFUSED: "4",
+    VerbOutcome.FAILED: "8",
 }
 """EventOutcomeIndicator (PS3.15 A.5.1.1): success, minor and serious failure."""
 _APPLICATION: Final = Code("110150", "DCM", "Application")
@@ -56,14 +56,14 @@ _ASKED_FOR: Final = (Thing.PATIENT, Thing.ACCESSION)
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class AuditSource:
     """The reporting system. `site` is the setting site.name."""
 
     site: str = "Hilum"
     application: str = "hilum"
 
 
-def message(row: Row, source: Source) -> bytes:
+def message(row: Row, source: AuditSource) -> bytes:
     """The XML document of one row (PS3.15 A.5.1) in one line: rsyslog writes #012 for a break."""
     row = {
         name: _FORBIDDEN.sub("?", value) if isinstance(value, str) else value
@@ -98,7 +98,7 @@ def _event(root: Xml.Element, row: Row, meaning: Meaning) -> None:
     Xml.SubElement(event, "EventOutcomeDescription").text = row["outcome"]
 
 
-def _participants(root: Xml.Element, row: Row, meaning: Meaning, source: Source) -> None:
+def _participants(root: Xml.Element, row: Row, meaning: Meaning, source: AuditSource) -> None:
     """Return the participants: the requesting person, then the application."""
     theirs, ours = _roles(meaning)
     person = _participant(root, row["actor"], is_requestor=True, role=theirs)

@@ -18,19 +18,19 @@ import termios
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from hilum.audit.message import Source, message
+from hilum.audit.message import AuditSource, message
 from hilum.errors import ConfigurationError
 from hilum.settings import Syslog
 from hilum.timestamps import iso
-from hilum.verbs import Outcome
+from hilum.verbs import VerbOutcome
 
 Row = Mapping[str, Any]
 _AUTHPRIV: Final = 10  # RFC 5424 6.2.1, security messages; PS3.15 A.6.2 leaves it to the site
 _SEVERITIES: Final[Mapping[str, int]] = {
-    Outcome.BEGUN: 5,
-    Outcome.DONE: 5,
-    Outcome.REFUSED: 4,
-    Outcome.FAILED: 3,
+    VerbOutcome.BEGUN: 5,
+    VerbOutcome.DONE: 5,
+    VerbOutcome.REFUSED: 4,
+    VerbOutcome.FAILED: 3,
 }
 _MESSAGE_ID: Final = "DICOM+RFC3881"  # PS3.15 A.6
 _BOM: Final = b"\xef\xbb\xbf"
@@ -42,7 +42,7 @@ class NotDelivered(Exception):
     """The collector has not taken the batch, or its state is unknown; it is sent again."""
 
 
-def line(row: Row, source: Source) -> bytes:
+def line(row: Row, source: AuditSource) -> bytes:
     """One SYSLOG-MSG (RFC 5424 6)."""
     priority = _AUTHPRIV * 8 + _SEVERITIES[row["outcome"]]
     host = (
@@ -58,7 +58,7 @@ def line(row: Row, source: Source) -> bytes:
 class Collector:
     """Sends batches of rows. Raises ConfigurationError for files that are not usable."""
 
-    def __init__(self, settings: Syslog, source: Source) -> None:
+    def __init__(self, settings: Syslog, source: AuditSource) -> None:
         self._settings = settings
         self._source = source
         self._context = _context(settings) if settings.protocol == "tls" else None

@@ -59,7 +59,7 @@ def audit(
     """
     settings = migrated_settings(config)
     from hilum.audit.export import FORMATS  # noqa: PLC0415 - imports the ledger
-    from hilum.audit.message import Source  # noqa: PLC0415 - the same
+    from hilum.audit.message import AuditSource  # noqa: PLC0415 - the same
     from hilum.store.audit.log import AuditFilter, AuditLog  # noqa: PLC0415 - the same
 
     form = "json" if as_json else form
@@ -74,7 +74,7 @@ def audit(
         deed.count = 0
         deed.detail = form
         rows = itertools.islice(AuditLog(settings.ledger_url).all(chosen), at_most)
-        for line in FORMATS[form](map(deed.counting, rows), Source(settings.site.name)):
+        for line in FORMATS[form](map(deed.counting, rows), AuditSource(settings.site.name)):
             print(line)
     if not deed.count:
         raise ended(1, "no such row; the audit begins with the version that first kept it")

@@ -23,7 +23,7 @@ from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError, Retry
 from hilum.settings import Settings, load
 from hilum.settings.renamed import advice_for_option
-from hilum.verbs import MEANINGS, Outcome, Thing, Verb
+from hilum.verbs import MEANINGS, Thing, Verb, VerbOutcome
 from hilum.verbs import performs as declare_verb
 
 if TYPE_CHECKING:
@@ -313,15 +313,15 @@ def acting(
         except _of_ledger():  # the ledger is damaged or away: it takes no row
             raise
         except BrokenPipeError:  # the reader of our output has gone
-            log.end(deed, Outcome.DONE)
+            log.end(deed, VerbOutcome.DONE)
             raise
         except (ConfigurationError, typer.Exit):
-            log.end(deed, Outcome.REFUSED)
+            log.end(deed, VerbOutcome.REFUSED)
             raise
         except BaseException:
-            log.end(deed, Outcome.FAILED)
+            log.end(deed, VerbOutcome.FAILED)
             raise
-        log.end(deed, Outcome.DONE)
+        log.end(deed, VerbOutcome.DONE)
 
 
 def _keeps_audit(url: str) -> bool:

@@ -58,8 +58,8 @@ from hilum.domain.reasons import (
     REASONS,
     AnyReason,
     ImageReason,
-    Reason,
     RemovalReason,
+    ServerReason,
     is_out_of_scope,
 )
 from hilum.domain.releases import Label, Release, alias_of
@@ -127,7 +127,6 @@ __all__ = [
     "Reading",
     "ReadingJob",
     "ReadingState",
-    "Reason",
     "Rejection",
     "Release",
     "RemovalReason",
@@ -139,6 +138,7 @@ __all__ = [
     "RolloutMode",
     "RolloutState",
     "Scope",
+    "ServerReason",
     "SopReference",
     "SourceImage",
     "SrClass",

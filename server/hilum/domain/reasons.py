@@ -11,7 +11,7 @@ from hilum_preprocessing.errors import ReasonBase
 ImageReason = errors.Reason
 
 
-class Reason(ReasonBase):
+class ServerReason(ReasonBase):
     """Reasons of the server; `ImageReason` are those that an image itself gives.
 
     A row is the value and its sentence.
@@ -43,10 +43,12 @@ class Reason(ReasonBase):
     ERASED = "erased", "The data of the patient, or of this study, was erased."
 
 
-AnyReason = ImageReason | Reason
+AnyReason = ImageReason | ServerReason
 
 # The closed list, from which `docs/reference/states.md` is generated.
-REASONS: Final[dict[str, AnyReason]] = {reason.value: reason for reason in (*ImageReason, *Reason)}
+REASONS: Final[dict[str, AnyReason]] = {
+    reason.value: reason for reason in (*ImageReason, *ServerReason)
+}
 
 
 def is_out_of_scope(reason: str | None) -> bool:

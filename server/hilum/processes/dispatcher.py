@@ -26,11 +26,11 @@ from hilum.domain import (
     Made,
     NewDocument,
     Outcome,
-    Reason,
     Release,
     ReportJob,
     Result,
     ResultState,
+    ServerReason,
     StudyJob,
     StudyState,
 )
@@ -46,7 +46,7 @@ from hilum.processes.report_builder import ReportBuilder
 from hilum.processes.report_pool import ReportPool
 from hilum.processes.run_stages import readiness_of, run_async, serve
 from hilum.receive.headers.patient import identity_of
-from hilum.report import REPORTS, Report, ReportContext, derive
+from hilum.report import REPORTS, BuiltReport, ReportContext, derive
 from hilum.services.launch_spec import LaunchSpec
 from hilum.services.releases.releases import Catalogue
 from hilum.settings import Destination, Pipeline, Settings
@@ -149,7 +149,7 @@ class AssembleHandler:
 
 def _warn_of_conflicts(results: Iterable[Result]) -> None:
     for result in results:
-        if result.reason == Reason.PATIENT_CONFLICT:
+        if result.reason == ServerReason.PATIENT_CONFLICT:
             advice = "correct the wrong Patient ID and send that image again, or reject it"
             log.warning(
                 "patient_conflict",
@@ -228,14 +228,14 @@ class ReportHandler:
             or any(self._wants(kind.key, name, job) for name in self._settings.destinations)
         )
 
-    async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> Report:
+    async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> BuiltReport:
         takers = [
             item
             for name, item in self._settings.destinations.items()
             if self._wants(HEAT_MAP.key, name, job)
         ]
         if not self._heat_maps.is_wanted(job, release, takers):
-            return Report(await self._builder.documents(job, release, kinds), None)
+            return BuiltReport(await self._builder.documents(job, release, kinds), None)
         sources = await self._heat_maps.sources(job)
         return await self._builder.with_heat_map(job, release, kinds, sources)
 

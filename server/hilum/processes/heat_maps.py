@@ -11,7 +11,14 @@ from collections.abc import Iterable
 
 from hilum.domain import HEAT_MAP, ActivationMaps, Outcome, Release, ReportJob
 from hilum.observability import telemetry
-from hilum.report import HeatMapSources, Picture, Report, ReportContext, SrTemplate, build_report
+from hilum.report import (
+    BuiltReport,
+    HeatMapSources,
+    Picture,
+    ReportContext,
+    SrTemplate,
+    build_report,
+)
 from hilum.settings import Destination, Settings
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
@@ -90,7 +97,7 @@ def build_in_time(
     sources: HeatMapSources,
     template: SrTemplate | None = None,
     seconds: int = _DEADLINE_SECONDS,
-) -> Report:
+) -> BuiltReport:
     """Run `build_report` in a process of a pool, with a time limit.
 
     Codecs are C code on foreign input: one that hangs ends its process by SIGALRM.

@@ -15,8 +15,8 @@ from hilum.observability import telemetry
 from hilum.processes.heat_maps import build_in_time
 from hilum.processes.report_pool import ReportPool
 from hilum.report import (
+    BuiltReport,
     HeatMapSources,
-    Report,
     ReportContext,
     SrTemplate,
     Unusual,
@@ -61,7 +61,7 @@ class ReportBuilder:
 
     async def with_heat_map(
         self, job: ReportJob, release: Release, kinds: Iterable[str], sources: HeatMapSources
-    ) -> Report:
+    ) -> BuiltReport:
         """Build a report with a heat map in another process, because drawing is slow.
 
         Raises the errors of `build_documents`, and WorkerDied.

@@ -16,9 +16,9 @@ from hilum.domain import (
     Document,
     Made,
     Outcome,
-    Reason,
     Release,
     ReportJob,
+    ServerReason,
 )
 from hilum.errors import NotAnalysed
 from hilum.report.context import HeatMap, HeatMapSources, Picture, ReportContext
@@ -33,10 +33,10 @@ from hilum.report.tree import sr_text
 __all__ = [
     "REPORTS",
     "UNUSUAL",
+    "BuiltReport",
     "HeatMap",
     "HeatMapSources",
     "Picture",
-    "Report",
     "ReportContext",
     "SrTemplate",
     "Unusual",
@@ -81,7 +81,7 @@ def build_documents(
     """
     if release is None:
         raise NotAnalysed(
-            Reason.RELEASE_NOT_AVAILABLE,
+            ServerReason.RELEASE_NOT_AVAILABLE,
             f"the result is by {job.result.release}; add it to models.releases and requeue",
         )
     extracts = Extracts(job)
@@ -98,7 +98,7 @@ def build_documents(
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class BuiltReport:
     """The documents of a result.
 
     `heat_map_left_out`: why a heat map that was asked for is not drawn.
@@ -119,7 +119,7 @@ def build_report(
     kinds: Iterable[str],
     sources: HeatMapSources,
     template: SrTemplate | None = None,
-) -> Report:
+) -> BuiltReport:
     """Build as `build_documents`, with a heat map that they name, if there is a finding to show.
 
     If the heat map fails, the other documents are built. A sheet that withdraws an earlier heat map
@@ -134,11 +134,11 @@ def build_report(
         made = heat_map(job, release, context, sources)
     except HeatMapLeftOut as error:
         named = HeatMap(left_out=error.sentence)
-        return Report(
+        return BuiltReport(
             build_documents(job, release, context, kinds, named, template), error.sentence
         )
     if made is None:
-        return Report(build_documents(job, release, context, kinds, None, template), None)
+        return BuiltReport(build_documents(job, release, context, kinds, None, template), None)
     picture, named = made
     documents = [*build_documents(job, release, context, kinds, named, template), picture]
-    return Report(documents, named.left_out, takes_heat_map_away=not named.sop_instance_uid)
+    return BuiltReport(documents, named.left_out, takes_heat_map_away=not named.sop_instance_uid)

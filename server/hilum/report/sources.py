@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 from pydicom.dataset import Dataset
 
-from hilum.domain import SR, Document, ImageReason, Instance, Outcome, Reason, ReportJob
+from hilum.domain import SR, Document, ImageReason, Instance, Outcome, ReportJob, ServerReason
 from hilum.errors import NotAnalysed
 from hilum.report.headers.header import Said, read_descriptors, read_header
 from hilum.report.template.extract import Extract, extract, further_extract
@@ -89,7 +89,7 @@ class _Sources(Generic[Read]):
         uids = [image.sop_instance_uid for image in self._job.result.source_images if image.is_used]
         if missing := [uid for uid in uids if uid not in stored]:
             raise NotAnalysed(
-                Reason.INSTANCE_MISSING,
+                ServerReason.INSTANCE_MISSING,
                 f"{len(missing)} of {len(uids)} source images have left the ledger",
             )
         return [stored[uid] for uid in uids]

@@ -44,8 +44,8 @@ def _require_rest(settings: Settings, found: str | None, role: str | None) -> No
         raise ConfigurationError(
             [
                 (
-                    f"{problem} Stop each `hilum serve` of it first; one that was killed is gone ten"
-                    " seconds later."
+                    f"{problem} Stop each `hilum serve` of it first; one that was killed is gone"
+                    " ten seconds later."
                 )
             ]
         )

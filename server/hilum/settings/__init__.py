@@ -40,7 +40,17 @@ from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.receive import Receive
 from hilum.settings.reference import describe
 from hilum.settings.root import Settings
-from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Syslog, Tracing
+from hilum.settings.service import (
+    Api,
+    Audit,
+    LedgerSection,
+    Log,
+    Pipeline,
+    Site,
+    Stow,
+    Syslog,
+    Tracing,
+)
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum.settings.tls import TlsClient
 
@@ -62,7 +72,7 @@ __all__ = [
     "Guard",
     "Handling",
     "Host",
-    "Ledger",
+    "LedgerSection",
     "Log",
     "Models",
     "Network",

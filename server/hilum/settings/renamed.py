@@ -18,7 +18,7 @@ _SETTINGS: Final[Mapping[str, str]] = {
     ),
     "receive.listener": "unknown setting; leave it out, there is one listener",
     "receive.direct_io": (
-        "unknown setting; leave it out: what is received always goes through the page cache, as with"
+        "unknown setting; leave it out: received objects always go through the page cache, as with"
         " false"
     ),
     "receive.maximum_associations_by_ae": (

@@ -16,7 +16,7 @@ from hilum.settings.models import Analyse, Models, Triton
 from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
-from hilum.settings.service import Api, Audit, Ledger, Log, Pipeline, Site, Stow, Tracing
+from hilum.settings.service import Api, Audit, LedgerSection, Log, Pipeline, Site, Stow, Tracing
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum_preprocessing.spec.fields import nearest
 
@@ -33,7 +33,7 @@ class Settings(Section):
     analyse: Analyse = Analyse()
     guard: Guard = Guard()
     pipeline: Pipeline = Pipeline()
-    ledger: Ledger = Ledger()
+    ledger: LedgerSection = LedgerSection()
     report: Report = Report()
     destinations: Mapping[str, AnyDestination] = {}
     routes: Mapping[AeTitle, Route] = {}

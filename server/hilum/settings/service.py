@@ -94,7 +94,7 @@ def _ledger_url(value: str) -> str:
     return value
 
 
-class Ledger(Section):
+class LedgerSection(Section):
     """Where the rows are."""
 
     url: Annotated[str, AfterValidator(_ledger_url)] = Field(

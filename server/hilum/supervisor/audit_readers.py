@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from hilum.audit.message import Source
+from hilum.audit.message import AuditSource
 from hilum.audit.syslog import Collector, NotDelivered
 from hilum.backoff import RESTART
 from hilum.observability import telemetry
@@ -121,7 +121,7 @@ class AuditReaders:
         self._cursors = AuditCursors(settings.ledger_url)
         takes: dict[str, Take] = {"log": say}
         if settings.audit.syslog.host:
-            takes["syslog"] = Collector(settings.audit.syslog, Source(settings.site.name)).send
+            takes["syslog"] = Collector(settings.audit.syslog, AuditSource(settings.site.name)).send
         self._cursors.set_up(list(takes))
         self._readers = [AuditReader(self._cursors, name, take) for name, take in takes.items()]
         self._stop = threading.Event()

@@ -208,7 +208,10 @@ def prepare(wheel: Wheel, state_dir: Path) -> Path:
 
 
 def _is_whole(target: Path, parts: Sequence[Path]) -> bool:
-    """By the sizes of its files: reading them all at each start would take longer than making them."""
+    """Compare by the sizes of the files.
+
+    Reading them all at each start would take longer than making them.
+    """
     try:
         return all(
             (target / _BACKEND / part.name).stat().st_size == part.stat().st_size for part in parts

@@ -35,7 +35,8 @@ _NICE = 5  # as the analyser
 class EmbeddedTriton:
     """One tritonserver over `<built_dir>/embedded`.
 
-    `start` must be called by a thread that lives as long as the server shall: the kernel ends the server with that thread.
+    `start` must be called by a thread that lives as long as the server: the kernel ends the server
+    with that thread.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ from hilum.store.ledger import Ledger
 from hilum.store.retention.policy import RetentionPolicy
 from hilum.store.schema.cursor import BadCursor
 from hilum.store.schema.tables import audit
-from hilum.verbs import Outcome, Thing, Verb
+from hilum.verbs import Thing, Verb, VerbOutcome
 from tests.support.ledger.street import Clock, Street
 from tests.support.machine.waiting import wait_for
 
@@ -84,7 +84,7 @@ def test_a_verb_and_its_row_are_one_transaction(
 
 
 def test_a_verb_that_fails_has_a_row_that_says_so(log: AuditLog) -> None:
-    log.end(Deed(Verb.COMPLETE, ALICE, "1.2.3"), Outcome.FAILED)
+    log.end(Deed(Verb.COMPLETE, ALICE, "1.2.3"), VerbOutcome.FAILED)
     assert [row["outcome"] for row in rows(log)] == ["failed"]
 
 
@@ -94,8 +94,8 @@ def test_a_verb_that_is_written_is_not_written_again(
     street.receive("1.2.3", 1)
     deed = Deed(Verb.COMPLETE, ALICE, "1.2.3")
     ledger.complete("1.2.3", deed=deed)
-    log.end(deed, Outcome.DONE)
-    log.end(deed, Outcome.FAILED)  # what came after the commit
+    log.end(deed, VerbOutcome.DONE)
+    log.end(deed, VerbOutcome.FAILED)  # what came after the commit
     (row,) = rows(log)
     assert (row["outcome"], row["actor"], row["channel"], row["address"]) == (
         "done",
@@ -110,7 +110,7 @@ def test_a_verb_of_several_transactions_leaves_its_beginning(log: AuditLog) -> N
     log.begin(deed)
     assert [(row["outcome"], row["count"]) for row in rows(log)] == [("begun", 0)]
     deed.count = 3
-    log.end(deed, Outcome.DONE)
+    log.end(deed, VerbOutcome.DONE)
     end, begun = rows(log)
     assert (end["outcome"], end["count"], end["deed"]) == ("done", 3, begun["deed"])
 
@@ -177,10 +177,11 @@ def test_looks_that_are_counted_are_written_when_the_server_stops(
 
 
 def test_rows_are_found_by_moment_actor_verb_and_study(log: AuditLog, clock: Clock) -> None:
-    log.end(Deed(Verb.READ_STUDY, ALICE, "1.2.3"), Outcome.DONE)
+    log.end(Deed(Verb.READ_STUDY, ALICE, "1.2.3"), VerbOutcome.DONE)
     clock.now += 100
     log.end(
-        Deed(Verb.PAUSE, Actor("bob", Channel.CLI)).about(Thing.DESTINATION, "pacs"), Outcome.DONE
+        Deed(Verb.PAUSE, Actor("bob", Channel.CLI)).about(Thing.DESTINATION, "pacs"),
+        VerbOutcome.DONE,
     )
     for chosen, verb in (
         (AuditFilter(since=clock.now), "pause"),
@@ -193,7 +194,7 @@ def test_rows_are_found_by_moment_actor_verb_and_study(log: AuditLog, clock: Clo
 
 
 def test_an_erased_study_is_found_by_its_uid_which_is_in_no_row(log: AuditLog) -> None:
-    log.end(Deed(Verb.ERASE, ALICE).about(Thing.STUDY, log.digest("1.2.3")), Outcome.DONE)
+    log.end(Deed(Verb.ERASE, ALICE).about(Thing.STUDY, log.digest("1.2.3")), VerbOutcome.DONE)
     (row,) = rows(log, AuditFilter(study_instance_uid="1.2.3"))
     assert "1.2.3" not in str(row)
     assert rows(log, AuditFilter(study_instance_uid="1.2.4")) == []
@@ -203,14 +204,14 @@ def test_looks_at_a_study_that_is_erased_are_found_by_its_uid_which_is_in_no_row
     ledger_url: str, log: AuditLog, street: Street, clock: Clock, tmp_path: Path
 ) -> None:
     street.walk("1.2.3", 1)
-    log.end(Deed(Verb.READ_STUDY, ALICE, "1.2.3"), Outcome.DONE)
-    log.end(Deed(Verb.REJECT_IMAGE, ALICE, "1.2.3").about(Thing.IMAGE, "1.2.3.1"), Outcome.DONE)
+    log.end(Deed(Verb.READ_STUDY, ALICE, "1.2.3"), VerbOutcome.DONE)
+    log.end(Deed(Verb.REJECT_IMAGE, ALICE, "1.2.3").about(Thing.IMAGE, "1.2.3.1"), VerbOutcome.DONE)
     assert [row["name"] for row in rows(log)] == ["1.2.3.1", None]
     erasure = Erasure(ledger_url, Archive(tmp_path / "archive"), clock)
     erasure.erase_study("1.2.3")
     erasure.close()
     log.end(
-        Deed(Verb.READ_AUDIT, ALICE, "1.2.3"), Outcome.DONE
+        Deed(Verb.READ_AUDIT, ALICE, "1.2.3"), VerbOutcome.DONE
     )  # who asks for it writes it down nowhere
     found = rows(log, AuditFilter(study_instance_uid="1.2.3"))
     assert [row["verb"] for row in found] == ["read_audit", "reject_image", "read_study"]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.settings import Ledger as LedgerSettings
+from hilum.settings import LedgerSection as LedgerSettings
 from hilum.settings import Settings, Site
 from hilum.store.database.clocks import ahead_seconds
 from hilum.store.database.engines import open_engine

@@ -36,7 +36,7 @@ from hilum.receive.headers import file_meta
 from hilum.receive.headers.file_meta import FileMeta
 from hilum.receive.headers.patient import OneStudy, Patient, read_patient
 from hilum.services.erase import _erase, erase
-from hilum.settings import Ledger as LedgerSettings
+from hilum.settings import LedgerSection as LedgerSettings
 from hilum.settings import Settings, Site
 from hilum.store.admin.conflicts import FileInQuarantine, resolve
 from hilum.store.admin.erase import Erasure

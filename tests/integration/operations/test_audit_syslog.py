@@ -10,7 +10,7 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
-from hilum.audit.message import Source
+from hilum.audit.message import AuditSource
 from hilum.audit.syslog import Collector, NotDelivered
 from hilum.domain import Actor, Channel
 from hilum.errors import ConfigurationError
@@ -64,7 +64,7 @@ class Site:
         self.log, self._cursors, self.now = AuditLog(url), AuditCursors(url), 0.0
         self._cursors.set_up(["syslog"])
         self.reader = AuditReader(
-            self._cursors, "syslog", Collector(settings, Source("Test")).send, lambda: self.now
+            self._cursors, "syslog", Collector(settings, AuditSource("Test")).send, lambda: self.now
         )
 
     def note(self, *names: str) -> None:
@@ -168,7 +168,7 @@ def test_a_collector_that_resets_the_connection_has_not_taken_the_batch(
         threading.Thread(target=_reset_one, args=[listening], daemon=True).start()
         row = next(iter(_rows(tmp_path)))
         with pytest.raises(NotDelivered):
-            Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), Source()).send(
+            Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), AuditSource()).send(
                 [row] * 200
             )
 
@@ -181,7 +181,9 @@ def test_octets_are_counted_so_that_a_line_break_in_a_name_divides_nothing(
         thread = threading.Thread(target=_take_one, args=[listening, taken])
         thread.start()
         row = {**next(iter(_rows(tmp_path))), "actor": "two\nlines <85>1"}
-        Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), Source()).send([row, row])
+        Collector(Syslog(host="127.0.0.1", port=port, protocol="tcp"), AuditSource()).send(
+            [row, row]
+        )
         thread.join(20)
     content = b"".join(taken)
     length, _, rest = content.partition(b" ")
@@ -192,10 +194,13 @@ def test_octets_are_counted_so_that_a_line_break_in_a_name_divides_nothing(
 def test_files_that_are_no_certificates_are_said_before_anything_starts(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     with pytest.raises(ConfigurationError, match=r"audit\.syslog"):
-        Collector(Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "ca.pem"), Source())
+        Collector(
+            Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "ca.pem"), AuditSource()
+        )
     with pytest.raises(ConfigurationError, match=r"audit\.syslog"):
         Collector(
-            Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "nothing.pem"), Source()
+            Syslog(host="127.0.0.1", protocol="tls", ca_file=tmp_path / "nothing.pem"),
+            AuditSource(),
         )
 
 

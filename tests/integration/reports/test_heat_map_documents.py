@@ -19,14 +19,14 @@ from pydicom import dcmread
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit
 
-from hilum.domain import Document, ReadingState, Reason, Release
+from hilum.domain import Document, ReadingState, Release, ServerReason
 from hilum.errors import WorkerDied
 from hilum.processes.heat_maps import build_in_time
 from hilum.processes.report_pool import ReportPool
 from hilum.report import (
+    BuiltReport,
     HeatMapSources,
     Picture,
-    Report,
     build_documents,
     build_report,
     derive,
@@ -56,17 +56,21 @@ TWO = ("PA", "AP")
 TEMPERATURE = {"method": "temperature", "temperature": 1.3}
 
 
-def built(folder: Path, datasets: list[Dataset], release: Release, **changes: object) -> Report:
+def built(
+    folder: Path, datasets: list[Dataset], release: Release, **changes: object
+) -> BuiltReport:
     job, sources = explained(datasets, release, folder)
     return build_report(job, release, CONTEXT, KINDS, dataclasses.replace(sources, **changes))
 
 
-def of_kind(report: Report, kind: str) -> Document:
+def of_kind(report: BuiltReport, kind: str) -> Document:
     (found,) = [document for document in report.documents if document.kind == kind]
     return found
 
 
-def written(folder: Path, report: Report, datasets: list[Dataset]) -> tuple[Path, Path, list[Path]]:
+def written(
+    folder: Path, report: BuiltReport, datasets: list[Dataset]
+) -> tuple[Path, Path, list[Path]]:
     """SR, heat map and sources as files."""
     sr, picture = folder / "sr.dcm", folder / "heat_map.dcm"
     sr.write_bytes(of_kind(report, "sr").content)
@@ -294,7 +298,7 @@ def test_a_revision_that_shows_nothing_takes_the_place_of_one_that_did(tmp_path)
 
 
 def taken_away(
-    folder: Path, report: Report, earlier: Document, datasets: list[Dataset], said: str
+    folder: Path, report: BuiltReport, earlier: Document, datasets: list[Dataset], said: str
 ) -> None:
     """The sheet of words is clean, stands after the earlier one in its series, and the report names no picture."""
     sr, picture, stored = written(folder, report, datasets)
@@ -319,7 +323,11 @@ def test_a_rejected_image_takes_its_heat_map_away(tmp_path):
     datasets, release = make_study(34, "CR", TWO, rows=64, columns=64), make_release()
     earlier = of_kind(built(tmp_path, datasets, release), "heatmap")
     instances = [instance_of(item, number) for number, item in enumerate(datasets, 1)]
-    rejected = {"state": ReadingState.NOT_ANALYSED, "logits": None, "reason": Reason.REJECTED.value}
+    rejected = {
+        "state": ReadingState.NOT_ANALYSED,
+        "logits": None,
+        "reason": ServerReason.REJECTED.value,
+    }
     (result,) = results_of(
         study_job(instances, [reading_of(item, release, **rejected) for item in instances]), release
     )
@@ -454,7 +462,7 @@ def test_a_drawing_that_hangs_costs_its_process_and_no_report(tmp_path):
     }
     stuck = dataclasses.replace(sources, pictures=pictures)
 
-    async def run() -> Report:
+    async def run() -> BuiltReport:
         with ReportPool(1) as pool:
             with pytest.raises(WorkerDied):
                 await pool.run(build_in_time, job, release, CONTEXT, KINDS, stuck, None, 4)

@@ -20,7 +20,14 @@ from hilum.api.pages.formatting import (
     study_chip,
 )
 from hilum.api.pages.timeline import timeline
-from hilum.domain import DeliveryState, ImageReason, ReadingState, Reason, ResultState, StudyState
+from hilum.domain import (
+    DeliveryState,
+    ImageReason,
+    ReadingState,
+    ResultState,
+    ServerReason,
+    StudyState,
+)
 from hilum.store.queries.report_states import report_state
 from hilum_preprocessing import Flag
 
@@ -91,7 +98,7 @@ def test_unknown_words_stand_for_themselves() -> None:
     assert meaning("from_a_later_version") == "from a later version"
     assert meaning(None) == ""
     assert (chip("withdrawn").text, chip("withdrawn").tone) == ("withdrawn", "quiet")
-    assert all(meaning(reason) == reason.meaning for reason in Reason)
+    assert all(meaning(reason) == reason.meaning for reason in ServerReason)
     assert all(
         chip(state).text
         for states in (ReadingState, StudyState, ResultState, DeliveryState)

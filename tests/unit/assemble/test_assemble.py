@@ -17,7 +17,7 @@ from hilum.domain import (
     Outcome,
     Reading,
     ReadingState,
-    Reason,
+    ServerReason,
 )
 from hilum.receive.headers.patient import identity_of
 from tests.support.ledger.storing import element
@@ -57,7 +57,7 @@ PA, SIDE = instance(1), instance(2)
 
 
 def failed(
-    item: Instance, reason: Reason, state: ReadingState = ReadingState.NOT_ANALYSED
+    item: Instance, reason: ServerReason, state: ReadingState = ReadingState.NOT_ANALYSED
 ) -> Reading:
     return reading_of(item, RELEASE, state=state, logits=None, reason=reason.value)
 
@@ -147,12 +147,15 @@ def test_no_analysed_image_still_gives_a_result_with_a_reason(reasons, expected)
 
 def test_an_image_without_a_reading_is_named_with_a_reason():
     result = one(study_job([PA, SIDE], [reading_of(PA, RELEASE)]))
-    assert result.source_images[1].reason == Reason.RELEASE_NOT_AVAILABLE.value
+    assert result.source_images[1].reason == ServerReason.RELEASE_NOT_AVAILABLE.value
     assert result.outcome is Outcome.PARTIAL
 
 
 def test_a_failed_reading_has_the_ledgers_reason():
-    readings = [reading_of(PA, RELEASE), failed(SIDE, Reason.WORKER_CRASHED, ReadingState.FAILED)]
+    readings = [
+        reading_of(PA, RELEASE),
+        failed(SIDE, ServerReason.WORKER_CRASHED, ReadingState.FAILED),
+    ]
     result = one(study_job([PA, SIDE], readings))
     assert result.source_images[1].reason == "worker_crashed"
 
@@ -282,7 +285,10 @@ def test_a_reading_that_succeeds_after_a_requeue_supersedes():
     before = one(
         study_job(
             [PA, SIDE],
-            [reading_of(PA, RELEASE), failed(SIDE, Reason.ATTEMPTS_EXHAUSTED, ReadingState.FAILED)],
+            [
+                reading_of(PA, RELEASE),
+                failed(SIDE, ServerReason.ATTEMPTS_EXHAUSTED, ReadingState.FAILED),
+            ],
         )
     )
     after = one(
@@ -349,7 +355,7 @@ def of(
 def test_images_of_several_patients_give_no_finding(others, is_conflict):
     instances = [of(1, b"P1"), *(of(number, *said) for number, said in enumerate(others, 2))]
     result = one(study_job(instances, [reading_of(item, RELEASE) for item in instances]))
-    assert (result.reason == Reason.PATIENT_CONFLICT.value) is is_conflict
+    assert (result.reason == ServerReason.PATIENT_CONFLICT.value) is is_conflict
     assert bool(result.findings) is not is_conflict
     assert {
         (image.is_used, image.reason, bool(image.scores)) for image in result.source_images

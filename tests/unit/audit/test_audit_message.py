@@ -15,12 +15,12 @@ from xml.etree import ElementTree as Xml
 import pytest
 
 from hilum.audit.export import FORMATS
-from hilum.audit.message import Source, message
+from hilum.audit.message import AuditSource, message
 from hilum.audit.syslog import line
-from hilum.verbs import MEANINGS, Outcome, Thing, Verb
+from hilum.verbs import MEANINGS, Thing, Verb, VerbOutcome
 
 SCHEMA = Path(__file__).parents[2] / "support" / "peers" / "audit_message.rnc"
-SOURCE = Source('St. "Mary" & <Sons>')
+SOURCE = AuditSource('St. "Mary" & <Sons>')
 ROW: dict[str, Any] = {
     "id": 7,
     "deed": "0123456789abcdef0123456789abcdef",
@@ -41,7 +41,7 @@ ROW: dict[str, Any] = {
 
 def every_row() -> Iterator[dict[str, Any]]:
     for verb in Verb:
-        yield from ({**ROW, "verb": verb, "outcome": outcome} for outcome in Outcome)
+        yield from ({**ROW, "verb": verb, "outcome": outcome} for outcome in VerbOutcome)
         yield {**ROW, "verb": verb, "study_instance_uid": None, "address": ""}
         yield from (
             {**ROW, "verb": verb, "thing": thing, "name": "1.2.3.4", "detail": "dry run"}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from hilum.audit.message import Source, message
+from hilum.audit.message import AuditSource, message
 from hilum.cli import app
 from hilum.store.archive.archive import Archive
 from hilum.store.archive.consistency import begin_archive
@@ -40,7 +40,7 @@ def all_rows(log: AuditLog) -> list[dict[str, Any]]:
 
 def require_no_identifier(rows: list[dict[str, Any]]) -> None:
     for row in rows:
-        said = f"{row}\n{message(row, Source()).decode()}"
+        said = f"{row}\n{message(row, AuditSource()).decode()}"
         assert list(marked.found_in(said)) == [], row
 
 

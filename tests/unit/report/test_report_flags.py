@@ -9,7 +9,14 @@ import re
 import pytest
 from jsonschema import Draft202012Validator
 
-from hilum.domain import SR_CLASS_PREFERENCE, ImageReason, Reading, ReadingState, Reason, ReportJob
+from hilum.domain import (
+    SR_CLASS_PREFERENCE,
+    ImageReason,
+    Reading,
+    ReadingState,
+    ReportJob,
+    ServerReason,
+)
 from hilum.report import build_documents, derive, json_schema, sr_text
 from hilum_preprocessing import Flag
 from testing.phantoms.phantom import make_study
@@ -198,7 +205,7 @@ def test_an_image_that_the_guard_refused_says_which_flags_it_was(others):
             (),
         ),
         (ReadingState.NOT_ANALYSED, ImageReason.UNDECODABLE, "eof", ()),
-        (ReadingState.FAILED, Reason.ATTEMPTS_EXHAUSTED, "timeout", ()),
+        (ReadingState.FAILED, ServerReason.ATTEMPTS_EXHAUSTED, "timeout", ()),
         (ReadingState.DUE, None, "timeout", ()),
     ],
 )

@@ -250,8 +250,8 @@ class DecodePool:
         assert self._prepare is not None, (
             "ask for what is decoded only with a device that prepares it"
         )
-        # The error as a value: an executor's future never ends with StopIteration, and the slot would
-        # never be free again.
+        # The error as a value: an executor's future never ends with StopIteration, and the slot
+        # would never be free again.
         preparing = asyncio.get_running_loop().run_in_executor(
             self._device, outcome_of, partial(self._prepare, asked.request, decoded)
         )

@@ -21,8 +21,8 @@ from hilum.domain import (
 )
 from hilum.store.audit.log import AuditFilter, AuditLog
 from hilum.timestamps import is_moment, iso
-from hilum.verbs import Outcome as DeedOutcome
 from hilum.verbs import Verb
+from hilum.verbs import VerbOutcome as DeedOutcome
 
 PriorityName = Literal["urgent", "live", "reanalysis"]
 

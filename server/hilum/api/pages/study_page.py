@@ -25,9 +25,9 @@ from hilum.domain import (
     DeliveryState,
     Identifiers,
     ReadingState,
-    Reason,
     Release,
     ResultState,
+    ServerReason,
     StudyState,
 )
 from hilum.withheld_reports import advice_of
@@ -177,7 +177,7 @@ def _image_box(number: int, image: Item, now: float) -> ImageBox:
 
 def _without_picture(image: Item) -> str:
     if image["is_removed"]:
-        return f"{Reason.REJECTED.meaning} {plain(image.get('removal_reason')).capitalize()}."
+        return f"{ServerReason.REJECTED.meaning} {plain(image.get('removal_reason')).capitalize()}."
     if image.get("pixels_removed_at"):
         return "The pixels have left the archive. Rows and documents stay."
     return ""

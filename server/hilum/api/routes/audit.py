@@ -21,7 +21,7 @@ from hilum.api.fields import (
 from hilum.api.guard import guarded
 from hilum.domain import Channel, Scope
 from hilum.store.audit.log import AuditFilter
-from hilum.verbs import Outcome, Thing, Verb, performs
+from hilum.verbs import Thing, Verb, VerbOutcome, performs
 
 router = APIRouter(
     prefix=API_PREFIX,
@@ -51,7 +51,7 @@ class AuditRow(ResponseModel):
     )
     name: str | None
     count: int = Field(description="How many things; of looks, how many.")
-    outcome: Outcome
+    outcome: VerbOutcome
     detail: str | None
     deed: str = Field(
         description="The same for `begun` and the end of a verb that takes several transactions."

@@ -64,7 +64,10 @@ _NUMBER_BYTES: Final = 2
 # Values that every character set writes alike and that `cleaning` leaves as they are, without
 # padding.
 _TEXT: Final = b"[" + SAME + b"]"
-_DAY: Final = rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
+_DAY: Final = (
+    rb"(?!0000)\d{4}(?:(?:0[1-9]|1[0-2])(?:0[1-9]|1\d|2[0-8])"
+    rb"|(?:0[13-9]|1[0-2])(?:29|30)|(?:0[13578]|1[02])31)"
+)
 _CODE: Final = rb"[A-Z0-9_](?:[A-Z0-9_ ]{0,14}[A-Z0-9_])?"
 _NUMBER: Final = rb"[+-]?\d{1,7}(?:\.\d{0,7})?"
 _NOTHING: Final = rb"(?!)"

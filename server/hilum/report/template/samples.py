@@ -18,9 +18,9 @@ from hilum.domain import (
     Document,
     Finding,
     Outcome,
-    Reason,
     Release,
     Result,
+    ServerReason,
     SourceImage,
 )
 from hilum.report.context import HeatMap
@@ -80,7 +80,7 @@ def samples(release: Release) -> Iterator[Sample]:
     nothing = replace(
         _result(release, ()),
         outcome=Outcome.NOT_ANALYSED,
-        reason=Reason.NO_ANALYSED_IMAGE.value,
+        reason=ServerReason.NO_ANALYSED_IMAGE.value,
         is_trained=False,
     )
     yield Sample(nothing, (_image(bare),))

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final, Protocol
 
-from hilum.domain import ReadingJob, Reason, Release
+from hilum.domain import ReadingJob, Release, ServerReason
 from hilum.errors import NotAnalysed, Retry
 from hilum.observability import telemetry
 from hilum.one_thread import OneThread
@@ -96,7 +96,7 @@ class ReleaseLoader:
             return await self._not_chosen(name)
         if not await asyncio.to_thread(self._catalogue.__contains__, name):
             return NotAnalysed(
-                Reason.RELEASE_NOT_AVAILABLE,
+                ServerReason.RELEASE_NOT_AVAILABLE,
                 f"{name} has no manifest any more; put it back and requeue",
             )
         self._asked.add(name)
@@ -108,7 +108,9 @@ class ReleaseLoader:
         While settings are rolled out, some hosts are behind.
         """
         if not await self._ask(self._rollouts.is_named, name):
-            return NotAnalysed(Reason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases")
+            return NotAnalysed(
+                ServerReason.RELEASE_NOT_AVAILABLE, f"{name} is not among models.releases"
+            )
         if name not in self._missed:
             self._missed.add(name)
             advice = "its readings wait: give this host the same settings and restart it"

@@ -22,8 +22,8 @@ from hilum.domain import (
     ConflictState,
     DeliveryState,
     ReadingState,
-    Reason,
     ResultState,
+    ServerReason,
     StudyState,
 )
 from hilum.store.admin import vacuum
@@ -338,7 +338,7 @@ def _erase_study_row(connection: Connection, study_uid: str, stands_for: str, no
     ended = {
         **_NO_LEASE,
         "state": StudyState.ERASED,
-        "reason": Reason.ERASED,
+        "reason": ServerReason.ERASED,
         "open_readings": 0,
         "finished_at": now,
     }
@@ -382,7 +382,12 @@ def _erase_conflicts(connection: Connection, sop_instance_uid: str, stands_for: 
 
 def _erase_readings(connection: Connection, study_uid: str, stands_for: str, now: float) -> None:
     emptied = dict.fromkeys(("logits", "member_logits", "cam", "view", "timings"), null())
-    ended = {**_NO_LEASE, "state": ReadingState.ERASED, "reason": Reason.ERASED, "finished_at": now}
+    ended = {
+        **_NO_LEASE,
+        "state": ReadingState.ERASED,
+        "reason": ServerReason.ERASED,
+        "finished_at": now,
+    }
     values = {**emptied, **ended, "study_instance_uid": stands_for}
     connection.execute(
         update(reading).where(reading.c.study_instance_uid == study_uid).values(values)
@@ -418,7 +423,7 @@ def _empty_documents(
     cancelled = {
         **_NO_LEASE,
         "state": DeliveryState.CANCELLED,
-        "reason": Reason.ERASED,
+        "reason": ServerReason.ERASED,
         "finished_at": now,
     }
     connection.execute(
@@ -445,7 +450,7 @@ def _emptied_result(row_id: int, content: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **_NO_LEASE,
         "state": ResultState.ERASED,
-        "reason": Reason.ERASED,
+        "reason": ServerReason.ERASED,
         "source_digest": f"erased-{row_id}",
         "content": {**kept, "findings": [], "source_images": [], "timings": {}},
         "identifiers": {},
@@ -458,7 +463,7 @@ def _erase_comparisons(connection: Connection, study_uid: str, stands_for: str, 
     ended = {
         **_NO_LEASE,
         "state": ComparisonState.ERASED,
-        "reason": Reason.ERASED,
+        "reason": ServerReason.ERASED,
         "content": null(),
         "finished_at": now,
     }

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, update
 
-from hilum.domain import CommitmentState, DeliveryState, ReadingState, Reason, StudyState
+from hilum.domain import CommitmentState, DeliveryState, ReadingState, ServerReason, StudyState
 from hilum.store.queue.complete import cancel
 from hilum.store.schema.tables import commitment, delivery, destination, reading, study
 
@@ -65,7 +65,7 @@ def _end_due(connection: Connection, study_uid: str, now: float) -> int:
     detail = "`hilum requeue analyse --study` has it read after all"
     values = {
         "state": ReadingState.NOT_ANALYSED,
-        "reason": Reason.NOT_WAITED_FOR,
+        "reason": ServerReason.NOT_WAITED_FOR,
         "detail": detail,
         "finished_at": now,
     }

@@ -23,7 +23,7 @@ from hilum.store.database.engines import error_text, open_engine, open_reader
 from hilum.store.installation.salt import Tombstones, digest_of, known_salt, salt
 from hilum.store.schema import cursor as cursors
 from hilum.store.schema.tables import audit, instance, study
-from hilum.verbs import MEANINGS, Outcome, Thing, Verb
+from hilum.verbs import MEANINGS, Thing, Verb, VerbOutcome
 
 Item = dict[str, Any]
 Lost = Callable[[Item, str], None]
@@ -67,7 +67,7 @@ class Deed:
 
     def begin(self, connection: Connection, at: float) -> None:
         """Write the row of a verb that takes several transactions, before the first of them."""
-        _insert(connection, replace(self, count=0), Outcome.BEGUN, at)
+        _insert(connection, replace(self, count=0), VerbOutcome.BEGUN, at)
 
     def of_study(
         self, connection: Connection, at: float, uid: str, thing: Thing, name: str, detail: str
@@ -82,13 +82,13 @@ class Deed:
             detail=detail,
             key=uuid.uuid4().hex,
         )
-        _insert(connection, own, Outcome.DONE, at)
+        _insert(connection, own, VerbOutcome.DONE, at)
 
     def write(self, connection: Connection, at: float, count: int = 1) -> None:
         """Write the row of a verb that is done, as the last statement of its transaction."""
         self.count = count
         self.is_written = True
-        _insert(connection, self, Outcome.DONE, at)
+        _insert(connection, self, VerbOutcome.DONE, at)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +141,12 @@ class AuditLog:
         with self._engine.begin() as connection:
             deed.begin(connection, self._clock())
 
-    def end(self, deed: Deed, outcome: Outcome) -> None:
+    def end(self, deed: Deed, outcome: VerbOutcome) -> None:
         """Write the end of a verb. Writes nothing where its own transaction has written the row.
 
         A row that cannot be written goes to the log: the verb has happened in any case.
         """
-        if deed.is_written and outcome is Outcome.DONE:
+        if deed.is_written and outcome is VerbOutcome.DONE:
             return
         try:
             with self._engine.begin() as connection:
@@ -159,16 +159,16 @@ class AuditLog:
         try:
             with self._engine.begin() as connection:
                 for deed in deeds:
-                    _insert(connection, deed, Outcome.DONE, self._clock())
+                    _insert(connection, deed, VerbOutcome.DONE, self._clock())
         except SQLAlchemyError as error:
             for deed in deeds:
-                self._lost(_values(deed, Outcome.DONE, self._clock()), error_text(error))
+                self._lost(_values(deed, VerbOutcome.DONE, self._clock()), error_text(error))
 
     def note(
         self,
         verb: Verb,
         actor: Actor,
-        outcome: Outcome = Outcome.DONE,
+        outcome: VerbOutcome = VerbOutcome.DONE,
         thing: Thing | None = None,
         name: str | None = None,
     ) -> None:
@@ -303,13 +303,13 @@ def write_down(deed: Deed | None, connection: Connection, at: float, count: int 
         deed.write(connection, at, count)
 
 
-def _insert(connection: Connection, deed: Deed, outcome: Outcome, at: float) -> None:
+def _insert(connection: Connection, deed: Deed, outcome: VerbOutcome, at: float) -> None:
     if connection.dialect.name == "postgresql":
         connection.execute(select(_IN_ORDER))
     connection.execute(insert(audit).values(_row(connection, _values(deed, outcome, at))))
 
 
-def _values(deed: Deed, outcome: Outcome, at: float) -> Item:
+def _values(deed: Deed, outcome: VerbOutcome, at: float) -> Item:
     return {
         "deed": deed.key,
         "at": at,
@@ -368,7 +368,7 @@ def audit_rows() -> Select[Any]:
 
 
 def _has_ended(connection: Connection, key: str) -> bool:
-    ended = and_(audit.c.deed == key, audit.c.outcome != Outcome.BEGUN)
+    ended = and_(audit.c.deed == key, audit.c.outcome != VerbOutcome.BEGUN)
     return connection.execute(select(audit.c.id).where(ended)).first() is not None
 
 

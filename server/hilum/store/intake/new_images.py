@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, func, insert, select
 
-from hilum.domain import Instance, Priority, ReadingState, Reason, RemovalReason
+from hilum.domain import Instance, Priority, ReadingState, RemovalReason, ServerReason
 from hilum.store.database.prepared import PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.queue import rejections
@@ -156,7 +156,7 @@ def _readings(
         "study_instance_uid": arrival.instance.study_instance_uid,
         "due_at": now,
         "state": ReadingState.NOT_ANALYSED if is_removed else ReadingState.DUE,
-        "reason": Reason.REJECTED if is_removed else None,
+        "reason": ServerReason.REJECTED if is_removed else None,
         "finished_at": now if is_removed else None,
     }
     for release in readers.reported:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, insert, select, update
 
-from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, Reason
+from hilum.domain import ConflictKind, ConflictState, Instance, ReadingState, ServerReason
 from hilum.store.archive.archive import quarantine_path
 from hilum.store.intake import new_images
 from hilum.store.intake.new_images import NewImages
@@ -59,7 +59,7 @@ _HAS_ENDED = reading.c.state.in_(
     (ReadingState.ANALYSED, ReadingState.NOT_ANALYSED, ReadingState.FAILED)
 )
 _MISSED_PIXELS = and_(
-    reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == Reason.INSTANCE_MISSING
+    reading.c.state == ReadingState.NOT_ANALYSED, reading.c.reason == ServerReason.INSTANCE_MISSING
 )
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, Table, and_, bindparam, select, update
 
-from hilum.domain import Lease, Reason, WorkState
+from hilum.domain import Lease, ServerReason, WorkState
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.queues import Queue, Statements, in_state, statements
 from hilum.store.schema.tables import reading
@@ -151,7 +151,7 @@ def fail_exhausted(
     )
     values = {
         "state": queue.failed,
-        "reason": Reason.WORKER_CRASHED,
+        "reason": ServerReason.WORKER_CRASHED,
         "detail": f"{maximum_lapses} leases lapsed",
         "lapses": table.c.lapses + 1,
         "lease_token": None,

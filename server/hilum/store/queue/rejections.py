@@ -23,7 +23,7 @@ from sqlalchemy import (
     update,
 )
 
-from hilum.domain import Instance, ReadingState, Reason, Rejection, RemovalReason
+from hilum.domain import Instance, ReadingState, Rejection, RemovalReason, ServerReason
 from hilum.store.database.prepared import PreparedRow, PreparedStatement
 from hilum.store.queue.reopen import reopen
 from hilum.store.schema.tables import instance, reading, rejection
@@ -204,7 +204,7 @@ def _end_readings(connection: Connection, instance_ids: Sequence[int], now: floa
     )
     ended = {
         "state": ReadingState.NOT_ANALYSED,
-        "reason": Reason.REJECTED,
+        "reason": ServerReason.REJECTED,
         "lease_token": None,
         "leased_until": None,
         "finished_at": now,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, Row, and_, false, select, update
 
-from hilum.domain import REASONS, DeliveryState, Reason, StudyState, WorkState
+from hilum.domain import REASONS, DeliveryState, ServerReason, StudyState, WorkState
 from hilum.settings import Destination
 from hilum.store.audit.log import Deed
 from hilum.store.queue import complete
@@ -84,7 +84,10 @@ def condition(
     table = QUEUES[stage].table
     queue = QUEUES[stage]
     # A rejected image takes no part in anything, however often it is read.
-    parts = [table.c.state.in_(queue.requeueable), table.c.reason.is_distinct_from(Reason.REJECTED)]
+    parts = [
+        table.c.state.in_(queue.requeueable),
+        table.c.reason.is_distinct_from(ServerReason.REJECTED),
+    ]
     if reason is not None:
         parts.append(table.c.reason == reason)
     if destination_name is not None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, Connection, and_, delete, select, update
 
-from hilum.domain import ReadingState, Reason
+from hilum.domain import ReadingState, ServerReason
 from hilum.store.queue import comparisons
 from hilum.store.queue.reopen import reopen
 from hilum.store.schema.tables import assignment, comparison, reading, result
@@ -110,7 +110,7 @@ def _give_readings(
         "lapses": 0,
         **dict.fromkeys(_FRESH),
     }
-    is_wanted = reading.c.reason.is_distinct_from(Reason.REJECTED)
+    is_wanted = reading.c.reason.is_distinct_from(ServerReason.REJECTED)
     connection.execute(update(reading).where(readings, is_wanted).values({**due, "release": to}))
     connection.execute(update(reading).where(readings).values(release=to))
 

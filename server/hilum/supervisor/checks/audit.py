@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-from hilum.audit.message import Source
+from hilum.audit.message import AuditSource
 from hilum.audit.syslog import Collector
 from hilum.settings import Settings
 from hilum.store.admin.audit_cursors import AuditCursors
@@ -20,7 +20,7 @@ _LONG_SECONDS: Final = 600.0
 def collector_files(settings: Settings) -> Iterator[Check]:
     """Check the collector's files. Raises ConfigurationError."""
     if settings.audit.syslog.host:
-        Collector(settings.audit.syslog, Source())
+        Collector(settings.audit.syslog, AuditSource())
         plain = settings.audit.syslog.protocol != "tls"
         advice = (
             'Names and addresses cross the network in clear: set protocol = "tls".' if plain else ""

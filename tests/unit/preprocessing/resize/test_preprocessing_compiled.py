@@ -22,7 +22,13 @@ from hilum_preprocessing import RECIPES, InputSpec, StoredValues, prepare_array,
 from hilum_preprocessing.batch import prepare_batch
 from hilum_preprocessing.resize import compiled, library
 from hilum_preprocessing.resize.axes import FULL, Axis, Grid, on_grid
-from hilum_preprocessing.resize.compiled import Samples, extremes, loaded, resized, resized_whole
+from hilum_preprocessing.resize.compiled import (
+    SampleBuffer,
+    extremes,
+    loaded,
+    resized,
+    resized_whole,
+)
 from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
@@ -90,7 +96,7 @@ def test_it_is_the_product_of_both_matrices(dtype, kernels, before, after, margi
     )
     array = whole[margin : margin + before[0], margin : margin + before[1]]
     axes = [Axis(*axis) for axis in zip(kernels, before, after, strict=True)]
-    found = resized(Samples(array), *axes)
+    found = resized(SampleBuffer(array), *axes)
     assert found is not None
     down, across = map(product_of, axes)
     exact = down @ array.astype(np.float64) @ across.T
@@ -108,7 +114,7 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
     down, across = map(product_of, axes)
     low, high = RANGES[dtype][0] * 0.3 + 20.25, RANGES[dtype][1] * 0.6
     for ends in ((low, high), (low, None), (None, high)):
-        found = resized(Samples(array, *ends), *axes)
+        found = resized(SampleBuffer(array, *ends), *axes)
         exact = down @ np.clip(array.astype(float), *ends) @ across.T
         assert np.abs(found.image - exact).max() <= 4e-6 * np.abs(array).max(), ends
         assert found.ends == (
@@ -118,7 +124,9 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
     lookup = np.sqrt(np.arange(1 << 8 * array.itemsize, dtype=np.float32))
     levels = lookup[array.view(f"u{array.itemsize}")].astype(float)
     assert (
-        np.abs(resized(Samples(array, lookup=lookup), *axes).image - down @ levels @ across.T).max()
+        np.abs(
+            resized(SampleBuffer(array, lookup=lookup), *axes).image - down @ levels @ across.T
+        ).max()
         < 1e-3
     )
 
@@ -129,7 +137,7 @@ def test_clamps_and_tables_come_before_the_sums(dtype):
 def test_what_is_left_for_after_a_resize_is_what_torch_does(side, limits):
     """To the bit where both have fused multiplications, but for the end of a row, which torch does without vectors."""
     made = resized(
-        Samples(drawn("u2", (300, 400)) >> 4),
+        SampleBuffer(drawn("u2", (300, 400)) >> 4),
         Axis("skimage", 300, side),
         Axis("torch_bicubic", 400, side),
     )
@@ -155,7 +163,9 @@ def test_pictures_of_which_only_some_pixels_were_decoded(grid):
     array = drawn("u2", (axes[0].length, axes[1].length))
     down, across = map(product_of, axes)
     assert (
-        np.abs(resized(Samples(array), *axes).image - down @ array.astype(float) @ across.T).max()
+        np.abs(
+            resized(SampleBuffer(array), *axes).image - down @ array.astype(float) @ across.T
+        ).max()
         < 0.3
     )
 
@@ -204,9 +214,10 @@ def test_whole_grey_levels_of_a_table(dtype):
     axes = Axis("pil_bicubic_aa", 150, 40), Axis("pil_lanczos", 333, 51)
     shown = levels[array.view(f"u{array.itemsize}")]
     assert np.array_equal(
-        resized_whole(Samples(array, levels=levels), *axes), resized_whole(Samples(shown), *axes)
+        resized_whole(SampleBuffer(array, levels=levels), *axes),
+        resized_whole(SampleBuffer(shown), *axes),
     )
-    assert resized_whole(Samples(array), *axes) is None or dtype == "u1", (
+    assert resized_whole(SampleBuffer(array), *axes) is None or dtype == "u1", (
         "no grey levels without a table"
     )
 
@@ -232,13 +243,13 @@ def test_what_it_cannot_read_is_left_to_torch():
         np.zeros((30, 20), "u2").T,
         odd,
     ):
-        assert resized(Samples(array), *axes) is None
+        assert resized(SampleBuffer(array), *axes) is None
         assert extremes(array) is None
         assert compiled.counts(array) is None
-        assert resized_whole(Samples(array, levels=np.zeros(65536, "u1")), *axes) is None
+        assert resized_whole(SampleBuffer(array, levels=np.zeros(65536, "u1")), *axes) is None
     assert (
         resized(
-            Samples(np.zeros((2, 70_000), "u2")),
+            SampleBuffer(np.zeros((2, 70_000), "u2")),
             Axis("pil_lanczos", 2, 4096),
             Axis("pil_lanczos", 70_000, 8),
         )
@@ -258,7 +269,7 @@ def test_what_it_cannot_read_is_left_to_torch():
 )
 def test_sizes_that_do_not_fit_each_other_never_reach_c(shape, tables):
     axes = Axis("nearest", 20, 5), Axis("nearest", 30, 5)
-    samples = Samples(np.zeros(shape, "u2"), **tables)
+    samples = SampleBuffer(np.zeros(shape, "u2"), **tables)
     for function in (resized, resized_whole) if "levels" in tables else (resized,):
         with pytest.raises(ValueError, match="for axes of 20 and 30"):
             function(samples, *axes)
@@ -269,12 +280,13 @@ def test_threads_do_not_meet():
     pictures = [drawn("u2", (300 + 10 * number, 500 - 10 * number), number) for number in range(8)]
     axes = [[Axis("skimage", length, 64) for length in picture.shape] for picture in pictures]
     alone = [
-        resized(Samples(picture), *pair).image for picture, pair in zip(pictures, axes, strict=True)
+        resized(SampleBuffer(picture), *pair).image
+        for picture, pair in zip(pictures, axes, strict=True)
     ]
     differing: list[int] = []
 
     def repeat(number: int) -> None:
-        again = (resized(Samples(pictures[number]), *axes[number]).image for _ in range(30))
+        again = (resized(SampleBuffer(pictures[number]), *axes[number]).image for _ in range(30))
         differing.extend(number for image in again if not np.array_equal(image, alone[number]))
 
     threads = [threading.Thread(target=repeat, args=(number,)) for number in range(8)]
