@@ -5,14 +5,15 @@ TEST_PROCESSES ?= 4
 TOOLS := .venv/tools
 DOCS := .venv/docs
 LOCKED := --no-deps --require-hashes --only-binary :all:
+PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof docs lock sbom audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
 
-setup: ## Debian packages, .venv with exact pins, hilum itself
+setup: ## Debian packages, .venv with exact pins, the embedded Triton, hilum itself
 	@deploy/setup.sh
 
 demo: setup ## a study in, its SR in a PACS; DEMO_EXIT=1 ends by itself, STUDY=path sends your own files, WEIGHTS=torchxrayvision downloads trained weights
@@ -26,7 +27,7 @@ check: setup ## style, types, walls between the rooms, documentation; fast
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy --strict
-	MYPYPATH=. $(BIN)/mypy --strict --explicit-package-bases load_tests testing deploy
+	MYPYPATH=. $(BIN)/mypy --strict --explicit-package-bases load_tests testing deploy preprocessing/build_hook.py preprocessing/compile_c.py
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/docs/test_docs.py
 
@@ -76,6 +77,9 @@ bench-infer: setup ## Triton beside the bare engine, engines compared; BENCH="--
 bench-ingest: setup ## what receiving costs, beside DCMTK; BENCH="--rounds 1 --associations 4"
 	@$(BIN)/python -m load_tests.ingest.run $(BENCH)
 
+pythons: ## environments of Python 3.12 and 3.13 for their test, where these are at hand
+	@deploy/pythons.sh
+
 docs: setup ## regenerate the generated parts of docs/
 	@$(BIN)/python deploy/generate_docs.py
 
@@ -94,8 +98,8 @@ sbom: setup $(TOOLS)/.set-up ## packages of the server as CycloneDX, and their l
 # Fails where a package could not be looked up: "no known flaws" is said of those only that were.
 audit-packages: setup $(TOOLS)/.set-up ## known flaws of the pinned packages, as PyPI has them now; AUDIT="-s osv" asks another database
 	@echo "advisories: asked now, $$(date -u +%FT%TZ), of $(or $(AUDIT),PyPI (the PyPA advisory database))"
-	@$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT) \
-	    $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
+	@$(PIP_AUDIT) $(foreach lock,server torch-cpu build,-r deploy/lock/$(lock).txt)
+	@$(PIP_AUDIT) -r server/hilum/triton/lock.txt
 
 # Programs that look at packages, and those that make the site, stand apart from Hilum and from each
 # other: what they need themselves is no part of it.

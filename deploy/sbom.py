@@ -1,8 +1,8 @@
 """`make sbom`: the packages of the server as CycloneDX JSON, and a table of their licences.
 
 Written to dist/. The packages are those that this environment has of the extras in
-deploy/lock/server.txt, with the shared libraries in their wheels. Exit status 1: a licence is not
-in deploy/licences.toml.
+deploy/lock/server.txt, and all of the embedded Triton's environment, with the shared libraries in
+their wheels. Exit status 1: a licence is not in deploy/licences.toml.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import subprocess
 import sys
 import sysconfig
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
 
-from deploy.write_locks import LOCKS, ROOT, canonical, closure, declared
+from deploy.write_locks import LOCKS, ROOT, canonical, closure, declared, triton_pins
+from hilum.triton import installation
 
 SBOM: Final = ROOT / "dist/sbom.cdx.json"
 LICENCES: Final = ROOT / "dist/licences.txt"
@@ -95,23 +96,37 @@ def read_parts() -> list[dict[str, str]]:
 
 def document_of(rules: Rules) -> Component:
     """The CycloneDX document. Raises NotWritten."""
-    document = _environment()
-    wanted = {*closure(declared(LOCKS["server.txt"]))}
-    kept = [
-        component for component in document["components"] if canonical(component["name"]) in wanted
-    ]
-    if missing := wanted - {canonical(component["name"]) for component in kept}:
-        raise NotWritten(f"cyclonedx-py does not see {', '.join(sorted(missing))}")
-    for component in kept:
-        _complete(component, rules)
-    references = {component["bom-ref"] for component in kept} | {
-        document["metadata"]["component"]["bom-ref"]
+    if (triton := installation.find()) is None:
+        raise NotWritten(f"the embedded Triton is not installed: {installation.COMMAND}")
+    document = _environment(Path(sys.executable))
+    theirs = _environment(triton.python)
+    kept = {
+        each["bom-ref"]: each
+        for each in (
+            *_wanted(theirs, triton_pins(), triton.packages, rules),
+            # A package of both, in one version, is listed as this environment has it.
+            *_wanted(document, closure(declared(LOCKS["server.txt"])), _PACKAGES, rules),
+        )
     }
+    references = {*kept, document["metadata"]["component"]["bom-ref"]}
+    links = {each["ref"]: each for each in (*theirs["dependencies"], *document["dependencies"])}
     return {
         **document,
-        "components": kept,
-        "dependencies": _among(references, document["dependencies"]),
+        "components": list(kept.values()),
+        "dependencies": _among(references, list(links.values())),
     }
+
+
+def _wanted(
+    document: Component, names: Iterable[str], packages: Path, rules: Rules
+) -> Iterator[Component]:
+    """The packages of these names, with their parts. `packages`: the folder that has them."""
+    found = {canonical(component["name"]): component for component in document["components"]}
+    if missing := {*names} - found.keys():
+        raise NotWritten(f"cyclonedx-py does not see {', '.join(sorted(missing))}")
+    for name in names:
+        _complete(found[name], packages, rules)
+        yield found[name]
 
 
 def licences_of(document: Component) -> Iterator[tuple[str, str, str]]:
@@ -137,8 +152,8 @@ def table(rows: list[tuple[str, str, str]]) -> str:
     return "".join(f"{name:40} {version:18} {licence}\n" for name, version, licence in sorted(rows))
 
 
-def _environment() -> Component:
-    """What cyclonedx-py sees in this environment: more than the server needs."""
+def _environment(python: Path) -> Component:
+    """What cyclonedx-py sees in an environment: more than the server needs."""
     options = [
         "--pyproject",
         "pyproject.toml",
@@ -150,7 +165,7 @@ def _environment() -> Component:
         "-",
     ]
     done = subprocess.run(
-        [_TOOLS / "cyclonedx-py", "environment", *options, sys.executable],
+        [_TOOLS / "cyclonedx-py", "environment", *options, python],
         capture_output=True,
         text=True,
         check=False,
@@ -170,13 +185,13 @@ def _among(references: set[str], dependencies: list[Component]) -> list[Componen
     ]
 
 
-def _complete(component: Component, rules: Rules) -> None:
+def _complete(component: Component, packages: Path, rules: Rules) -> None:
     name = canonical(component["name"])
     if not component.get("licenses") and name in rules.concluded:
         component["licenses"] = [
             {"license": {"id": rules.concluded[name], "acknowledgement": "concluded"}}
         ]
-    parts = [*_known_parts(name), *_libraries(component)]
+    parts = [*_known_parts(name, packages), *_libraries(component, packages)]
     known = {each["hashes"][0]["content"] for each in parts if "version" in each}
     if parts:
         component["components"] = [
@@ -184,19 +199,19 @@ def _complete(component: Component, rules: Rules) -> None:
         ]
 
 
-def _known_parts(name: str) -> Iterator[Component]:
+def _known_parts(name: str, packages: Path) -> Iterator[Component]:
     """Of deploy/native_parts.toml. Raises NotWritten where the wheel is another one."""
     if name != "nvidia-pytriton":
         return
     for part in read_parts():
-        files = list(_PACKAGES.glob(part["file"]))
+        files = list(packages.glob(part["file"]))
         if len(files) != 1:
             raise NotWritten(
                 f"{part['file']} of deploy/native_parts.toml is there {len(files)} times: see what"
                 " the new wheel has"
             )
         yield {
-            **_file(files[0]),
+            **_file(files[0], packages),
             "type": "library",
             "name": part["name"],
             "version": part["version"],
@@ -205,14 +220,14 @@ def _known_parts(name: str) -> Iterator[Component]:
         }
 
 
-def _libraries(component: Component) -> Iterator[Component]:
+def _libraries(component: Component, packages: Path) -> Iterator[Component]:
     """Shared libraries that lie in the folder of the wheel (auditwheel's name for it)."""
-    folder = _PACKAGES / f"{re.sub(r'[-.]+', '_', component['name'])}.libs"
-    yield from (_file(path) for path in sorted(folder.glob("*.so*")))
+    folder = packages / f"{re.sub(r'[-.]+', '_', component['name'])}.libs"
+    yield from (_file(path, packages) for path in sorted(folder.glob("*.so*")))
 
 
-def _file(path: Path) -> Component:
-    place = str(path.relative_to(_PACKAGES))
+def _file(path: Path, packages: Path) -> Component:
+    place = str(path.relative_to(packages))
     return {
         "type": "file",
         "bom-ref": place,

@@ -1,5 +1,7 @@
 #!/usr/bin/env bash
-# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the package itself (editable, with its C compiled).
+# Set-up of a checkout: Debian packages, the virtual environment .venv with exact pins, the embedded
+# Triton in an environment of its own (.venv/triton), the two packages of this repository (editable,
+# with their C compiled).
 # A second run does nothing unless a lock, pyproject.toml, the C or this script changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -7,8 +9,9 @@ cd "$(dirname "$0")/.."
 stamp=.venv/.set-up
 compiled="preprocessing/hilum_preprocessing/resize/resize server/hilum/receive/storage/transfer"
 has_all() { for each in $compiled; do [ -f "$each.$1" ] || return 1; done; }
-wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt pyproject.toml deploy/setup.sh deploy/debian-packages.sh deploy/build_hook.py deploy/compile_c.py deploy/dcmtk_names.py ${compiled// /.c }.c | sha256sum)
-[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python deploy/compile_c.py 2>/dev/null || true; } && exit 0
+triton=server/hilum/triton
+wanted=$(cat deploy/lock/dev.txt deploy/lock/torch-*.txt $triton/lock.txt $triton/installation.py pyproject.toml preprocessing/*.toml preprocessing/*.py deploy/setup.sh deploy/debian-packages.sh deploy/dcmtk_names.py ${compiled// /.c }.c | sha256sum)
+[ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { has_all so || .venv/bin/python preprocessing/compile_c.py 2>/dev/null || true; } && exit 0
 
 say() { printf '\033[1m[set-up]\033[0m %s\n' "$*"; }
 
@@ -17,12 +20,10 @@ deploy/debian-packages.sh || say "Debian packages could not be installed; going 
 
 # The distribution's interpreter first: it is compiled with a profile of its use, one made by hand (pyenv) seldom is, and takes a quarter longer.
 python=""
-for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3.11 python3.11; do
-    if "$candidate" -c 'import ensurepip, sys; sys.exit(sys.version_info[:2] != (3, 11))' 2>/dev/null; then python=$candidate; break; fi
+for candidate in ${PYTHON:+"$PYTHON"} /usr/bin/python3.11 python3.11 python3.12 python3.13; do
+    if "$candidate" -c 'import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null; then python=$candidate; break; fi
 done
-[ -n "$python" ] || { say "Python 3.11 with venv is needed (Triton's Python backend is built for 3.11). Debian 12: sudo deploy/debian-packages.sh"; exit 1; }
-"$python" -c 'import ctypes; ctypes.CDLL("libpython3.11.so.1.0")' 2>/dev/null ||
-    say "libpython3.11.so.1.0 is missing: the embedded Triton will not start. Debian 12: sudo deploy/debian-packages.sh"
+[ -n "$python" ] || { say "Python 3.11 to 3.13 with venv is needed. Debian 12: sudo deploy/debian-packages.sh"; exit 1; }
 
 [ -x .venv/bin/python ] || { say "virtual environment .venv ($("$python" --version))"; "$python" -m venv .venv; }
 log=.venv/set-up.log
@@ -57,13 +58,20 @@ install_torch() {
     install_lock torch-cuda.txt
 }
 
+# Beside the rest: it waits for the network while the rest unpacks, and the other way round.
+say "the embedded Triton in .venv/triton (numpy 1, which its Python stub needs)"
+.venv/bin/python $triton/installation.py >.venv/triton.log 2>&1 &
+triton_installation=$!
+
 install_torch
 say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
 install_lock dev.txt
-say "hilum (editable; compiles ${compiled// /.c and }.c)"
-install --no-build-isolation --editable .
-has_all so || say "$(.venv/bin/python deploy/compile_c.py 2>&1)"
+say "hilum-preprocessing and hilum (editable; compile ${compiled// /.c and }.c)"
+install --no-build-isolation --editable preprocessing --editable .
+has_all so || say "$(.venv/bin/python preprocessing/compile_c.py 2>&1)"
 .venv/bin/python deploy/dcmtk_names.py
 .venv/bin/python -m pip check
+# Without it all else works, with a Triton elsewhere: its own words say what is missing.
+wait "$triton_installation" || { say "the embedded Triton is not installed"; cat .venv/triton.log; exit 1; }
 printf '%s' "$wanted" >"$stamp"
 say "done"

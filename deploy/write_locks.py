@@ -17,7 +17,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from packaging.requirements import Requirement
 
@@ -25,12 +25,15 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDER: Final = ROOT / "deploy/lock"
 # What each lock installs. `server.txt` is what a production image gets.
 LOCKS: Mapping[str, tuple[str, ...]] = {
-    "server.txt": ("server", "embedded", "models"),
-    "dev.txt": ("server", "embedded", "models", "dev"),
+    "server.txt": ("embedded", "models"),
+    "dev.txt": ("embedded", "models", "dev"),
 }
 GROUPS: Final = ("tools", "docs")  # of pyproject.toml, each in an environment of its own
-# torch has two builds of one version, in two indexes: each has a lock of its own.
-APART: Final = frozenset({"torch"})
+# torch has two builds of one version, in two indexes: each has a lock of its own. The library for
+# preprocessing is of this repository.
+APART: Final = frozenset({"torch", "hilum-preprocessing"})
+TRITON: Final = ROOT / "server/hilum/triton/lock.txt"
+"""Of the embedded Triton's environment. It lies in the package: `hilum triton install` reads it."""
 KEPT: Final = ("preprocess-peers.txt", "tensorrt-rtx.txt")  # their pins are written by hand
 _UV: Final = ROOT / ".venv/tools/bin/uv"
 _TORCH_INDEX_URL: Final = os.environ.get("TORCH_INDEX_URL", "https://download.pytorch.org/whl/cpu")
@@ -48,11 +51,10 @@ def main() -> int:
     except NotLocked as reason:
         print(f"write_locks: {reason}", file=sys.stderr)
         return 1
-    for path in sorted(FOLDER.glob("*.txt")):
+    for path in (*sorted(FOLDER.glob("*.txt")), TRITON):
         text = path.read_text(encoding="utf-8")
-        print(
-            f"deploy/lock/{path.name}: {len(pins_of(text))} pins, {len(_HASH.findall(text))} hashes"
-        )
+        name = path.relative_to(ROOT)
+        print(f"{name}: {len(pins_of(text))} pins, {len(_HASH.findall(text))} hashes")
     return 0
 
 
@@ -63,6 +65,8 @@ def _write_all() -> None:
             f" {', '.join(extras)}, without torch.\n"
         )
         _write(name, heading + hashed(lock_text(extras)))
+    heading = "# Written by deploy/write_locks.py: the environment of the embedded Triton.\n"
+    TRITON.write_text(heading + hashed(_lines(triton_pins())), encoding="utf-8")
     pins = _lines(closure(built_with()))
     _write(
         "build.txt",
@@ -82,8 +86,8 @@ def _write_all() -> None:
 
 
 def declared(extras: Iterable[str]) -> list[Requirement]:
-    """Requirements of the base and these extras, as pyproject.toml has them."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    """Requirements of the server and these extras, as pyproject.toml has them."""
+    project = _pyproject()["project"]
     texts = [
         *project["dependencies"],
         *(text for extra in extras for text in project["optional-dependencies"][extra]),
@@ -93,12 +97,24 @@ def declared(extras: Iterable[str]) -> list[Requirement]:
 
 def built_with() -> list[Requirement]:
     """Requirements of the build, as pyproject.toml has them."""
-    return [
-        Requirement(text)
-        for text in tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
-            "build-system"
-        ]["requires"]
-    ]
+    return [Requirement(text) for text in _pyproject()["build-system"]["requires"]]
+
+
+def triton_pins() -> dict[str, str]:
+    """Name → version in the environment of the embedded Triton.
+
+    The engines and what they need have the versions of this environment, so that a release is
+    checked and served by one version. What nvidia-pytriton's own Python code needs is left out.
+    """
+    project = _pyproject()
+    own = [Requirement(text) for text in project["dependency-groups"]["triton"]]
+    engines = project["project"]["optional-dependencies"]["embedded"]
+    pinned = {canonical(each.name): str(each.specifier).removeprefix("==") for each in own}
+    return closure(map(Requirement, engines)) | pinned
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def closure(requirements: Iterable[Requirement]) -> dict[str, str]:
@@ -230,7 +246,7 @@ def _cuda_torch(version: str) -> str:
         "--python-platform",
         "x86_64-manylinux_2_28",
         "-",
-        text=f"torch=={version}\n{lock_text(('server',))}",
+        text=f"torch=={version}\n{lock_text(())}",
     )
     others = set(pins_of(lock_text(LOCKS["server.txt"])))
     hashes = hashes_of(text)

@@ -5,7 +5,6 @@ The fastest that this CPU can run, in a tree whose engine counts its own CPU.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from hilum.models.build.build import build, tree_of
 from hilum.models.known_answers import canary
 from hilum.models.manifest.catalogue import load_catalogue, load_manifests
 from load_tests.bench import counting_model
+from load_tests.infer.trees import replace_model
 from testing.serving import REPOSITORY
 
 # The logits of untrained weights are large: bf16 moves them by 0.5, twice what a release of trained
@@ -97,4 +97,5 @@ def _built(folder: Path, precision: str, found: Mapping[str, float]) -> Built:
 
 def count_engine(built: Built) -> None:
     """Have the built tree count the CPU of its engine; what it answers stays the same."""
-    shutil.copyfile(counting_model.__file__, tree_of(built.release, built.built_dir) / "1/model.py")
+    tree = tree_of(built.release, built.built_dir)
+    replace_model(tree, Path(counting_model.__file__))

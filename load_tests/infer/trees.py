@@ -137,11 +137,22 @@ def _variant(release: Release, folder: Path, engine: str, precision: str) -> Ser
 
 def _null(release: Release, folder: Path, wire_type: str) -> Served:
     made = _copy(release, folder, f"null_{wire_type}")
-    shutil.copyfile(null_model.__file__, made.tree / "1/model.py")
+    replace_model(made.tree, Path(null_model.__file__))
     config = read_config(made.tree)
     config.input[0].data_type = model_config_pb2.DataType.Value(_TYPES[wire_type])
     _write(made.tree, config, made.release.triton_name)
     return dataclasses.replace(made, name=f"null, {wire_type}", wire_type=wire_type)
+
+
+def replace_model(tree: Path, source: Path) -> None:
+    """Have a built tree run this model, which imports the embedded one.
+
+    The stub's own Python has no Hilum: the module that it imports is laid beside the model.
+    """
+    shutil.copyfile(source, tree / "1/model.py")
+    beside = tree / "1" / Path(*triton_model.__name__.split(".")).with_suffix(".py")
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(triton_model.__file__, beside)
 
 
 def _kind(tree: Path) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from hilum.triton import runtime
 from load_tests.load.figures import Goal
 from testing.network.receiver import Arrivals
 from testing.network.sending import Sent
@@ -30,7 +31,6 @@ _DISTRIBUTIONS = (
     "numpy",
     "openvino",
     "onnxruntime",
-    "nvidia-pytriton",
     "pydicom",
     "pynetdicom",
     "highdicom",
@@ -117,6 +117,7 @@ def circumstances() -> dict[str, Any]:
         "versions": {
             "python": platform.python_version(),
             **{name: importlib.metadata.version(name) for name in _DISTRIBUTIONS},
+            **({"nvidia-pytriton": wheel.version} if (wheel := runtime.find()) else {}),
         },
     }
 

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from hilum_preprocessing.spec.input_spec import InputSpec
     from hilum_preprocessing.spec.recipes import RECIPES
 
+__version__ = "0.1.0"
+
 __all__ = [
     "DEFAULT_MAXIMUM_PIXELS",
     "RECIPES",

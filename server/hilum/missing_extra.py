@@ -1,7 +1,7 @@
 """Which extra of the package brings a module that is not installed.
 
-It needs the standard library alone, because all else may be absent. `pip install hilum` brings the
-preprocessing library; the server and its tools are extras of pyproject.toml.
+`pip install hilum` brings the server; engines and the tools that build releases are extras of
+pyproject.toml.
 """
 
 from __future__ import annotations
@@ -10,36 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-_SERVER: Final = (
-    "alembic",
-    "anyio",
-    "fastapi",
-    "google",
-    "grpc",
-    "highdicom",
-    "jinja2",
-    "opentelemetry",
-    "orjson",
-    "prometheus_client",
-    "psycopg",
-    "pydantic",
-    "pynetdicom",
-    "python_multipart",
-    "rich",
-    "sqlalchemy",
-    "starlette",
-    "structlog",
-    "tritonclient",
-    "typer",
-    "uvicorn",
-    "xxhash",
-)
 EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
     {
-        **dict.fromkeys(_SERVER, "server"),
         **dict.fromkeys(("onnx", "onnxscript", "safetensors"), "models"),
         # The extra `models` has onnxruntime, too; a host that runs engines wants all of `embedded`.
-        **dict.fromkeys(("onnxruntime", "openvino", "pytriton"), "embedded"),
+        **dict.fromkeys(("onnxruntime", "openvino"), "embedded"),
     }
 )
 """Top-level module, as it is imported, and the extra that brings it."""
@@ -56,8 +31,7 @@ def sentence(error: ImportError) -> str | None:
     extra = EXTRAS.get(module) if isinstance(error, ModuleNotFoundError) else None
     if extra is None:
         return None
-    wanted = "server" if extra == "server" else f"server,{extra}"
     return (
         f'{module} is not installed; it comes with the extra "{extra}": pip install'
-        f' "hilum[{wanted}]"'
+        f' "hilum[{extra}]"'
     )

@@ -102,7 +102,8 @@ class Canvas:
 def soft(distance: Image, softness: float) -> Image:
     """Distance inside a border → mask in [0, 1], with a transition about `softness` wide."""
     mask: Image = np.clip(distance / np.float32(2 * softness) + np.float32(0.5), 0, 1)
-    return mask * mask * (3 - 2 * mask)
+    smooth: Image = mask * mask * (3 - 2 * mask)
+    return smooth
 
 
 def enlarge(image: Image, rows: int, columns: int) -> Image:

@@ -129,11 +129,12 @@ def _without_announced(container: NDArray[Any], header: PixelHeader) -> NDArray[
     mask = np.array(header.overlay_bits & above, container.dtype)
     if not mask:
         return container
-    cleared = container & ~mask
+    cleared: NDArray[Any] = container & ~mask
     if not header.is_signed:
         return cleared
     is_negative = (container >> header.high_bit & 1).astype(bool)
-    return np.where(is_negative, cleared | mask, cleared)
+    extended: NDArray[Any] = np.where(is_negative, cleared | mask, cleared)
+    return extended
 
 
 def _may_lack_extension(whole: NDArray[Any], header: PixelHeader) -> bool:
@@ -163,7 +164,8 @@ def _overshooting(container: NDArray[Any], header: PixelHeader) -> NDArray[Any] 
         return None
     if np.count_nonzero((values < low) | (values > high)) > OVERSHOOT_SHARE * values.size:
         return None
-    return np.clip(values, low, high).astype(header.dtype)
+    within: NDArray[Any] = np.clip(values, low, high).astype(header.dtype)
+    return within
 
 
 def _left_justified(words: NDArray[Any], header: PixelHeader) -> NDArray[Any] | None:

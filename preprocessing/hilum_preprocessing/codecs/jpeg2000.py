@@ -199,7 +199,8 @@ def _clamped(array: NDArray[Any], header: PixelHeader, fits: Callable[[], bool])
             Reason.CODESTREAM_MISMATCH,
             f"samples from {least} to {most}, {header.bits_stored} bits unsigned",
         )
-    return np.clip(array, 0, span - 1).astype(header.dtype)
+    within: NDArray[Any] = np.clip(array, 0, span - 1).astype(header.dtype)
+    return within
 
 
 def _openjpeg(codestream: Codestream) -> NDArray[Any]:

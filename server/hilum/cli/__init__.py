@@ -27,6 +27,7 @@ from hilum.cli import (
     studies,
     tokens,
     transfer,
+    triton,
 )
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
@@ -55,6 +56,7 @@ __all__ = [
     "studies",
     "tokens",
     "transfer",
+    "triton",
 ]
 
 
@@ -62,9 +64,9 @@ def main() -> None:
     """Run the command.
 
     It and its children write patient data, readable for the group and closed to other accounts. A
-    release is an exception: another account's Triton may read it, by the umask of the builder.
+    release and a program are exceptions: another account may read them, by the umask of the user.
     """
-    if sys.argv[1:2] != ["models"]:
+    if sys.argv[1:2] not in (["models"], ["triton"]):
         os.umask(os.umask(0) | 0o027)
     silence_libraries()
     app()

@@ -1,8 +1,8 @@
 """Where tritonserver comes from, and the folder from which it can run.
 
-The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. The Python stub
-must lie beside the backend's library, and site-packages may be read-only, so a small run-time
-folder is put together in the state folder.
+The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. It lies in an
+environment of its own (installation.py). The Python stub must lie beside the backend's library, and
+site-packages may be read-only, so a small run-time folder is put together in the state folder.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ import ctypes
 import os
 import platform
 import shutil
-import site
 import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 from hilum.store.archive.directory_sync import sync_file_system
-from hilum.triton import sandbox
+from hilum.triton import installation, sandbox
+from hilum.triton.installation import Installation
 
 FOLDER: Final = "triton"
 """In the state folder: the run-time folders."""
 _DISTRIBUTION: Final = "nvidia-pytriton"
-_PYTHON: Final = f"{sys.version_info.major}.{sys.version_info.minor}"
-_LIBPYTHON: Final = f"libpython{_PYTHON}.so.1.0"
 _GLIBC: Final = (2, 35)  # the wheel is manylinux_2_35
 _BACKEND: Final = Path("backends/python")  # below a run-time folder
 _KEPT: Final = frozenset({"LANG", "TZ", "GLIBC_TUNABLES"})
@@ -48,12 +45,11 @@ _ENGINES: Final = (
     "CUDA_",
     "NVIDIA_",
 )
-_INSTALL: Final = 'pip install "hilum[embedded]", or set triton.url to a Triton that runs elsewhere'
 
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """What the installed wheel holds."""
+    """What the installed wheel holds, and the environment in which it is."""
 
     version: str
     tritonserver: Path
@@ -61,32 +57,29 @@ class Wheel:
     caches: Path
     libraries: Path
     stub: Path
+    installation: Installation
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """All that it holds and stands beside: the packages that the stub imports."""
-        return tuple(
-            dict.fromkeys(
-                str(path) for path in (self.libraries.parent, self.tritonserver.parent, self.caches)
-            )
-        )
+        """All that it reads: its environment, and the Python from which that was made."""
+        return str(self.installation.folder), str(self.installation.base)
 
 
 def find() -> Wheel | None:
     """The wheel, located without importing it; None: not installed."""
-    try:
-        distribution = metadata.distribution(_DISTRIBUTION)
-    except metadata.PackageNotFoundError:
+    found = installation.find()
+    version = found.version_of(_DISTRIBUTION) if found else ""
+    if found is None or not version:
         return None
-    root = Path(str(distribution.locate_file("")))
-    server = root / "pytriton/tritonserver"
+    server = found.packages / "pytriton/tritonserver"
     return Wheel(
-        version=distribution.version,
+        version=version,
         tritonserver=server / "bin/tritonserver",
         backend=server / "backends/python",
         caches=server / "caches",
-        libraries=root / "nvidia_pytriton.libs",
-        stub=server / f"python_backend_stubs/{_PYTHON}/triton_python_backend_stub",
+        libraries=found.packages / "nvidia_pytriton.libs",
+        stub=server / f"python_backend_stubs/{found.version}/triton_python_backend_stub",
+        installation=found,
     )
 
 
@@ -95,13 +88,13 @@ def preflight() -> list[str]:
 
     Empty: it can.
     """
-    wheel = find()
+    found = installation.find()
     checks = (
         _machine_problem(),
-        wheel_problem(wheel),
+        installation.problem(found),
+        wheel_problem(find()) if found else None,
         glibc_problem(platform.libc_ver()),
-        _libpython_problem(),
-        numpy_problem(_numpy_version()),
+        _libpython_problem(found) if found else None,
         sandbox.problem(),
     )
     return [problem for problem in checks if problem]
@@ -120,19 +113,14 @@ def _machine_problem() -> str | None:
 def wheel_problem(wheel: Wheel | None) -> str | None:
     """Not installed, or not whole."""
     if wheel is None:
-        return f"The tritonserver of {_DISTRIBUTION} is not installed: {_INSTALL}."
-    missing = next(
-        (
-            path
-            for path in (wheel.tritonserver, wheel.backend / "libtriton_python.so", wheel.stub)
-            if not path.is_file()
-        ),
-        None,
-    )
+        return f"The tritonserver of {_DISTRIBUTION} is not installed: {installation.COMMAND}."
+    parts = (wheel.tritonserver, wheel.backend / "libtriton_python.so", wheel.stub)
+    missing = next((path for path in parts if not path.is_file()), None)
+    if missing is None:
+        return None
     return (
-        f"{_DISTRIBUTION} {wheel.version} lacks {missing}: install it again ({_INSTALL})."
-        if missing
-        else None
+        f"{_DISTRIBUTION} {wheel.version} lacks {missing}: remove {wheel.installation.folder}, then"
+        f" {installation.COMMAND}."
     )
 
 
@@ -149,30 +137,25 @@ def glibc_problem(found: tuple[str, str]) -> str | None:
     return None
 
 
-def _libpython_problem() -> str | None:
-    """The stub is linked against the system's libpython, whatever Python runs Hilum."""
+def _libpython_problem(found: Installation) -> str | None:
+    """The stub is linked against the shared library of its Python, which may lie elsewhere."""
+    if (_library_folder(found) / _libpython(found)).is_file():
+        return None
     try:
-        ctypes.CDLL(_LIBPYTHON)
+        ctypes.CDLL(_libpython(found))
     except OSError:
-        return f"Triton's Python stub needs {_LIBPYTHON}: apt install libpython{_PYTHON}."
+        return (
+            f"Triton's Python stub needs {_libpython(found)}: apt install libpython{found.version}."
+        )
     return None
 
 
-def _numpy_version() -> str:
-    try:
-        return metadata.version("numpy")
-    except metadata.PackageNotFoundError:
-        return ""
+def _libpython(found: Installation) -> str:
+    return f"libpython{found.version}.so.1.0"
 
 
-def numpy_problem(version: str) -> str | None:
-    """Under numpy 2 the stub reads every input as a constant, without an error."""
-    if version and int(version.partition(".")[0]) < 2:
-        return None
-    return (
-        f"Triton's Python stub gives wrong answers with numpy {version or 'missing'}: pip install"
-        ' "numpy<2".'
-    )
+def _library_folder(found: Installation) -> Path:
+    return found.base / "lib"
 
 
 def prepare(wheel: Wheel, state_dir: Path) -> Path:
@@ -183,7 +166,7 @@ def prepare(wheel: Wheel, state_dir: Path) -> Path:
     One that is not whole, as a power cut could leave it before its bytes were synced here, is made
     again.
     """
-    target = state_dir / FOLDER / f"{wheel.version}-py{_PYTHON.replace('.', '')}"
+    target = state_dir / FOLDER / f"{wheel.version}-py{wheel.installation.version.replace('.', '')}"
     parts = (
         wheel.backend / "libtriton_python.so",
         wheel.backend / "triton_python_backend_utils.py",
@@ -231,9 +214,8 @@ def _rename_unless_there(made: Path, target: Path) -> None:
 def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) -> dict[str, str]:
     """Variables for tritonserver and its stubs.
 
-    Our Python first in PATH, libraries, those of engines.
-
-    Settings and secrets are left out. `own_folder`: for temporary files, and its home.
+    The environment's Python first in PATH, libraries, those of engines. Settings and secrets are
+    left out. `own_folder`: for temporary files, and its home.
     `has_collector`: variables of OpenTelemetry are passed on, such as headers for the collector.
     """
     prefixes = (*_ENGINES, "OTEL_") if has_collector else _ENGINES
@@ -242,14 +224,15 @@ def environment(wheel: Wheel, own_folder: Path, *, has_collector: bool = False) 
         for name, value in os.environ.items()
         if name in _KEPT or name.startswith(prefixes)
     }
-    # Not resolved: the link in the virtual environment is what leads the stub to its site-packages.
-    folder = Path(sys.executable).parent
-    libraries = [str(wheel.libraries), *filter(None, [os.environ.get("LD_LIBRARY_PATH")])]
+    found = wheel.installation
+    libraries = [str(wheel.libraries)]
+    if (_library_folder(found) / _libpython(found)).is_file():
+        libraries.append(str(_library_folder(found)))
+    libraries += filter(None, [os.environ.get("LD_LIBRARY_PATH")])
     return kept | {
-        "PATH": os.pathsep.join([str(folder), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(found.python.parent), os.environ.get("PATH", os.defpath)]),
         "LD_LIBRARY_PATH": os.pathsep.join(libraries),
         # OpenVINO keeps a number for its telemetry in the home, and fails where it cannot.
         "HOME": str(own_folder),
-        "PYTHONUSERBASE": site.getuserbase(),  # where it is by the true home
         "TMPDIR": str(own_folder),
     }

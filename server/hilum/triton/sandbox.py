@@ -9,7 +9,6 @@ import glob
 import json
 import os
 import resource
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -110,11 +109,9 @@ def _real(path: Path | str) -> Path:
     return Path(os.path.realpath(path))
 
 
-def python_folders() -> tuple[str, ...]:
-    """Folders of this Python, its packages, Hilum, and LD_LIBRARY_PATH."""
-    told = os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
-    ours = str(Path(__file__).parents[2])  # a developer's is elsewhere than the packages
-    return tuple(dict.fromkeys(filter(None, (sys.prefix, sys.base_prefix, ours, *told))))
+def library_folders() -> tuple[str, ...]:
+    """Folders of LD_LIBRARY_PATH."""
+    return tuple(filter(None, os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)))
 
 
 def problem(library: str = seccomp.LIBRARY) -> str | None:

@@ -126,8 +126,8 @@ class EmbeddedTriton:
         """Its limits: folders that it reads and writes, and the port for spans."""
         return sandbox.Sandbox(
             readable=(
-                *sandbox.python_folders(),
                 *wheel.folders,
+                *sandbox.library_folders(),
                 str(self._repository),
                 str(self._state_dir / runtime.FOLDER),
             ),

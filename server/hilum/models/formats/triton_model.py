@@ -30,8 +30,8 @@ def refuse_numpy_2(version: str) -> None:
     """
     if int(version.partition(".")[0]) >= 2:
         raise RuntimeError(
-            f"numpy {version} in the Python of Triton's stub gives wrong answers silently; install"
-            " numpy 1.26.4 there"
+            f"numpy {version} in the Python of Triton's stub gives wrong answers silently; on"
+            " Hilum's machine: hilum triton install; elsewhere: install numpy 1.26.4 there"
         )
 
 

@@ -41,7 +41,7 @@ def read_tensor(path: Path) -> Array:
     Raises OSError, ValueError.
     """
     with path.open("rb") as source:
-        tensor: Array = np.lib.format.read_array(source, allow_pickle=False)  # type: ignore[no-untyped-call]  # numpy types np.load alone
+        tensor: Array = np.lib.format.read_array(source, allow_pickle=False)
     return tensor
 
 

@@ -110,7 +110,7 @@ def _cells(cam: bytes, release: Release) -> NDArray[np.float32]:
     height, width = grid_of(per_label, _wire_size(release.input_spec))
     if rest or height * width != per_label or not np.isfinite(values).all():
         raise HeatMapLeftOut("The stored class activation maps do not fit the release.")
-    return values.reshape(len(release.labels), height, width) / per_label
+    return values.reshape(len(release.labels), height, width) / np.float32(per_label)
 
 
 def _wire_size(input_spec: Mapping[str, Any]) -> tuple[int, int]:

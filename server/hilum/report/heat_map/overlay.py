@@ -40,7 +40,7 @@ def spread(cells: Array, placement: Placement, shape: tuple[int, int]) -> Array:
     """
     down = _weights(placement.rows, cells.shape[0], shape[0])
     across = _weights(placement.columns, cells.shape[1], shape[1])
-    values: Array = down @ cells @ across.T
+    values: Array = (down @ cells @ across.T).astype(np.float32, copy=False)
     return np.where(analysed(placement, shape), values, np.float32(0))
 
 
@@ -90,6 +90,6 @@ def coloured(grey: NDArray[np.uint8], strength: Array) -> Colours:
 def hatched(picture: Colours, inside: NDArray[np.bool_]) -> Colours:
     """The same picture, dimmed and hatched where nothing was analysed."""
     rows, columns = np.indices(inside.shape)
-    lines = (rows + columns) % _HATCH_PERIOD < _HATCH_WIDTH
+    lines: NDArray[np.bool_] = np.less((rows + columns) % _HATCH_PERIOD, _HATCH_WIDTH)
     dim = np.where(lines[..., None], _HATCH_GREY, picture * _DIMMED)
     return np.where(inside[..., None], picture, np.rint(dim).astype(np.uint8))

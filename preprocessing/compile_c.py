@@ -1,4 +1,4 @@
-"""Compiles what is C here: at every installation (build_hook.py), or by hand after a change of it."""
+"""Compile what is C here: at every installation (build_hook.py), or by hand after a change."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
-_REPOSITORY = Path(__file__).parents[1]
-RESIZE = _REPOSITORY / "preprocessing/hilum_preprocessing/resize/resize.c"
-TRANSFER = _REPOSITORY / "server/hilum/receive/storage/transfer.c"
-# Each with what is slower without it.
-SOURCES = {
-    RESIZE: "torch will resize pictures, which takes three times as long",
-    TRANSFER: "large objects will be received in Python",
+_HERE = Path(__file__).resolve().parent
+RESIZE = _HERE / "hilum_preprocessing/resize/resize.c"
+TRANSFER = _HERE.parent / "server/hilum/receive/storage/transfer.c"
+# Each source, and what is slower without it.
+_SLOWER = {
+    RESIZE.name: "torch will resize pictures, which takes three times as long",
+    TRANSFER.name: "large objects will be received in Python",
 }
 _COMPILERS = ("cc", "gcc", "clang")
 # No -march: a wheel may be copied to another machine. The sources themselves say what is compiled
@@ -60,11 +61,11 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
     return None
 
 
-def problems() -> list[str]:
-    """Compiles everything; what is slower now, and why."""
-    made = {source: compiled(source) for source in SOURCES}
-    return [f"{SOURCES[source]}: {problem}" for source, problem in made.items() if problem]
+def problems(sources: Iterable[Path]) -> list[str]:
+    """Compile these sources; what is slower now, and why."""
+    made = {source: compiled(source) for source in sources}
+    return [f"{_SLOWER[source.name]}: {problem}" for source, problem in made.items() if problem]
 
 
 if __name__ == "__main__":
-    sys.exit("\n".join(problems()) or None)
+    sys.exit("\n".join(problems(map(Path, sys.argv[1:]) if sys.argv[1:] else (RESIZE, TRANSFER))))
