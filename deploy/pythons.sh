@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Environments of Python 3.12 and 3.13 in state/, for tests/integration/test_other_pythons.py: whichever
+# Environments of Python 3.12 and 3.13 in state/, for tests/integration/operations/test_other_pythons.py: whichever
 # interpreter is at hand, with the server's packages by their locks. torch for CPU, or with NVIDIA's
 # libraries where that index cannot be reached (2 GB).
 set -euo pipefail

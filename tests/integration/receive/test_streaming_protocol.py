@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from pydicom.uid import ExplicitVRLittleEndian
 
-from deploy.compile_c import TRANSFER, compiled
 from hilum.receive.headers.file_meta import decode
+from preprocessing.compile_c import TRANSFER, compiled
 from tests.support.ledger.storing import data_set
 from tests.support.machine.waiting import wait_for
 from tests.support.peers.peers import missing

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,7 +21,8 @@ from hilum.analyse.inference.answers import InferenceResult
 from hilum.analyse.inference.gateway import TritonGateway
 from hilum.domain import Release
 from hilum.errors import ConfigurationError
-from hilum.triton import leftovers
+from hilum.triton import leftovers, runtime
+from hilum.triton.installation import Installation
 from hilum.triton.server import EmbeddedTriton
 from tests.support.machine.waiting import wait_for
 from tests.support.models.releases import Tiny, make_tiny, pictures, tiny_logits
@@ -174,8 +177,6 @@ def test_it_dies_with_its_parent(tiny: Tiny, tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_load_is_named_with_its_reason(tiny: Tiny, tmp_path: Path) -> None:
-    import shutil
-
     name = tiny.release.triton_name
     shutil.copytree(tiny.built_dir, tmp_path / "built")
     (tmp_path / "built/embedded" / name / "1/model.onnx").write_bytes(b"damaged")
@@ -185,6 +186,37 @@ def test_a_model_that_cannot_load_is_named_with_its_reason(tiny: Tiny, tmp_path:
     assert str(server.log_file) in str(caught.value)
     assert "CudaDriverHelper" not in str(caught.value)
     assert server.poll() is not None
+
+
+def test_a_stub_that_finds_numpy_2_refuses_the_model(
+    tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The environment's own check is passed over, as on a Triton that Hilum does not run."""
+    wheel = runtime.find()
+    assert wheel is not None
+    if wheel.installation.version != f"{sys.version_info.major}.{sys.version_info.minor}":
+        pytest.skip("the stub's Python cannot load the numpy of this one")
+    found = with_this_numpy(wheel.installation, tmp_path / "numpy-2")
+    monkeypatch.setattr(runtime, "find", lambda: dataclasses.replace(wheel, installation=found))
+    monkeypatch.setattr(runtime, "preflight", list)
+    # The sandbox shows the environment with numpy 2 alone; tritonserver lies in the other one.
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(wheel.installation.folder))
+    name = tiny.release.triton_name
+    server = EmbeddedTriton(tiny.built_dir, tmp_path / "state", [name], 60, 5)
+    with pytest.raises(ConfigurationError, match=rf"numpy {np.__version__} .* gives wrong answers"):
+        server.start()
+    assert server.poll() is not None
+
+
+def with_this_numpy(like: Installation, folder: Path) -> Installation:
+    """An environment of the same Python, with the numpy of this process and nothing else."""
+    base = like.base / f"bin/python{like.version}"
+    subprocess.run([base, "-I", "-m", "venv", "--without-pip", folder], check=True)
+    made = Installation(folder, like.version)
+    packages = Path(np.__file__).parents[1]
+    for part in ("numpy", "numpy.libs"):
+        shutil.copytree(packages / part, made.packages / part)
+    return made
 
 
 def test_a_server_that_is_never_ready_is_ended(tiny: Tiny, tmp_path: Path) -> None:

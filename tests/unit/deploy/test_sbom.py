@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import sysconfig
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from deploy import sbom, write_locks
 from deploy.sbom import Component
+from hilum.triton import installation
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +19,12 @@ def document() -> Component:
     if not (sbom._TOOLS / "cyclonedx-py").exists():
         pytest.skip("cyclonedx-py is not installed: make .venv/tools/.set-up")
     return sbom.document_of(sbom.read_rules())
+
+
+def _packages_of_triton() -> Path:
+    found = installation.find()
+    assert found is not None
+    return found.packages
 
 
 def test_the_document_is_valid_by_the_schema_of_cyclonedx(document: Component):
@@ -35,13 +41,22 @@ def test_the_document_is_valid_by_the_schema_of_cyclonedx(document: Component):
 
 def test_each_package_that_the_server_has_here_is_listed_in_its_version(document: Component):
     listed = {
-        write_locks.canonical(component["name"]): component["version"]
+        (write_locks.canonical(component["name"]), component["version"])
         for component in document["components"]
     }
     wanted = write_locks.closure(write_locks.declared(write_locks.LOCKS["server.txt"]))
-    assert listed == {name: importlib.metadata.version(name) for name in wanted}
+    ours = {(name, importlib.metadata.version(name)) for name in wanted}
+    assert listed == ours | set(write_locks.triton_pins().items())
     assert document["metadata"]["component"]["name"] == "hilum"
-    assert "pytest" not in listed
+    assert {name for name, _ in listed} >= {"hilum-preprocessing", "nvidia-pytriton"}
+    assert "pytest" not in {name for name, _ in listed}
+
+
+def test_both_environments_are_listed_and_each_package_once(document: Component):
+    references = [component["bom-ref"] for component in document["components"]]
+    assert len(references) == len(set(references))
+    versions = [each["version"] for each in document["components"] if each["name"] == "numpy"]
+    assert sorted(version[0] for version in versions) == ["1", "2"]
 
 
 def test_what_needs_what_names_only_what_is_listed(document: Component):
@@ -66,7 +81,7 @@ def test_the_libraries_in_the_wheel_of_triton_are_listed_with_their_bytes(docume
         "3.6.0",
         "2.9.13",
     )
-    folder = Path(sysconfig.get_path("platlib"))
+    folder = _packages_of_triton()
     found = {
         sha256(path.read_bytes()).hexdigest()
         for path in (folder / "nvidia_pytriton.libs").glob("*.so*")
@@ -84,7 +99,7 @@ def test_a_library_knows_its_version_in_its_own_bytes():
 
     A new wheel must not keep old numbers.
     """
-    folder = Path(sysconfig.get_path("platlib"))
+    folder = _packages_of_triton()
     spelled = {"tritonserver": "2.51"}  # of 2.51.0 the compiler stores the end apart
     for part in sbom.read_parts():
         (file,) = folder.glob(part["file"])

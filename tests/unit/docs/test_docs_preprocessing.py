@@ -76,9 +76,14 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def test_a_bare_installation_brings_what_the_library_imports():
-    """And nothing that it does not: `pip install hilum`, without extras, is this library."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    """And nothing that it does not: a notebook has this library and no server."""
+    text = (ROOT / "preprocessing/pyproject.toml").read_text(encoding="utf-8")
+    project = tomllib.loads(text)["project"]
     brought = {re.split(r"[<>=]", line)[0] for line in project["dependencies"]}
-    found = {name for path in (ROOT / "preprocessing").rglob("*.py") for name in imported(path)}
+    found = {
+        name
+        for path in (ROOT / "preprocessing/hilum_preprocessing").rglob("*.py")
+        for name in imported(path)
+    }
     foreign = found - set(sys.stdlib_module_names) - {"hilum_preprocessing"}
     assert {"pillow" if name == "PIL" else name for name in foreign} == brought

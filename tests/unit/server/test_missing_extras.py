@@ -21,7 +21,7 @@ _OPTIONAL = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     "optional-dependencies"
 ]
 # tensorrt-rtx is installed from a lock of its own, as its message says.
-EXTRAS_OF_COMMANDS = ("server", "embedded", "models")
+EXTRAS_OF_COMMANDS = ("embedded", "models")
 
 _WITHOUT = """
 import sys
@@ -56,39 +56,6 @@ def run(missing: set[str], *arguments: str, cwd: Path) -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        (),
-        ("--help",),
-        ("--version",),
-        ("serve",),
-        ("check",),
-        ("models", "list"),
-        ("send", "x.dcm", "--to", "A@b:1"),
-        ("nonsense",),
-    ],
-)
-def test_without_the_server_every_command_names_the_extra_and_the_pip_command(tmp_path, arguments):
-    answer = run(modules_of("server"), *arguments, cwd=tmp_path)
-    assert answer.returncode == 2
-    assert answer.stdout == ""
-    assert re.fullmatch(
-        r'hilum: \w+ is not installed; it comes with the extra "server": pip install'
-        r' "hilum\[server\]"\n',
-        answer.stderr,
-    ), answer.stderr
-
-
-@pytest.mark.parametrize("module", ["pydantic", "structlog", "pynetdicom", "tritonclient"])
-def test_one_missing_module_of_the_server_ends_without_a_traceback(tmp_path, module):
-    """Where a command does not need it, the command works."""
-    answer = run({module}, "check", cwd=tmp_path)
-    assert "Traceback" not in answer.stderr
-    assert answer.returncode in (1, 2)
-    assert answer.returncode == 1 or 'pip install "hilum[server]"' in answer.stderr
-
-
-@pytest.mark.parametrize(
     "arguments", [("models", "new", "chest.onnx"), ("models", "build", "densenet121_untrained@1")]
 )
 def test_without_the_build_tools_a_command_that_needs_them_names_their_extra(tmp_path, arguments):
@@ -99,9 +66,7 @@ def test_without_the_build_tools_a_command_that_needs_them_names_their_extra(tmp
     (tmp_path / "chest.onnx").write_bytes(b"")
     answer = run(modules_of("models"), *arguments, cwd=tmp_path)
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.endswith(
-        'it comes with the extra "models": pip install "hilum[server,models]"\n'
-    )
+    assert answer.stderr.endswith('it comes with the extra "models": pip install "hilum[models]"\n')
     assert "Traceback" not in answer.stderr
 
 

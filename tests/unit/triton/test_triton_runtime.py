@@ -12,6 +12,7 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.triton import command, launcher, leftovers, runtime
+from hilum.triton.installation import Installation
 from hilum.triton.server import EmbeddedTriton
 
 SERVER = str(Path(launcher.__file__).parents[2])
@@ -28,18 +29,11 @@ def _fake_wheel(root: Path) -> runtime.Wheel:
     ):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(path.name)
+    home = Installation(root, "3.11")
+    (root / "pyvenv.cfg").write_text("home = /usr/bin\n")
     return runtime.Wheel(
-        "0.7.0", root / "bin/tritonserver", backend, root / "caches", root / "libs", stub
+        "0.7.0", root / "bin/tritonserver", backend, root / "caches", root / "libs", stub, home
     )
-
-
-@pytest.mark.parametrize(
-    ("version", "is_fine"), [("1.26.4", True), ("2.0.0", False), ("2.4.6", False), ("", False)]
-)
-def test_numpy_2_is_a_problem_with_its_remedy(version: str, is_fine: bool) -> None:
-    problem = runtime.numpy_problem(version)
-    assert (problem is None) == is_fine
-    assert problem is None or 'pip install "numpy<2"' in problem
 
 
 @pytest.mark.parametrize(
@@ -58,7 +52,7 @@ def test_an_old_libc_is_a_problem_with_its_remedy(found: tuple[str, str], is_fin
 
 
 def test_a_missing_or_incomplete_wheel_is_a_problem_with_its_remedy(tmp_path: Path) -> None:
-    assert "pip install" in (runtime.wheel_problem(None) or "")
+    assert "hilum triton install" in (runtime.wheel_problem(None) or "")
     wheel = _fake_wheel(tmp_path)
     assert runtime.wheel_problem(wheel) is None
     wheel.stub.unlink()
@@ -93,9 +87,12 @@ def test_a_runtime_folder_that_is_not_whole_is_made_again(tmp_path: Path, left: 
 
 
 def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").write_text("home = /usr/bin\n")
     code = (
-        "from hilum.triton import runtime; from pathlib import Path; p = Path('/x');"
-        "e = runtime.environment(runtime.Wheel('1', p, p, p, Path('/libs'), p), Path('/own'));"
+        "from hilum.triton import installation, runtime; from pathlib import Path; p = Path('/x');"
+        f"home = installation.Installation(Path({str(tmp_path)!r}), '3.11');"
+        "e = runtime.environment("
+        "runtime.Wheel('1', p, p, p, Path('/libs'), p, home), Path('/own'));"
         "print(*(f'{k}={e[k]}' for k in sorted(e)), sep='\\n')"
     )
     given = {
@@ -120,8 +117,7 @@ def test_the_server_sees_none_of_our_settings_or_secrets(tmp_path: Path) -> None
         "LC_ALL=C",
         "LD_LIBRARY_PATH=/libs:/theirs",
         "OMP_NUM_THREADS=2",
-        f"PATH={Path(sys.executable).parent}:/usr/bin",
-        "PYTHONUSERBASE=/base",
+        f"PATH={tmp_path}/bin:/usr/bin",
         "TMPDIR=/own",
     ]
 

@@ -15,6 +15,7 @@ from hilum.triton.sandbox import Sandbox
 from hilum.triton.server import _port
 
 SERVER = str(Path(sandbox.__file__).parents[2])
+PYTHON = (SERVER, sys.prefix, sys.base_prefix, *sandbox.library_folders())
 WITHOUT_LANDLOCK = 'seccomp.restrict([seccomp.Denial("landlock_create_ruleset", errno.ENOSYS)])'
 WITHOUT_SECCOMP = (
     'seccomp.restrict([seccomp.Denial("prctl", errno.EINVAL, ((0, seccomp._EQ, 21, 0),))])'
@@ -50,7 +51,7 @@ def error_of(statement: str) -> list[str]:
 
 
 def in_sandbox(*statements: str, limits: Sandbox | None = None) -> list[str]:
-    found = limits or Sandbox((SERVER, *sandbox.python_folders()), ())
+    found = limits or Sandbox(PYTHON, ())
     return said_by(
         f"sandbox.Sandbox.load({found.dump()!r}).enter()",
         *(line for each in statements for line in error_of(each)),
@@ -75,7 +76,7 @@ def test_nothing_is_connected_to_and_only_unix_streams_are_made() -> None:
 
 
 def test_a_collector_is_connected_to_and_no_other_kind_of_network_is_used() -> None:
-    limits = Sandbox((SERVER, *sandbox.python_folders()), (), collector_port=9)
+    limits = Sandbox(PYTHON, (), collector_port=9)
     connected = "socket.create_connection(('127.0.0.1', 9))"
     elsewhere = "socket.create_connection(('127.0.0.1', 10))"
     found = in_sandbox(connected, elsewhere, "socket.socket(socket.AF_NETLINK)", limits=limits)
@@ -93,7 +94,7 @@ def test_no_mode_for_others_is_set_by_any_call(tmp_path: Path) -> None:
         for mode in (0o600, 0o604, 0o620, 0o610, 0o700)
     ]
     fchmod = f"os.fchmod(os.open({str(tmp_path / 'made')!r}, os.O_WRONLY), 0o644)"
-    limits = Sandbox((SERVER, *sandbox.python_folders()), (str(tmp_path),))
+    limits = Sandbox(PYTHON, (str(tmp_path),))
     assert in_sandbox(made, *modes, fchmod, limits=limits) == [
         "worked",
         "worked",
@@ -132,7 +133,7 @@ def test_no_capability_is_left_to_root_but_reading() -> None:
         "print(*(line.split()[1] for line in open('/proc/self/status') if"
         " line.startswith(('CapPrm', 'CapEff', 'CapAmb'))))"
     )
-    limits = Sandbox((SERVER, *sandbox.python_folders()), ()).dump()
+    limits = Sandbox(PYTHON, ()).dump()
     found = said_by(f"sandbox.Sandbox.load({limits!r}).enter()", status)
     reading = f"{4 if os.geteuid() == 0 else 0:016x}"
     assert found.split() == [reading, reading, "0" * 16]

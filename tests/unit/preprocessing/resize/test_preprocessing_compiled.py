@@ -17,7 +17,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deploy.compile_c import compiled as compile_library
 from hilum_preprocessing import RECIPES, InputSpec, StoredValues, prepare_array, prepare_stored
 from hilum_preprocessing.batch import prepare_batch
 from hilum_preprocessing.resize import compiled, library
@@ -33,6 +32,7 @@ from hilum_preprocessing.resize.kernels import taps
 from hilum_preprocessing.resize.resample import pixels_of, resize
 from hilum_preprocessing.spec.operations import Resize
 from hilum_preprocessing.tensor.compiled_path import prepared
+from preprocessing.compile_c import compiled as compile_library
 from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,

@@ -18,12 +18,12 @@ from random import Random
 
 import pytest
 
-from deploy.compile_c import TRANSFER
 from hilum.dicom import pdu
 from hilum.receive.indexing.digests import Digests
 from hilum.receive.storage.compiled import loaded
 from hilum.receive.upper_layer.provider import BorrowedBuffer
 from hilum.store.archive.borrowed_file import BorrowedFile, WritePolicy
+from preprocessing.compile_c import TRANSFER
 from tests.support.machine.compiling import (
     COMPILERS,
     quick_library,
