@@ -62,7 +62,8 @@ def vindr(dataset: Dataset) -> Array:
     """datasets.VinBrain_Dataset."""
     image = apply_windowing(apply_modality_lut(dataset.pixel_array, dataset), dataset)
     bits = 8 if image.max() < 256 else int(dataset.BitsStored)
-    return normalize(-1 * image + 2.0**bits if is_monochrome1(dataset) else image, 2.0**bits)
+    # The authors write -1, which numpy 2 refuses beside unsigned integers; the numbers are the same.
+    return normalize(-1.0 * image + 2.0**bits if is_monochrome1(dataset) else image, 2.0**bits)
 
 
 def centre_crop(image: Array) -> Array:
