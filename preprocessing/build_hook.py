@@ -1,6 +1,6 @@
-"""Hatch calls this for every build, `pip install --editable` included: C is compiled into the wheel.
+"""The build hook of Hatch, which compiles C into the wheel; `pip install --editable` runs it, too.
 
-Both distributions of this repository use it; `sources` in their pyproject.toml names what is C.
+Both distributions of this repository use it; `sources` in their pyproject.toml names the C files.
 Without a compiler, or a header that a source needs, the package is installed all the same, and
 Python does the work.
 """
@@ -22,9 +22,9 @@ class CompileC(BuildHookInterface[BuilderConfig]):
     """Named in pyproject.toml, [tool.hatch.build.hooks.custom]."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's signature
-        """Add the libraries to the wheel, which then is one of this platform.
+        """Add the compiled libraries to the wheel, which makes it a wheel of this platform.
 
-        In an editable install they lie beside their sources.
+        In an editable install they are in the folders of their sources.
         """
         if self.target_name != "wheel":
             return

@@ -1,4 +1,4 @@
-"""Compile what is C here: at every installation (build_hook.py), or by hand after a change."""
+"""Compile the C sources of this repository: at each installation, or by hand after a change."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def compiled(source: Path, environment: dict[str, str] | None = None) -> str | N
 
 
 def problems(sources: Iterable[Path]) -> list[str]:
-    """Compile these sources; what is slower now, and why."""
+    """Compile these sources, and return the reasons why one is not compiled."""
     made = {source: compiled(source) for source in sources}
     return [f"{_SLOWER[source.name]}: {problem}" for source, problem in made.items() if problem]
 
