@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Environments of Python 3.12 and 3.13 in state/, for tests/integration/operations/test_other_pythons.py: whichever
-# interpreter is at hand, with the server's packages by their locks. torch for CPU, or with NVIDIA's
+# Environments of Python 3.12 and 3.13 in state/, where these interpreters are at hand, with the
+# server's packages by their locks: for tests/integration/operations/test_other_pythons.py. torch for CPU, or with NVIDIA's
 # libraries where that index cannot be reached (2 GB).
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -18,8 +18,8 @@ from hilum.report import build_documents
 from hilum.settings import describe, load
 from hilum_preprocessing import InputSpec, prepare
 from testing.phantoms.phantom import make_study
-from tests.support.reports.results import CONTEXT, make_release, parse, report_of
 from tests.support.ledger.storing import data_set, meta
+from tests.support.reports.results import CONTEXT, make_release, parse, report_of
 from tests.support.server.taking import StoreRequest, store
 
 # An entry point; what Alembic runs; and C, which ctypes loads.
