@@ -162,7 +162,7 @@ def _is_overshoot(
         return True
     low, high = value_range(header)
     outside = np.count_nonzero((values < low) | (values > high))
-    return outside / values.size <= OVERSHOOT_SHARE
+    return bool(outside / values.size <= OVERSHOOT_SHARE)
 
 
 def _plane_extremes(values: NDArray[Any]) -> tuple[int, int] | None:

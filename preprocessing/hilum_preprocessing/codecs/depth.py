@@ -204,4 +204,4 @@ def _has_detail_below(words: NDArray[Any], shift: int) -> bool:
     """Whether the lowest bits are set nearly as often as those of a picture with noise."""
     detail = np.count_nonzero(words & np.array((1 << shift) - 1, words.dtype))
     least_share = _DENSE_SHARE * (1 - 2.0**-shift)
-    return detail > 0 and detail >= least_share * np.count_nonzero(words)
+    return bool(detail > 0 and detail >= least_share * np.count_nonzero(words))
