@@ -63,6 +63,8 @@ say "the embedded Triton in .venv/triton (numpy 1, which its Python stub needs)"
 .venv/bin/python $triton/installation.py >.venv/triton.log 2>&1 &
 triton_installation=$!
 
+# An older checkout had it here, with numpy 1.
+.venv/bin/python -m pip --disable-pip-version-check uninstall --quiet --yes nvidia-pytriton >>"$log" 2>&1
 install_torch
 say "packages of deploy/lock/dev.txt (the first time this takes a minute or more)"
 install_lock dev.txt
