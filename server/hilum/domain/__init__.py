@@ -1,4 +1,4 @@
-"""The words of Hilum as types: what travels between the rooms.
+"""The words of Hilum as types: the values that pass between the rooms.
 
 Standard library only, and the reasons of `hilum_preprocessing`, so that every process may import
 it, and so that a room can be tested with plain lists.

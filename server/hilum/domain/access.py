@@ -35,7 +35,7 @@ class Scope(StrEnum):
     ERASE = "erase"
 
     def includes(self, needed: Scope) -> bool:
-        """Whether a token of this scope may do what needs that one."""
+        """Return whether this scope includes the other one."""
         rising = list(Scope)
         return rising.index(self) >= rising.index(needed)
 

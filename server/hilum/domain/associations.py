@@ -1,4 +1,4 @@
-"""What is recorded of an association."""
+"""The record of an association."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class AssociationRecord:
-    """Who sent what, what was refused and what the sender should change; of STOW-RS requests, too.
+    """An association's or a STOW-RS request's sender, objects, refusals and advice.
 
     `count`: so many of a kind, on which nothing was stored, from the same sender within a minute;
     `ended_at` is the last one's.

@@ -9,7 +9,7 @@ from hilum.domain.dicom import SopReference
 
 @dataclass(frozen=True, slots=True)
 class CommitmentRequest:
-    """Somebody asks whether these are kept, so that he may delete his own (PS3.4 annex J)."""
+    """A request for storage commitment of these objects (PS3.4 annex J)."""
 
     transaction_uid: str
     references: tuple[SopReference, ...]
@@ -20,7 +20,7 @@ class CommitmentRequest:
 
 @dataclass(frozen=True, slots=True)
 class CommitmentVerdict:
-    """What is kept, and what is not, each with its Failure Reason (0008,1197)."""
+    """Kept objects, and objects that are not kept, each with its Failure Reason (0008,1197)."""
 
     committed: tuple[SopReference, ...]
     failed: tuple[tuple[SopReference, int], ...]

@@ -58,7 +58,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Identifiers:
-    """By what a hospital knows a study, as a header says it; empty: it does not say.
+    """A hospital's identifiers of a study, from a header; empty: not in the header.
 
     `issuer`: Issuer of Patient ID (0010,0021). `study_date`: `2026-11-20`, or the text of the
     header where that is no date.
@@ -101,7 +101,7 @@ _FLAG: Final = re.compile("[a-z][a-z0-9_]*")
 
 
 def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, ...]:
-    """What is in doubt about the image of a reading: values of `hilum_preprocessing.Flag`.
+    """Doubts about the image of a reading: values of `hilum_preprocessing.Flag`.
 
     A row of another version may hold values that this one does not know.
     """
@@ -112,7 +112,7 @@ def flags_of(state: str, reason: str | None, detail: str | None) -> tuple[str, .
 
 @dataclass(frozen=True, slots=True)
 class ActivationMaps:
-    """What an analysed reading left.
+    """The output of an analysed reading.
 
     (L,) logits and the bytes of (L, h, w) float16, each map's mean and the bias being its logit.
     """

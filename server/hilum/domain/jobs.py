@@ -1,4 +1,4 @@
-"""Claimed rows with what their stage needs, and what a stage decides."""
+"""Claimed rows with the data that their stage needs, and the decisions of a stage."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class ComparisonJob:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryJob:
-    """A claimed delivery: the document, and the facts that metrics and the guard of promise 8 need.
+    """A claimed delivery: the document, with facts for metrics and for the check of weights.
 
     `identifiers` are the result's: the UIDs under which a document of another SOP Class would go.
     `is_current`: the result was not superseded while another try had the delivery. `delivered_at`:

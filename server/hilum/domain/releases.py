@@ -77,5 +77,5 @@ class Release:
 
 
 def alias_of(release: str) -> str:
-    """`name@version` → name: under which routes speak of a release, whatever its version."""
+    """`name@version` → name: the name of a release in routes, without its version."""
     return release.partition("@")[0]

@@ -11,7 +11,7 @@ from hilum.domain.dicom import Code
 
 
 class Decision(StrEnum):
-    """What a finding says. Untrained weights never yield PRESENT or ABSENT."""
+    """The decision of a finding. Untrained weights never yield PRESENT or ABSENT."""
 
     PRESENT = "present"
     ABSENT = "absent"
@@ -99,7 +99,7 @@ class Result:
 
 
 def source_digest(sources: Sequence[tuple[str, int, str]], release: str) -> str:
-    """Digest of what a result was made from.
+    """Digest of the sources of a result.
 
     (SOP Instance UID, header revision, pixel digest) of every image, in any order.
     """

@@ -9,7 +9,7 @@ from hilum.domain.states import RolloutState
 
 
 class RolloutMode(StrEnum):
-    """What a proved candidate does.
+    """The work of a verified candidate.
 
     SHADOW: reads all, reports nothing; CANARY: a fraction of new studies; SWITCH: all of them.
     """
@@ -21,13 +21,13 @@ class RolloutMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """How one alias goes from one release to another.
+    """The replacement of one release of an alias by another.
 
     An alias is the name of a release of the settings, without its version.
 
-    `configured`: what the settings name. `serving`: what reads new studies. `previous`: kept loaded
+    `configured`: named by the settings. `serving`: reads new studies. `previous`: kept loaded
     for the way back.
-    `candidate`: what shall follow, by `mode`; `fraction` is a canary's share of studies.
+    `candidate`: the next one, by `mode`; `fraction` is a canary's share of studies.
     """
 
     alias: str
@@ -44,7 +44,7 @@ class Rollout:
 
     @property
     def releases(self) -> tuple[str, ...]:
-        """All that must be loaded for it: what serves first."""
+        """All releases that must be loaded for it, the serving one first."""
         held = () if self.state is RolloutState.REFUSED else (self.candidate,)
         return tuple(
             dict.fromkeys(name for name in (self.serving, self.previous, *held) if name is not None)

@@ -96,12 +96,12 @@ class DeliveryState(StrEnum):
 
 
 class ReportState(StrEnum):
-    """Where the reports of a study are, of all its current results together.
+    """The state of a study's reports, over all its current results.
 
     OPEN: on their way, or to be made.
 
     FAILED: something needs a person. WITHHELD: the settings keep a report from a destination.
-    DELIVERED: each destination has what it takes. NOT_DELIVERED: no destination takes any, so they
+    DELIVERED: each destination has its documents. NOT_DELIVERED: no destination takes any, so they
     are in REST only; or the study was erased.
     """
 
@@ -115,7 +115,7 @@ class ReportState(StrEnum):
 class CommitmentState(StrEnum):
     """A request for storage commitment, until its report is answered.
 
-    DEAD: the report reached nobody, and needs a person.
+    DEAD: the report did not arrive, and needs a person.
     """
 
     DUE = "due"
@@ -125,7 +125,7 @@ class CommitmentState(StrEnum):
 
 
 class ConflictState(StrEnum):
-    """What a person decided about other pixels under a known SOP Instance UID. HELD.
+    """A person's decision about other pixels under a known SOP Instance UID. HELD.
 
     Nothing yet.
     """

@@ -51,7 +51,7 @@ class Destination(Section):
 
     @property
     def folder(self) -> Path | None:
-        """The folder into which it writes; it must not lie in the archive."""
+        """The folder into which it writes; it must not be in the archive."""
         return None
 
     @property

@@ -1,4 +1,4 @@
-"""Settings from environment variables, `HILUM_<SECTION>__<NAME>`, laid over what the file says.
+"""Settings from environment variables, `HILUM_<SECTION>__<NAME>`, over those of the file.
 
 Names of sections and settings may stand in any case. Names that people give (a destination's, an AE
 Title) keep theirs: a variable means the one that is there already and differs in case only, else a
@@ -37,7 +37,7 @@ class UnknownVariable:
 
 @dataclass(frozen=True, slots=True)
 class Overlaid:
-    """What file and environment say together."""
+    """The settings of file and environment together."""
 
     content: dict[str, Any]
     variables: dict[Place, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Overlaid:
 def overlay(
     content: Mapping[str, Any], model: type[Section], environment: Mapping[str, str]
 ) -> Overlaid:
-    """`content` of a file for `model` under what the variables say.
+    """Return `content` of a file for `model`, with the values of the variables over it.
 
     That of a single setting wins over that of its table.
     """
@@ -87,7 +87,7 @@ def _is_no_setting(name: str, value: str) -> bool:
 def _target(
     variable: str, content: Mapping[str, Any], model: type[Section]
 ) -> tuple[Place, object] | UnknownVariable:
-    """The place of what a variable gives, and its type."""
+    """The place of a variable's value, and its type."""
     place: Place = ()
     kind: object = model
     here: object = content

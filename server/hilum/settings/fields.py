@@ -73,7 +73,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 def _network(value: str) -> str:
-    """An address or a range; host bits that are set would silently widen what somebody meant."""
+    """An address or a range. Host bits that are set are refused: they would widen the range."""
     ipaddress.ip_network(value)
     return value
 
@@ -87,7 +87,7 @@ FINGERPRINT = "sha256:"
 def certificate_name(value: str) -> str:
     """As names of certificates compare.
 
-    Fingerprints without colons, host names in whatever case (RFC 5280 7.2); a URI as it is.
+    Fingerprints without colons, host names without regard to case (RFC 5280 7.2); a URI as it is.
     """
     if value.casefold().startswith(FINGERPRINT):
         return FINGERPRINT + value[len(FINGERPRINT) :].replace(":", "").lower()

@@ -70,7 +70,7 @@ def find_file(explicit: Path | None) -> Path | None:
 def _is_there(file: Path) -> bool:
     """Return whether a file is there.
 
-    False in a folder that this user may not enter, as the home of a person who has called
+    False in a folder that this user may not enter, as the home of the caller of
     `sudo -u hilum hilum ...`.
     """
     with contextlib.suppress(PermissionError):
@@ -100,7 +100,7 @@ def load(path: Path | None = None) -> Settings:
 
 
 def secrets_in(file: Path) -> list[str]:
-    """Settings in a file that nobody else should read: tokens, passwords, also that in an address.
+    """Secret settings in a file that others can read: tokens, and passwords, also in an address.
 
     Raises ConfigurationError.
     """
@@ -164,7 +164,7 @@ def _explain(item: Mapping[str, Any], file: Path | None, given: Overlaid) -> str
 
 
 def _origin(place: tuple[str, ...], file: Path | None, given: Overlaid) -> str:
-    """Who says what is wrong: the variable, else the file."""
+    """The origin of a wrong value: the variable, else the file."""
     above = (place[:length] for length in range(len(place), 0, -1))
     said = next((given.variables[some] for some in above if some in given.variables), file)
     return f"{said}: " if said else ""

@@ -82,7 +82,7 @@ class Triton(TlsClient):
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Tritons that somebody else runs; empty: the embedded one."""
+        """Tritons outside of Hilum; empty: the embedded one."""
         return self.urls or ((self.url,) if self.url else ())
 
     @model_validator(mode="after")

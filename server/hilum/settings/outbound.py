@@ -12,7 +12,7 @@ from hilum.settings.tls import TlsClient
 
 
 class Report(Section):
-    """What every document says about its maker."""
+    """The maker that every document names."""
 
     manufacturer: Named = Field(
         "Hilum project",

@@ -33,7 +33,7 @@ _OPTIONS: Final[Mapping[str, str]] = {"--lane": "--priority"}
 
 
 def advice_for_setting(place: tuple[str, ...]) -> str | None:
-    """Return what to write instead of a setting of an earlier version; None: there was none."""
+    """Return the advice for a setting of an earlier version; None: there was none."""
     section, *names = place
     if section in _NAMED and len(names) == 2:
         names[0] = "*"
@@ -42,7 +42,7 @@ def advice_for_setting(place: tuple[str, ...]) -> str | None:
 
 
 def advice_for_option(word: str) -> str | None:
-    """Return what to write instead of a command's option of an earlier version, or None."""
+    """Return the advice for a command's option of an earlier version, or None."""
     name = word.partition("=")[0]
     return _renamed(name, _OPTIONS[name]) if name in _OPTIONS else None
 

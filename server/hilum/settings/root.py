@@ -145,7 +145,7 @@ class Settings(Section):
     def _watched_folders_are_their_own(
         cls, value: Mapping[str, Watch], info: ValidationInfo
     ) -> Mapping[str, Watch]:
-        """Watched folders lie beside our own files and beside each other.
+        """Refuse a watched folder inside our own files, or inside another watched folder.
 
         Files in them are moved or deleted.
         """
@@ -168,7 +168,7 @@ class Settings(Section):
         return value
 
     def sender(self, calling_ae_title: str) -> Sender:
-        """What is different for this AE Title."""
+        """Return the settings that differ for this AE Title."""
         return self.senders.get(calling_ae_title.strip(), _ANY_SENDER)
 
     def handling_of(self, calling_ae_title: str, called_ae_title: str) -> Handling:
@@ -215,7 +215,7 @@ class Settings(Section):
     def own_paths(self) -> dict[Path, str]:
         """Files and folders that these settings name, resolved, each with its setting.
 
-        Not watched ones, which hold what others make.
+        Watched folders are not among them: other programs write there.
         """
         sections = {
             name: getattr(self, name) for name in type(self).model_fields if name != "watch"

@@ -31,7 +31,7 @@ def kinds_with(place: tuple[str, ...]) -> list[str]:
 
 
 def _type_at(place: tuple[str, ...]) -> object:
-    """Return the type of what stands there; None where there is no such section."""
+    """Return the type at this place; None: there is no such section."""
     kind: object = Settings
     for name in place:
         if get_origin(kind) is Mapping:

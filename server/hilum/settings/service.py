@@ -32,7 +32,7 @@ _SERVER = re.compile(r"([^@]*@)?(\[[^]@/?]+\]|[^][@:/?]*)(:[0-9]+)?([/?].*)?")
 
 
 class Site(Section):
-    """Who runs this installation."""
+    """The operator of this installation."""
 
     name: LongString = Field(
         "Hilum", description="Institution or installation name; written into reports. No backslash."
@@ -118,7 +118,7 @@ class LedgerSection(Section):
 class Api(Section):
     """REST, pages, health and metrics.
 
-    Everybody needs a token: `hilum token create`, or this setting.
+    Each request needs a token: `hilum token create`, or this setting.
     """
 
     host: Host = Field(
@@ -285,7 +285,7 @@ class Syslog(Section):
 
 
 class Audit(Section):
-    """Who did what (docs/operate/audit.md)."""
+    """The audit (docs/operate/audit.md)."""
 
     look_minutes: float = Field(
         5.0,

@@ -1,4 +1,4 @@
-"""Settings of studies: quiet period, retention, and what differs by sender, route and folder."""
+"""Settings of studies: quiet period, retention, and differences by sender, route and folder."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ class Studies(Section):
 
 
 class Retention(Section):
-    """When pixels leave the archive.
+    """Deletion of pixels from the archive.
 
-    Rows of studies and documents stay; what is not delivered or not read yet always stays.
+    Rows of studies and documents stay. Images that are not delivered or not read yet always stay.
     """
 
     days: float = Field(
@@ -95,11 +95,11 @@ class Retention(Section):
 
 
 class Route(Section):
-    """What is different for studies that are sent to one Called AE Title.
+    """Settings for studies that are sent to one Called AE Title.
 
     `[routes.<CALLED_AE_TITLE>]`.
 
-    The first image of a study decides; what is left out is as without a route.
+    The first image of a study decides. A setting that is left out is as without a route.
     """
 
     releases: tuple[str, ...] = Field(
@@ -115,9 +115,9 @@ class Route(Section):
 
 
 class Sender(Section):
-    """What is different for one Calling AE Title: `[senders.<CALLING_AE_TITLE>]`.
+    """Settings for one Calling AE Title: `[senders.<CALLING_AE_TITLE>]`.
 
-    What is left out is as for all.
+    A setting that is left out is as for all senders.
 
     Of a study the sender of its first image decides, and before the route of the Called AE Title.
     """
@@ -199,7 +199,7 @@ class Sender(Section):
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What shall happen with a study: nothing is left to be looked up. Times in seconds."""
+    """The complete settings for one study. Times in seconds."""
 
     priority: PriorityName
     releases: tuple[str, ...]
@@ -209,9 +209,9 @@ class Handling:
 
 
 class Watch(Section):
-    """A folder into which somebody puts DICOM files: `[watch.<name>]`.
+    """A folder for incoming DICOM files: `[watch.<name>]`.
 
-    What cannot be taken goes to `refused/` in it, beside the reason.
+    A file that cannot be taken goes to `refused/` in it, beside the reason.
     """
 
     path: Path = Field(

@@ -1,4 +1,4 @@
-"""The virtual environment of the embedded Triton: where it lies, what it holds, and its making.
+"""The virtual environment of the embedded Triton: its place, its packages, its making.
 
 Triton's Python stub needs numpy 1; Hilum runs on numpy 2. Standard library only: the set-up of a
 checkout runs this file as a script, beside the installation of all else.

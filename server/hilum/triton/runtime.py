@@ -1,7 +1,7 @@
-"""Where tritonserver comes from, and the folder from which it can run.
+"""The source of tritonserver, and the folder from which it can run.
 
-The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. It lies in an
-environment of its own (installation.py). The Python stub must lie beside the backend's library, and
+The nvidia-pytriton wheel carries NVIDIA's binaries; its Python code is not used. It is in an
+environment of its own (installation.py). The Python stub must be beside the backend's library, and
 site-packages may be read-only, so a small run-time folder is put together in the state folder.
 """
 
@@ -49,7 +49,7 @@ _ENGINES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Wheel:
-    """What the installed wheel holds, and the environment in which it is."""
+    """The content of the installed wheel, and the environment in which it is."""
 
     version: str
     tritonserver: Path
@@ -84,7 +84,7 @@ def find() -> Wheel | None:
 
 
 def preflight() -> list[str]:
-    """Every reason why the embedded server could not run here, each with what to do.
+    """Every reason why the embedded server could not run here, each with a remedy.
 
     Empty: it can.
     """
@@ -138,7 +138,7 @@ def glibc_problem(found: tuple[str, str]) -> str | None:
 
 
 def _libpython_problem(found: Installation) -> str | None:
-    """The stub is linked against the shared library of its Python, which may lie elsewhere."""
+    """The stub is linked against the shared library of its Python, which may be elsewhere."""
     if (_library_folder(found) / _libpython(found)).is_file():
         return None
     try:

@@ -92,7 +92,7 @@ class Sandbox:
         yield from ((path, landlock.WRITE) for path in (SHARED_MEMORY, *self.writable))
 
     def seen(self, paths: Iterable[Path]) -> list[Path]:
-        """Those of these paths that it could read, because they lie in a folder that it needs."""
+        """Those of these paths that it could read, because they are in a folder that it needs."""
         open_to_it = (*_SYSTEM, *self.readable, *self.writable)
         return [path for path in paths if any(_is_below(path, folder) for folder in open_to_it)]
 

@@ -1,6 +1,6 @@
 """The embedded tritonserver, a child process of the supervisor: explicit models, a sandbox.
 
-Its Unix socket lies in a folder of mode 0700: docs/decisions/embedded-triton-by-unix-socket.md.
+Its Unix socket is in a folder of mode 0700: docs/decisions/embedded-triton-by-unix-socket.md.
 """
 
 from __future__ import annotations
@@ -66,12 +66,12 @@ class EmbeddedTriton:
 
     @property
     def log_file(self) -> Path:
-        """What tritonserver itself writes; it holds no patient data."""
+        """The output of tritonserver itself; it holds no patient data."""
         return self._state_dir / "run/tritonserver.log"
 
     @property
     def usual_folder(self) -> Path:
-        """Where its socket lies, unless that name is too long for one."""
+        """The path of its socket, unless that name is too long for one."""
         return self._state_dir / "run/triton"
 
     def poll(self) -> int | None:
@@ -138,7 +138,7 @@ class EmbeddedTriton:
     def _own_folder(self) -> Path:
         """An empty folder of mode 0700 for its socket and its temporary files.
 
-        It lies in /tmp if the usual name is too long for a socket.
+        It is in /tmp if the usual name is too long for a socket.
         """
         folder = self.usual_folder
         if command.fits(folder):
@@ -163,7 +163,7 @@ class EmbeddedTriton:
             )
 
     def require_startable(self) -> runtime.Wheel:
-        """What it is started from.
+        """The program and files from which it is started.
 
         Raises ConfigurationError when it cannot run here, or a release is not built.
         """
@@ -251,7 +251,7 @@ class EmbeddedTriton:
             return source.read(_LOG_BYTES).decode(errors="replace").splitlines()
 
     def _was_killed(self) -> bool:
-        """By a signal: it did not end because of what it was asked to do."""
+        """Ended by a signal, and not because of a request."""
         status = self.poll()
         return status is not None and status < 0
 

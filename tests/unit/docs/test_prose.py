@@ -17,6 +17,7 @@ FOLDERS = (
     "server/hilum/cli",
     "server/hilum/deliver",
     "server/hilum/dicom",
+    "server/hilum/domain",
     "server/hilum/models",
     "server/hilum/observability",
     "server/hilum/processes",
@@ -24,7 +25,9 @@ FOLDERS = (
     "server/hilum/report",
     "server/hilum/services",
     "server/hilum/store",
+    "server/hilum/settings",
     "server/hilum/supervisor",
+    "server/hilum/triton",
 )
 ROOT_MODULES = "server/hilum"
 LONGEST_LINE = 100
