@@ -264,7 +264,7 @@ def test_words_that_mean_everything_must_be_said(server: Hilum) -> None:
         == "0 items of deliver due again\n"
     )
     misspelt = hilum(server, "requeue", "deliver", "--reason", "sop_class_refuse")
-    assert (misspelt.returncode, "did you mean sop_class_refused" in misspelt.stderr) == (2, True)
+    assert (misspelt.returncode, "did you mean 'sop_class_refused'" in misspelt.stderr) == (2, True)
     unknown = hilum(server, "requeue", "analyse", "--study", "9.9.9")
     assert (unknown.returncode, "no study 9.9.9" in unknown.stderr) == (1, True)
     assert hilum(server, "requeue", "deliver", "--all").returncode == 0
