@@ -25,7 +25,7 @@ from hilum.store.migrations.revision import require_revision
 # Imported by name when the role is known, so that a listener does not load torch.
 _MODULES = {
     "listener": "listener",
-    "watcher": "watching",
+    "watcher": "watcher",
     "analyser": "analyser",
     "dispatcher": "dispatcher",
     "api": "web",

@@ -74,7 +74,7 @@ def job(*, is_analysed: bool, held: dict[str, Document] | None = None) -> Report
         study_job([image], [reading_of(image, RELEASE, **({} if is_analysed else constant))]),
         RELEASE,
     )
-    return dataclasses.replace(report_job([image], result), held=held or {})
+    return dataclasses.replace(report_job([image], result), delivered_reports=held or {})
 
 
 def held(uid: str, sop_class: Any = SR_CLASS_PREFERENCE[0]) -> Document:
@@ -174,7 +174,7 @@ def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_el
     }
     claimed = job(is_analysed=False, held={"had": held("2.25.1"), "cancelled": held("2.25.1")})
     shown = dataclasses.replace(
-        claimed, predecessors={"heatmap": DRAWN}, pictured=frozenset({"had", "pictures"})
+        claimed, predecessors={"heatmap": DRAWN}, heat_map_destinations=frozenset({"had", "pictures"})
     )
     assert run(routed(tmp_path, shown, more)) == {
         "sr": ("asking", "had", "cancelled"),

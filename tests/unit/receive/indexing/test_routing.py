@@ -242,7 +242,7 @@ def test_without_routes_the_ledger_is_not_asked() -> None:
         ),
         (
             "[receive]\ndirect_io = true\n",
-            "receive.direct_io: unknown setting; leave it out: what is received always goes",
+            "receive.direct_io: unknown setting; leave it out: received objects always go",
         ),
         (
             "[studies.quiet_seconds_by_ae]\nROUTER = 1\n",
