@@ -79,12 +79,12 @@ def site(tmp_path: Path) -> Iterator[Site]:
         (
             {"days": 30, "committed_days": 20},
             True,
-            "stays for 20 days at least; 1 image (0.0 GB) promised",
+            "stay for 20 days at least; 1 image (0.0 GB) promised",
         ),
         (
             {"days": 30, "committed_days": 365},
             True,
-            "stays for 365 days at least, longer than retention.days; 1 image (0.0 GB) promised",
+            "stay for 365 days at least, longer than retention.days; 1 image (0.0 GB) promised",
         ),
         ({"days": 30, "storage_commitment": False}, True, "not offered; 1 image (0.0 GB) promised"),
     ],

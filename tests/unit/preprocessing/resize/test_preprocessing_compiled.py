@@ -507,12 +507,12 @@ for _ in range(400):
     array = rng.integers(0, 120, [axis.length for axis in axes]).astype(rng.choice(["u1", "i1", "u2", "i2", "f4"]))
     lookup = np.zeros(256 ** array.itemsize, "f4") if array.dtype != np.float32 and rng.integers(2) else None
     compiled.extremes(array)
-    made = compiled.resized(compiled.Samples(array, lookup=lookup), *axes)
+    made = compiled.resized(compiled.SampleBuffer(array, lookup=lookup), *axes)
     if compiled.has_halves():
         compiled.into_halves(made, (2.0, 1.0), (-1000.0, 1000.0))
     if array.dtype != np.float32:
         levels = None if array.dtype == np.uint8 else np.zeros(256 ** array.itemsize, "u1")
-        assert compiled.resized_whole(compiled.Samples(array, levels=levels), *axes) is not None
+        assert compiled.resized_whole(compiled.SampleBuffer(array, levels=levels), *axes) is not None
         compiled.counts(array)
         bits = 8 * array.itemsize
         look(StoredValues(array, bits, is_signed=array.dtype.kind == "i", is_monochrome1=bool(rng.integers(2))))
