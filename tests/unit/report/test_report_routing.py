@@ -174,7 +174,9 @@ def test_a_sheet_that_takes_heat_maps_away_goes_where_one_may_lie_and_nowhere_el
     }
     claimed = job(is_analysed=False, held={"had": held("2.25.1"), "cancelled": held("2.25.1")})
     shown = dataclasses.replace(
-        claimed, predecessors={"heatmap": DRAWN}, heat_map_destinations=frozenset({"had", "pictures"})
+        claimed,
+        predecessors={"heatmap": DRAWN},
+        heat_map_destinations=frozenset({"had", "pictures"}),
     )
     assert run(routed(tmp_path, shown, more)) == {
         "sr": ("asking", "had", "cancelled"),
