@@ -123,7 +123,7 @@ def test_a_goal_is_held_against_what_was_measured(measured: Measured) -> None:
     )
     assert not found["CPU outside the model, 10 MB image"].holds
     assert found["CPU outside the model, 10 MB image 8/s"].goal == 14.0
-    assert found["CPU outside the model, 0.5 MB image 8/s"].goal == 4.0
+    assert found["CPU outside the model, 0.5 MB image 8/s"].goal == 4.5
 
 
 def test_the_table_fits_a_terminal(measured: Measured) -> None:
