@@ -129,7 +129,7 @@ class Pad:
 
     op: ClassVar[str] = "pad"
     value: float = read_by(
-        fields.number, meaning="level of what is added, on the scale of the values that enter"
+        fields.number, meaning="level of the added pixels, on the scale of the values that enter"
     )
     place: Literal["centre", "bottom_right"] = read_by(
         fields.one_of("centre", "bottom_right"),

@@ -114,7 +114,7 @@ def _disk(facts: ReadinessFacts) -> ReadinessCheck:
             "disk",
             ok=False,
             detail="the archive's file system fails",
-            advice="Mount it again; the log says what it answers.",
+            advice="Mount it again; the log has its error.",
         )
     reserve = facts.limits.reserve_bytes
     reject = facts.limits.reject_below_bytes

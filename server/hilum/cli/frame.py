@@ -56,7 +56,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 models_app = typer.Typer(
-    help="Releases: what they are, and building them for Triton.", no_args_is_help=True
+    help="Releases: show, check, and build them for Triton.", no_args_is_help=True
 )
 app.add_typer(models_app, name="models")
 destinations_app = typer.Typer(help="Receivers of reports.", no_args_is_help=True)
@@ -67,8 +67,8 @@ commitments_app = typer.Typer(
 app.add_typer(commitments_app, name="commitments")
 conflicts_app = typer.Typer(
     help=(
-        "Other pixels under a known SOP Instance UID: the objects in quarantine, and what becomes"
-        " of it."
+        "Other pixels under a known SOP Instance UID: the objects in quarantine, and"
+        " decisions about them."
     ),
     no_args_is_help=True,
 )

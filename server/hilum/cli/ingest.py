@@ -205,7 +205,7 @@ class _IngestProgress:
 def recover(
     config: Config = None,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Do it. Without this they are only counted.")
+        bool, typer.Option("--yes", help="Apply the change; without it, they are only counted.")
     ] = False,
 ) -> None:
     """Take objects of the archive that no row names.

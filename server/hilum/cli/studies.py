@@ -283,7 +283,7 @@ def erase(
     ] = None,
     yes: Annotated[
         bool,
-        typer.Option("--yes", help="Do it. Without this the objects are only counted."),
+        typer.Option("--yes", help="Apply the change; without it, the objects are only counted."),
     ] = False,
     rewrite: Annotated[
         bool, typer.Option(help="Rewrite the ledger's file, so that no free page holds old bytes.")

@@ -101,7 +101,7 @@ class CircuitBreaker:
                 "destination_unavailable",
                 destination=self._name,
                 detail=error.detail,
-                advice="what is for it waits; nothing is lost",
+                advice="its documents wait; nothing is lost",
             )
         self._probes += 1
         self._busy.clear()

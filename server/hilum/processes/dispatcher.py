@@ -403,5 +403,5 @@ class DeliverHandler:
             log.warning(
                 "delivery_interrupted",
                 destination=self._name,
-                advice="what it was at is sent again",
+                advice="its current delivery is sent again",
             )

@@ -39,8 +39,8 @@ class Destination(Section):
     report_not_analysed: bool = Field(
         default=False,
         description=(
-            "Also gets a structured report on studies of which no image could be analysed, saying"
-            " why."
+            "Also receives a structured report on studies of which no image could be"
+            " analysed, with the reason."
         ),
     )
 
@@ -113,8 +113,8 @@ class DicomDestination(ObjectDestination):
     kind: Literal["dicom"] = Field(
         "dicom",
         description=(
-            "dicom: C-STORE; folder: files, renamed into place when complete; sender: C-STORE back"
-            " to who sent the study."
+            "dicom: C-STORE; folder: files, renamed into place when complete; sender:"
+            " C-STORE back to the study's sender."
         ),
     )
     host: Host = Field("127.0.0.1", description="host of the receiver.")

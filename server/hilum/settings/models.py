@@ -36,15 +36,15 @@ class Triton(TlsClient):
     url: GrpcAddress = Field(
         "",
         description=(
-            "gRPC address host:port of a Triton that somebody else runs; empty: Hilum starts the"
+            "gRPC address host:port of a Triton outside of Hilum; empty: Hilum starts the"
             " embedded one."
         ),
     )
     urls: tuple[GrpcAddress, ...] = Field(
         (),
         description=(
-            "Several of them, instead of url: batches are spread over those that answer, and one"
-            " that is away is left out."
+            "Several addresses, instead of url. Batches are spread over the Tritons that"
+            " answer; one that is away is left out."
         ),
     )
     shared_memory: bool = Field(
@@ -69,7 +69,7 @@ class Triton(TlsClient):
     other_models: tuple[str, ...] = Field(
         (),
         description=(
-            "Models of others that a Triton of yours serves as well; any further one is a problem"
+            "Other models that your Triton serves as well. Any further model is a problem"
             " that readiness names."
         ),
     )
@@ -131,9 +131,9 @@ class Analyse(Section):
     placement: Literal["worker", "device"] = Field(
         "worker",
         description=(
-            "Who prepares tensors. worker: each decode process, its images only; device: the"
-            " analyser, on `device`, from stored values that decode processes leave in shared"
-            " memory (for a GPU)."
+            "The processes that prepare tensors. worker: each decode process, its images"
+            " only; device: the analyser, on `device`, from stored values that decode"
+            " processes leave in shared memory (for a GPU)."
         ),
     )
     slot_bytes: int = Field(
@@ -166,8 +166,8 @@ class Analyse(Section):
         100_000_000,
         ge=1,
         description=(
-            "Images with more pixels are not analysed (too_large). What a recipe makes of one on"
-            " the way to its input has a limit of its own: docs/models/preprocessing.md."
+            "Images with more pixels are not analysed (too_large). The intermediate"
+            " images of a recipe have a limit of their own: docs/models/preprocessing.md."
         ),
     )
     canary_seconds: float = Field(

@@ -27,9 +27,9 @@ class Report(Section):
     intended_use: Literal["research", "triage"] = Field(
         "research",
         description=(
-            "Profile of intended use. triage: heat maps are neither made nor linked, whatever a"
-            " destination asks for (a triage device notifies and does not mark the image, 21 CFR"
-            " 892.2080)."
+            "Profile of intended use. triage: heat maps are neither made nor linked, even"
+            " where a destination asks for them (a triage device notifies and does not"
+            " mark the image, 21 CFR 892.2080)."
         ),
     )
     disclaimer: Paragraph = Field(

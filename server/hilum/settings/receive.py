@@ -89,18 +89,19 @@ class Receive(Section):
     other_objects: OtherObjects = Field(
         "discard",
         description=(
-            "What is no image, as reports of others, key objects, presentation states, PDF:"
-            " `discard`: answered Success, counted and not kept, because a refusal makes some"
-            " archives (Orthanc) give up the whole study; `refuse`: its contexts are answered 3."
-            " Images of other SOP Classes are refused in either case."
+            "Objects that are no images, such as reports of other makers, key objects,"
+            " presentation states and PDF. `discard`: answered Success, counted and not"
+            " kept. A refusal makes some archives (Orthanc) give up the whole study."
+            " `refuse`: its contexts are answered 3. Images of other SOP Classes are"
+            " refused in either case."
         ),
     )
     write_out_bytes: int = Field(
         1 << 20,
         ge=0,
         description=(
-            "So many bytes of an object go to the disk while the rest comes in; 0: all at its end,"
-            " for spinning and network disks."
+            "Bytes of an object that go to the disk while the rest comes in; 0: all at"
+            " its end, for spinning and network disks."
         ),
     )
     durability: Literal["auto", "strict"] = Field(
@@ -126,16 +127,16 @@ class Receive(Section):
         60.0,
         gt=0,
         description=(
-            "So long the answer to a report of storage commitment is waited for, on the association"
-            " of its request."
+            "Limit for the N-EVENT-REPORT response on the association that requested"
+            " storage commitment."
         ),
     )
     network_timeout_seconds: float = Field(
         60.0,
         gt=0,
         description=(
-            "An association on which nothing comes for longer, between messages or inside one, is"
-            " aborted; a STOW-RS request is answered 408."
+            "An association is aborted when nothing comes for this time, between messages"
+            " or inside one. A STOW-RS request is answered 408."
         ),
     )
     minimum_bytes_per_second: int = Field(
@@ -143,9 +144,9 @@ class Receive(Section):
         ge=0,
         le=1 << 20,
         description=(
-            "A sender is aborted (too_slow; a STOW-RS request is answered 408) if less than this"
-            " comes of a message for twice network_timeout_seconds, and yet something; 0: only"
-            " silence ends it."
+            "A sender is aborted (too_slow; a STOW-RS request is answered 408) if it"
+            " sends, but less than this of a message for twice network_timeout_seconds; 0:"
+            " only silence ends it."
         ),
     )
     reserve_bytes: int = Field(
@@ -165,24 +166,24 @@ class Receive(Section):
         1000,
         ge=0,
         description=(
-            "Free inodes that are never used: below it C-STORE is answered 0xA700, below twice as"
-            " many new associations are rejected (2,3,2). Nothing is looked at where the file"
-            " system counts none, as btrfs."
+            "Free inodes that are never used. Below it C-STORE is answered 0xA700, and"
+            " below twice as many new associations are rejected (2,3,2). Not checked where"
+            " the file system counts none, as btrfs."
         ),
     )
     maximum_due_readings: int = Field(
         0,
         ge=0,
         description=(
-            "With so many readings of the priorities urgent and live waiting, new associations are"
-            " rejected (2,3,2); 0: never."
+            "New associations are rejected (2,3,2) while this many readings of the"
+            " priorities urgent and live wait; 0: never."
         ),
     )
 
     storage_commitment: bool = Field(
         default=True,
         description=(
-            "Storage commitment is offered (PS3.4 annex J): what it promises stays for"
+            "Storage commitment is offered (PS3.4 annex J). Committed images stay for"
             " retention.committed_days. False: its contexts are refused."
         ),
     )
@@ -191,16 +192,16 @@ class Receive(Section):
         ge=0,
         le=3600,
         description=(
-            "So long a request for storage commitment waits for objects that have not come, before"
-            " they fail."
+            "Time for which a request for storage commitment waits for objects that have"
+            " not come, before they fail."
         ),
     )
     commitment_hours: float = Field(
         24.0,
         ge=0,
         description=(
-            "For so long the report of a storage commitment is tried again; then it is dead, until"
-            " it is requeued."
+            "Time for which the report of a storage commitment is retried. Then it is"
+            " dead until it is requeued."
         ),
     )
     allow_unencrypted: bool = Field(
@@ -224,9 +225,9 @@ class Receive(Section):
     tls_crl_file: Path | None = Field(
         None,
         description=(
-            "PEM file of that authority's certificate revocation list, and of each other one's that"
-            " signs certificates of senders. A new one is used without restart; one that has"
-            " expired lets nobody in."
+            "PEM file of that authority's certificate revocation list, and of the list of"
+            " each other authority that signs certificates of senders. A new one is used"
+            " without restart. While one has expired, every sender over TLS is refused."
         ),
     )
 

@@ -56,9 +56,9 @@ class Pipeline(Section):
         2.0,
         gt=0,
         description=(
-            "First pause between tries; it doubles with each that counts. One that failed for an"
-            " outage does not count. A destination that is away is knocked at after this time, and"
-            " then ever more rarely, up to each 30 s."
+            "First pause between tries. It doubles with each try that counts; a try that"
+            " failed for an outage does not count. An unavailable destination is probed"
+            " after this time, and then at growing intervals of up to 30 s."
         ),
     )
     maximum_backoff_seconds: float = Field(300.0, gt=0, description="Longest pause between tries.")
@@ -128,8 +128,8 @@ class Api(Section):
     names: tuple[Host, ...] = Field(
         (),
         description=(
-            "Names of this server. Health is told to strangers under these, the host's own name,"
-            " localhost and addresses."
+            "Names of this server. Requests without a token reach health only under"
+            " these, the host's own name, localhost and addresses."
         ),
     )
     token: str = Field(
@@ -144,8 +144,9 @@ class Api(Section):
     show_identifiers: bool = Field(
         default=False,
         description=(
-            "Whether pages show Patient ID, Accession Number and Study Date, and pages and REST"
-            " find studies by them. Each look is a row of the audit (docs/operate/audit.md)."
+            "Whether pages show Patient ID, Accession Number and Study Date, and pages"
+            " and REST find studies by them. Each display is a row of the audit"
+            " (docs/operate/audit.md)."
         ),
     )
     tls_certificate_file: Path | None = Field(
@@ -196,7 +197,7 @@ class Stow(Section):
 
     enabled: bool = Field(
         default=True,
-        description="Whether images are taken so. It needs a token of the scope operate.",
+        description="Whether STOW-RS is offered. It needs a token of the scope operate.",
     )
     called_ae_title: OptionalAeTitle = Field(
         "",
@@ -292,7 +293,7 @@ class Audit(Section):
         ge=0,
         le=1440,
         description=(
-            "Repeated looks of one actor at one study within so long are counted in one row; 0:"
+            "Repeated displays of one study to one actor within this time are one row; 0:"
             " each is a row."
         ),
     )

@@ -62,14 +62,12 @@ class Retention(Section):
     association_days: float = Field(
         365.0,
         ge=0,
-        description=(
-            "Days that associations, and what was refused on them, can be looked up; 0: for ever."
-        ),
+        description=("Days that associations and their refusals can be looked up; 0: without end."),
     )
     audit_days: float = Field(
         0.0,
         ge=0,
-        description="Days that rows of the audit are kept (docs/operate/audit.md); 0: for ever.",
+        description="Days that rows of the audit are kept (docs/operate/audit.md); 0: without end.",
     )
     commitment_days: float = Field(
         365.0, ge=0, description="The same for requests for storage commitment that have ended."
@@ -78,8 +76,8 @@ class Retention(Section):
         0.0,
         ge=0,
         description=(
-            "Days that an image stays at least after storage commitment has promised it, whatever"
-            " its age and the disk; 0: as long as the promise has no other end."
+            "Days that an image stays at least after storage commitment, regardless of"
+            " its age and of the disk; 0: as long as the commitment has no other end."
         ),
     )
     hourly_share: float = Field(
@@ -87,11 +85,14 @@ class Retention(Section):
         gt=0,
         le=1,
         description=(
-            "Share of the archive's images that may leave by age within an hour; more wait for the"
-            " next one. At least 1000, and four times what days makes of it in an hour."
+            "Share of the archive's images that may leave by age within an hour. The"
+            " others wait for the next hour. The limit is at least 1000 images, and four"
+            " times the hourly average that `days` leads to."
         ),
     )
-    check_seconds: float = Field(60.0, gt=0, description="How often it is looked what may leave.")
+    check_seconds: float = Field(
+        60.0, gt=0, description=("Time between two scans for pixels that may leave.")
+    )
 
 
 class Route(Section):
@@ -111,7 +112,7 @@ class Route(Section):
     quiet_seconds: float | None = Field(
         None, ge=0, le=86400, description="Quiet period; none: studies.quiet_seconds."
     )
-    priority: PriorityName = Field("live", description="Priority from the door to the engine.")
+    priority: PriorityName = Field("live", description="Priority of their images and studies.")
 
 
 class Sender(Section):
@@ -140,7 +141,8 @@ class Sender(Section):
     called_ae_titles: tuple[AeTitle, ...] = Field(
         (),
         description=(
-            "Those of receive.ae_titles that it may call; another is rejected (1,1,7); empty: all."
+            "Called AE Titles, of receive.ae_titles, that it may use; others are rejected"
+            " (1,1,7); empty: all."
         ),
     )
     maximum_associations: int | None = Field(
@@ -163,7 +165,10 @@ class Sender(Section):
         ),
     )
     other_objects: OtherObjects | None = Field(
-        None, description="What is no image of it, instead of receive.other_objects."
+        None,
+        description=(
+            "Objects of this sender that are no images, instead of receive.other_objects."
+        ),
     )
     may_reject: bool | None = Field(
         None,
@@ -175,9 +180,10 @@ class Sender(Section):
     may_correct: bool | None = Field(
         None,
         description=(
-            "Whether the same pixels with another header correct an image: true: of every sender,"
-            " as an archive does it; false: of none; none: of images that it has sent itself. What"
-            " does not count is a conflict, which a person decides."
+            "Whether the same pixels with another header correct an image. true: an image"
+            " of any sender, as an archive does it; false: never; none: an image that it"
+            " has sent itself. A correction that does not count is a conflict, which a"
+            " person decides."
         ),
     )
     quiet_seconds: float | None = Field(
@@ -188,9 +194,7 @@ class Sender(Section):
         ge=0,
         description="How long its studies may grow, instead of studies.maximum_wait_seconds.",
     )
-    priority: PriorityName | None = Field(
-        None, description="Priority of its studies from the door to the engine."
-    )
+    priority: PriorityName | None = Field(None, description="Priority of its images and studies.")
     releases: tuple[str, ...] = Field((), description="Releases that read its studies.")
     destinations: tuple[str, ...] = Field(
         (), description="Names of the destinations of their documents."
@@ -223,15 +227,16 @@ class Watch(Section):
     when_taken: Literal["keep", "delete", "move"] = Field(
         "move",
         description=(
-            "What becomes of a file that is in the archive: move to `taken/`, delete, or keep (and"
-            " what is refused, too)."
+            "Action for a file that is in the archive: move to `taken/`, delete, or keep"
+            " (refused files stay, too)."
         ),
     )
     settle_seconds: float = Field(
         5.0,
         ge=0,
         description=(
-            "A file that has not changed for so long is whole. Rename files into place if you can."
+            "A file is complete when it has not changed for this time. Rename files into"
+            " place if you can."
         ),
     )
     called_ae_title: OptionalAeTitle = Field(
@@ -246,5 +251,5 @@ class Watch(Section):
     )
     priority: PriorityName = Field(
         "reanalysis",
-        description="Priority from the door to the engine, whatever route and sender say.",
+        description="Priority of its images and studies, before those of route and sender.",
     )

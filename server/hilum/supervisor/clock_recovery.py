@@ -90,7 +90,9 @@ class ClockStepMonitor:
             _log.warning(
                 "clock_set_back",
                 **freed,
-                advice="what waited for a later time is due; have the clock kept right (NTP)",
+                advice=(
+                    "rows that waited for a later time are due; have the clock kept right (NTP)"
+                ),
             )
 
     def _say_behind(self, lag: float) -> None:

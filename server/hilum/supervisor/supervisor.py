@@ -550,7 +550,7 @@ def _has_finished(child: Child, give_up: float) -> bool:
             "process_killed",
             name=child.name,
             pid=process.pid,
-            advice="it did not finish in time; what it held is tried again",
+            advice="it did not finish in time; its items are tried again",
         )
         process.kill()
         process.wait()

@@ -1,4 +1,4 @@
-"""Docstrings begin with a sentence that fits on a line, and use none of the idioms that a tired reader has to decode."""
+"""Docstrings, settings, help and advice use none of the idioms that a tired reader must decode."""
 
 import ast
 import re
@@ -41,7 +41,10 @@ IDIOMS = {
     "for ever": r"\bfor ever\b",
     "nobody or somebody": r"\b(?:nobody|somebody|anybody|everybody)\b",
     "a street": r"\bstreets?\b",
+    "so long for a time": r"\b(?:for )?so long (?:the|a|an)\b",
 }
+# Keywords whose texts a person reads: settings, metrics, commands, manifests, advice of the log.
+SHOWN = {"description", "help", "advice", "meaning"}
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -54,8 +57,22 @@ def docstrings(text: str) -> Iterator[tuple[int, str, str]]:
             yield place.lineno, found, "\n".join(lines[place.lineno - 1 : place.end_lineno])
 
 
+def shown_texts(text: str) -> Iterator[tuple[int, str]]:
+    """Line of each text that settings, commands, manifests or log lines show, and the text."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.keyword) and node.arg in SHOWN:
+            value = node.value
+            if isinstance(value, ast.Constant) and isinstance(value.value, str):
+                yield value.lineno, value.value
+
+
 def problems(text: str) -> list[str]:
-    found = []
+    found = [
+        f"{line}: {name}: {shown}"
+        for line, shown in shown_texts(text)
+        for name, idiom in IDIOMS.items()
+        if re.search(idiom, shown, re.IGNORECASE)
+    ]
     for line, docstring, shown in docstrings(text):
         first = docstring.splitlines()[0]
         if not first.endswith("."):

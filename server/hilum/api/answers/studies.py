@@ -330,11 +330,11 @@ class StudyAnswer(ResponseModel):
     images: list[ImageAnswer]
     results: list[ResultAnswer] = Field(description="Newest first, superseded ones too.")
     shadow_results: list[ResultAnswer] = Field(
-        description="What releases that read along would say; never current, never sent."
+        description="Results of shadow releases; never current, never sent."
     )
     timing: TimingAnswer
     history: list[HistoryAnswer] = Field(
-        description="What was done with it by hand, newest first: sent again, requeued, completed …"
+        description="Manual actions on it, newest first: sent again, requeued, completed …"
     )
 
 

@@ -40,8 +40,8 @@ class LabelTable(StrictTable):
         None,
         pattern=r"^[A-Z][A-Z0-9_]{0,15}$",
         description=(
-            "Code value in the private scheme 99HILUM, for what no concept means; `text` goes with"
-            " it. Its key is the same in small letters."
+            "Code value in the private scheme 99HILUM, where no concept has the meaning;"
+            " `text` goes with it. Its key is the same in small letters."
         ),
     )
     text: Line | None = Field(

@@ -31,7 +31,7 @@ class OptionsTable(StrictTable):
     """
 
     pooling: Literal["cls", "gap"] = Field(
-        "cls", description="What the head reads: the class token, or the mean of the patch tokens."
+        "cls", description="Input of the head: the class token, or the mean of the patch tokens."
     )
     norm: Literal["tokens", "pooled"] = Field(
         "tokens",
@@ -90,7 +90,7 @@ class ModelTable(StrictTable):
         ),
     )
     options: OptionsTable = Field(
-        OptionsTable(), description="What the checkpoint does not say about its network."
+        OptionsTable(), description="Facts about the network that the checkpoint does not hold."
     )
 
 
@@ -282,20 +282,19 @@ class ManifestTable(StrictTable):
         description="Of the release. Other numbers are another version."
     )
     task: Literal["classification"] = Field(
-        "classification", description="What the network does: one number for each label."
+        "classification", description="Task of the network: one number for each label."
     )
     manufacturer: Named = Field(
         description=(
-            "Who stands behind the weights; in every report. At most 64 characters, without a"
-            " backslash."
+            "Maker of the weights; in every report. At most 64 characters, without a backslash."
         )
     )
     intended_use: Paragraph = Field(
-        description="For what, and for whom, the release may be used; in every report."
+        description="The purpose and the users of the release; in every report."
     )
     licence: Paragraph = Field(description="Of the weights.")
     source: Paragraph = Field(
-        description="Where the weights come from, so that somebody else finds the same file."
+        description="Source of the weights, so that another person finds the same file."
     )
     citation: Paragraph | None = Field(None, description="The publication to cite.")
     labels: tuple[LabelTable, ...] = Field(
@@ -309,7 +308,7 @@ class ManifestTable(StrictTable):
             " InputSpec (docs/models/input_spec.md)."
         )
     )
-    engine: EngineTable = Field(description="Who computes, and how exactly.")
+    engine: EngineTable = Field(description="The engine, and its precision.")
     study: StudyTable = Field(StudyTable(), description="From images to a study.")
     operating_points: OperatingPointsTable | None = Field(
         None, description="Where the operating points come from."

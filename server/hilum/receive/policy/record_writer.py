@@ -194,5 +194,5 @@ def _say(refused: dict[str, dict[str, int]]) -> None:
             address=address,
             count=sum(reasons.values()),
             reasons=reasons,
-            advice="GET /api/v1/associations says what to change",
+            advice="GET /api/v1/associations has the advice for each",
         )
