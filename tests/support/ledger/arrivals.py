@@ -6,6 +6,8 @@ import dataclasses
 import uuid
 
 from hilum.domain import Instance, Priority
+from hilum.receive.indexing.arrivals import arrivals_of
+from hilum.settings import Settings
 from hilum.store.intake.received import Arrival
 
 QUIET_SECONDS = 10.0
@@ -47,3 +49,9 @@ def arrival_of(
         QUIET_SECONDS,
         maximum_wait_seconds,
     )  # type: ignore[arg-type]
+
+
+def first_arrival(instance: Instance, settings: Settings) -> Arrival:
+    """The arrival of one instance, as the first of its study."""
+    (arrival,) = arrivals_of([instance], settings, lambda _: {})
+    return arrival

@@ -33,11 +33,6 @@ def arrivals_of(
     ]
 
 
-def arrival_of(instance: Instance, settings: Settings) -> Arrival:
-    """Return the arrival of one instance, as the first of its study."""
-    return _arrival(instance, settings.handling_of(*_titles(instance)), settings)
-
-
 def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arrival:
     return Arrival(
         instance=instance,

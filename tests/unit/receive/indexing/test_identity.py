@@ -16,7 +16,6 @@ import xxhash
 from hilum.domain import Instance
 from hilum.receive.files.folder import FileOutcome
 from hilum.receive.headers import file_meta
-from hilum.receive.indexing.arrivals import arrival_of
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.indexer import index
 from hilum.receive.storage.session import indexing
@@ -29,6 +28,7 @@ from hilum.store.archive.archive import Archive
 from hilum.store.installation.digest_seed import seed_of
 from hilum.store.intake.received import Compared
 from hilum.store.ledger import ImageChanged, Ledger, RecordOutcome
+from tests.support.ledger.arrivals import first_arrival
 from tests.support.ledger.storing import data_set, meta
 from tests.support.objects.collisions import colliding_data_sets, colliding_pixels
 from tests.support.server.listening import data_set_of, make_settings
@@ -276,7 +276,7 @@ def test_an_image_that_changes_while_files_are_compared_is_compared_again(site: 
 
 def test_a_comparison_with_another_file_than_that_of_the_row_decides_nothing(site: Site) -> None:
     site.receive(data_set(UID))
-    came = arrival_of(describe(site.put(data_set(UID)), site.seed), site.settings)
+    came = first_arrival(describe(site.put(data_set(UID)), site.seed), site.settings)
     for stale in (Compared(), Compared("another/by/now.dcm")):
         with pytest.raises(ImageChanged):
             site.ledger.record([dataclasses.replace(came, compared=stale)])

@@ -28,7 +28,6 @@ from hilum.receive.commitment.reporter import CommitmentReporter
 from hilum.receive.commitment.safekeeping import Safekeeping
 from hilum.receive.headers import file_meta
 from hilum.receive.indexing import indexer, missing_files
-from hilum.receive.indexing.arrivals import arrival_of
 from hilum.receive.indexing.describe import describe
 from hilum.receive.indexing.indexer import Indexer, index
 from hilum.receive.indexing.recovery import recover
@@ -51,6 +50,7 @@ from hilum.store.admin.unreferenced_files import orphans
 from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger, RecordOutcome
 from hilum.supervisor.housekeeping import Housekeeper
+from tests.support.ledger.arrivals import first_arrival
 from tests.support.ledger.storing import data_set, element, meta
 from tests.support.machine.waiting import wait_for
 from tests.support.server.listening import data_set_of, make_settings, unindexed
@@ -125,7 +125,7 @@ def test_an_arrival_carries_the_senders_quiet_period(house: House) -> None:
     settings = Settings(
         senders={"MODALITY": {"quiet_seconds": 3.5}}, models={"releases": ["a@1", "b@1"]}
     )
-    arrival = arrival_of(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
+    arrival = first_arrival(describe(house.put(data_set("1.2.3"), "1.2.3")), settings)
     assert (arrival.quiet_seconds, arrival.releases, arrival.priority) == (
         3.5,
         ("a@1", "b@1"),
@@ -249,7 +249,7 @@ def test_killed_on_the_way_the_scan_takes_what_comes_in_place_of_a_damaged_file(
     ((damaged,),) = house.rows("SELECT path FROM instance")
     (house.archive.root / str(damaged)).write_bytes(b"")
     file = house.put(data_set("1.2.3"), "1.2.3")
-    arrival = arrival_of(describe(file, house.ledger.digest_seed), house.settings)
+    arrival = first_arrival(describe(file, house.ledger.digest_seed), house.settings)
     house.ledger.give_up_files({"1.2.3": str(damaged)}, {"1.2.3"})
     if record_again:
         assert house.ledger.record([arrival]) == [RecordOutcome.RESTORED]
@@ -297,7 +297,7 @@ def test_killed_on_the_way_the_scan_quarantines_what_takes_the_place_of_a_lost_f
     house.index(house.put(other, "1.2.3"))
     (house.archive.root / str(house.rows("SELECT path FROM conflict")[0][0])).unlink()
     file = house.put(other, "1.2.3")
-    arrival = arrival_of(describe(file, house.ledger.digest_seed), house.settings)
+    arrival = first_arrival(describe(file, house.ledger.digest_seed), house.settings)
     house.ledger.take_place_in_quarantine(house.ledger.quarantined([arrival.instance]))
     if record_again:
         house.ledger.record([arrival])
@@ -375,7 +375,7 @@ def test_a_file_whose_row_exists_is_settled_by_the_scan(house: House, change: st
         "pixels": data_set("1.2.3", pixels=b"\7\7"),
     }
     file = house.put(encoded[change], "1.2.3")
-    house.ledger.record([arrival_of(describe(file, house.ledger.digest_seed), house.settings)])
+    house.ledger.record([first_arrival(describe(file, house.ledger.digest_seed), house.settings)])
     recover(house.settings, house.ledger, house.archive)
     assert not list(unindexed(house.archive))
     kept = house.rows(

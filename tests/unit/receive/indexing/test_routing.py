@@ -12,10 +12,11 @@ from structlog.testing import capture_logs
 from hilum.domain import Document, Instance, Priority
 from hilum.errors import ConfigurationError
 from hilum.processes.dispatcher import ReportHandler
-from hilum.receive.indexing.arrivals import arrival_of, arrivals_of
+from hilum.receive.indexing.arrivals import arrivals_of
 from hilum.services.releases.releases import active_releases
 from hilum.settings import Settings, load, restore
 from hilum.store.ledger import Ledger
+from tests.support.ledger.arrivals import first_arrival
 from tests.support.ledger.ledgers import migrated_sqlite
 from tests.support.models.releases import MANIFESTS
 from tests.support.objects.radiograph import radiograph as drawn
@@ -66,7 +67,7 @@ def image(
 
 
 def test_without_a_route_everything_is_as_it_was() -> None:
-    arrival = arrival_of(image(), make(studies={"quiet_seconds": 4.0}))
+    arrival = first_arrival(image(), make(studies={"quiet_seconds": 4.0}))
     assert (arrival.priority, arrival.releases, arrival.quiet_seconds) == (
         Priority.LIVE,
         ("a@1",),
@@ -75,7 +76,7 @@ def test_without_a_route_everything_is_as_it_was() -> None:
 
 
 def test_a_route_decides_priority_releases_and_quiet_period() -> None:
-    urgent, study = (arrival_of(image(called=title), make()) for title in ("ER", "STUDY"))
+    urgent, study = (first_arrival(image(called=title), make()) for title in ("ER", "STUDY"))
     assert (urgent.priority, urgent.releases, urgent.quiet_seconds) == (
         Priority.URGENT,
         ("a@1",),
@@ -181,7 +182,7 @@ def test_a_release_that_is_named_twice_reads_once() -> None:
         {"senders": {"CR1": {"releases": ["b@1", "a@1", "b@1"]}}},
         {"models": {"releases": ["b@1", "a@1", "b@1"]}},
     ):
-        assert arrival_of(image(), make(**sections)).releases == ("b@1", "a@1")
+        assert first_arrival(image(), make(**sections)).releases == ("b@1", "a@1")
 
 
 def test_without_routes_the_ledger_is_not_asked() -> None:
