@@ -27,7 +27,8 @@ _BUSY_DOCUMENTS: Final = 8
 class CircuitBreaker:
     """A client that sends nothing between the probes of an outage.
 
-    See docs/decisions/one-document-probes.md. It runs in the client's thread, except `is_open`.
+    It runs in the client's thread, except `is_open`. The reasons:
+    docs/decisions/circuit-breaker-probes-with-one-document.md.
     """
 
     def __init__(self, name: str, client: DestinationClient, settings: Pipeline) -> None:

@@ -38,8 +38,8 @@ def with_pipe(scenario: Callable[[WorkerConnection, Connection], Awaitable[T]]) 
 
 
 async def asked_and_heard(pipe: WorkerConnection, question: object, seconds: float) -> object:
-    pipe.ask(question)
-    return await pipe.hear(seconds)
+    pipe.send(question)
+    return await pipe.receive(seconds)
 
 
 async def heard(theirs: Connection) -> object:
@@ -82,9 +82,9 @@ def test_messages_that_come_faster_than_they_are_heard() -> None:
             theirs.send(number)
         await asyncio.sleep(0.05)
         theirs.close()
-        messages = [await pipe.hear(20.0) for _ in range(3)]
+        messages = [await pipe.receive(20.0) for _ in range(3)]
         with pytest.raises(EOFError):
-            await pipe.hear(20.0)
+            await pipe.receive(20.0)
         return messages
 
     assert with_pipe(scenario) == [0, 1, 2]

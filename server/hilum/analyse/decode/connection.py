@@ -37,17 +37,17 @@ class WorkerConnection:
         """Whether the process has closed its end, or this one is closed."""
         return self._reader.at_eof() or self._writer.is_closing()
 
-    def ask(self, question: object) -> None:
+    def send(self, request: object) -> None:
         """Send a request. Raises EOFError when the process has ended; the pipe is then unusable."""
         if self.is_lost:
             raise EOFError
-        content = pickle.dumps(question)
+        content = pickle.dumps(request)
         self._writer.write(_LENGTH.pack(len(content)) + content)
 
-    async def hear(self, seconds: float) -> Any:  # noqa: ANN401 - any object that the process sends
+    async def receive(self, seconds: float) -> Any:  # noqa: ANN401 - any object that the process sends
         """Return the next message.
 
-        Raises EOFError as `ask`, TimeoutError when it does not come within `seconds`; the pipe is
+        Raises EOFError as `send`, TimeoutError when it does not come within `seconds`; the pipe is
         then unusable.
         """
         async with asyncio.timeout(seconds):

@@ -25,7 +25,7 @@ from hilum.analyse.decode.worker import (
     Prepare,
     ReadError,
     RequestEncoder,
-    Said,
+    Response,
     SlotResponse,
     SpecCheck,
     load,
@@ -193,9 +193,9 @@ class DecodePool:
         """Return the images to request again, after a process broke at another image."""
         left = list(group)
         try:
-            await worker.ask([(item.lease, self._questions.of(item.request)) for item in group])
+            await worker.send([(item.lease, self._questions.of(item.request)) for item in group])
             while left:
-                for said in await worker.hear(self._seconds):
+                for said in await worker.receive(self._seconds):
                     self._take(left.pop(0), said)
         except WorkerDied as error:
             begun = [item for item in left if self._slots.has_begun(item.lease)][-1:] or (
@@ -226,7 +226,7 @@ class DecodePool:
             settle(item.answer, error)
             self._free.put_nowait(item.lease.next)
 
-    def _take(self, asked: _Asked, said: Said) -> None:
+    def _take(self, asked: _Asked, said: Response) -> None:
         try:
             taken = self._out_of_slot(said, asked.lease) if isinstance(said, SlotResponse) else said
             if isinstance(taken, DecodedImage):

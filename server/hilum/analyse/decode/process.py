@@ -13,7 +13,7 @@ from multiprocessing.reduction import send_handle
 
 from hilum.analyse.decode.connection import WorkerConnection
 from hilum.analyse.decode.slots import SlotMemory
-from hilum.analyse.decode.worker import Asked, Broken, Prepare, Said, load, serve
+from hilum.analyse.decode.worker import Broken, Prepare, RequestBatch, Response, load, serve
 from hilum.errors import Retry, WorkerDied
 from hilum.observability import telemetry
 
@@ -87,7 +87,7 @@ class DecodeProcess:
         ours.recv()
         return ours
 
-    async def ask(self, asked: Asked) -> None:
+    async def send(self, asked: RequestBatch) -> None:
         """Send requests, after a restart if the process is gone. Raises Retry if it cannot start.
 
         It may have died while idle, which is no fault of these images.
@@ -96,17 +96,17 @@ class DecodeProcess:
             await self.end()
             await self.start()
         assert self._pipe is not None
-        with contextlib.suppress(EOFError):  # `hear` raises it
-            self._pipe.ask(asked)
+        with contextlib.suppress(EOFError):  # `receive` raises it
+            self._pipe.send(asked)
 
-    async def hear(self, seconds: float) -> list[Said]:
+    async def receive(self, seconds: float) -> list[Response]:
         """Return the next results, in order.
 
         Raises WorkerDied if the process crashes or sends nothing for `seconds`; it has then ended.
         """
         assert self._pipe is not None
         try:
-            said: list[Said] | Broken = await self._pipe.hear(seconds)
+            said: list[Response] | Broken = await self._pipe.receive(seconds)
         except EOFError:
             why = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._how_it_ended

@@ -202,10 +202,10 @@ class SlotResponse(NamedTuple):
     placed: list[ArrayRef]
 
 
-Asked = list[tuple[SlotLease, EncodedRequest | SpecCheck]]
+RequestBatch = list[tuple[SlotLease, EncodedRequest | SpecCheck]]
 """The requests sent to a process at once, and the slot for each result's arrays."""
 
-Said = Answer | DecodedImage | Checked | SlotResponse | ReadError
+Response = Answer | DecodedImage | Checked | SlotResponse | ReadError
 """The result of one request to a decode process."""
 
 Prepare = Callable[[DecodeRequest | SpecCheck], Answer | DecodedImage | Checked]
@@ -239,7 +239,7 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pi
     connection.send(os.getpid())
     while True:
         try:
-            asked: Asked = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the analyser
+            asked: RequestBatch = pickle.loads(connection.recv_bytes())  # noqa: S301 - from the analyser
         except EOFError:
             return
         try:
@@ -249,12 +249,14 @@ def serve(connection: Connection, load_codecs: Callable[[], Prepare], maximum_pi
             return
 
 
-def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotMemory) -> None:
+def _answer(
+    asked: RequestBatch, prepare: Prepare, connection: Connection, slots: SlotMemory
+) -> None:
     """Send results in messages of several, in order.
 
     Each message wakes the analyser, which costs as much as its work on a result.
     """
-    done: list[Said] = []
+    done: list[Response] = []
     began = time.monotonic()
     for place, (slot, question) in enumerate(asked, 1):
         request = (
@@ -277,7 +279,7 @@ def _answer(asked: Asked, prepare: Prepare, connection: Connection, slots: SlotM
 
 def _said(
     request: DecodeRequest | SpecCheck, prepare: Prepare, slots: SlotMemory, slot: SlotLease
-) -> Said:
+) -> Response:
     try:
         answer = prepare(request)
     except OSError as error:
@@ -287,7 +289,7 @@ def _said(
     return answer if isinstance(answer, Checked) else _placed(answer, slots, slot)
 
 
-def _send(connection: Connection, done: list[Said]) -> None:
+def _send(connection: Connection, done: list[Response]) -> None:
     """Send the results and forget them.
 
     Arrays that are too large for a slot may be in the file's pages.
