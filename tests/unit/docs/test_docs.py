@@ -167,6 +167,21 @@ def test_files_that_prose_names_exist(path: Path):
     ] == []
 
 
+def test_pages_that_code_names_exist():
+    code = [
+        file
+        for top in ("server", "preprocessing", "load_tests", "testing", "deploy")
+        for file in (ROOT / top).rglob("*.py")
+    ]
+    named = {
+        (page, str(file.relative_to(ROOT)))
+        for file in code
+        for page in re.findall(r"\bdocs/[a-z_/-]+\.md", file.read_text(encoding="utf-8"))
+    }
+    assert len(named) > 50
+    assert {each for each in named if not (ROOT / each[0]).exists()} == set()
+
+
 def test_readme_says_the_essential():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for sentence in ("For research use only", "make demo", "make test", "untrained"):

@@ -22,10 +22,10 @@ from hilum.analyse.decode.worker import (
     Checked,
     DecodedImage,
     DecodeRequest,
+    DecodeResponse,
     Prepare,
     ReadError,
     RequestEncoder,
-    Response,
     SlotResponse,
     SpecCheck,
     load,
@@ -226,7 +226,7 @@ class DecodePool:
             settle(item.answer, error)
             self._free.put_nowait(item.lease.next)
 
-    def _take(self, asked: _Asked, said: Response) -> None:
+    def _take(self, asked: _Asked, said: DecodeResponse) -> None:
         try:
             taken = self._out_of_slot(said, asked.lease) if isinstance(said, SlotResponse) else said
             if isinstance(taken, DecodedImage):

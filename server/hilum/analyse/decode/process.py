@@ -13,7 +13,7 @@ from multiprocessing.reduction import send_handle
 
 from hilum.analyse.decode.connection import WorkerConnection
 from hilum.analyse.decode.slots import SlotMemory
-from hilum.analyse.decode.worker import Broken, Prepare, RequestBatch, Response, load, serve
+from hilum.analyse.decode.worker import Broken, DecodeResponse, Prepare, RequestBatch, load, serve
 from hilum.errors import Retry, WorkerDied
 from hilum.observability import telemetry
 
@@ -99,14 +99,14 @@ class DecodeProcess:
         with contextlib.suppress(EOFError):  # `receive` raises it
             self._pipe.send(asked)
 
-    async def receive(self, seconds: float) -> list[Response]:
+    async def receive(self, seconds: float) -> list[DecodeResponse]:
         """Return the next results, in order.
 
         Raises WorkerDied if the process crashes or sends nothing for `seconds`; it has then ended.
         """
         assert self._pipe is not None
         try:
-            said: list[Response] | Broken = await self._pipe.receive(seconds)
+            said: list[DecodeResponse] | Broken = await self._pipe.receive(seconds)
         except EOFError:
             why = await asyncio.get_running_loop().run_in_executor(
                 self._threads, self._how_it_ended

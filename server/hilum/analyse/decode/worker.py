@@ -205,7 +205,7 @@ class SlotResponse(NamedTuple):
 RequestBatch = list[tuple[SlotLease, EncodedRequest | SpecCheck]]
 """The requests sent to a process at once, and the slot for each result's arrays."""
 
-Response = Answer | DecodedImage | Checked | SlotResponse | ReadError
+DecodeResponse = Answer | DecodedImage | Checked | SlotResponse | ReadError
 """The result of one request to a decode process."""
 
 Prepare = Callable[[DecodeRequest | SpecCheck], Answer | DecodedImage | Checked]
@@ -256,7 +256,7 @@ def _answer(
 
     Each message wakes the analyser, which costs as much as its work on a result.
     """
-    done: list[Response] = []
+    done: list[DecodeResponse] = []
     began = time.monotonic()
     for place, (slot, question) in enumerate(asked, 1):
         request = (
@@ -279,7 +279,7 @@ def _answer(
 
 def _said(
     request: DecodeRequest | SpecCheck, prepare: Prepare, slots: SlotMemory, slot: SlotLease
-) -> Response:
+) -> DecodeResponse:
     try:
         answer = prepare(request)
     except OSError as error:
@@ -289,7 +289,7 @@ def _said(
     return answer if isinstance(answer, Checked) else _placed(answer, slots, slot)
 
 
-def _send(connection: Connection, done: list[Response]) -> None:
+def _send(connection: Connection, done: list[DecodeResponse]) -> None:
     """Send the results and forget them.
 
     Arrays that are too large for a slot may be in the file's pages.
