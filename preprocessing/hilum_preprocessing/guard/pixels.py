@@ -86,7 +86,7 @@ def _by_c(found: GridStatistics, stored: StoredValues, size: int) -> PixelStatis
 
 
 def _by_numpy(stored: StoredValues) -> PixelStatistics:
-    """The same in numpy, within rounding: the order of its sums depends on its version."""
+    """The same in numpy: to the bit, where C has no fused multiplication."""
     samples = _samples(stored)
     nominal = _nominal(stored)
     low, high = _percentiles(samples)

@@ -473,8 +473,7 @@ void hilum_counts(const Source *source, uint32_t *tables, int64_t entries)
 
 #define BINS 64 /* of the levels, as in guard/pixels.py */
 #define PLACES 4
-#define PAIRWISE 128 /* numpy's: above it a sum is that of its halves, and its buffers are added up one after the other */
-#define BUFFER 8192
+#define PAIRWISE 128 /* numpy's: above it a sum is that of its halves */
 
 typedef struct {
     const void *samples; /* every so many rows and columns of a picture: strides in samples */
@@ -512,12 +511,10 @@ static double pairwise(const double *x, int n)
     return total;
 }
 
-/* The mean of `n` numbers, added up in numpy's order, so that both say the same to the bit. */
+/* The mean of `n` numbers, added up in numpy 2's order, so that both say the same to the bit. */
 static double mean(const double *x, int n)
 {
-    double total = 0;
-    for (int i = 0; i < n; i += BUFFER) total += pairwise(x + i, at_most(n - i, BUFFER));
-    return total / n;
+    return pairwise(x, n) / n;
 }
 
 /* Of the columns from..to, counted from the right if `is_mirrored`, in the rows top..bottom of `x` (…, columns); `memory` for as many numbers. */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 from collections.abc import Iterator
 from dataclasses import astuple, replace
 from pathlib import Path
@@ -68,7 +69,10 @@ def test_the_span_is_that_of_numpys_percentiles(size: tuple[int, int]) -> None:
 def test_compiled_statistics_are_numpys(
     dtype, bits, shape, shades, is_monochrome1, is_mirrored
 ) -> None:
-    """Within rounding: the order of numpy's sums depends on its version and on the CPU."""
+    """To the bit where the compiler has no fused multiplications.
+
+    One that has them is within rounding.
+    """
     bits = bits if dtype[1] == "2" else 8
     lowest = -(1 << (bits - 1)) if dtype[0] == "i" else 0
     spread = (
@@ -85,7 +89,9 @@ def test_compiled_statistics_are_numpys(
         is_monochrome1=is_monochrome1,
     )
     found, wanted = astuple(look(stored)), astuple(pixel_guard._by_numpy(stored))
-    assert found == pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    assert found == (
+        wanted if platform.machine() == "x86_64" else pytest.approx(wanted, rel=1e-9, abs=1e-9)
+    )
 
 
 @pytest.mark.parametrize("seed", range(5))
