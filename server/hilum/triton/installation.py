@@ -201,9 +201,15 @@ def _run(command: list[str]) -> None:
 
 
 def _exchange(made: Path, folder: Path, old: Path) -> None:
+    """Put the new environment in its place; the old one comes back where this fails."""
     if folder.exists():
         folder.rename(old)
-    made.rename(folder)
+    try:
+        made.rename(folder)
+    except OSError:
+        if old.exists():
+            old.rename(folder)
+        raise
 
 
 def _digest() -> str:

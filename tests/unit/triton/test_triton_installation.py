@@ -90,6 +90,16 @@ def test_a_failed_installation_leaves_the_old_environment(
     assert found.version_of("numpy") == "1.26.4"
 
 
+def test_the_old_environment_comes_back_where_the_new_one_cannot_take_its_place(
+    tmp_path: Path,
+) -> None:
+    found = an_environment(tmp_path / "triton")
+    with pytest.raises(FileNotFoundError):
+        installation._exchange(tmp_path / "none", found.folder, tmp_path / "old")
+    assert installation.problem(found) is None
+    assert not (tmp_path / "old").exists()
+
+
 def test_without_pip_it_is_refused_with_the_remedy(tmp_path: Path) -> None:
     """In a Python of its own that has no pip: the script needs the standard library alone."""
     python = tmp_path / "bare"
