@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from pydantic import Field
 
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import PartsHere
 from hilum.api.fields import (
-    API_PREFIX,
     UID_PATTERN,
     Cursor,
     Limit,
@@ -18,17 +17,12 @@ from hilum.api.fields import (
     QueryMoment,
     ResponseModel,
 )
-from hilum.api.guard import guarded
+from hilum.api.routes.router import audited_router
 from hilum.domain import Channel, Scope
 from hilum.store.audit.log import AuditFilter
 from hilum.verbs import Thing, Verb, VerbOutcome, performs
 
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+router = audited_router("Operations", Scope.OPERATE)
 
 
 class AuditRow(ResponseModel):

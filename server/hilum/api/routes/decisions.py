@@ -8,27 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from starlette.exceptions import HTTPException
 
 from hilum.api.answers.operations import ConflictAnswer, RejectedAnswer
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import PartsHere
-from hilum.api.fields import API_PREFIX, UID_PATTERN
-from hilum.api.guard import guarded
+from hilum.api.fields import UID_PATTERN
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import Scope
 from hilum.store.admin.decisions import CannotResolve, Decisions
 from hilum.store.audit.log import Deed
 from hilum.store.schema.tables import MAXIMUM_ROW_ID
 from hilum.verbs import Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+router = audited_router("Operations", Scope.OPERATE)
 
 ConflictId = Annotated[
     int, Path(ge=1, le=MAXIMUM_ROW_ID, description="`id` of a conflict.", examples=[1])

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
 from hilum.api.answers.studies import StudySummary
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import Dependencies, PartsHere
-from hilum.api.fields import API_PREFIX, Cursor, Limit, Moment, ResponseModel
-from hilum.api.guard import guarded
+from hilum.api.fields import Cursor, Limit, Moment, ResponseModel
 from hilum.api.identifiers import OFF, FoundStudies, StudyQuery, note_query, row_of
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import Scope
 from hilum.store.audit.log import Deed
 from hilum.verbs import Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ)
-)
+router = audited_router("Studies", Scope.READ)
 
 
 class IdentifiersAnswer(ResponseModel):

@@ -9,47 +9,30 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import ConfigDict, Field, StringConstraints
 from starlette.exceptions import HTTPException
 
 from hilum.api.answers.destinations import DestinationList, DestinationState
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import Dependencies, Interventions, PartsHere
 from hilum.api.fields import (
     AE_PATTERN,
-    API_PREFIX,
     UID_PATTERN,
     Identifier,
     ResponseModel,
     StudyUid,
 )
-from hilum.api.guard import guarded
 from hilum.api.problems import documented
 from hilum.api.routes.probe import DestinationName
+from hilum.api.routes.router import audited_router
 from hilum.domain import Scope, StudyState
 from hilum.settings import Destination
 from hilum.store.audit.log import Deed
 from hilum.verbs import NoVerb, Thing, Verb, performs
 
-listing = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.READ),
-)
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
-erasing = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.ERASE),
-)
+listing = audited_router("Operations", Scope.READ)
+router = audited_router("Operations", Scope.OPERATE)
+erasing = audited_router("Operations", Scope.ERASE)
 _NO_STUDY = NoVerb("it shows queues, and no study")
 _Uid = Annotated[str, StringConstraints(max_length=64, pattern=UID_PATTERN)]
 

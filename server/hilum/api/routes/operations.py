@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Response
+from fastapi import Query, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
@@ -20,29 +20,19 @@ from hilum.api.answers.operations import (
     Requeued,
     RequeueOrder,
 )
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import Dependencies, PartsHere
 from hilum.api.fields import API_PREFIX, Cursor, Limit
-from hilum.api.guard import guarded
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import CommitmentState, Release, RolloutState, Scope
 from hilum.errors import Retry
 from hilum.store.audit.log import Deed
 from hilum.store.queue.requeue import reasons
 from hilum.verbs import NoVerb, Thing, Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.READ),
-)
-writing = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+router = audited_router("Operations", Scope.READ)
+writing = audited_router("Operations", Scope.OPERATE)
 _NO_STUDY = NoVerb("it shows queues, senders or releases, and no study")
 _DAY_SECONDS = 86400.0
 _LATER_SECONDS = 60.0

@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from hilum.api.audited_actions import AuditedRoute
 from hilum.api.dependencies import PartsHere
-from hilum.api.fields import API_PREFIX, ResponseModel
-from hilum.api.guard import guarded
+from hilum.api.fields import ResponseModel
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import Scope
 from hilum.verbs import Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+router = audited_router("Operations", Scope.OPERATE)
 DestinationName = Annotated[
     str,
     Path(

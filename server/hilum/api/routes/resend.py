@@ -4,26 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import Dependencies, PartsHere
-from hilum.api.fields import API_PREFIX, UID_PATTERN, ResponseModel, StudyUid
-from hilum.api.guard import guarded
+from hilum.api.fields import UID_PATTERN, ResponseModel, StudyUid
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import SR, Scope
 from hilum.store.audit.log import Deed
 from hilum.store.queue.resend import Resent
 from hilum.verbs import Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX,
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+router = audited_router("Operations", Scope.OPERATE)
 
 
 class ResendOrder(ResponseModel):

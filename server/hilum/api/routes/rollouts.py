@@ -5,31 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Path
+from fastapi import Path
 from pydantic import ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import PartsHere, RolloutOperations
-from hilum.api.fields import API_PREFIX, RELEASE_PATTERN, Moment, ResponseModel
-from hilum.api.guard import guarded
+from hilum.api.fields import RELEASE_PATTERN, Moment, ResponseModel
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import Rollout, RolloutMode, RolloutState, Scope
 from hilum.store.rollouts.rules import CannotRollOut, RolloutRequest
 from hilum.verbs import NoVerb, Verb, performs
 
-listing = APIRouter(
-    prefix=f"{API_PREFIX}/rollouts",
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.READ),
-)
-router = APIRouter(
-    prefix=f"{API_PREFIX}/rollouts",
-    tags=["Operations"],
-    route_class=AuditedRoute,
-    dependencies=guarded(Scope.OPERATE),
-)
+listing = audited_router("Operations", Scope.READ, "/rollouts")
+router = audited_router("Operations", Scope.OPERATE, "/rollouts")
 _NO_STUDY = NoVerb("it shows releases, and no study")
 Alias = Annotated[
     str,

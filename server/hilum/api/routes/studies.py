@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Response
+from fastapi import Path, Query, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from hilum.api.answers.studies import DocumentList, StudyAnswer, StudyPage, history_of
-from hilum.api.audited_actions import AuditedRoute, DeedHere
+from hilum.api.audited_actions import DeedHere
 from hilum.api.dependencies import PartsHere
 from hilum.api.fields import (
     AE_PATTERN,
-    API_PREFIX,
     RELEASE_PATTERN,
     UID_PATTERN,
     Cursor,
@@ -22,15 +21,13 @@ from hilum.api.fields import (
     QueryMoment,
     StudyUid,
 )
-from hilum.api.guard import guarded
 from hilum.api.problems import documented
+from hilum.api.routes.router import audited_router
 from hilum.domain import DOCUMENT_KINDS, JSON, Outcome, Scope, StudyState, kind_of
 from hilum.store.queries.views import StudyFilter
 from hilum.verbs import Thing, Verb, performs
 
-router = APIRouter(
-    prefix=API_PREFIX, tags=["Studies"], route_class=AuditedRoute, dependencies=guarded(Scope.READ)
-)
+router = audited_router("Studies", Scope.READ)
 _NO_STUDY = (
     "No image of this study is stored here: it never came, was refused, or was erased."
     " /api/v1/associations says what was refused; send the study again."
