@@ -7,6 +7,24 @@ Times are seconds since the epoch, UTC, as float. UIDs are strings as in PS3.5 c
 
 from hilum.domain.access import AccessToken, Actor, Channel, Scope
 from hilum.domain.associations import AssociationRecord
+from hilum.domain.campaigns import (
+    ARCHIVE,
+    CAMPAIGN_AE_TITLE,
+    ENDED_SERIES,
+    FILES,
+    PICTURES,
+    Campaign,
+    CampaignCounts,
+    CampaignOptions,
+    CampaignState,
+    ExpectedImage,
+    ListRow,
+    PlanDoubt,
+    PlannedSeries,
+    RowOutcome,
+    SeriesReason,
+    SeriesState,
+)
 from hilum.domain.commitment import CommitmentRequest, CommitmentVerdict
 from hilum.domain.deliveries import Delivery
 from hilum.domain.dicom import (
@@ -81,10 +99,15 @@ from hilum.domain.states import (
 from hilum.domain.studies import Study
 
 __all__ = [
+    "ARCHIVE",
+    "CAMPAIGN_AE_TITLE",
     "DOCUMENT_KINDS",
+    "ENDED_SERIES",
+    "FILES",
     "HEAT_MAP",
     "IMAGE_SOP_CLASSES",
     "JSON",
+    "PICTURES",
     "REASONS",
     "SR",
     "SR_CLASS_PREFERENCE",
@@ -96,6 +119,10 @@ __all__ = [
     "Advance",
     "AnyReason",
     "AssociationRecord",
+    "Campaign",
+    "CampaignCounts",
+    "CampaignOptions",
+    "CampaignState",
     "Channel",
     "Code",
     "CommitmentJob",
@@ -112,6 +139,7 @@ __all__ = [
     "DeliveryState",
     "Document",
     "DocumentKind",
+    "ExpectedImage",
     "Finding",
     "Identifiers",
     "Identity",
@@ -120,9 +148,12 @@ __all__ = [
     "Job",
     "Label",
     "Lease",
+    "ListRow",
     "Made",
     "NewDocument",
     "Outcome",
+    "PlanDoubt",
+    "PlannedSeries",
     "Priority",
     "Reading",
     "ReadingJob",
@@ -137,7 +168,10 @@ __all__ = [
     "Rollout",
     "RolloutMode",
     "RolloutState",
+    "RowOutcome",
     "Scope",
+    "SeriesReason",
+    "SeriesState",
     "ServerReason",
     "SopReference",
     "SourceImage",

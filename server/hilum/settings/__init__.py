@@ -51,6 +51,15 @@ from hilum.settings.service import (
     Syslog,
     Tracing,
 )
+from hilum.settings.sources import (
+    SOURCE_KINDS,
+    AnySource,
+    CGetSource,
+    CMoveSource,
+    DicomwebSource,
+    DimseSource,
+    Source,
+)
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum.settings.tls import TlsClient
 
@@ -58,15 +67,21 @@ __all__ = [
     "DESTINATION_KINDS",
     "FINGERPRINT",
     "LOOPBACK",
+    "SOURCE_KINDS",
     "AeTitle",
     "Analyse",
     "AnyDestination",
+    "AnySource",
     "Api",
     "Audit",
+    "CGetSource",
+    "CMoveSource",
     "CertificateName",
     "CommitmentPeer",
     "Destination",
     "DicomDestination",
+    "DicomwebSource",
+    "DimseSource",
     "FolderDestination",
     "GrpcAddress",
     "Guard",
@@ -92,6 +107,7 @@ __all__ = [
     "Settings",
     "Site",
     "SopClass",
+    "Source",
     "Stow",
     "Studies",
     "Syslog",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pydantic import ValidationInfo, field_validator, model_validator
 
+from hilum.domain import ARCHIVE, CAMPAIGN_AE_TITLE, FILES, PICTURES
 from hilum.settings.destinations import AnyDestination, Destination
 from hilum.settings.fields import AeTitle, Section
 from hilum.settings.guard import Guard
@@ -17,6 +18,7 @@ from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
 from hilum.settings.service import Api, Audit, LedgerSection, Log, Pipeline, Site, Stow, Tracing
+from hilum.settings.sources import AnySource, CMoveSource
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum_preprocessing.spec.fields import nearest
 
@@ -39,6 +41,7 @@ class Settings(Section):
     routes: Mapping[AeTitle, Route] = {}
     senders: Mapping[AeTitle, Sender] = {}
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
+    sources: Mapping[str, AnySource] = {}
     watch: Mapping[str, Watch] = {}  # after all that names files of ours
     api: Api = Api()
     stow: Stow = Stow()
@@ -140,6 +143,35 @@ class Settings(Section):
             raise ValueError("; ".join(problems))
         return value
 
+    @field_validator("sources")
+    @classmethod
+    def _sources_have_a_door(
+        cls, value: Mapping[str, AnySource], info: ValidationInfo
+    ) -> Mapping[str, AnySource]:
+        """Refuse a Move Destination that is none of ours, or that a route or a folder uses."""
+        problems = [
+            f"{name}: no name of a source: letters, digits, _ and -, and not {', '.join(_BUILT_IN)}"
+            for name in value
+            if not name.replace("_", "").replace("-", "").isalnum() or name in _BUILT_IN
+        ]
+        for name, source in value.items():
+            if not isinstance(source, CMoveSource) or "receive" not in info.data:
+                continue
+            title = source.move_ae_title
+            titles = info.data["receive"].ae_titles
+            if title not in titles:
+                problems.append(
+                    f"{name}: move_ae_title {title} is not in receive.ae_titles; add it"
+                )
+            elif title == titles[0] or title in info.data.get("routes", {}):
+                problems.append(
+                    f"{name}: move_ae_title {title} must be for this source alone: neither the"
+                    " first of receive.ae_titles nor a route"
+                )
+        if problems:
+            raise ValueError("; ".join(problems))
+        return value
+
     @field_validator("watch")
     @classmethod
     def _watched_folders_are_their_own(
@@ -201,6 +233,13 @@ class Settings(Section):
         return tuple(dict.fromkeys([*self.models.releases, *itertools.chain(*some)]))
 
     @property
+    def campaign_titles(self) -> frozenset[str]:
+        """Called AE Titles of images that campaigns fetch; nothing else comes to them."""
+        sources = self.sources.values()
+        moved = (item.move_ae_title for item in sources if isinstance(item, CMoveSource))
+        return frozenset((CAMPAIGN_AE_TITLE, *moved))
+
+    @property
     def limited_senders(self) -> tuple[str, ...]:
         """Calling AE Titles with a limit of their own, in an order on which all processes agree."""
         return tuple(
@@ -258,6 +297,7 @@ class Settings(Section):
 
 
 _ANY_SENDER = Sender()
+_BUILT_IN = (FILES, PICTURES, ARCHIVE)
 
 
 _NO_ROUTE = Route()

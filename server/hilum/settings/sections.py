@@ -13,6 +13,7 @@ NAMED: Mapping[str, str] = {
     "destinations": "<name>",
     "routes": "<CALLED_AE_TITLE>",
     "senders": "<CALLING_AE_TITLE>",
+    "sources": "<name>",
     "watch": "<name>",
     "commitment": "<CALLING_AE_TITLE>",
 }

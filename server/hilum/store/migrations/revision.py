@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 from hilum.errors import ConfigurationError
 from hilum.store.database.engines import open_engine
 
-REVISION = "0013"  # of this version: the last of hilum/store/migrations
+REVISION = "0014"  # of this version: the last of hilum/store/migrations
 ADVICE_IF_NEWER = (
     "Start that version again, or restore the backup that was made before the upgrade"
     " (docs/operate/operations.md)."

@@ -279,6 +279,8 @@ reading = Table(
     Column("precision", String(16)),
     Column("preprocessing_version", String(40)),
     Column("timings", JSON),
+    # The campaign that wants it; null: none. Campaigns are deleted without their readings.
+    Column("campaign_id", Integer),
     UniqueConstraint("instance_id", "release"),
     *_lease_indexes("reading"),
 )
@@ -299,6 +301,8 @@ result = Table(
     Column("created_at", Float, nullable=False, index=True),
     Column("supersedes_id", Integer, ForeignKey("result.id")),
     Column("is_current", Boolean, nullable=False),
+    # That of its newest reading, which decides whether its documents are delivered.
+    Column("campaign_id", Integer),
     UniqueConstraint("study_instance_uid", "release", "source_digest"),
     *_lease_indexes("result"),
     _change_column(),
@@ -501,6 +505,88 @@ access_token = Table(
     Column("expires_at", Float),
     Column("revoked_at", Float),
     Column("last_used_at", Float),
+)
+
+# Campaigns (docs/archive/campaigns.md). `request`, `options`, `doubts`: see `domain.campaigns`.
+# `owner`: the process that fetches for it, as of destinations.
+campaign = Table(
+    "campaign",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("name", String(64), nullable=False, unique=True),
+    Column("source", String(64), nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("request", JSON, nullable=False),
+    Column("release", String(80)),
+    Column("options", JSON, nullable=False),
+    Column("doubts", JSON, nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("plan_cursor", String(80), nullable=False, server_default=""),
+    Column("created_at", Float, nullable=False),
+    Column("changed_at", Float, nullable=False),
+    Column("started_at", Float),
+    Column("finished_at", Float),
+    Column("owner", String(64)),
+    Column("owned_until", Float),
+)
+
+campaign_series = Table(
+    "campaign_series",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("campaign_id", Integer, ForeignKey("campaign.id"), nullable=False),
+    Column("study_instance_uid", String(64), nullable=False),
+    Column("series_instance_uid", String(64), nullable=False),
+    Column("day", String(8), nullable=False),
+    Column("modality", String(16), nullable=False),
+    Column("images", Integer),
+    Column("origin", Text, nullable=False, server_default=""),
+    Column("state", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("due_at", Float, nullable=False),
+    Column("reason", String(40)),
+    Column("detail", Text),
+    Column("requested_at", Float),
+    Column("received_at", Float),
+    Column("finished_at", Float),
+    UniqueConstraint(
+        "campaign_id",
+        "study_instance_uid",
+        "series_instance_uid",
+        name="uq_campaign_series_campaign_study_series",
+    ),
+    Index("ix_campaign_series_state", "campaign_id", "state", "due_at", "id"),
+    Index("ix_campaign_series_day", "campaign_id", "day", "state"),
+)
+
+# `state`: expected, received, read or missing. The image's own row need not exist.
+campaign_image = Table(
+    "campaign_image",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("campaign_id", Integer, ForeignKey("campaign.id"), nullable=False),
+    Column("series_id", Integer, ForeignKey("campaign_series.id"), nullable=False, index=True),
+    Column("sop_instance_uid", String(64), nullable=False, index=True),
+    Column("sop_class_uid", String(64), nullable=False),
+    Column("origin", Text, nullable=False, server_default=""),
+    Column("state", String(16), nullable=False),
+    Column("reason", String(40)),
+    Column("detail", Text),
+    # It came for this campaign, so its pixels leave when it is read.
+    Column("is_fetched", Boolean, nullable=False, server_default=text("false")),
+    UniqueConstraint("series_id", "sop_instance_uid", "origin"),
+)
+
+# The outcome of each row of a list. Its identifiers stay in the list: `key` is a keyed digest.
+campaign_row = Table(
+    "campaign_row",
+    metadata,
+    Column("campaign_id", Integer, ForeignKey("campaign.id"), primary_key=True),
+    Column("number", Integer, primary_key=True),
+    Column("key", String(40), nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("detail", Text, nullable=False, server_default=""),
+    Column("study_instance_uids", JSON, nullable=False),
 )
 
 process = Table(

@@ -1,0 +1,1 @@
+"""Folders and buckets of DICOM files, and lists of PNG and JPEG files."""

@@ -1,0 +1,1 @@
+"""Lists of accession numbers or Study Instance UIDs, as CSV or Parquet."""

@@ -1,0 +1,200 @@
+"""Settings of sources: a PACS, or a DICOMweb server, from which old studies are fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Literal, Self
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from pydantic import AfterValidator, Field, model_validator
+
+from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.tables import ByKind
+from hilum.settings.tls import TlsClient
+
+
+def _time_zone(value: str) -> str:
+    try:
+        ZoneInfo(value)
+    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError(
+            f"there is no time zone {value!r}; give a name such as Europe/Berlin or UTC"
+        ) from error
+    return value
+
+
+TimeZone = Annotated[str, AfterValidator(_time_zone)]
+
+
+class Source(Section):
+    """A source of old studies, `[sources.<name>]`: the part that all kinds have."""
+
+    kind: str
+    time_zone: TimeZone = Field(
+        "UTC", description="Time zone of `hours` and of the days of a plan, such as Europe/Berlin."
+    )
+    hours: tuple[str, ...] = Field(
+        (),
+        description=(
+            "When images may be requested, such as `mon-fri 20:00-06:00` and `sat,sun"
+            " 00:00-24:00`; empty: at any time. A window may run over midnight."
+        ),
+    )
+    utilisation: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description=(
+            "Share of the time in which a request runs: 0.1 is one second of transfer and then"
+            " nine of rest."
+        ),
+    )
+    images_per_second: float = Field(
+        0.0, ge=0, description="At most so many images a second, over a minute; 0: no limit."
+    )
+    daily_images: int = Field(
+        0, ge=0, description="At most so many images a day of `time_zone`; 0: no limit."
+    )
+    slow_down_factor: float = Field(
+        2.0,
+        ge=0,
+        description=(
+            "Rest for a while when a request takes so many times longer for each image than the"
+            " first 20 did; 0: never."
+        ),
+    )
+    maximum_results: int = Field(
+        500,
+        ge=2,
+        le=50_000,
+        description=(
+            "Answers of one query that are taken for complete; a query with more is split by date"
+            " and time."
+        ),
+    )
+    ignores: tuple[str, ...] = Field(
+        (),
+        description=(
+            "Keywords of keys that it is known to ignore, such as ModalitiesInStudy; they are not"
+            " sent, and Hilum filters."
+        ),
+    )
+    quiet_seconds: float = Field(
+        30.0,
+        ge=0,
+        le=3600,
+        description="Images that were promised are missing when none came for this long.",
+    )
+    timeout_seconds: float = Field(30.0, gt=0, description="Limit for each message.")
+    request_seconds: float = Field(
+        600.0,
+        gt=0,
+        description="Limit for a request for images, plus five seconds an image; then it is ended.",
+    )
+
+    @property
+    def address(self) -> str:
+        """Where it is, for people."""
+        raise NotImplementedError
+
+
+class DimseSource(TlsClient, Source):
+    """A PACS that is queried by C-FIND."""
+
+    host: Host = Field(description="Host of the PACS.")
+    port: Port = Field(description="Its port for C-FIND and C-MOVE or C-GET.")
+    ae_title: AeTitle = Field(description="Its AE Title.")
+    calling_ae_title: AeTitle = Field(
+        "HILUM", description="Our AE Title as it is registered there."
+    )
+    image_lists: bool = Field(
+        default=True,
+        description=(
+            "Ask for missing images by lists of SOP Instance UIDs; false: one image at a time."
+        ),
+    )
+
+    @property
+    def address(self) -> str:
+        """AE_TITLE@HOST:PORT."""
+        return f"{self.ae_title}@{self.host}:{self.port}"
+
+
+class CMoveSource(DimseSource):
+    """C-FIND and C-MOVE: images come to our own listener."""
+
+    kind: Literal["c-move"] = Field(
+        "c-move",
+        description=(
+            "c-move: images come to our listener; c-get: over the same association; dicomweb:"
+            " QIDO-RS and WADO-RS."
+        ),
+    )
+    move_ae_title: AeTitle = Field(
+        "HILUM_ARC",
+        description=(
+            "Move Destination: an AE Title of ours, in receive.ae_titles, that nothing else sends"
+            " to. The PACS must have it registered with our host and port."
+        ),
+    )
+
+
+class CGetSource(DimseSource):
+    """C-FIND and C-GET: images come over the same association."""
+
+    kind: Literal["c-get"] = "c-get"
+
+
+class DicomwebSource(Source):
+    """QIDO-RS and WADO-RS."""
+
+    kind: Literal["dicomweb"] = "dicomweb"
+    url: str = Field(
+        pattern=r"^https?://[^\s@?#]+$",
+        description="Root of the service, such as https://pacs.example.org/dicom-web.",
+    )
+    user: str = Field("", description="User of basic authentication.")
+    password_file: Path | None = Field(None, description="File with the password of `user`.")
+    token_file: Path | None = Field(None, description="File with a bearer token.")
+    oauth_url: str = Field(
+        "",
+        pattern=r"^(https?://[^\s@?#]+)?$",
+        description="Token endpoint of OAuth 2 client credentials (RFC 6749 4.4).",
+    )
+    oauth_client_id: str = Field("", description="The client's name there.")
+    oauth_secret_file: Path | None = Field(None, description="File with the client's secret.")
+    oauth_scope: str = Field("", description="Scope to ask for; empty: none.")
+    ca_file: Path | None = Field(
+        None, description="PEM file of the authority of its certificate; none: the system's."
+    )
+    allow_unencrypted: bool = Field(
+        default=False,
+        description="Secrets may go to an http:// address that is not this machine.",
+    )
+
+    @property
+    def address(self) -> str:
+        """The URL."""
+        return self.url
+
+    @model_validator(mode="after")
+    def _one_way_in(self) -> Self:
+        ways = [bool(self.user), self.token_file is not None, bool(self.oauth_url)]
+        if sum(ways) > 1:
+            raise ValueError("give one of user, token_file and oauth_url")
+        if bool(self.user) != (self.password_file is not None):
+            raise ValueError("user and password_file belong together; give both or none")
+        if bool(self.oauth_url) != (
+            bool(self.oauth_client_id) and self.oauth_secret_file is not None
+        ):
+            raise ValueError("oauth_url, oauth_client_id and oauth_secret_file belong together")
+        return self
+
+
+SOURCE_KINDS: Final[Mapping[str, type[Source]]] = {
+    "c-move": CMoveSource,
+    "c-get": CGetSource,
+    "dicomweb": DicomwebSource,
+}
+AnySource = Annotated[Source, ByKind(SOURCE_KINDS)]

@@ -1,0 +1,1 @@
+"""Campaigns in the ledger: their plans, and how far each series is."""
