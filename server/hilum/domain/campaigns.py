@@ -9,11 +9,11 @@ from typing import Any
 
 
 class CampaignState(StrEnum):
-    """State of a campaign.
+    """The state of one campaign.
 
     PLANNING: its list is being made, or was interrupted; the same plan goes on with it. PLANNED:
     the list is fixed and nothing was requested. RUNNING, PAUSED. FINISHED: each series has ended.
-    CANCELLED: nothing more is requested; what was received is read.
+    CANCELLED: nothing more is requested; received images are read.
     """
 
     PLANNING = "planning"
@@ -133,10 +133,10 @@ class CampaignOptions:
 
 @dataclass(frozen=True, slots=True)
 class Campaign:
-    """A campaign's row.
+    """One row of campaigns.
 
-    `source`: name of a section of `sources`, or one of FILES, PICTURES, ARCHIVE. `request`: what
-    the plan was made of, as JSON.
+    `source`: name of a section of `sources`, or one of FILES, PICTURES, ARCHIVE. `request`: the
+    parameters of the plan, as JSON.
     """
 
     id: int

@@ -137,7 +137,7 @@ class ProbeLine:
     is_ok: bool | None = None
 
 
-class Source(Protocol):
+class ImageSource(Protocol):
     """A source with an address, for one thread. Errors: SourceError."""
 
     def probe(self) -> Sequence[ProbeLine]:

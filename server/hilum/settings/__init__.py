@@ -58,7 +58,7 @@ from hilum.settings.sources import (
     CMoveSource,
     DicomwebSource,
     DimseSource,
-    Source,
+    SourceSection,
 )
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum.settings.tls import TlsClient
@@ -107,7 +107,7 @@ __all__ = [
     "Settings",
     "Site",
     "SopClass",
-    "Source",
+    "SourceSection",
     "Stow",
     "Studies",
     "Syslog",

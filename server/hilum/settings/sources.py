@@ -27,7 +27,7 @@ def _time_zone(value: str) -> str:
 TimeZone = Annotated[str, AfterValidator(_time_zone)]
 
 
-class Source(Section):
+class SourceSection(Section):
     """A source of old studies, `[sources.<name>]`: the part that all kinds have."""
 
     kind: str
@@ -99,7 +99,7 @@ class Source(Section):
         raise NotImplementedError
 
 
-class DimseSource(TlsClient, Source):
+class DimseSource(TlsClient, SourceSection):
     """A PACS that is queried by C-FIND."""
 
     host: Host = Field(description="Host of the PACS.")
@@ -146,7 +146,7 @@ class CGetSource(DimseSource):
     kind: Literal["c-get"] = "c-get"
 
 
-class DicomwebSource(Source):
+class DicomwebSource(SourceSection):
     """QIDO-RS and WADO-RS."""
 
     kind: Literal["dicomweb"] = "dicomweb"
@@ -192,9 +192,9 @@ class DicomwebSource(Source):
         return self
 
 
-SOURCE_KINDS: Final[Mapping[str, type[Source]]] = {
+SOURCE_KINDS: Final[Mapping[str, type[SourceSection]]] = {
     "c-move": CMoveSource,
     "c-get": CGetSource,
     "dicomweb": DicomwebSource,
 }
-AnySource = Annotated[Source, ByKind(SOURCE_KINDS)]
+AnySource = Annotated[SourceSection, ByKind(SOURCE_KINDS)]
