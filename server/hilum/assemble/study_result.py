@@ -124,7 +124,15 @@ def _result(
         created_at=now,
         supersedes_id=current.id if current is not None else None,
         has_several_orders=has_several_orders,
+        campaign_id=_campaign_of(images),
     )
+
+
+def _campaign_of(images: Iterable[Image]) -> int | None:
+    """Return the campaign of the newest reading: a live image after a campaign is reported."""
+    readings = [image.reading for image in images if image.reading is not None]
+    newest = max(readings, key=lambda reading: reading.id, default=None)
+    return None if newest is None else newest.campaign_id
 
 
 def _rests_on_rejected(current: Result, images: Iterable[Image]) -> bool:

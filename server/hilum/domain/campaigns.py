@@ -43,6 +43,21 @@ class SeriesState(StrEnum):
 ENDED_SERIES = (SeriesState.READ, SeriesState.NOTHING_TO_READ, SeriesState.DEAD)
 
 
+class CampaignImageState(StrEnum):
+    """State of one image of a campaign.
+
+    EXPECTED: listed. RECEIVED: in the archive. READ: its reading has ended, with numbers or with a
+    reason. RELEASED: read, and its pixels, which came for the campaign, have left. MISSING: it did
+    not come, for a `SeriesReason`.
+    """
+
+    EXPECTED = "expected"
+    RECEIVED = "received"
+    READ = "read"
+    RELEASED = "released"
+    MISSING = "missing"
+
+
 class SeriesReason(StrEnum):
     """Why a series is dead, or an image of it was not read. A closed list; the value is stored."""
 

@@ -90,6 +90,7 @@ class Reading:
     preprocessing_version: str | None = None
     timings: Mapping[str, float] = field(default_factory=dict)
     member_logits: tuple[tuple[float, ...], ...] | None = None
+    campaign_id: int | None = None
 
     @property
     def flags(self) -> tuple[str, ...]:

@@ -74,7 +74,8 @@ class Result:
 
     `identifiers` maps a document kind ("sr") and "<kind>_series" to the UID minted for it when the
     result was stored.
-    `is_shadow`: for comparison only; it gets no document. `has_several_orders`: its images name
+    `is_shadow`: for comparison only; it gets no document. `campaign_id`: the campaign that wanted
+    its newest reading; None: none did. `has_several_orders`: its images name
     different Accession Numbers.
     """
 
@@ -96,6 +97,7 @@ class Result:
     id: int = 0
     is_shadow: bool = False
     has_several_orders: bool = False
+    campaign_id: int | None = None
 
 
 def source_digest(sources: Sequence[tuple[str, int, str]], release: str) -> str:

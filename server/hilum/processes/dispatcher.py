@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 
 from hilum import __version__
@@ -191,6 +193,16 @@ class ReportHandler:
             installation_serial=ledger.serial,
         )
         self._builder = ReportBuilder(pool, context)
+        # Old studies that a campaign reads and delivers are a series of their own in the PACS.
+        self._builder_of_campaigns = ReportBuilder(
+            pool,
+            replace(
+                context,
+                series_number=settings.report.campaign_series_number,
+                series_title=settings.report.campaign_series_title,
+            ),
+        )
+        self._delivers = functools.cache(ledger.campaign_delivers)
 
     def prepare(self, releases: Iterable[str]) -> None:
         """Compile the templates of these releases."""
@@ -229,15 +241,17 @@ class ReportHandler:
         )
 
     async def _build(self, job: ReportJob, release: Release, kinds: tuple[str, ...]) -> BuiltReport:
+        is_of_campaign = job.result.campaign_id is not None
+        builder = self._builder_of_campaigns if is_of_campaign else self._builder
         takers = [
             item
             for name, item in self._settings.destinations.items()
             if self._wants(HEAT_MAP.key, name, job)
         ]
         if not self._heat_maps.is_wanted(job, release, takers):
-            return BuiltReport(await self._builder.documents(job, release, kinds), None)
+            return BuiltReport(await builder.documents(job, release, kinds), None)
         sources = await self._heat_maps.sources(job)
-        return await self._builder.with_heat_map(job, release, kinds, sources)
+        return await builder.with_heat_map(job, release, kinds, sources)
 
     def _address(
         self, document: Document, job: ReportJob, *, takes_away: bool = False
@@ -272,8 +286,11 @@ class ReportHandler:
 
         It does if its sender or route requires it, or if it has an earlier report. A study that was
         not analysed is reported where the settings require it, and wherever an earlier report is.
-        The numbers of that one are no longer valid, so it gets a successor.
+        The numbers of that one are no longer valid, so it gets a successor. The result of a
+        campaign goes to no destination, unless the campaign delivers.
         """
+        if job.result.campaign_id is not None and not self._delivers(job.result.campaign_id):
+            return False
         handling = self._settings.handling_of(job.study.calling_ae_title, job.study.called_ae_title)
         has_earlier = name in job.delivered_reports or (
             kind == HEAT_MAP.key and name in job.heat_map_destinations

@@ -13,7 +13,8 @@ from hilum.domain import ActivationMaps
 class ReportContext:
     """Picklable, because reports are built in other processes.
 
-    `installation_serial` names this installation, not the product.
+    `installation_serial` names this installation, not the product. `series_title`: the first words
+    of the SR's Series Description.
     """
 
     manufacturer: str
@@ -23,6 +24,7 @@ class ReportContext:
     software_version: str
     installation_serial: str
     heat_map_series_number: int = 9002
+    series_title: str = "AI CXR"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ DECISIONS: Final[Mapping[Decision, str]] = {
 }
 
 
-def series_description(result: Result) -> str:
+def series_description(result: Result, title: str = "AI CXR") -> str:
     """Return Series Description: a PACS shows this line before the report is opened, and cuts it.
 
     Its first 32 characters are whole words: that it is AI, its state, and the release.
@@ -35,7 +35,7 @@ def series_description(result: Result) -> str:
     )  # else there is no number
     first, *others = words if is_analysed else ["not analysed", *words]
     after = f" ({', '.join(others)})" if others else ""
-    return _with_release(f"AI CXR {first}, ", result.release, _LIST_COLUMN) + after
+    return _with_release(f"{title} {first}, ", result.release, _LIST_COLUMN) + after
 
 
 def not_analysed(result: Result) -> str:

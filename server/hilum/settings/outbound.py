@@ -24,6 +24,16 @@ class Report(Section):
     heat_map_series_number: int = Field(
         9002, ge=1, le=2147483647, description="Series Number of the heat maps' series."
     )
+    campaign_series_number: int = Field(
+        9003,
+        ge=1,
+        le=2147483647,
+        description="Series Number of the SR series of campaigns that deliver.",
+    )
+    campaign_series_title: Named = Field(
+        "AI re-read",
+        description="First words of the Series Description of those reports.",
+    )
     intended_use: Literal["research", "triage"] = Field(
         "research",
         description=(

@@ -36,6 +36,7 @@ from hilum.settings import Destination
 from hilum.store.admin import operator
 from hilum.store.admin.operator import Completed, Forgotten
 from hilum.store.audit.log import Deed, write_down
+from hilum.store.campaigns import expected_images
 from hilum.store.database.clocks import ahead_seconds
 from hilum.store.database.engines import Transactions, begin_part, error_text, open_engine, sync_of
 from hilum.store.database.prepared import PreparedStatement
@@ -309,6 +310,19 @@ class Ledger:
             return {
                 row.study_instance_uid: (row.calling_ae_title, row.called_ae_title) for row in rows
             }
+
+    def campaigns_of(self, sop_instance_uids: Collection[str]) -> dict[str, dict[str, int]]:
+        """The campaigns that wait for these images: by SOP Instance UID, then by release.
+
+        Ended campaigns count, too: an image may be late.
+        """
+        with self._reads.begin() as connection:
+            return expected_images.campaigns_of(connection, sop_instance_uids)
+
+    def campaign_delivers(self, campaign_id: int) -> bool:
+        """Whether documents of this campaign go to the destinations; False for one that is gone."""
+        with self._reads.begin() as connection:
+            return expected_images.delivers(connection, campaign_id)
 
     def claim(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 
 from hilum.domain import Instance, Priority
 from hilum.settings import Handling, Settings
@@ -16,21 +17,56 @@ def arrivals_of(
     instances: Sequence[Instance],
     settings: Settings,
     known: Callable[[Collection[str]], Mapping[str, Titles]],
+    wanted: Callable[[Collection[str]], Mapping[str, Mapping[str, int]]] = lambda _: {},
 ) -> list[Arrival]:
     """Return the arrivals, in the order of the instances.
 
-    `known` returns, for studies with a row, the AE Titles of their first image.
+    `known` returns, for studies with a row, the AE Titles of their first image. `wanted` returns
+    the campaigns that wait for an image, by release; it is asked for images that came to an AE
+    Title of campaigns alone.
     """
-    deciding: dict[str, Titles] = {}
-    if settings.routes or settings.senders:
-        deciding.update(known({instance.study_instance_uid for instance in instances}))
-    for instance in instances:
-        deciding.setdefault(instance.study_instance_uid, _titles(instance))
-    handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
-    return [
-        _arrival(instance, handling_of(*deciding[instance.study_instance_uid]), settings)
+    campaign_titles = settings.campaign_titles
+    fetched = [
+        instance.sop_instance_uid
         for instance in instances
+        if instance.called_ae_title in campaign_titles
     ]
+    campaigns = wanted(fetched) if fetched else {}
+    deciding: dict[str, Titles] = {}
+    if settings.routes or settings.senders or settings.sources:
+        deciding.update(known({instance.study_instance_uid for instance in instances}))
+    taken_over = {uid for uid, (_, called) in deciding.items() if called in campaign_titles}
+    for instance in instances:
+        if instance.called_ae_title not in campaign_titles:
+            if instance.study_instance_uid in taken_over:
+                deciding[instance.study_instance_uid] = _titles(instance)
+            deciding.setdefault(instance.study_instance_uid, _titles(instance))
+    handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
+    arrivals = list[Arrival]()
+    for instance in instances:
+        uid = instance.study_instance_uid
+        if instance.called_ae_title in campaign_titles:
+            of_campaign = campaigns.get(instance.sop_instance_uid, {})
+            arrivals.append(_fetched(instance, of_campaign, settings))
+        else:
+            arrival = _arrival(instance, handling_of(*deciding[uid]), settings)
+            arrivals.append(replace(arrival, takes_study_over=uid in taken_over))
+    return arrivals
+
+
+def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Settings) -> Arrival:
+    """Return the arrival of an image that came to an AE Title of campaigns.
+
+    Its campaigns name the releases. If none waits for it, it is kept and not read.
+    """
+    handling = settings.handling_of(*_titles(instance))
+    arrival = _arrival(instance, handling, settings)
+    return replace(
+        arrival,
+        priority=Priority.REANALYSIS,
+        releases=tuple(sorted(campaigns)),
+        campaigns=campaigns,
+    )
 
 
 def _arrival(instance: Instance, handling: Handling, settings: Settings) -> Arrival:

@@ -103,7 +103,9 @@ def index(
     placed = {file for file in described if archive.place(file)}
     try:
         with telemetry.cpu("index_ledger"):
-            arrivals = arrivals_of(list(described.values()), settings, ledger.ae_titles)
+            arrivals = arrivals_of(
+                list(described.values()), settings, ledger.ae_titles, ledger.campaigns_of
+            )
             pairs = zip(described, with_priority_of_folder(described, arrivals), strict=True)
             marked = [
                 replace(item, is_left_behind=True) if file in left_behind else item

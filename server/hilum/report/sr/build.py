@@ -57,7 +57,7 @@ def build(
         previous_versions=[_reference(document, result) for document in before] or None,
         contributing_equipment=[algorithm_equipment(result, release, created)],
         specific_character_set="ISO_IR 192",
-        series_description=series_description(result),
+        series_description=series_description(result, context.series_title),
         manufacturer_model_name=PRODUCT,
         software_versions=short(context.software_version),
         device_serial_number=short(context.installation_serial),

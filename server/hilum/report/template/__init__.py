@@ -75,7 +75,7 @@ class SrTemplate:
         yield "SOPInstanceUID", uid(result.identifiers[SR.key])
         yield "StudyInstanceUID", uid(images[0].study_instance_uid)
         yield "SeriesInstanceUID", uid(result.identifiers[SR.series])
-        yield "SeriesDescription", text(series_description(result))
+        yield "SeriesDescription", text(series_description(result, self.context.series_title))
         yield "InstanceNumber", text(str(result.revision))
         yield (
             "ContributingEquipmentSequence",

@@ -48,7 +48,8 @@ class ReanalysisRequest:
     `since`, `until`: of a study's last image, seconds since the epoch, `until` excluded. AE Titles:
     those of its first image. `is_shadow`: the results are not reported, and each study is compared
     with its reported result. Of several releases the one compared is one of `peers`, which are
-    rolled out with this release, else one of its alias.
+    rolled out with this release, else one of its alias. `sop_instance_uids`: only these images;
+    empty: all. `campaign_id`: the campaign that wants the readings.
     """
 
     release: str
@@ -59,6 +60,8 @@ class ReanalysisRequest:
     called_ae_title: str | None = None
     is_shadow: bool = False
     peers: frozenset[str] = frozenset()
+    sop_instance_uids: tuple[str, ...] = ()
+    campaign_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +264,14 @@ def _locked_images(
         .all()
     )
     _hold_images(connection, uids)
-    unread = and_(instance.c.is_removed.is_(False), not_(_by(order)), _is_readable(order))
+    unread = and_(
+        instance.c.is_removed.is_(False),
+        not_(_by(order)),
+        _is_readable(order),
+        instance.c.sop_instance_uid.in_(order.sop_instance_uids)
+        if order.sop_instance_uids
+        else true(),
+    )
     query = (
         select(instance.c.id, instance.c.study_instance_uid)
         .join(study, study.c.study_instance_uid == instance.c.study_instance_uid)
@@ -299,6 +309,7 @@ def _reading(
         "state": ReadingState.DUE,
         "priority": Priority.REANALYSIS,
         "due_at": now,
+        "campaign_id": order.campaign_id,
     }
 
 

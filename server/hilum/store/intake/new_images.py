@@ -17,7 +17,7 @@ from hilum.store.database.prepared import PreparedStatement
 from hilum.store.intake.received import Arrival
 from hilum.store.queue import rejections
 from hilum.store.rollouts import assign
-from hilum.store.rollouts.assign import ReadingReleases
+from hilum.store.rollouts.assign import Assignments, ReadingReleases
 from hilum.store.schema import codec
 from hilum.store.schema.tables import instance, reading
 
@@ -40,7 +40,8 @@ _NEXT_IDS = PreparedStatement(
     select(func.nextval("instance_id_seq")).select_from(func.generate_series(1, bindparam("count")))
 )
 _NEW_READINGS = PreparedStatement(insert(reading))
-_Key = tuple[str, tuple[str, ...]]  # Study Instance UID, and the releases of its route
+# Study Instance UID, the releases of its route, and whether a campaign names them
+_Key = tuple[str, tuple[str, ...], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ def insert_images(connection: Connection, new: Mapping[int, Arrival], now: float
         found = readers[_key(arrival)]
         came.readings.extend(_readings(arrival, ids[uid], found, now, is_removed=uid in removals))
         came.waited_for[position] = 0 if uid in removals else len(found.reported)
-    for (study_uid, _), found in readers.items():
+    for (study_uid, *_), found in readers.items():
         came.shadows.setdefault(study_uid, {}).update(found.shadows)
     return came
 
@@ -134,7 +135,7 @@ def _instance_values(new: Instance, removals: dict[str, RemovalReason]) -> dict[
 
 
 def _key(arrival: Arrival) -> _Key:
-    return arrival.instance.study_instance_uid, arrival.releases
+    return arrival.instance.study_instance_uid, arrival.releases, bool(arrival.campaigns)
 
 
 def _readers(
@@ -144,8 +145,18 @@ def _readers(
     # In one order, as studies are (see `intake/studies`): an insert of an assignment waits for
     # another insert of it.
     return {
-        key: assigned.readers(connection, *key, now) for key in sorted(set(map(_key, arrivals)))
+        key: _readers_of(connection, assigned, key, now) for key in sorted(set(map(_key, arrivals)))
     }
+
+
+def _readers_of(
+    connection: Connection, assigned: Assignments, key: _Key, now: float
+) -> ReadingReleases:
+    """Return the releases of one study. Those of a campaign are independent of rollouts."""
+    study_uid, releases, is_of_campaign = key
+    if is_of_campaign:
+        return ReadingReleases(releases)
+    return assigned.readers(connection, study_uid, releases, now)
 
 
 def _readings(
@@ -160,7 +171,19 @@ def _readings(
         "finished_at": now if is_removed else None,
     }
     for release in readers.reported:
-        yield {**common, "release": release, "priority": arrival.priority, "is_shadow": False}
+        yield {
+            **common,
+            "release": release,
+            "priority": arrival.priority,
+            "is_shadow": False,
+            "campaign_id": arrival.campaigns.get(release),
+        }
     # The last priority: shadow readings must not hold up the others.
     for release in readers.shadows if readers.reported else ():
-        yield {**common, "release": release, "priority": Priority.REANALYSIS, "is_shadow": True}
+        yield {
+            **common,
+            "release": release,
+            "priority": Priority.REANALYSIS,
+            "is_shadow": True,
+            "campaign_id": None,
+        }

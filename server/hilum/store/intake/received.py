@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from hilum.domain import Instance, Priority
 
@@ -29,6 +30,8 @@ class Arrival:
     them; a rollout may have other releases read the image. `is_left_behind`: by a process that
     died; a row that is there may be newer. `may_correct`: whether its sender may give a known image
     another header; None: only one of its own. `compared`: None where files were not compared.
+    `campaigns`: the campaign that wants each release; empty: a live image. `takes_study_over`: a
+    live image of a study that only campaigns have brought: it becomes this sender's.
     """
 
     instance: Instance
@@ -39,3 +42,5 @@ class Arrival:
     is_left_behind: bool = False
     may_correct: bool | None = None
     compared: Compared | None = None
+    campaigns: Mapping[str, int] = field(default_factory=dict)
+    takes_study_over: bool = False

@@ -117,6 +117,7 @@ def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]
     since = row.collecting_since if is_collecting else now
     return {
         **_open_values(growth, since, now),
+        **_sender_values(growth, row),
         "row": row.id,
         "images": len(growth.arrivals),
         "more": growth.new_readings,
@@ -125,6 +126,14 @@ def _more_values(growth: Growth, row: PreparedRow, now: float) -> dict[str, Any]
             row.last_received_at, *(arrival.instance.received_at for arrival in growth.arrivals)
         ),
     }
+
+
+def _sender_values(growth: Growth, row: PreparedRow) -> dict[str, Any]:
+    """Return the sender of the study: a live image takes over a study that campaigns brought."""
+    live = next((item.instance for item in growth.arrivals if item.takes_study_over), None)
+    sender = row if live is None else live
+    names = ("calling_ae_title", "called_ae_title", "peer_address")
+    return {name: getattr(sender, name) for name in names}
 
 
 def _new_values(study_uid: str, growth: Growth, now: float) -> dict[str, Any]:

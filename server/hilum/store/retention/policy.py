@@ -76,23 +76,25 @@ class Rule:
     """The pixels that may go: of these priorities, of studies finished before this moment.
 
     `cause`: for the metrics. `promised_before`: images that storage commitment promised before it
-    may go, too; None: no promised image may go.
+    may go, too; None: no promised image may go. `called_ae_titles`: only images that came to one
+    of them; empty: all.
     """
 
     priorities: Collection[Priority]
     finished_before: float
     cause: str
     promised_before: float | None = None
+    called_ae_titles: Collection[str] = ()
 
     @property
     def is_free(self) -> ColumnElement[bool]:
-        """A condition on an image: no promise keeps it."""
-        unpromised = instance.c.committed_at.is_(None)
-        return (
-            unpromised
-            if self.promised_before is None
-            else or_(unpromised, instance.c.committed_at < self.promised_before)
-        )
+        """A condition on an image: it came to one of the titles, and no promise keeps it."""
+        unpromised: ColumnElement[bool] = instance.c.committed_at.is_(None)
+        if self.promised_before is not None:
+            unpromised = or_(unpromised, instance.c.committed_at < self.promised_before)
+        if not self.called_ae_titles:
+            return unpromised
+        return and_(unpromised, instance.c.called_ae_title.in_(self.called_ae_titles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,16 @@ class RetentionPolicy:
                 together, rule, None if wanted is None else wanted - freed
             )
         return freed
+
+    def release_of(self, study_uids: Collection[str], rule: Rule) -> int:
+        """Mark pixels of these studies as removed, where they may go; return their bytes."""
+        with self._reader.connect() as connection:
+            query = select(study.c.id).where(study.c.study_instance_uid.in_(study_uids))
+            found = sorted(connection.execute(query).scalars())
+        starts = range(0, len(found), _TOGETHER)
+        return sum(
+            self._release_studies(found[start : start + _TOGETHER], rule, None) for start in starts
+        )
 
     def _release_studies(self, study_ids: list[int], rule: Rule, bytes_wanted: int | None) -> int:
         freed = 0

@@ -25,7 +25,11 @@ _KNOWN = select(assignment).where(
 _NEW = insert(assignment)
 _READ_BY = (
     select(reading.c.release)
-    .where(reading.c.study_instance_uid == bindparam("uid"), reading.c.is_shadow.is_(False))
+    .where(
+        reading.c.study_instance_uid == bindparam("uid"),
+        reading.c.is_shadow.is_(False),
+        reading.c.campaign_id.is_(None),
+    )
     .group_by(reading.c.release)
     .order_by(func.min(reading.c.id))
 )

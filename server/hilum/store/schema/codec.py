@@ -80,6 +80,7 @@ def reading_of(row: PreparedRow, sop_instance_uid: str) -> Reading:
         preprocessing_version=row.preprocessing_version,
         timings=row.timings or {},
         member_logits=None if row.member_logits is None else tuple(map(tuple, row.member_logits)),
+        campaign_id=row.campaign_id,
     )
 
 
@@ -147,6 +148,7 @@ def result_values(result: Result) -> dict[str, Any]:
         "identifiers": dict(result.identifiers),
         "created_at": result.created_at,
         "supersedes_id": result.supersedes_id,
+        "campaign_id": result.campaign_id,
     }
 
 
@@ -173,6 +175,7 @@ def result_of(row: PreparedRow) -> Result:
         is_shadow=row.state == ResultState.SHADOW,
         # A row of an earlier version does not say.
         has_several_orders=content.get("has_several_orders", False),
+        campaign_id=row.campaign_id,
     )
 
 

@@ -559,7 +559,7 @@ campaign_series = Table(
     Index("ix_campaign_series_day", "campaign_id", "day", "state"),
 )
 
-# `state`: expected, received, read or missing. The image's own row need not exist.
+# `state`: `domain.CampaignImageState`. The image's own row need not exist.
 campaign_image = Table(
     "campaign_image",
     metadata,
@@ -575,6 +575,7 @@ campaign_image = Table(
     # It came for this campaign, so its pixels leave when it is read.
     Column("is_fetched", Boolean, nullable=False, server_default=text("false")),
     UniqueConstraint("series_id", "sop_instance_uid", "origin"),
+    Index("ix_campaign_image_state", "campaign_id", "state", "reason"),
 )
 
 # The outcome of each row of a list. Its identifiers stay in the list: `key` is a keyed digest.

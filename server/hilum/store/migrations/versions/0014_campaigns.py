@@ -81,6 +81,7 @@ def upgrade() -> None:
             "series_id", "sop_instance_uid", "origin", name="uq_campaign_image_series_id"
         ),
     )
+    op.create_index("ix_campaign_image_state", "campaign_image", ["campaign_id", "state", "reason"])
     for column in ("series_id", "sop_instance_uid"):
         op.create_index(f"ix_campaign_image_{column}", "campaign_image", [column])
     op.create_table(

@@ -1,0 +1,429 @@
+"""The series of one campaign on their way: listed, received, read.
+
+Nothing here trusts a source. An image is received when its row is in the ledger, and read when its
+reading has ended. Each call is one transaction, and may be repeated after a crash.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, select, update
+
+from hilum.domain import (
+    CampaignImageState,
+    ExpectedImage,
+    ReadingState,
+    SeriesState,
+    ServerReason,
+    StudyState,
+)
+from hilum.store.campaigns.campaigns import add_images
+from hilum.store.database.engines import open_engine, open_reader
+from hilum.store.schema.tables import (
+    campaign_image,
+    campaign_series,
+    conflict,
+    instance,
+    reading,
+    study,
+)
+
+_ENDED_READING: Final = (
+    ReadingState.ANALYSED,
+    ReadingState.NOT_ANALYSED,
+    ReadingState.FAILED,
+    ReadingState.ERASED,
+)
+_UNDER_WAY: Final = (SeriesState.REQUESTED, SeriesState.RECEIVED)
+_TOGETHER: Final = 200
+_RELEASED_AT_ONCE: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesRow:
+    """One series of a campaign as its row says. `attempts`: requests so far."""
+
+    id: int
+    study_instance_uid: str
+    series_instance_uid: str
+    state: SeriesState
+    attempts: int
+    requested_at: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRow:
+    """One image of a series under way.
+
+    `is_here`: its pixels are in the archive. `is_read`: the release has read it, for `reason` if
+    without numbers. `has_reading`: a reading is due or has ended. `is_closed`: its study is.
+    `is_disputed`: other pixels under its UID wait for a person.
+    """
+
+    id: int
+    series_id: int
+    sop_instance_uid: str
+    sop_class_uid: str
+    origin: str
+    state: CampaignImageState
+    is_known: bool
+    is_here: bool
+    has_reading: bool
+    is_read: bool
+    reason: str | None
+    study_row: int | None
+    is_closed: bool
+    is_fetched: bool
+    is_disputed: bool
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SeriesChange:
+    """New columns of a series, and of its images by row id."""
+
+    series_id: int
+    values: Mapping[str, Any]
+    images: Mapping[int, Mapping[str, Any]]
+
+
+class SeriesQueue:
+    """The series of one campaign in the ledger at an SQLAlchemy URL."""
+
+    def __init__(
+        self, url: str, campaign_id: int, release: str, clock: Callable[[], float] = time.time
+    ) -> None:
+        # Progress would be found again after a power cut: it follows from rows that are synced.
+        self._engine = open_engine(url, is_synced=False)
+        self._reader = open_reader(url)
+        self._campaign_id = campaign_id
+        self._release = release
+        self._clock = clock
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self._engine.dispose()
+        self._reader.dispose()
+
+    def next_series(self, limit: int) -> list[SeriesRow]:
+        """Return found series that are due, in the order of the plan."""
+        with self._reader.connect() as connection:
+            return _series(
+                connection,
+                and_(
+                    campaign_series.c.campaign_id == self._campaign_id,
+                    campaign_series.c.state == SeriesState.FOUND,
+                    campaign_series.c.due_at <= self._clock(),
+                ),
+                limit,
+            )
+
+    def due_at(self) -> float | None:
+        """Return when the next found series is due; None: there is none."""
+        query = select(func.min(campaign_series.c.due_at)).where(
+            campaign_series.c.campaign_id == self._campaign_id,
+            campaign_series.c.state == SeriesState.FOUND,
+        )
+        with self._reader.connect() as connection:
+            found: float | None = connection.execute(query).scalar()
+            return found
+
+    def under_way(self) -> list[SeriesRow]:
+        """Return the series that are requested or received, and not read yet."""
+        with self._reader.connect() as connection:
+            return _series(
+                connection,
+                and_(
+                    campaign_series.c.campaign_id == self._campaign_id,
+                    campaign_series.c.state.in_(_UNDER_WAY),
+                ),
+                None,
+            )
+
+    def list_images(self, series_id: int, images: Sequence[ExpectedImage]) -> None:
+        """Write the images that the source lists for a series. Images of a former list stay."""
+        rows = [
+            {
+                "campaign_id": self._campaign_id,
+                "series_id": series_id,
+                "sop_instance_uid": image.sop_instance_uid,
+                "sop_class_uid": image.sop_class_uid,
+                "origin": image.origin,
+                "state": CampaignImageState.EXPECTED,
+                "is_fetched": False,
+            }
+            for image in images
+        ]
+        of_series = campaign_image.c.series_id == series_id
+        with self._engine.begin() as connection:
+            query = select(campaign_image.c.sop_instance_uid).where(of_series)
+            known = set(connection.execute(query).scalars())
+            new = [row for row in rows if row["sop_instance_uid"] not in known]
+            add_images(connection, new)
+
+    def request(self, series: Iterable[SeriesRow], fetched: Collection[int]) -> None:
+        """Mark series as requested, and the images that are asked for now."""
+        now = self._clock()
+        with self._engine.begin() as connection:
+            for row in series:
+                connection.execute(
+                    update(campaign_series)
+                    .where(campaign_series.c.id == row.id)
+                    .values(
+                        state=SeriesState.REQUESTED,
+                        attempts=campaign_series.c.attempts + 1,
+                        requested_at=now,
+                        reason=None,
+                        detail=None,
+                    )
+                )
+            _update_images(connection, fetched, {"is_fetched": True})
+
+    def images(self, series_ids: Collection[int]) -> dict[int, list[ImageRow]]:
+        """Return the images of these series with their place in archive and ledger."""
+        found = defaultdict[int, list[ImageRow]](list)
+        ids = sorted(series_ids)
+        with self._reader.connect() as connection:
+            for start in range(0, len(ids), _TOGETHER):
+                for row in connection.execute(
+                    _images(self._release, ids[start : start + _TOGETHER])
+                ):
+                    found[row.series_id].append(_image_of(row))
+        return found
+
+    def write(self, changes: Sequence[SeriesChange]) -> None:
+        """Write new states of series and images."""
+        if not changes:
+            return
+        with self._engine.begin() as connection:
+            for change in changes:
+                for image_id, values in change.images.items():
+                    connection.execute(
+                        update(campaign_image)
+                        .where(campaign_image.c.id == image_id)
+                        .values(**values)
+                    )
+                if change.values:
+                    connection.execute(
+                        update(campaign_series)
+                        .where(campaign_series.c.id == change.series_id)
+                        .values(**change.values)
+                    )
+
+    def unreleased(self) -> dict[str, list[int]]:
+        """Return read images whose pixels came for this campaign: row ids by Study Instance UID."""
+        query = (
+            select(campaign_image.c.id, campaign_series.c.study_instance_uid)
+            .join(campaign_series, campaign_series.c.id == campaign_image.c.series_id)
+            .where(
+                campaign_image.c.campaign_id == self._campaign_id,
+                campaign_image.c.state == CampaignImageState.READ,
+                campaign_image.c.is_fetched.is_(True),
+            )
+            .order_by(campaign_image.c.id)
+            .limit(_RELEASED_AT_ONCE)
+        )
+        found = defaultdict[str, list[int]](list)
+        with self._reader.connect() as connection:
+            for row in connection.execute(query):
+                found[row.study_instance_uid].append(row.id)
+        return found
+
+    def mark_released(self, image_ids: Collection[int]) -> None:
+        """Mark those of these images whose pixels have left."""
+        ids = sorted(image_ids)
+        with self._engine.begin() as connection:
+            for start in range(0, len(ids), _TOGETHER):
+                query = (
+                    select(campaign_image.c.id)
+                    .join(
+                        instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
+                    )
+                    .where(
+                        campaign_image.c.id.in_(ids[start : start + _TOGETHER]),
+                        instance.c.pixels_removed_at.is_not(None),
+                    )
+                )
+                gone = connection.execute(query).scalars().all()
+                _update_images(connection, gone, {"state": CampaignImageState.RELEASED})
+
+    def keep(self, image_ids: Collection[int]) -> None:
+        """Mark images as not fetched: their pixels came live, and retention decides about them."""
+        with self._engine.begin() as connection:
+            _update_images(connection, image_ids, {"is_fetched": False})
+
+    def bytes_kept(self) -> int:
+        """Return the bytes of images that came for this campaign and are in the archive."""
+        query = (
+            select(func.coalesce(func.sum(instance.c.size_bytes), 0))
+            .select_from(campaign_image)
+            .join(instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid)
+            .where(
+                campaign_image.c.campaign_id == self._campaign_id,
+                campaign_image.c.state.in_(
+                    (
+                        CampaignImageState.EXPECTED,
+                        CampaignImageState.RECEIVED,
+                        CampaignImageState.READ,
+                    )
+                ),
+                campaign_image.c.is_fetched.is_(True),
+                instance.c.pixels_removed_at.is_(None),
+            )
+        )
+        with self._reader.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def requested_since(self, moment: float) -> int:
+        """Return the number of images of series that were received since that moment."""
+        query = (
+            select(func.count())
+            .select_from(campaign_series)
+            .join(campaign_image, campaign_image.c.series_id == campaign_series.c.id)
+            .where(
+                campaign_series.c.campaign_id == self._campaign_id,
+                campaign_series.c.requested_at >= moment,
+                campaign_image.c.is_fetched.is_(True),
+            )
+        )
+        with self._reader.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
+    def late(self) -> list[SeriesRow]:
+        """Return dead series of which a missing image has come since."""
+        came = (
+            select(campaign_image.c.series_id)
+            .join(instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid)
+            .where(
+                campaign_image.c.campaign_id == self._campaign_id,
+                campaign_image.c.state == CampaignImageState.MISSING,
+                instance.c.pixels_removed_at.is_(None),
+            )
+            .distinct()
+        )
+        with self._reader.connect() as connection:
+            return _series(
+                connection,
+                and_(campaign_series.c.id.in_(came), campaign_series.c.state == SeriesState.DEAD),
+                None,
+            )
+
+    def is_over(self) -> bool:
+        """Return whether no series is found, requested or received."""
+        query = (
+            select(campaign_series.c.id)
+            .where(
+                campaign_series.c.campaign_id == self._campaign_id,
+                campaign_series.c.state.in_((SeriesState.FOUND, *_UNDER_WAY)),
+            )
+            .limit(1)
+        )
+        with self._reader.connect() as connection:
+            return connection.execute(query).first() is None
+
+
+def _series(
+    connection: Connection, condition: ColumnElement[bool], limit: int | None
+) -> list[SeriesRow]:
+    query = (
+        select(campaign_series)
+        .where(condition)
+        .order_by(campaign_series.c.due_at, campaign_series.c.id)
+        .limit(limit)
+    )
+    return [
+        SeriesRow(
+            row.id,
+            row.study_instance_uid,
+            row.series_instance_uid,
+            SeriesState(row.state),
+            row.attempts,
+            row.requested_at,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def _images(release: str, series_ids: Sequence[int]) -> Select[Any]:
+    is_disputed = (
+        select(conflict.c.id)
+        .where(
+            conflict.c.sop_instance_uid == campaign_image.c.sop_instance_uid,
+            conflict.c.state == "held",
+        )
+        .exists()
+    )
+    return (
+        select(
+            campaign_image,
+            instance.c.id.label("instance_id"),
+            instance.c.pixels_removed_at,
+            instance.c.size_bytes,
+            reading.c.state.label("reading_state"),
+            reading.c.reason.label("reading_reason"),
+            study.c.id.label("study_row"),
+            study.c.state.label("study_state"),
+            is_disputed.label("is_disputed"),
+        )
+        .outerjoin(instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid)
+        .outerjoin(
+            reading,
+            and_(
+                reading.c.instance_id == instance.c.id,
+                reading.c.release == release,
+                reading.c.is_shadow.is_(False),
+            ),
+        )
+        .outerjoin(study, study.c.study_instance_uid == instance.c.study_instance_uid)
+        .where(campaign_image.c.series_id.in_(series_ids))
+        .order_by(campaign_image.c.id)
+    )
+
+
+def _image_of(row: Row[Any]) -> ImageRow:
+    is_here = row.instance_id is not None and row.pixels_removed_at is None
+    # The image was asked for again, and its reading will be opened again when it comes.
+    lacks_pixels = row.reading_reason == ServerReason.INSTANCE_MISSING and not is_here
+    is_read = row.reading_state in _ENDED_READING and not lacks_pixels
+    return ImageRow(
+        id=row.id,
+        series_id=row.series_id,
+        sop_instance_uid=row.sop_instance_uid,
+        sop_class_uid=row.sop_class_uid,
+        origin=row.origin,
+        state=CampaignImageState(row.state),
+        is_known=row.instance_id is not None,
+        is_here=is_here,
+        has_reading=row.reading_state is not None,
+        is_read=is_read,
+        reason=_reason_of(row) if is_read else None,
+        study_row=row.study_row,
+        is_closed=row.study_state == StudyState.CLOSED,
+        is_fetched=row.is_fetched,
+        is_disputed=row.is_disputed,
+        size_bytes=row.size_bytes or 0,
+    )
+
+
+def _reason_of(row: Row[Any]) -> str | None:
+    """Return why a reading that has ended gave no numbers; None: it gave some."""
+    if row.reading_state == ReadingState.ANALYSED:
+        return None
+    return str(row.reading_reason or row.reading_state)
+
+
+def _update_images(
+    connection: Connection, image_ids: Iterable[int], values: Mapping[str, Any]
+) -> None:
+    ids = sorted(image_ids)
+    for start in range(0, len(ids), _TOGETHER):
+        connection.execute(
+            update(campaign_image)
+            .where(campaign_image.c.id.in_(ids[start : start + _TOGETHER]))
+            .values(**values)
+        )
