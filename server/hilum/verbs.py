@@ -86,6 +86,9 @@ class Verb(StrEnum):
     PROMOTE = "promote"
     ROLL_BACK = "roll_back"
     STOP_ROLLOUT = "stop_rollout"
+    PLAN_CAMPAIGN = "plan_campaign"
+    RUN_CAMPAIGN = "run_campaign"
+    CHANGE_CAMPAIGN = "change_campaign"
 
 
 class VerbOutcome(StrEnum):
@@ -120,6 +123,7 @@ class Thing(StrEnum):
     PATIENT = "patient"
     ACCESSION = "accession"
     STUDY = "study"
+    CAMPAIGN = "campaign"
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,11 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.PROMOTE: _alert("A rollout went one step further.", _CONFIGURATION),
     Verb.ROLL_BACK: _alert("A rollout went one step back.", _CONFIGURATION),
     Verb.STOP_ROLLOUT: _alert("A rollout was ended.", _CONFIGURATION),
+    Verb.PLAN_CAMPAIGN: _long("Old studies were planned for a campaign.", QUERY, "E"),
+    Verb.RUN_CAMPAIGN: _alert("A campaign was told to read old studies.", _RESTRICTED),
+    Verb.CHANGE_CAMPAIGN: _alert(
+        "A campaign was paused, resumed, cancelled, repeated in part, or forgotten.", _RESTRICTED
+    ),
 }
 
 

@@ -81,6 +81,11 @@ rollout_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(rollout_app, name="rollout")
+campaign_app = typer.Typer(
+    help="A release reads a fixed set of old studies, from a PACS, from files or the archive.",
+    no_args_is_help=True,
+)
+app.add_typer(campaign_app, name="campaign")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
 retention_app = typer.Typer(

@@ -24,6 +24,7 @@ from hilum.services.releases.releases import Catalogue
 from hilum.services.releases.verify_release import Pixels
 from hilum.settings import Analyse, Settings
 from hilum.store.archive.archive import Archive
+from hilum.store.campaigns.campaigns import Campaigns
 from hilum.store.ledger import Ledger
 from hilum.store.rollouts.rollouts import Rollouts
 from hilum_preprocessing.resize.compiled import loaded
@@ -54,7 +55,13 @@ async def _analyse(
     pool = _decode_pool(settings.analyse)
     owner = begin_life(ledger, "analyser")
     loader = ReleaseLoader(
-        settings, catalogue, rollouts, gateway, _pixels(pool, settings.analyse), owner
+        settings,
+        catalogue,
+        rollouts,
+        gateway,
+        _pixels(pool, settings.analyse),
+        owner,
+        campaigns=Campaigns(settings.ledger_url),
     )
     analyser = Analyser(
         _for_each_endpoint(settings.analyse, len(urls)),

@@ -26,6 +26,7 @@ from hilum.store.migrations.revision import require_revision
 _MODULES = {
     "listener": "listener",
     "watcher": "watcher",
+    "retriever": "retriever",
     "analyser": "analyser",
     "dispatcher": "dispatcher",
     "api": "web",

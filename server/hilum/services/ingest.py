@@ -176,7 +176,7 @@ def taking(
     with (
         contextlib.closing(Ledger(url)) as ledger,
         contextlib.closing(LedgerViews(url)) as views,
-        _own_archive(settings, origin.priority) as archive,
+        own_archive(settings, origin.priority) as archive,
         indexing(settings, ledger, archive, stop, _FLUSH_SECONDS, outcomes) as reception,
     ):
         watermarks = Watermarks(settings.receive, archive, views)
@@ -210,7 +210,7 @@ def _each(
 
 
 @contextlib.contextmanager
-def _own_archive(settings: Settings, priority: Priority | None) -> Iterator[Archive]:
+def own_archive(settings: Settings, priority: Priority | None) -> Iterator[Archive]:
     """Yield an archive under the first free name of this priority.
 
     There is one for each watched folder, in addition to those of commands.

@@ -11,7 +11,7 @@ import socket
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-ROLES = ("listener", "watcher", "analyser", "dispatcher", "api", "health")
+ROLES = ("listener", "watcher", "retriever", "analyser", "dispatcher", "api", "health")
 _PR_SET_PDEATHSIG = 1
 _HOST_CHARACTERS = 40
 

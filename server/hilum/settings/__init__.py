@@ -54,6 +54,7 @@ from hilum.settings.service import (
 from hilum.settings.sources import (
     SOURCE_KINDS,
     AnySource,
+    CampaignLimits,
     CGetSource,
     CMoveSource,
     DicomwebSource,
@@ -76,6 +77,7 @@ __all__ = [
     "Audit",
     "CGetSource",
     "CMoveSource",
+    "CampaignLimits",
     "CertificateName",
     "CommitmentPeer",
     "Destination",

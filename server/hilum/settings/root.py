@@ -18,7 +18,7 @@ from hilum.settings.outbound import CommitmentPeer, Report
 from hilum.settings.own_paths import MANIFESTS, paths_named
 from hilum.settings.receive import Receive
 from hilum.settings.service import Api, Audit, LedgerSection, Log, Pipeline, Site, Stow, Tracing
-from hilum.settings.sources import AnySource, CMoveSource
+from hilum.settings.sources import AnySource, CampaignLimits, CMoveSource
 from hilum.settings.studies import Handling, Retention, Route, Sender, Studies, Watch
 from hilum_preprocessing.spec.fields import nearest
 
@@ -42,6 +42,7 @@ class Settings(Section):
     senders: Mapping[AeTitle, Sender] = {}
     commitment: Mapping[AeTitle, CommitmentPeer] = {}
     sources: Mapping[str, AnySource] = {}
+    campaigns: CampaignLimits = CampaignLimits()
     watch: Mapping[str, Watch] = {}  # after all that names files of ours
     api: Api = Api()
     stow: Stow = Stow()

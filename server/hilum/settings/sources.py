@@ -192,6 +192,33 @@ class DicomwebSource(SourceSection):
         return self
 
 
+class CampaignLimits(Section):
+    """Limits of campaigns, so that live images never wait for one: `[campaigns]`."""
+
+    maximum_unread_images: int = Field(
+        64,
+        ge=1,
+        le=100_000,
+        description=(
+            "Images of a campaign that are requested or received, and not read; no further series"
+            " is requested at this number."
+        ),
+    )
+    maximum_bytes: int = Field(
+        4 << 30,
+        ge=1 << 20,
+        description="Bytes of a campaign's images in the archive, beyond which it waits.",
+    )
+    live_wait_seconds: float = Field(
+        5.0,
+        ge=0,
+        description=(
+            "A campaign requests nothing while a live image has waited so long for the analyser;"
+            " 0: it never waits."
+        ),
+    )
+
+
 SOURCE_KINDS: Final[Mapping[str, type[SourceSection]]] = {
     "c-move": CMoveSource,
     "c-get": CGetSource,

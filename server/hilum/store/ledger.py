@@ -319,6 +319,11 @@ class Ledger:
         with self._reads.begin() as connection:
             return expected_images.campaigns_of(connection, sop_instance_uids)
 
+    def has_campaigns(self) -> bool:
+        """Whether any campaign has begun and is not over."""
+        with self._reads.begin() as connection:
+            return expected_images.are_any(connection)
+
     def campaign_delivers(self, campaign_id: int) -> bool:
         """Whether documents of this campaign go to the destinations; False for one that is gone."""
         with self._reads.begin() as connection:

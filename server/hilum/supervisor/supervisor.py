@@ -328,6 +328,7 @@ class Supervisor:
                     min(heard_since, time.monotonic()) if self._beat(with_ledger) else math.inf
                 )
                 clock_step_monitor.look(with_ledger)
+                self._begin_campaigns(with_ledger)
                 # before that, other processes may have had no chance to write a heartbeat
                 if time.monotonic() - heard_since >= _SILENT_SECONDS:
                     bury_silent(with_ledger)
@@ -336,6 +337,14 @@ class Supervisor:
         with contextlib.suppress(*AWAY):
             with_ledger.forget_processes([_own_name()])
         with_ledger.close()
+
+    def _begin_campaigns(self, ledger: Ledger) -> None:
+        """Add the retriever when there is a first campaign to fetch for, beside the listeners."""
+        if self._runs("retriever") or "listener" not in roles.of(self.role):
+            return
+        with contextlib.suppress(*AWAY):
+            if ledger.has_campaigns():
+                self._children.append(Child("retriever", 0))
 
     def _seconds_to_look(self, next_beat: float) -> float:
         """Return the seconds until the next look.
@@ -453,7 +462,10 @@ class Supervisor:
         """
         log.info("stopping")
         give_up = time.monotonic() + _DRAIN_SECONDS
-        for wave in (("listener", "watcher"), ("analyser", "dispatcher", "api", "health")):
+        for wave in (
+            ("listener", "watcher", "retriever"),
+            ("analyser", "dispatcher", "api", "health"),
+        ):
             running = [
                 child
                 for child in self._children

@@ -45,6 +45,16 @@ class LoadedReleases(Protocol):
         """Remove a release."""
 
 
+class CampaignReleases(Protocol):
+    """The releases of campaigns."""
+
+    def releases(self) -> frozenset[str]:
+        """The releases of campaigns that run or are paused."""
+
+    def is_read_by(self, release: str) -> bool:
+        """Whether any campaign, also an ended one, reads by this release."""
+
+
 class ReleaseLoader:
     """The loader of releases: it follows the rollouts.
 
@@ -61,10 +71,12 @@ class ReleaseLoader:
         pixels: Pixels,
         who: str,
         patience_seconds: float = 30.0,
+        campaigns: CampaignReleases | None = None,
     ) -> None:
         self._settings = settings
         self._catalogue = catalogue
         self._rollouts = rollouts
+        self._campaigns = campaigns
         self._who = who
         self._engines = engines
         self._prover = ReleaseVerifier(engines, pixels, settings.built_dir)
@@ -186,8 +198,12 @@ class ReleaseLoader:
         # them has no assignment.
         if job.release in {*self._plan.all, *self._asked, *self._settings.active_releases}:
             return True
-        return await self._ask(
+        if await self._ask(
             self._rollouts.is_assigned, job.instance.study_instance_uid, job.release
+        ):
+            return True
+        return self._campaigns is not None and await self._ask(
+            self._campaigns.is_read_by, job.release
         )
 
     async def _ask(self, question: Callable[..., bool], *about: str) -> bool:
@@ -223,7 +239,8 @@ class ReleaseLoader:
 
         Both are read in one thread, so that one thread is woken each second and not two.
         """
-        plan = plan_of(self._settings.active_releases, self._rollouts.all())
+        wanted = frozenset[str]() if self._campaigns is None else self._campaigns.releases()
+        plan = plan_of(self._settings.active_releases, self._rollouts.all(), wanted)
         return plan, self._wanted(plan, here)
 
     def _wanted(self, plan: ReleasePlan, here: Collection[str]) -> list[Release]:

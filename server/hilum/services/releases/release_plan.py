@@ -25,8 +25,10 @@ class ReleasePlan:
         return self.required | self.kept
 
 
-def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> ReleasePlan:
-    """Return the plan for the releases of the settings and the rollouts (pure)."""
+def plan_of(
+    active: Iterable[str], rollouts: Iterable[Rollout], campaigns: Iterable[str] = ()
+) -> ReleasePlan:
+    """Return the plan for the releases of settings, rollouts and campaigns (pure)."""
     standing = [item for item in rollouts if item.state is not RolloutState.CLOSED]
     serving = {item.configured: item.serving for item in standing}
     canaries = {
@@ -44,6 +46,5 @@ def plan_of(active: Iterable[str], rollouts: Iterable[Rollout]) -> ReleasePlan:
         for item in standing
         if item.state is RolloutState.LOADING and item.candidate is not None
     }
-    return ReleasePlan(
-        required, frozenset(name for item in standing for name in item.releases) - required, proving
-    )
+    kept = frozenset((*(name for item in standing for name in item.releases), *campaigns))
+    return ReleasePlan(required, kept - required, proving)

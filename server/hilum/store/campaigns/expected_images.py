@@ -35,6 +35,14 @@ def campaigns_of(
     return found
 
 
+def are_any(connection: Connection) -> bool:
+    """Return whether any campaign has begun and is not over."""
+    query = select(campaign.c.id).where(
+        campaign.c.started_at.is_not(None), campaign.c.finished_at.is_(None)
+    )
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def delivers(connection: Connection, campaign_id: int) -> bool:
     """Return whether documents of this campaign go to the destinations."""
     query = select(campaign.c.options).where(campaign.c.id == campaign_id)

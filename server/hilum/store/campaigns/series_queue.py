@@ -215,8 +215,11 @@ class SeriesQueue:
                         .values(**change.values)
                     )
 
-    def unreleased(self) -> dict[str, list[int]]:
-        """Return read images whose pixels came for this campaign: row ids by Study Instance UID."""
+    def unreleased(self, after: int = 0) -> dict[str, list[int]]:
+        """Return read images whose pixels came for this campaign: row ids by Study Instance UID.
+
+        A batch of rows after this one, in their order.
+        """
         query = (
             select(campaign_image.c.id, campaign_series.c.study_instance_uid)
             .join(campaign_series, campaign_series.c.id == campaign_image.c.series_id)
@@ -224,6 +227,7 @@ class SeriesQueue:
                 campaign_image.c.campaign_id == self._campaign_id,
                 campaign_image.c.state == CampaignImageState.READ,
                 campaign_image.c.is_fetched.is_(True),
+                campaign_image.c.id > after,
             )
             .order_by(campaign_image.c.id)
             .limit(_RELEASED_AT_ONCE)
@@ -234,28 +238,30 @@ class SeriesQueue:
                 found[row.study_instance_uid].append(row.id)
         return found
 
-    def mark_released(self, image_ids: Collection[int]) -> None:
-        """Mark those of these images whose pixels have left."""
+    def mark_released(self, image_ids: Collection[int], titles: Collection[str]) -> None:
+        """Mark those of these images whose pixels have left.
+
+        `titles`: the AE Titles of campaigns. An image that another sender brought is retention's.
+        """
         ids = sorted(image_ids)
         with self._engine.begin() as connection:
             for start in range(0, len(ids), _TOGETHER):
                 query = (
-                    select(campaign_image.c.id)
+                    select(
+                        campaign_image.c.id,
+                        instance.c.pixels_removed_at,
+                        instance.c.called_ae_title,
+                    )
                     .join(
                         instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
                     )
-                    .where(
-                        campaign_image.c.id.in_(ids[start : start + _TOGETHER]),
-                        instance.c.pixels_removed_at.is_not(None),
-                    )
+                    .where(campaign_image.c.id.in_(ids[start : start + _TOGETHER]))
                 )
-                gone = connection.execute(query).scalars().all()
+                rows = connection.execute(query).all()
+                gone = [row.id for row in rows if row.pixels_removed_at is not None]
+                live = [row.id for row in rows if row.called_ae_title not in titles]
                 _update_images(connection, gone, {"state": CampaignImageState.RELEASED})
-
-    def keep(self, image_ids: Collection[int]) -> None:
-        """Mark images as not fetched: their pixels came live, and retention decides about them."""
-        with self._engine.begin() as connection:
-            _update_images(connection, image_ids, {"is_fetched": False})
+                _update_images(connection, live, {"is_fetched": False})
 
     def bytes_kept(self) -> int:
         """Return the bytes of images that came for this campaign and are in the archive."""

@@ -1,0 +1,1 @@
+"""Campaigns: plans, their fetches and their progress."""

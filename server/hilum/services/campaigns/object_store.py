@@ -1,0 +1,100 @@
+"""Fetched objects into the archive, by the same checks and the same writer as C-STORE."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from hilum.domain import CAMPAIGN_AE_TITLE, Priority
+from hilum.receive.policy.association_record import AssociationRecorder
+from hilum.receive.policy.watermarks import Watermarks
+from hilum.receive.storage.dispatcher import ObjectDispatcher
+from hilum.receive.storage.session import indexing
+from hilum.retrieve.source import PartOutcome
+from hilum.services.ingest import own_archive
+from hilum.services.stow import StowPart
+from hilum.settings import Settings
+from hilum.store.ledger import Ledger
+from hilum.store.queries.views import LedgerViews
+
+_FLUSH_SECONDS: Final = 600.0
+_PAUSE_SECONDS: Final = 5.0
+
+
+class FetchedPart:
+    """One object on its way; see `retrieve.source.IncomingPart`."""
+
+    def __init__(self, part: StowPart) -> None:
+        self._part = part
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self._part.write(piece)
+
+    def end(self) -> PartOutcome:
+        """Return the outcome: durable, or refused."""
+        ended = self._part.end()
+        problem = ended.comment or "refused" if ended.failure is not None else ""
+        return PartOutcome(ended.sop_instance_uid, problem, ended.is_transient)
+
+    def abandon(self) -> None:
+        """Discard an object that is not whole."""
+        self._part.abandon()
+
+
+class CampaignStore:
+    """The archive as a campaign's fetches see it; see `retrieve.source.ObjectStore`.
+
+    `wait` is called with the reason while the disk is nearly full; it returns when to look again.
+    """
+
+    def __init__(
+        self, reception: ObjectDispatcher, watermarks: Watermarks, wait: Callable[[str], None]
+    ) -> None:
+        self._reception = reception
+        self._watermarks = watermarks
+        self._wait = wait
+
+    def begin(self, origin: str = "") -> FetchedPart:  # noqa: ARG002 - the interface's
+        """Begin an object when there is room."""
+        while (rejection := self._watermarks.rejection()) is not None:
+            self._wait(rejection.advice)
+        account = AssociationRecorder(
+            "",
+            time.time(),
+            CAMPAIGN_AE_TITLE,
+            CAMPAIGN_AE_TITLE,
+            requests="object(s) of a campaign",
+        )
+        return FetchedPart(StowPart(self._reception, None, account))
+
+
+@contextlib.contextmanager
+def campaign_store(
+    settings: Settings, stop: threading.Event, waiting: Callable[[str], None]
+) -> Iterator[CampaignStore]:
+    """Yield the store of one process; at the end its objects have their rows.
+
+    `stop` ends a wait for the disk, by Stopped; it is set if a bug ends the indexing.
+    """
+
+    def wait(reason: str) -> None:
+        waiting(reason)
+        if stop.wait(_PAUSE_SECONDS):
+            raise StoreStopped
+
+    url = settings.ledger_url
+    with (
+        contextlib.closing(Ledger(url)) as ledger,
+        contextlib.closing(LedgerViews(url)) as views,
+        own_archive(settings, Priority.REANALYSIS) as archive,
+        indexing(settings, ledger, archive, stop, _FLUSH_SECONDS) as reception,
+    ):
+        yield CampaignStore(reception, Watermarks(settings.receive, archive, views), wait)
+
+
+class StoreStopped(Exception):
+    """The process stops while an object waits for the disk."""

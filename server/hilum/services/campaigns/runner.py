@@ -1,0 +1,426 @@
+"""One campaign that runs: list, fetch, order readings, and see what has become of each image."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final, Protocol
+
+from hilum.domain import (
+    ARCHIVE,
+    Campaign,
+    CampaignState,
+    ExpectedImage,
+    Priority,
+    SeriesReason,
+    SeriesState,
+)
+from hilum.observability import telemetry
+from hilum.retrieve.source import (
+    FetchReport,
+    FetchRequest,
+    ImageSource,
+    IncomingPart,
+    ObjectStore,
+    PartOutcome,
+    SourceError,
+)
+from hilum.services.campaigns.progress import FetchState, Step, step
+from hilum.settings import CampaignLimits
+from hilum.store.admin.reanalyse import Reanalysis, ReanalysisRequest
+from hilum.store.campaigns.campaigns import Campaigns
+from hilum.store.campaigns.series_queue import ImageRow, SeriesChange, SeriesQueue, SeriesRow
+from hilum.store.retention.policy import RetentionPolicy, Rule
+
+_LOOK_SECONDS: Final = 0.5
+_IDLE_SECONDS: Final = 5.0
+_SLOW_SECONDS: Final = 30.0  # between two looks for late images
+# After the last reading, until pixels that cannot leave yet are left to retention.
+_RELEASE_SECONDS: Final = 600.0
+_SERIES_AT_ONCE: Final = 16
+_THREADS: Final = 4
+_UNAVAILABLE: Final = ("OFFLINE", "UNAVAILABLE")
+log = telemetry.logger("services")
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """A reason to ask for nothing now. `until`: seconds since the epoch, when to look again."""
+
+    until: float
+    reason: str
+
+
+class Gate(Protocol):
+    """What decides whether a source may be asked now: hours, rates, rests, outages."""
+
+    def closed(self) -> Wait | None:
+        """Return the wait, or None: it may be asked."""
+
+    def ended(self, images: int, seconds: float, *, is_outage: bool) -> None:
+        """Count a request that has ended."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is known of a series' last request. `moved_at`: monotonic, when an image came last."""
+
+    report: FetchReport | None
+    moved_at: float
+    here: int = 0
+    refusals: dict[str, str] = field(default_factory=dict)
+    availability: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerParts:
+    """The parts that a runner works with.
+
+    `is_local`: the source is files or the archive, so several series are fetched at once.
+    `obstacle`: why nothing may be fetched now for the sake of the machine or of live images.
+    """
+
+    campaigns: Campaigns
+    queue: SeriesQueue
+    source: ImageSource
+    store: ObjectStore
+    reanalysis: Reanalysis
+    retention: RetentionPolicy
+    gate: Gate
+    obstacle: Callable[[], str]
+    is_local: bool
+    quiet_seconds: float
+    request_seconds: float
+    titles: frozenset[str]
+
+
+class CampaignRunner:
+    """The work on one campaign, on one thread.
+
+    An image of it that is in the archive is never asked for again.
+    """
+
+    def __init__(
+        self,
+        campaign: Campaign,
+        parts: RunnerParts,
+        limits: CampaignLimits,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        assert campaign.release is not None
+        self._campaign = campaign
+        self._release = campaign.release
+        self._parts = parts
+        self._limits = limits
+        self._clock = clock
+        self._requests: dict[int, _Request] = {}
+        self._late_at = 0.0
+        self._released_to = 0
+        self._over_since: float | None = None
+        self._said = campaign.detail
+
+    def run(self, stop: threading.Event, state: Callable[[], CampaignState]) -> None:
+        """Work until the campaign is over or `stop` is set. `state`: as a person last set it."""
+        with ThreadPoolExecutor(_THREADS, "campaign-fetch") as threads:
+            while not stop.is_set():
+                now_state = state()
+                unread = self._settle()
+                self._release_pixels()
+                if self._is_over(now_state):
+                    return
+                asked = False
+                if now_state is CampaignState.RUNNING and not stop.is_set():
+                    asked = self._ask(unread, threads, stop)
+                if not asked:
+                    stop.wait(_LOOK_SECONDS if unread else self._rest())
+
+    def _rest(self) -> float:
+        due_at = self._parts.queue.due_at()
+        until_due = _IDLE_SECONDS if due_at is None else due_at - self._clock()
+        return min(_IDLE_SECONDS, max(_LOOK_SECONDS, until_due))
+
+    def _is_over(self, state: CampaignState) -> bool:
+        """End the campaign if nothing of it is left to do."""
+        queue = self._parts.queue
+        is_over = (
+            not queue.under_way()
+            if state is CampaignState.CANCELLED
+            else state is CampaignState.RUNNING and queue.is_over()
+        )
+        if not is_over:
+            self._over_since = None
+            return False
+        self._over_since = self._over_since or time.monotonic()
+        is_patient = time.monotonic() - self._over_since < _RELEASE_SECONDS
+        if queue.unreleased() and is_patient:
+            return False
+        self._parts.campaigns.end(self._campaign.id)
+        log.info("campaign_ended", campaign=self._campaign.name)
+        return True
+
+    def _settle(self) -> int:
+        """Write what the ledger shows of the series under way; return their unread images."""
+        queue = self._parts.queue
+        series = queue.under_way()
+        if time.monotonic() >= self._late_at:
+            self._late_at = time.monotonic() + _SLOW_SECONDS
+            series += queue.late()
+        images = queue.images([row.id for row in series])
+        steps = [self._step(row, images.get(row.id, [])) for row in series]
+        queue.write([item.change for item in steps if item.change is not None])
+        for row, item in zip(series, steps, strict=True):
+            if item.change is not None and item.change.values.get("state") in _LEFT:
+                self._requests.pop(row.id, None)
+        self._order(list(chain.from_iterable(item.unordered for item in steps)))
+        return sum(item.unread for item in steps)
+
+    def _step(self, series: SeriesRow, images: Sequence[ImageRow]) -> Step:
+        request = self._requests.get(series.id)
+        if request is None:  # it was asked for by a process that has ended
+            request = _Request(
+                FetchReport("", may_follow=not self._parts.is_local), time.monotonic()
+            )
+            self._requests[series.id] = request
+        here = sum(image.is_here or image.is_read for image in images)
+        if here != request.here:
+            request.here = here
+            request.moved_at = time.monotonic()
+        return step(series, images, self._fetch_state(request), self._clock())
+
+    def _fetch_state(self, request: _Request) -> FetchState:
+        report = request.report
+        if report is None:
+            return FetchState(is_over=False)
+        quiet = self._parts.quiet_seconds if report.may_follow else _LOOK_SECONDS
+        is_offline = bool(request.availability & frozenset(_UNAVAILABLE))
+        reason = SeriesReason.NOT_RECEIVED
+        if is_offline:
+            reason = SeriesReason.OFFLINE
+        elif report.status == "timed out":
+            reason = SeriesReason.TIMED_OUT
+        elif report.problem:
+            reason = SeriesReason.REFUSED_BY_SOURCE
+        return FetchState(
+            is_over=time.monotonic() - request.moved_at >= quiet,
+            refusals=request.refusals,
+            reason=reason,
+            detail=report.problem,
+            is_nearline="NEARLINE" in request.availability,
+            may_try_again=self._campaign.source != ARCHIVE and not is_offline,
+        )
+
+    def _order(self, unordered: Sequence[tuple[int, str]]) -> None:
+        """Have the release read images that are in the archive without a reading."""
+        if not unordered:
+            return
+        order = ReanalysisRequest(
+            self._release,
+            sop_instance_uids=tuple(uid for _, uid in unordered),
+            campaign_id=self._campaign.id,
+        )
+        studies = sorted({study for study, _ in unordered})
+        for _ in self._parts.reanalysis.begin(order, studies):
+            pass
+
+    def _release_pixels(self) -> None:
+        """Let pixels go that came for this campaign and are read, once their study is finished.
+
+        The scan goes on behind images that have to stay, such as those that a commitment keeps.
+        """
+        unreleased = self._parts.queue.unreleased(self._released_to)
+        if not unreleased:
+            self._released_to = 0
+            return
+        self._released_to = max(chain.from_iterable(unreleased.values()))
+        rule = Rule(tuple(Priority), self._clock(), "campaign", called_ae_titles=self._parts.titles)
+        freed = self._parts.retention.release_of(unreleased.keys(), rule)
+        if freed:
+            self._parts.retention.remove_files()
+        ids = list(chain.from_iterable(unreleased.values()))
+        self._parts.queue.mark_released(ids, self._parts.titles)
+
+    def _ask(self, unread: int, threads: ThreadPoolExecutor, stop: threading.Event) -> bool:
+        """Ask for the next series, if all limits permit it; return whether anything was asked."""
+        room = self._limits.maximum_unread_images - unread
+        if room <= 0:
+            return False
+        if wait := self._wait():
+            self._say(wait)
+            return False
+        series = self._parts.queue.next_series(_SERIES_AT_ONCE if self._parts.is_local else 1)
+        if not series:
+            return False
+        self._say("")
+        for listed in threads.map(lambda row: self._try(row, stop), series):
+            if listed is not None:
+                self._say(listed)
+        return True
+
+    def _wait(self) -> str:
+        """Return why nothing may be asked for now; empty: it may."""
+        if problem := self._parts.obstacle():
+            return problem
+        kept = self._parts.queue.bytes_kept()
+        if kept > self._limits.maximum_bytes:
+            return (
+                f"{kept >> 20} MiB of this campaign are in the archive (campaigns.maximum_bytes):"
+                " they have to be read and reported first"
+            )
+        closed = self._parts.gate.closed()
+        return "" if closed is None else closed.reason
+
+    def _say(self, detail: str) -> None:
+        if detail != self._said:
+            self._said = detail
+            self._parts.campaigns.note(self._campaign.id, detail)
+
+    def _try(self, series: SeriesRow, stop: threading.Event) -> str | None:
+        """List and fetch one series; return a sentence if the source is away."""
+        began = time.monotonic()
+        try:
+            images = self._listed(series)
+            if not images:
+                self._nothing(series)
+                self._parts.gate.ended(0, time.monotonic() - began, is_outage=False)
+                return None
+            fetched, report = self._fetch(series, images, stop)
+        except SourceError as error:
+            self._parts.gate.ended(0, time.monotonic() - began, is_outage=error.is_outage)
+            return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
+        is_away = report.is_outage or report.is_final
+        self._parts.gate.ended(fetched, time.monotonic() - began, is_outage=is_away)
+        if is_away and not fetched:
+            return self._failed(series, report.problem, is_outage=True)
+        return None
+
+    def _listed(self, series: SeriesRow) -> Sequence[ImageRow]:
+        """Return the images of a series: as the plan has them, or as the source lists them now."""
+        queue = self._parts.queue
+        if not self._parts.is_local:
+            listed = self._parts.source.images(
+                series.study_instance_uid, series.series_instance_uid
+            )
+            queue.list_images(series.id, listed)
+            availability = frozenset(image.availability for image in listed if image.availability)
+            self._requests[series.id] = _Request(None, time.monotonic(), availability=availability)
+        return queue.images([series.id]).get(series.id, [])
+
+    def _nothing(self, series: SeriesRow) -> None:
+        values = {"state": SeriesState.NOTHING_TO_READ, "finished_at": self._clock()}
+        self._parts.queue.write([SeriesChange(series.id, values, {})])
+
+    def _fetch(
+        self, series: SeriesRow, images: Sequence[ImageRow], stop: threading.Event
+    ) -> tuple[int, FetchReport]:
+        """Ask for the images of a series that are not here; return their number, and the end."""
+        wanted = [image for image in images if not (image.is_here or image.is_read)]
+        request = self._requests.setdefault(series.id, _Request(None, time.monotonic()))
+        request.here = len(images) - len(wanted)
+        self._parts.queue.request([series], [image.id for image in wanted])
+        if not wanted:
+            request.report = FetchReport("0000")
+            return 0, request.report
+        store = _NotingStore(self._parts.store)
+        asked = FetchRequest(
+            series.study_instance_uid,
+            series.series_instance_uid,
+            [
+                ExpectedImage(image.sop_instance_uid, image.sop_class_uid, image.origin)
+                for image in wanted
+            ],
+            are_all=len(wanted) == len(images),
+            limit_seconds=self._parts.request_seconds + 5.0 * len(wanted),
+        )
+        report = self._parts.source.fetch(asked, store, stop)
+        request.refusals = store.refusals
+        request.moved_at = time.monotonic()
+        request.report = report
+        if report.problem:
+            log.info(
+                "campaign_fetch_problem",
+                campaign=self._campaign.name,
+                series_instance_uid=series.series_instance_uid,
+                status=report.status,
+                problem=report.problem,
+            )
+        return len(wanted), report
+
+    def _failed(self, series: SeriesRow, detail: str, *, is_outage: bool) -> str | None:
+        """Put a series back whose source gave no answer. An outage counts no attempt."""
+        self._requests.pop(series.id, None)
+        attempts = series.attempts + (0 if is_outage else 1)
+        fetch = FetchState(is_over=True, reason=SeriesReason.REFUSED_BY_SOURCE, detail=detail)
+        now = self._clock()
+        if is_outage:
+            values: Mapping[str, object] = {
+                "state": SeriesState.FOUND,
+                "attempts": attempts,
+                "due_at": now,
+                "detail": detail,
+            }
+            self._parts.queue.write([SeriesChange(series.id, values, {})])
+            return detail
+        images = self._parts.queue.images([series.id]).get(series.id, [])
+        decided = step(replace(series, attempts=attempts), images, fetch, now)
+        change = decided.change
+        if change is None or not change.values:
+            values = {"state": SeriesState.FOUND, "due_at": now + 60.0, "detail": detail}
+            change = SeriesChange(series.id, values, {})
+        counted = {**change.values, "attempts": attempts}
+        self._parts.queue.write([SeriesChange(series.id, counted, change.images)])
+        return None
+
+
+_LEFT: Final = (
+    SeriesState.FOUND,
+    SeriesState.READ,
+    SeriesState.DEAD,
+    SeriesState.NOTHING_TO_READ,
+)
+
+
+class _NotingStore:
+    """A store that keeps the refusals of one fetch, by SOP Instance UID."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self.refusals: dict[str, str] = {}
+
+    def begin(self, origin: str = "") -> IncomingPart:
+        """Begin an object."""
+        return _NotingPart(self._store.begin(origin), self)
+
+    def note(self, outcome: PartOutcome) -> None:
+        """Keep the problem of an object that will be refused again."""
+        if outcome.problem and not outcome.is_transient:
+            with self._lock:
+                self.refusals[outcome.sop_instance_uid] = outcome.problem
+
+
+class _NotingPart:
+    """A part whose outcome is noted."""
+
+    def __init__(self, part: IncomingPart, store: _NotingStore) -> None:
+        self._part = part
+        self._store = store
+
+    def write(self, piece: bytes) -> None:
+        """Take the next bytes."""
+        self._part.write(piece)
+
+    def end(self) -> PartOutcome:
+        """Return the outcome, which is noted."""
+        outcome = self._part.end()
+        self._store.note(outcome)
+        return outcome
+
+    def abandon(self) -> None:
+        """Discard an object that is not whole."""
+        with contextlib.suppress(SourceError):
+            self._part.abandon()

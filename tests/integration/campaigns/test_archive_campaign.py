@@ -1,0 +1,106 @@
+"""A campaign over the archive on a whole server: a release that no setting names reads it."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hilum.domain import Campaign, CampaignState
+from hilum.store.campaigns.campaigns import Campaigns
+from testing.serving import Hilum
+from tests.support.machine.waiting import wait_for
+from tests.support.models.releases import Tiny, make_tiny
+from tests.support.models.versions import add_version
+from tests.support.server.installation import (
+    START_SECONDS,
+    detail,
+    hilum_with,
+    save_all,
+    send_to,
+    small_study,
+)
+
+pytestmark = pytest.mark.slow
+STUDIES = 3
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    made = make_tiny(tmp_path_factory.mktemp("tiny"))
+    add_version(made, "5")
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
+    folder = tmp_path_factory.mktemp("campaign")
+    destinations = {"out": {"kind": "folder", "path": str(folder / "out"), "documents": ["json"]}}
+    with hilum_with(folder, tiny, destinations, quiet_seconds=0.5) as running:
+        running.wait_until_ready(START_SECONDS)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def studies(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Studies that were reported live."""
+    found = []
+    for number in range(STUDIES):
+        images = small_study(seed=100 + number)
+        found.append(str(images[0].StudyInstanceUID))
+        assert send_to(server, save_all(tmp_path_factory.mktemp("sent"), images)).is_ok
+    wait_for(
+        lambda: all(releases_of(server, uid) == ["tiny@1"] for uid in found),
+        60,
+        what="live results",
+    )
+    return found
+
+
+def hilum(server: Hilum, *words: str) -> str:
+    done = subprocess.run(
+        server.command(*words), check=False, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def releases_of(server: Hilum, uid: str) -> list[str]:
+    """The releases with a current result, sorted."""
+    with contextlib.suppress(KeyError, TypeError):
+        results = detail(server, uid)["results"]
+        return sorted(
+            item["release"]
+            for item in results
+            if item["is_current"] and item["state"] == "reported"
+        )
+    return []
+
+
+def campaign(server: Hilum, name: str) -> Campaign:
+    with contextlib.closing(Campaigns(ledger_url(server))) as campaigns:
+        found = campaigns.find(name)
+    assert found is not None
+    return found
+
+
+def ledger_url(server: Hilum) -> str:
+    return f"sqlite:///{server.folder / 'state' / 'ledger.sqlite'}"
+
+
+def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
+    server: Hilum, studies: list[str]
+) -> None:
+    hilum(server, "campaign", "plan", "again", "--archive")
+    delivered = sorted(path.name for path in Path(server.folder / "out").rglob("*.json"))
+
+    hilum(server, "campaign", "run", "again", "--release", "tiny@5")
+    wait_for(
+        lambda: campaign(server, "again").state is CampaignState.FINISHED, 120, what="the campaign"
+    )
+
+    assert [releases_of(server, uid) for uid in studies] == [["tiny@1", "tiny@5"]] * STUDIES
+    assert sorted(path.name for path in Path(server.folder / "out").rglob("*.json")) == delivered
