@@ -111,6 +111,7 @@ class CampaignRunner:
         parts: RunnerParts,
         limits: CampaignLimits,
         clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         assert campaign.release is not None
         self._campaign = campaign
@@ -118,6 +119,7 @@ class CampaignRunner:
         self._parts = parts
         self._limits = limits
         self._clock = clock
+        self._monotonic = monotonic
         self._requests: dict[int, _Request] = {}
         self._late_at = 0.0
         self._released_to = 0
@@ -128,16 +130,26 @@ class CampaignRunner:
         """Work until the campaign is over or `stop` is set. `state`: as a person last set it."""
         with ThreadPoolExecutor(_THREADS, "campaign-fetch") as threads:
             while not stop.is_set():
-                now_state = state()
-                unread = self._settle()
-                self._release_pixels()
-                if self._is_over(now_state):
+                pause = self.turn(state(), threads, stop)
+                if pause is None:
                     return
-                asked = False
-                if now_state is CampaignState.RUNNING and not stop.is_set():
-                    asked = self._ask(unread, threads, stop)
-                if not asked:
-                    stop.wait(_LOOK_SECONDS if unread else self._rest())
+                stop.wait(pause)
+
+    def turn(
+        self, state: CampaignState, threads: ThreadPoolExecutor, stop: threading.Event
+    ) -> float | None:
+        """Do one round; return the seconds until the next one, None when the campaign is over."""
+        unread = self._settle()
+        self._release_pixels()
+        if self._is_over(state):
+            return None
+        if (
+            state is CampaignState.RUNNING
+            and not stop.is_set()
+            and self._ask(unread, threads, stop)
+        ):
+            return 0.0
+        return _LOOK_SECONDS if unread else self._rest()
 
     def _rest(self) -> float:
         due_at = self._parts.queue.due_at()
@@ -155,8 +167,8 @@ class CampaignRunner:
         if not is_over:
             self._over_since = None
             return False
-        self._over_since = self._over_since or time.monotonic()
-        is_patient = time.monotonic() - self._over_since < _RELEASE_SECONDS
+        self._over_since = self._over_since or self._monotonic()
+        is_patient = self._monotonic() - self._over_since < _RELEASE_SECONDS
         if queue.unreleased() and is_patient:
             return False
         self._parts.campaigns.end(self._campaign.id)
@@ -167,8 +179,8 @@ class CampaignRunner:
         """Write what the ledger shows of the series under way; return their unread images."""
         queue = self._parts.queue
         series = queue.under_way()
-        if time.monotonic() >= self._late_at:
-            self._late_at = time.monotonic() + _SLOW_SECONDS
+        if self._monotonic() >= self._late_at:
+            self._late_at = self._monotonic() + _SLOW_SECONDS
             series += queue.late()
         images = queue.images([row.id for row in series])
         steps = [self._step(row, images.get(row.id, [])) for row in series]
@@ -183,13 +195,13 @@ class CampaignRunner:
         request = self._requests.get(series.id)
         if request is None:  # it was asked for by a process that has ended
             request = _Request(
-                FetchReport("", may_follow=not self._parts.is_local), time.monotonic()
+                FetchReport("", may_follow=not self._parts.is_local), self._monotonic()
             )
             self._requests[series.id] = request
         here = sum(image.is_here or image.is_read for image in images)
         if here != request.here:
             request.here = here
-            request.moved_at = time.monotonic()
+            request.moved_at = self._monotonic()
         return step(series, images, self._fetch_state(request), self._clock())
 
     def _fetch_state(self, request: _Request) -> FetchState:
@@ -206,7 +218,7 @@ class CampaignRunner:
         elif report.problem:
             reason = SeriesReason.REFUSED_BY_SOURCE
         return FetchState(
-            is_over=time.monotonic() - request.moved_at >= quiet,
+            is_over=self._monotonic() - request.moved_at >= quiet,
             refusals=request.refusals,
             reason=reason,
             detail=report.problem,
@@ -281,19 +293,19 @@ class CampaignRunner:
 
     def _try(self, series: SeriesRow, stop: threading.Event) -> str | None:
         """List and fetch one series; return a sentence if the source is away."""
-        began = time.monotonic()
+        began = self._monotonic()
         try:
             images = self._listed(series)
             if not images:
                 self._nothing(series)
-                self._parts.gate.ended(0, time.monotonic() - began, is_outage=False)
+                self._parts.gate.ended(0, self._monotonic() - began, is_outage=False)
                 return None
             fetched, report = self._fetch(series, images, stop)
         except SourceError as error:
-            self._parts.gate.ended(0, time.monotonic() - began, is_outage=error.is_outage)
+            self._parts.gate.ended(0, self._monotonic() - began, is_outage=error.is_outage)
             return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
         is_away = report.is_outage or report.is_final
-        self._parts.gate.ended(fetched, time.monotonic() - began, is_outage=is_away)
+        self._parts.gate.ended(fetched, self._monotonic() - began, is_outage=is_away)
         if is_away and not fetched:
             return self._failed(series, report.problem, is_outage=True)
         return None
@@ -307,7 +319,7 @@ class CampaignRunner:
             )
             queue.list_images(series.id, listed)
             availability = frozenset(image.availability for image in listed if image.availability)
-            self._requests[series.id] = _Request(None, time.monotonic(), availability=availability)
+            self._requests[series.id] = _Request(None, self._monotonic(), availability=availability)
         return queue.images([series.id]).get(series.id, [])
 
     def _nothing(self, series: SeriesRow) -> None:
@@ -319,7 +331,7 @@ class CampaignRunner:
     ) -> tuple[int, FetchReport]:
         """Ask for the images of a series that are not here; return their number, and the end."""
         wanted = [image for image in images if not (image.is_here or image.is_read)]
-        request = self._requests.setdefault(series.id, _Request(None, time.monotonic()))
+        request = self._requests.setdefault(series.id, _Request(None, self._monotonic()))
         request.here = len(images) - len(wanted)
         self._parts.queue.request([series], [image.id for image in wanted])
         if not wanted:
@@ -338,7 +350,7 @@ class CampaignRunner:
         )
         report = self._parts.source.fetch(asked, store, stop)
         request.refusals = store.refusals
-        request.moved_at = time.monotonic()
+        request.moved_at = self._monotonic()
         request.report = report
         if report.problem:
             log.info(

@@ -28,6 +28,7 @@ from hilum.domain import (
 )
 from hilum.store.admin import vacuum
 from hilum.store.archive.archive import Archive
+from hilum.store.campaigns.erase import erase as erase_from_campaigns
 from hilum.store.database.engines import open_engine, open_reader, sync_of
 from hilum.store.installation.salt import Tombstones, salt
 from hilum.store.queue import commitments
@@ -313,6 +314,7 @@ def _erase(connection: Connection, study_uid: str, now: float) -> None:
     _erase_results(connection, study_uid, stands_for, now)
     _erase_rejections(connection, study_uid, tombstones)
     _erase_comparisons(connection, study_uid, stands_for, now)
+    erase_from_campaigns(connection, study_uid, stands_for, tombstones, now)
     commitments.rename(connection, {uid: tombstones.of(uid) for uid in uids})
     _erase_study_row(connection, study_uid, stands_for, now)
 
