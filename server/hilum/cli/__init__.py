@@ -11,7 +11,6 @@ from hilum.cli import (
     audit,
     bench,
     build,
-    campaign,
     conflicts,
     destinations,
     find,
@@ -29,6 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
+from hilum.cli.campaigns import campaign as campaigns
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
@@ -38,7 +38,7 @@ __all__ = [
     "audit",
     "bench",
     "build",
-    "campaign",
+    "campaigns",
     "conflicts",
     "destinations",
     "find",

@@ -25,33 +25,41 @@ def arrivals_of(
     the campaigns that wait for an image, by release; it is asked for images that came to an AE
     Title of campaigns alone.
     """
-    campaign_titles = settings.campaign_titles
-    fetched = [
-        instance.sop_instance_uid
-        for instance in instances
-        if instance.called_ae_title in campaign_titles
-    ]
+    titles = settings.campaign_titles
+    live = [item for item in instances if item.called_ae_title not in titles]
+    fetched = [item.sop_instance_uid for item in instances if item.called_ae_title in titles]
     campaigns = wanted(fetched) if fetched else {}
-    deciding: dict[str, Titles] = {}
-    if settings.routes or settings.senders or settings.sources:
-        deciding.update(known({instance.study_instance_uid for instance in instances}))
-    taken_over = {uid for uid, (_, called) in deciding.items() if called in campaign_titles}
-    for instance in instances:
-        if instance.called_ae_title not in campaign_titles:
-            if instance.study_instance_uid in taken_over:
-                deciding[instance.study_instance_uid] = _titles(instance)
-            deciding.setdefault(instance.study_instance_uid, _titles(instance))
+    deciding, taken_over = _deciding(live, settings, known)
     handling_of = functools.cache(settings.handling_of)  # a batch comes from few senders
     arrivals = list[Arrival]()
     for instance in instances:
         uid = instance.study_instance_uid
-        if instance.called_ae_title in campaign_titles:
+        if instance.called_ae_title in titles:
             of_campaign = campaigns.get(instance.sop_instance_uid, {})
             arrivals.append(_fetched(instance, of_campaign, settings))
         else:
             arrival = _arrival(instance, handling_of(*deciding[uid]), settings)
             arrivals.append(replace(arrival, takes_study_over=uid in taken_over))
     return arrivals
+
+
+def _deciding(
+    live: Sequence[Instance],
+    settings: Settings,
+    known: Callable[[Collection[str]], Mapping[str, Titles]],
+) -> tuple[dict[str, Titles], set[str]]:
+    """Return the AE Titles that decide about each study, and the studies that are taken over.
+
+    A study that only campaigns have brought is decided by its first live image.
+    """
+    found: Mapping[str, Titles] = {}
+    if live and (settings.routes or settings.senders or settings.sources):
+        found = known({instance.study_instance_uid for instance in live})
+    titles = settings.campaign_titles
+    deciding = {uid: pair for uid, pair in found.items() if pair[1] not in titles}
+    for instance in live:
+        deciding.setdefault(instance.study_instance_uid, _titles(instance))
+    return deciding, found.keys() - {uid for uid in found if found[uid][1] not in titles}
 
 
 def _fetched(instance: Instance, campaigns: Mapping[str, int], settings: Settings) -> Arrival:

@@ -15,7 +15,7 @@ _NEARLINE_SECONDS: Final = 7200.0
 
 @dataclass(frozen=True, slots=True)
 class FetchState:
-    """What is known of the last request for a series.
+    """The facts on the last request for a series.
 
     `is_over`: the source has ended it, and no image came for the quiet period. `refusals`: our own
     checks by SOP Instance UID, with their text. `reason`, `detail`: why images are missing, if the
@@ -47,34 +47,41 @@ class Step:
 def step(series: SeriesRow, images: Sequence[ImageRow], fetch: FetchState, now: float) -> Step:
     """Return the next state of a series that is requested, received or dead."""
     states = {image.id: _state_of(image) for image in images}
-    changed: dict[int, dict[str, Any]] = {
+    missing = [image for image in images if states[image.id] is CampaignImageState.EXPECTED]
+    values = _values(series, images, states, now)
+    lost: dict[int, dict[str, Any]] = {}
+    if missing and fetch.is_over:
+        values = _after_loss(series, missing, fetch, now)
+        if values["state"] is SeriesState.DEAD:
+            lost = {image.id: _lost(image, fetch) for image in missing}
+    changed = _changed(images, states) | lost
+    is_same = values.get("state") is series.state
+    change = None
+    if changed or not is_same:
+        change = SeriesChange(series.id, {} if is_same else values, changed)
+    waiting = (CampaignImageState.EXPECTED, CampaignImageState.RECEIVED)
+    unread = sum(state in waiting for state in states.values())
+    return Step(change, _unordered(images), unread)
+
+
+def _changed(
+    images: Sequence[ImageRow], states: Mapping[int, CampaignImageState]
+) -> dict[int, dict[str, Any]]:
+    """Return the new columns of images whose state has changed."""
+    return {
         image.id: {"state": states[image.id], "reason": image.reason}
         for image in images
         if states[image.id] is not image.state
     }
-    unordered = [
+
+
+def _unordered(images: Sequence[ImageRow]) -> list[tuple[int, str]]:
+    """Return images in closed studies that are here and have no reading."""
+    return [
         (image.study_row, image.sop_instance_uid)
         for image in images
         if image.is_here and not image.has_reading and image.is_closed and image.study_row
     ]
-    missing = [image for image in images if states[image.id] is CampaignImageState.EXPECTED]
-    values = _values(series, images, states, now)
-    if missing and fetch.is_over:
-        values = _after_loss(series, missing, fetch, now)
-        if values["state"] is SeriesState.DEAD:
-            for image in missing:
-                changed[image.id] = _lost(image, fetch)
-    is_same = values.get("state") is series.state
-    change = (
-        SeriesChange(series.id, {} if is_same else values, changed)
-        if changed or not is_same
-        else None
-    )
-    unread = sum(
-        state in (CampaignImageState.EXPECTED, CampaignImageState.RECEIVED)
-        for state in states.values()
-    )
-    return Step(change, unordered, unread)
 
 
 def _state_of(image: ImageRow) -> CampaignImageState:

@@ -1,4 +1,4 @@
-"""One campaign that runs: list, fetch, order readings, and see what has become of each image."""
+"""One campaign that runs: list, fetch, order readings, and follow each image to its end."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Wait:
 
 
 class Gate(Protocol):
-    """What decides whether a source may be asked now: hours, rates, rests, outages."""
+    """The decision whether a source may be asked now: hours, rates, rests, outages."""
 
     def closed(self) -> Wait | None:
         """Return the wait, or None: it may be asked."""
@@ -68,7 +68,7 @@ class Gate(Protocol):
 
 @dataclass(slots=True)
 class _Request:
-    """What is known of a series' last request. `moved_at`: monotonic, when an image came last."""
+    """The facts on a series' last request. `moved_at`: monotonic, when an image came last."""
 
     report: FetchReport | None
     moved_at: float
@@ -176,7 +176,7 @@ class CampaignRunner:
         return True
 
     def _settle(self) -> int:
-        """Write what the ledger shows of the series under way; return their unread images."""
+        """Write the progress of the series under way; return their unread images."""
         queue = self._parts.queue
         series = queue.under_way()
         if self._monotonic() >= self._late_at:
@@ -338,17 +338,9 @@ class CampaignRunner:
             request.report = FetchReport("0000")
             return 0, request.report
         store = _NotingStore(self._parts.store)
-        asked = FetchRequest(
-            series.study_instance_uid,
-            series.series_instance_uid,
-            [
-                ExpectedImage(image.sop_instance_uid, image.sop_class_uid, image.origin)
-                for image in wanted
-            ],
-            are_all=len(wanted) == len(images),
-            limit_seconds=self._parts.request_seconds + 5.0 * len(wanted),
+        report = self._parts.source.fetch(
+            self._wanted(series, wanted, are_all=len(wanted) == len(images)), store, stop
         )
-        report = self._parts.source.fetch(asked, store, stop)
         request.refusals = store.refusals
         request.moved_at = self._monotonic()
         request.report = report
@@ -361,6 +353,20 @@ class CampaignRunner:
                 problem=report.problem,
             )
         return len(wanted), report
+
+    def _wanted(
+        self, series: SeriesRow, images: Sequence[ImageRow], *, are_all: bool
+    ) -> FetchRequest:
+        return FetchRequest(
+            series.study_instance_uid,
+            series.series_instance_uid,
+            [
+                ExpectedImage(image.sop_instance_uid, image.sop_class_uid, image.origin)
+                for image in images
+            ],
+            are_all=are_all,
+            limit_seconds=self._parts.request_seconds + 5.0 * len(images),
+        )
 
     def _failed(self, series: SeriesRow, detail: str, *, is_outage: bool) -> str | None:
         """Put a series back whose source gave no answer. An outage counts no attempt."""

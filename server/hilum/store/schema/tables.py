@@ -574,7 +574,9 @@ campaign_image = Table(
     Column("detail", Text),
     # It came for this campaign, so its pixels leave when it is read.
     Column("is_fetched", Boolean, nullable=False, server_default=text("false")),
-    UniqueConstraint("series_id", "sop_instance_uid", "origin"),
+    UniqueConstraint(
+        "series_id", "sop_instance_uid", "origin", name="uq_campaign_image_series_image"
+    ),
     Index("ix_campaign_image_state", "campaign_id", "state", "reason"),
 )
 

@@ -78,7 +78,7 @@ def upgrade() -> None:
         sa.Column("detail", sa.Text()),
         sa.Column("is_fetched", sa.Boolean(), nullable=False, server_default=sa.text("false")),
         sa.UniqueConstraint(
-            "series_id", "sop_instance_uid", "origin", name="uq_campaign_image_series_id"
+            "series_id", "sop_instance_uid", "origin", name="uq_campaign_image_series_image"
         ),
     )
     op.create_index("ix_campaign_image_state", "campaign_image", ["campaign_id", "state", "reason"])

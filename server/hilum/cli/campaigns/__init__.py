@@ -1,0 +1,1 @@
+"""Commands on campaigns, their sources and tables of results."""
