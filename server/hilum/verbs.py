@@ -89,6 +89,7 @@ class Verb(StrEnum):
     PLAN_CAMPAIGN = "plan_campaign"
     RUN_CAMPAIGN = "run_campaign"
     CHANGE_CAMPAIGN = "change_campaign"
+    COMPARE_RELEASES = "compare_releases"
 
 
 class VerbOutcome(StrEnum):
@@ -214,6 +215,9 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.STOP_ROLLOUT: _alert("A rollout was ended.", _CONFIGURATION),
     Verb.PLAN_CAMPAIGN: _long("Old studies were planned for a campaign.", QUERY, "E"),
     Verb.RUN_CAMPAIGN: _alert("A campaign was told to read old studies.", _RESTRICTED),
+    Verb.COMPARE_RELEASES: Meaning(
+        "Results of two releases were compared, study by study.", EXPORT, "R"
+    ),
     Verb.CHANGE_CAMPAIGN: _alert(
         "A campaign was paused, resumed, cancelled, repeated in part, or forgotten.", _RESTRICTED
     ),

@@ -28,7 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
-from hilum.cli.campaigns import campaign as campaigns
+from hilum.cli.campaigns import campaign, compare
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
@@ -38,7 +38,8 @@ __all__ = [
     "audit",
     "bench",
     "build",
-    "campaigns",
+    "campaign",
+    "compare",
     "conflicts",
     "destinations",
     "find",
