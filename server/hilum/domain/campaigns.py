@@ -47,8 +47,8 @@ class CampaignImageState(StrEnum):
     """State of one image of a campaign.
 
     EXPECTED: listed. RECEIVED: in the archive. READ: its reading has ended, with numbers or with a
-    reason. RELEASED: read, and its pixels, which came for the campaign, have left. MISSING: it did
-    not come, for a `SeriesReason`.
+    reason, and its pixels are kept for the campaign alone. RELEASED: read, and no pixels are kept
+    for the campaign. MISSING: it did not come, for a `SeriesReason`.
     """
 
     EXPECTED = "expected"

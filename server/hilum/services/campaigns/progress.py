@@ -88,7 +88,7 @@ def _state_of(image: ImageRow) -> CampaignImageState:
     if image.state is CampaignImageState.RELEASED:
         return image.state
     if image.is_read:
-        return CampaignImageState.READ
+        return CampaignImageState.READ if image.is_fetched else CampaignImageState.RELEASED
     if image.is_here:
         return CampaignImageState.RECEIVED
     return CampaignImageState.EXPECTED

@@ -226,7 +226,6 @@ class SeriesQueue:
             .where(
                 campaign_image.c.campaign_id == self._campaign_id,
                 campaign_image.c.state == CampaignImageState.READ,
-                campaign_image.c.is_fetched.is_(True),
                 campaign_image.c.id > after,
             )
             .order_by(campaign_image.c.id)
@@ -258,10 +257,12 @@ class SeriesQueue:
                     .where(campaign_image.c.id.in_(ids[start : start + _TOGETHER]))
                 )
                 rows = connection.execute(query).all()
-                gone = [row.id for row in rows if row.pixels_removed_at is not None]
-                live = [row.id for row in rows if row.called_ae_title not in titles]
-                _update_images(connection, gone, {"state": CampaignImageState.RELEASED})
-                _update_images(connection, live, {"is_fetched": False})
+                released = [
+                    row.id
+                    for row in rows
+                    if row.pixels_removed_at is not None or row.called_ae_title not in titles
+                ]
+                _update_images(connection, released, {"state": CampaignImageState.RELEASED})
 
     def bytes_kept(self) -> int:
         """Return the bytes of images that came for this campaign and are in the archive."""
@@ -271,13 +272,7 @@ class SeriesQueue:
             .join(instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid)
             .where(
                 campaign_image.c.campaign_id == self._campaign_id,
-                campaign_image.c.state.in_(
-                    (
-                        CampaignImageState.EXPECTED,
-                        CampaignImageState.RECEIVED,
-                        CampaignImageState.READ,
-                    )
-                ),
+                campaign_image.c.state.in_((CampaignImageState.RECEIVED, CampaignImageState.READ)),
                 campaign_image.c.is_fetched.is_(True),
                 instance.c.pixels_removed_at.is_(None),
             )
