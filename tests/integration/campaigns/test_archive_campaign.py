@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pydicom import Dataset, dcmread
 
 from hilum.domain import Campaign, CampaignState
 from hilum.store.campaigns.campaigns import Campaigns
@@ -32,13 +33,21 @@ STUDIES = 3
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     made = make_tiny(tmp_path_factory.mktemp("tiny"))
     add_version(made, "5")
+    add_version(made, "6")
     return made
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, tiny: Tiny) -> Iterator[Hilum]:
     folder = tmp_path_factory.mktemp("campaign")
-    destinations = {"out": {"kind": "folder", "path": str(folder / "out"), "documents": ["json"]}}
+    destinations = {
+        "out": {
+            "kind": "folder",
+            "path": str(folder / "out"),
+            "documents": ["sr"],
+            "accept_untrained": True,
+        }
+    }
     with hilum_with(folder, tiny, destinations, quiet_seconds=0.5) as running:
         running.wait_until_ready(START_SECONDS)
         yield running
@@ -95,7 +104,7 @@ def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     server: Hilum, studies: list[str]
 ) -> None:
     hilum(server, "campaign", "plan", "again", "--archive")
-    delivered = sorted(path.name for path in Path(server.folder / "out").rglob("*.json"))
+    delivered = sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm"))
 
     hilum(server, "campaign", "run", "again", "--release", "tiny@5")
     wait_for(
@@ -103,4 +112,24 @@ def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     )
 
     assert [releases_of(server, uid) for uid in studies] == [["tiny@1", "tiny@5"]] * STUDIES
-    assert sorted(path.name for path in Path(server.folder / "out").rglob("*.json")) == delivered
+    assert sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm")) == delivered
+
+
+def test_a_campaign_that_delivers_makes_a_series_of_its_own(
+    server: Hilum, studies: list[str]
+) -> None:
+    hilum(server, "campaign", "plan", "delivered", "--archive")
+    hilum(server, "campaign", "run", "delivered", "--release", "tiny@6", "--deliver")
+    wait_for(lambda: len(reports(server, "tiny@6")) == STUDIES, 120, what="reports in the folder")
+
+    for report in reports(server, "tiny@6"):
+        assert report.SeriesNumber == 9003
+        assert report.SeriesDescription.startswith("AI re-read ")
+    assert {report.StudyInstanceUID for report in reports(server, "tiny@6")} == set(studies)
+
+
+def reports(server: Hilum, release: str) -> list[Dataset]:
+    """The reports by a release in the destination's folder."""
+    files = Path(server.folder / "out").rglob("*.dcm")
+    found = [dcmread(path) for path in files]
+    return [report for report in found if release in report.SeriesDescription]
