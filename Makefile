@@ -8,7 +8,7 @@ LOCKED := --no-deps --require-hashes --only-binary :all:
 PIP_AUDIT = $(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off $(AUDIT)
 PIP_LOCKED := $(BIN)/pip install --quiet $(LOCKED)
 
-.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
+.PHONY: help setup demo test docs-site docs-pictures check load load-peer bench-campaign bench-commits bench-cpu bench-deliver bench-echo bench-infer bench-ingest bench-parity bench-pools bench-preprocess bench-report bench-tracing goldens proof pythons docs lock sbom audit-packages
 
 help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 24
@@ -42,6 +42,9 @@ proof: setup ## faults under load, an hour; PROOF="--short", PROOF="kills --seed
 
 goldens: setup ## recipes beside their authors' operations; GOLDENS="--record" when the table is right, docs/models/recipes.md
 	@$(BIN)/python -m load_tests.bench.goldens $(GOLDENS)
+
+bench-campaign: setup ## campaigns beside the bare engine, live studies and movescu; BENCH="--rounds 1", docs/figures/campaigns.md
+	@$(BIN)/python -m load_tests.campaign.run $(BENCH)
 
 bench-commits: setup ## journal commits of a received object, one sync beside two (root); BENCH="--folder /srv/hilum"
 	@$(BIN)/python -m load_tests.bench.commits $(BENCH)

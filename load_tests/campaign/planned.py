@@ -1,0 +1,72 @@
+"""A campaign of very many planned series: the cost of its status, in time and memory."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from hilum.domain import PlannedSeries
+from hilum.store.campaigns.campaigns import Campaigns, PlanPart
+from hilum.store.migrations.migrate import migrate
+from testing.serving import Hilum
+
+_TOGETHER = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedFigures:
+    """Wall seconds and MiB of one `hilum campaign status` over a plan of so many series."""
+
+    series: int
+    plan_seconds: float
+    status_seconds: float
+    status_mebibytes: float
+
+
+def planned(folder: Path, series: int) -> PlannedFigures:
+    """Plan that many series in a ledger of their own, and show their status."""
+    server = Hilum(folder, {})
+    server.write_settings()
+    (folder / "state").mkdir(parents=True)
+    url = f"sqlite:///{folder / 'state' / 'ledger.sqlite'}"
+    migrate(url)
+    began = time.monotonic()
+    with closing(Campaigns(url)) as campaigns:
+        known = campaigns.create("many", "archive", {})
+        for part in _parts(series):
+            campaigns.add(known.id, part)
+        campaigns.end_plan("many")
+    planned_seconds = time.monotonic() - began
+    began = time.monotonic()
+    subprocess.run(server.command("campaign", "status", "many"), check=True, capture_output=True)
+    seconds = time.monotonic() - began
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    return PlannedFigures(series, planned_seconds, seconds, peak)
+
+
+def _parts(series: int) -> Iterator[PlanPart]:
+    for start in range(0, series, _TOGETHER):
+        rows = [
+            (
+                PlannedSeries(
+                    f"1.2.826.0.1.3680043.10.{number}",
+                    f"1.2.826.0.1.3680043.10.{number}.1",
+                    day=f"2019{1 + number % 12:02}{1 + number % 28:02}",
+                    modality="DX",
+                    images=2,
+                ),
+                (),
+            )
+            for number in range(start, min(start + _TOGETHER, series))
+        ]
+        yield PlanPart(str(start), rows)
+
+
+if __name__ == "__main__":
+    print(planned(Path(sys.argv[1]), int(sys.argv[2])))
