@@ -102,6 +102,7 @@ import pydicom
 pydicom.dataelem.DataElement("PatientAge", "AS", name)
 logging.getLogger("pydicom").warning(name)
 logging.getLogger("python_multipart.multipart").warning(name)
+logging.getLogger("httpx").warning(name)
 logging.getLogger("uvicorn.error").warning("two\\nlines %s", "of text")
 thread = threading.Thread(target=lambda: [][name])
 thread.start()

@@ -1,0 +1,152 @@
+"""HTTP answers that are no result, as errors that say what to do."""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from typing import Final
+
+import httpx
+import orjson
+
+from hilum.retrieve.source import SourceError
+
+_LONGEST_WORD: Final = 200
+_NOT_SHOWN: Final = re.compile(r"[^\x20-\x7e]+|\s+")
+# Members of an error in JSON that hold its text, in the order of preference.
+_MEMBERS: Final = ("Details", "detail", "message", "Message", "errorMessage", "title", "error")
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """The advice for one status."""
+
+    advice: str
+    is_outage: bool = False
+    is_final: bool = False
+
+
+_MEANINGS: Final = {
+    400: _Meaning(
+        "it refuses the request; a key that it does not know belongs in `ignores`, and a lower"
+        " `maximum_results` keeps within its limit",
+        is_final=True,
+    ),
+    401: _Meaning(
+        "it wants other credentials: correct user, token_file or oauth_client_id of this source",
+        is_outage=True,
+        is_final=True,
+    ),
+    403: _Meaning("our account may not do this there; have it allowed", is_final=True),
+    404: _Meaning("it does not know this; if it should, check `url` of this source"),
+    406: _Meaning("it cannot send DICOM files; have WADO-RS enabled there", is_final=True),
+    408: _Meaning("it waited too long for us; try again later", is_outage=True),
+    410: _Meaning("it had this and has deleted it", is_final=True),
+    413: _Meaning("the answer would be too large for it; ask for less"),
+    429: _Meaning("it is asked too often; lower `utilisation`", is_outage=True),
+    501: _Meaning("it does not support this request; check `url` of this source", is_final=True),
+    502: _Meaning("the server behind its gateway does not answer", is_outage=True),
+    503: _Meaning("it is overloaded or down", is_outage=True),
+    504: _Meaning("the server behind its gateway does not answer", is_outage=True),
+}
+_UNEXPECTED: Final = _Meaning("its own log has the reason")
+
+
+def status_problem(
+    response: httpx.Response, word: str = "", now: Callable[[], datetime] | None = None
+) -> SourceError:
+    """Return the error for a status that is no success. `word`: the server's own text."""
+    status = response.status_code
+    meaning = _MEANINGS.get(status, _UNEXPECTED)
+    text = f"HTTP {status}: {meaning.advice}"
+    if word:
+        text += f" (it says: {word})"
+    seconds = retry_after(response, now or _now)
+    if meaning.is_outage and seconds is not None:
+        text += f"; it asks to come back in {seconds:.0f} s"
+    return SourceError(text, is_outage=meaning.is_outage, is_final=meaning.is_final)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def retry_after(response: httpx.Response, now: Callable[[], datetime]) -> float | None:
+    """Return the seconds of Retry-After, which is a number or a date (RFC 9110 10.2.3)."""
+    value = response.headers.get("retry-after", "").strip()
+    if re.fullmatch(r"\d{1,9}", value):
+        return float(value)
+    try:
+        until = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    if until.tzinfo is None:
+        until = until.replace(tzinfo=UTC)
+    return max(0.0, (until - now()).total_seconds())
+
+
+def server_word(content: bytes, media_type: str) -> str:
+    """Return the server's text about an error, on one line; empty: it gave none for people."""
+    text = content.decode("utf-8", errors="replace")
+    if "json" in media_type:
+        text = _json_word(content)
+    elif not media_type.startswith("text/plain"):
+        return ""
+    return _NOT_SHOWN.sub(" ", text).strip()[:_LONGEST_WORD]
+
+
+def _json_word(content: bytes) -> str:
+    try:
+        document = orjson.loads(content)
+    except orjson.JSONDecodeError:
+        return ""
+    if not isinstance(document, dict):
+        return ""
+    texts = (document.get(name) for name in _MEMBERS)
+    return next((text for text in texts if isinstance(text, str) and text), "")
+
+
+def transport_problem(error: httpx.HTTPError, *, has_begun: bool) -> SourceError:
+    """Return the error for a connection that failed. `has_begun`: within a body."""
+    if isinstance(error, httpx.ConnectTimeout):
+        return _unreachable("no connection within timeout_seconds")
+    if isinstance(error, httpx.ConnectError | httpx.ProxyError):
+        return _not_connected(error)
+    if isinstance(error, httpx.TimeoutException):
+        return SourceError("it was silent for timeout_seconds of this source")
+    if isinstance(error, httpx.UnsupportedProtocol):
+        return SourceError("`url` must begin with http:// or https://", is_final=True)
+    if has_begun:
+        return SourceError("the connection ended before the body did")
+    return SourceError("the connection ended before the answer", is_outage=True)
+
+
+def _not_connected(error: httpx.HTTPError) -> SourceError:
+    cause = _tls_cause(error)
+    if cause is None:
+        return _unreachable("no connection")
+    return SourceError(
+        f"TLS failed: {cause}; give ca_file of this source, or have its certificate renewed",
+        is_outage=True,
+        is_final=True,
+    )
+
+
+def _unreachable(text: str) -> SourceError:
+    return SourceError(f"{text}: check `url`, the firewall, and that it runs", is_outage=True)
+
+
+def _tls_cause(error: BaseException) -> str | None:
+    """Return OpenSSL's reason, from the chain of causes; None: it is not about TLS."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, ssl.SSLCertVerificationError):
+            return found.verify_message
+        if isinstance(found, ssl.SSLError):
+            return (found.reason or "no reason given").lower().replace("_", " ")
+        found = found.__cause__ or found.__context__
+    return None
