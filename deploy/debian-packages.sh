@@ -8,7 +8,7 @@ set -euo pipefail
 
 runtime=(python3.11 python3.11-venv libpython3.11 libseccomp2)
 compiler=(gcc libc6-dev libxxhash-dev)
-peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc postgresql prometheus
+peers=(dcmtk dicom3tools pixelmed-apps libpixelmed-java default-jre-headless orthanc orthanc-dicomweb postgresql prometheus
        chromium fonts-dejavu-core e2fsprogs xfsprogs systemd rsyslog rsyslog-openssl jing)
 
 if ! command -v dpkg-query >/dev/null; then

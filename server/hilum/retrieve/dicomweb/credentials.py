@@ -18,13 +18,14 @@ import httpx
 import orjson
 
 from hilum.retrieve.dicomweb.body import bounded
-from hilum.retrieve.dicomweb.problems import status_problem, transport_problem
+from hilum.retrieve.dicomweb.problems import transport_problem
 from hilum.retrieve.source import SourceError
 from hilum.settings import DicomwebSource
 
 _SECRET_BYTES: Final = 64 << 10
 _VISIBLE: Final = re.compile(r"[\x21-\x7e]+")
 _ERROR_CODE: Final = re.compile(r"[a-z_]{1,40}")  # RFC 6749 5.2
+_REFUSALS: Final = {400, 401, 403}
 _LIFE_SECONDS: Final = 300.0  # of a token whose expires_in is missing
 _USED_LIFE: Final = 0.8
 
@@ -130,25 +131,14 @@ class ClientCredentials:
         require_secrecy(self._settings, self._settings.oauth_url)
         asked_at = self._clock()
         answer = self._answer()
-        token = answer.get("access_token")
-        if not isinstance(token, str) or str(answer.get("token_type", "")).lower() != "bearer":
-            raise _oauth("it gives no bearer token")
-        life = answer.get("expires_in", _LIFE_SECONDS)
-        if isinstance(life, bool) or not isinstance(life, int | float) or life <= 0:
-            raise _oauth("its expires_in is no number of seconds")
-        self._token = token
+        life = _life(answer)
+        self._token = _token(answer)
         self._renew_at = asked_at + _USED_LIFE * life
         self._ends_at = asked_at + life
 
     def _answer(self) -> dict[str, Any]:
         try:
-            with (
-                self._open_client(self._settings.oauth_url) as client,
-                client.stream(
-                    "POST", self._settings.oauth_url, data=self._form(), headers=self._headers()
-                ) as response,
-            ):
-                content = bounded(response, _SECRET_BYTES)
+            status, content = self._posted()
         except httpx.HTTPError as error:
             problem = transport_problem(error, has_begun=False)
             raise _oauth(problem.detail, is_final=problem.is_final) from error
@@ -156,11 +146,21 @@ class ClientCredentials:
             answer = orjson.loads(content)
         except orjson.JSONDecodeError:
             answer = None
-        if response.status_code != httpx.codes.OK:
-            raise _refused(response, answer)
+        if status != httpx.codes.OK:
+            raise _refused(status, answer)
         if not isinstance(answer, dict):
             raise _oauth("its answer is no JSON object; check oauth_url")
         return answer
+
+    def _posted(self) -> tuple[int, bytes]:
+        """Ask for a token; return the status and the body of the answer."""
+        url = self._settings.oauth_url
+        form = self._form()
+        with (
+            self._open_client(url) as client,
+            client.stream("POST", url, data=form, headers=self._headers()) as response,
+        ):
+            return response.status_code, bounded(response, _SECRET_BYTES)
 
     def _form(self) -> dict[str, str]:
         scope = {"scope": self._settings.oauth_scope} if self._settings.oauth_scope else {}
@@ -178,16 +178,32 @@ class ClientCredentials:
         }
 
 
-def _refused(response: httpx.Response, answer: object) -> SourceError:
+def _token(answer: dict[str, Any]) -> str:
+    token = answer.get("access_token")
+    kind = answer.get("token_type")
+    if not isinstance(token, str) or not isinstance(kind, str) or kind.lower() != "bearer":
+        raise _oauth("it gives no bearer token")
+    return token
+
+
+def _life(answer: dict[str, Any]) -> float:
+    """Return the seconds for which a token lives (RFC 6749 5.1)."""
+    life = answer.get("expires_in", _LIFE_SECONDS)
+    if isinstance(life, bool) or not isinstance(life, int | float) or life <= 0:
+        raise _oauth("its expires_in is no number of seconds")
+    return float(life)
+
+
+def _refused(status: int, answer: object) -> SourceError:
+    """Return the error for a status that is no success. The server's own text is not shown."""
     code = answer.get("error") if isinstance(answer, dict) else None
-    if response.status_code in {400, 401, 403} and isinstance(code, str):
+    if status in _REFUSALS and isinstance(code, str):
         shown = code if _ERROR_CODE.fullmatch(code) else "an unknown error"
         return _oauth(
             f"it refuses ({shown}); correct oauth_client_id, oauth_secret_file and oauth_scope",
             is_final=True,
         )
-    problem = status_problem(response)
-    return _oauth(problem.detail, is_final=problem.is_final)
+    return _oauth(f"HTTP {status}; check oauth_url, and its own log for the reason")
 
 
 def _oauth(text: str, *, is_final: bool = False) -> SourceError:

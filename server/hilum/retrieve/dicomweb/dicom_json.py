@@ -56,9 +56,15 @@ def _one(keyword: str, value: Any) -> str:  # noqa: ANN401 - JSON of a peer
         return ""
     if isinstance(value, str):
         return value.strip(" \0")
-    if isinstance(value, dict) and all(isinstance(part, str) for part in value.values()):
-        groups = [value.get(name, "") for name in _NAME_GROUPS]
-        return "=".join(groups).rstrip("=")
+    if isinstance(value, dict):
+        return _name(keyword, value)
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
         raise DicomJsonError(f"a value of {keyword} is neither text nor number")
     return str(int(value)) if value == int(value) else repr(value)
+
+
+def _name(keyword: str, groups: Mapping[str, Any]) -> str:
+    """Return a person's name with its component groups (F.2.2)."""
+    if not all(isinstance(group, str) for group in groups.values()):
+        raise DicomJsonError(f"a value of {keyword} is no name")
+    return "=".join(groups.get(name, "") for name in _NAME_GROUPS).rstrip("=")

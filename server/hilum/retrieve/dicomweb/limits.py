@@ -10,6 +10,8 @@ from typing import Final
 
 from hilum.retrieve.source import SourceError
 
+TIMED_OUT: Final = "timed out"
+"""The status of a request that was not done in its time."""
 _LOOK_SECONDS: Final = 0.2
 
 
@@ -36,7 +38,7 @@ class TimeLimit:
         """How it ended the request; empty: it did not."""
         if self.is_stopped:
             return "stopped"
-        return "timed out" if self.is_over else ""
+        return TIMED_OUT if self.is_over else ""
 
     @property
     def remaining(self) -> float:

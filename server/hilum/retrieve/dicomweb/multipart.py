@@ -141,11 +141,9 @@ class MultipartReader:
         last = self._unread.rfind(self._mark)
         if last >= 0 and _BEHIND_SO_FAR.fullmatch(self._unread, last + len(self._mark)):
             return len(self._unread) - last
-        tail = self._unread[-len(self._mark) + 1 :]
-        start = tail.find(b"\r")
-        while start >= 0 and not self._mark.startswith(tail[start:]):
-            start = tail.find(b"\r", start + 1)
-        return 0 if start < 0 else len(tail) - start
+        longest = min(len(self._mark) - 1, len(self._unread))
+        sizes = range(longest, 0, -1)
+        return next((size for size in sizes if self._unread.endswith(self._mark[:size])), 0)
 
     def _pass_on(self, piece: bytes) -> None:
         if not piece:

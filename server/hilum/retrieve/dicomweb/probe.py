@@ -9,7 +9,8 @@ import httpx
 
 from hilum.retrieve.dicomweb.limits import TimeLimit
 from hilum.retrieve.dicomweb.retrieval import AS_STORED
-from hilum.retrieve.dicomweb.search import PAGE, Page, Search
+from hilum.retrieve.dicomweb.search import PAGE, Search
+from hilum.retrieve.dicomweb.search_page import Page
 from hilum.retrieve.dicomweb.session import WebRequest, WebSession
 from hilum.retrieve.source import Level, ProbeLine, Query, SourceError
 from hilum.settings import DicomwebSource
@@ -95,11 +96,14 @@ class DicomwebProbe:
         series = self._first(Level.SERIES, {_STUDY: study}, _SERIES)
         image = self._first(Level.IMAGE, {_STUDY: study, _SERIES: series}, _IMAGE)
         path = f"/studies/{study}/series/{series}/instances/{image}"
+        self._require_metadata(path)
+        return ProbeLine(_WADO, f"gives metadata; {self._as_stored(path)}", is_ok=True)
+
+    def _require_metadata(self, path: str) -> None:
         request = WebRequest(f"{path}/metadata", "application/dicom+json")
         with self._session.answer(request, self._limit()) as response:
             if response.status_code != httpx.codes.OK:
                 raise self._session.problem(request, response)
-        return ProbeLine(_WADO, f"gives metadata; {self._as_stored(path)}", is_ok=True)
 
     def _as_stored(self, path: str) -> str:
         with self._session.answer(WebRequest(path, AS_STORED, "HEAD"), self._limit()) as response:

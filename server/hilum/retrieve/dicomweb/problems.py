@@ -1,4 +1,4 @@
-"""HTTP answers that are no result, as errors that say what to do."""
+"""HTTP answers that are no result, as errors with advice."""
 
 from __future__ import annotations
 
@@ -21,6 +21,10 @@ _NOT_SHOWN: Final = re.compile(r"[^\x20-\x7e]+|\s+")
 _MEMBERS: Final = ("Details", "detail", "message", "Message", "errorMessage", "title", "error")
 
 
+class SilentSource(SourceError):
+    """No byte came for the time of a message. It may be this series alone, so it is no outage."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Meaning:
     """The advice for one status."""
@@ -30,25 +34,26 @@ class _Meaning:
     is_final: bool = False
 
 
+# Final is only the one that every request would meet: a series that is forbidden or deleted must
+# not keep the others from being read.
 _MEANINGS: Final = {
     400: _Meaning(
         "it refuses the request; a key that it does not know belongs in `ignores`, and a lower"
-        " `maximum_results` keeps within its limit",
-        is_final=True,
+        " `maximum_results` keeps within its limit"
     ),
     401: _Meaning(
         "it wants other credentials: correct user, token_file or oauth_client_id of this source",
         is_outage=True,
         is_final=True,
     ),
-    403: _Meaning("our account may not do this there; have it allowed", is_final=True),
+    403: _Meaning("our account may not read this there; have it allowed"),
     404: _Meaning("it does not know this; if it should, check `url` of this source"),
-    406: _Meaning("it cannot send DICOM files; have WADO-RS enabled there", is_final=True),
+    406: _Meaning("it cannot send this as DICOM files; have WADO-RS enabled there"),
     408: _Meaning("it waited too long for us; try again later", is_outage=True),
-    410: _Meaning("it had this and has deleted it", is_final=True),
+    410: _Meaning("it had this and has deleted it"),
     413: _Meaning("the answer would be too large for it; ask for less"),
     429: _Meaning("it is asked too often; lower `utilisation`", is_outage=True),
-    501: _Meaning("it does not support this request; check `url` of this source", is_final=True),
+    501: _Meaning("it does not support this request; check `url` of this source"),
     502: _Meaning("the server behind its gateway does not answer", is_outage=True),
     503: _Meaning("it is overloaded or down", is_outage=True),
     504: _Meaning("the server behind its gateway does not answer", is_outage=True),
@@ -117,7 +122,7 @@ def transport_problem(error: httpx.HTTPError, *, has_begun: bool) -> SourceError
     if isinstance(error, httpx.ConnectError | httpx.ProxyError):
         return _not_connected(error)
     if isinstance(error, httpx.TimeoutException):
-        return SourceError("it was silent for timeout_seconds of this source")
+        return SilentSource("it was silent for timeout_seconds of this source")
     if isinstance(error, httpx.UnsupportedProtocol):
         return SourceError("`url` must begin with http:// or https://", is_final=True)
     if has_begun:

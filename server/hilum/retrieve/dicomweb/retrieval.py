@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,14 +12,15 @@ import httpx
 import structlog
 
 from hilum.retrieve.dicomweb.body import pieces
-from hilum.retrieve.dicomweb.limits import TimeLimit
+from hilum.retrieve.dicomweb.limits import TIMED_OUT, TimeLimit
 from hilum.retrieve.dicomweb.multipart import (
     PART_BYTES,
     MultipartError,
     MultipartReader,
     content_type,
 )
-from hilum.retrieve.dicomweb.search import checked_uid
+from hilum.retrieve.dicomweb.problems import SilentSource
+from hilum.retrieve.dicomweb.search_request import checked_uid
 from hilum.retrieve.dicomweb.session import WebRequest, WebSession
 from hilum.retrieve.source import (
     FetchReport,
@@ -35,7 +37,6 @@ _DICOM: Final = "application/dicom"
 _UNWANTED_PARTS: Final = 100
 _WITH_IMAGES: Final = {200, 206}
 _PARTIAL: Final = "206"
-_GONE: Final = "410"
 # Orthanc answers 400 where the standard has 406.
 _NOT_ACCEPTABLE: Final = {"400", "406"}
 _ENCODINGS: Final = {"binary", "8bit", "7bit"}
@@ -66,12 +67,9 @@ class StoredParts:
                 " why"
             )
         self._size = 0
-        length = headers.get("content-length", "")
-        self._promised = int(length) if length.isdecimal() and len(length) < 16 else None
-        media_type, _ = content_type(headers.get("content-type", _DICOM))
-        encoding = headers.get("content-transfer-encoding", "binary").lower()
-        if media_type != _DICOM or encoding not in _ENCODINGS:
-            self._note("a part is no DICOM file in binary, and is left out")
+        self._promised = _promised(headers)
+        if not _is_file(headers):
+            self.note("a part is no DICOM file in binary, and is left out")
             return
         self._part = self._store.begin()
 
@@ -89,12 +87,12 @@ class StoredParts:
             return
         if self._promised is not None and self._size < self._promised:
             part.abandon()
-            self._note("a part is shorter than its Content-Length, and is left out")
+            self.note("a part is shorter than its Content-Length, and is left out")
             return
         outcome = part.end()
         self.count += 1
         if outcome.problem:
-            self._note(outcome.problem)
+            self.note(outcome.problem)
 
     def abandon(self) -> None:
         """Discard a part that is not whole."""
@@ -102,9 +100,23 @@ class StoredParts:
             self._part.abandon()
             self._part = None
 
-    def _note(self, problem: str) -> None:
+    def note(self, problem: str) -> None:
+        """Add a problem, unless it is known."""
         if problem not in self.problems and len(self.problems) < 3:
             self.problems.append(problem)
+
+
+def _promised(headers: Mapping[str, str]) -> int | None:
+    """Return the length that a part has by its own headers; None: it does not say."""
+    length = headers.get("content-length", "")
+    return int(length) if re.fullmatch(r"[0-9]{1,15}", length) else None
+
+
+def _is_file(headers: Mapping[str, str]) -> bool:
+    """Return whether a part is a DICOM file; without headers it is of the type asked for."""
+    media_type, _ = content_type(headers.get("content-type", _DICOM))
+    encoding = headers.get("content-transfer-encoding", "binary").lower()
+    return media_type == _DICOM and encoding in _ENCODINGS
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +126,12 @@ class _Ended:
     status: str
     problems: tuple[str, ...] = ()
     error: SourceError | None = None
+
+    @property
+    def text(self) -> str:
+        """Its error and its problems; empty: none."""
+        error = () if self.error is None else (self.error.detail,)
+        return "; ".join((*error, *self.problems))
 
 
 class Retrieval:
@@ -127,9 +145,7 @@ class Retrieval:
     def fetch(self, wanted: FetchRequest, store: ObjectStore, stop: threading.Event) -> FetchReport:
         """Ask for the images; see `ImageSource.fetch`."""
         limit = TimeLimit(wanted.limit_seconds, stop)
-        with limit.watch(self._session.interrupt):
-            ends = list(self._ends(wanted, store, limit))
-        return _report(ends)
+        return _report(list(self._ends(wanted, store, limit)))
 
     def _ends(self, wanted: FetchRequest, store: ObjectStore, limit: TimeLimit) -> Iterator[_Ended]:
         """Ask for the series as one, or for each image; an error that others would meet ends it."""
@@ -171,13 +187,15 @@ class Retrieval:
                     raise self._session.problem(request, response)
                 _take(response, parts, limit)
         except SourceError as error:
+            if isinstance(error, SilentSource):
+                status = TIMED_OUT
             return _Ended(limit.word or status, tuple(parts.problems), error)
         finally:
             parts.abandon()
         if status == _PARTIAL:
-            parts.problems.append("HTTP 206: it gives a part of what was asked for")
+            parts.note("HTTP 206: it gives a part of what was asked for")
         if not parts.count and not parts.problems:
-            parts.problems.append("its answer holds no image")
+            parts.note("its answer holds no image")
         return _Ended(status, tuple(parts.problems))
 
 
@@ -201,8 +219,7 @@ def _take(response: httpx.Response, parts: StoredParts, limit: TimeLimit) -> Non
     if media_type != "multipart/related":
         raise SourceError(
             f"it answers {media_type[:60] or 'without a Content-Type'} instead of DICOM files;"
-            " check `url` of this source",
-            is_final=True,
+            " check `url` of this source"
         )
     try:
         reader = MultipartReader(boundary, parts)
@@ -234,23 +251,19 @@ def _take_one(response: httpx.Response, parts: StoredParts, limit: TimeLimit) ->
 def _would_repeat(ended: _Ended) -> bool:
     """Return whether the next image would fail alike."""
     error = ended.error
-    if error is None:
-        return False
-    return error.is_outage or (error.is_final and ended.status != _GONE)
+    return error is not None and (error.is_outage or error.is_final)
 
 
 def _report(ends: Sequence[_Ended]) -> FetchReport:
     """Return one report on all requests, the first of those that failed in its words."""
-    errors = [ended.error for ended in ends if ended.error is not None]
-    failed = [ended for ended in ends if ended.error is not None or ended.problems]
+    failed = [ended for ended in ends if ended.text]
     if not failed:
         return FetchReport(ends[-1].status if ends else "nothing asked for")
-    first = failed[0]
-    texts = [*([] if first.error is None else [first.error.detail]), *first.problems]
+    errors = [ended.error for ended in failed if ended.error is not None]
     count = f"{len(failed)} of {len(ends)} requests: " if len(ends) > 1 else ""
     return FetchReport(
         failed[-1].status,
-        count + "; ".join(texts),
+        count + failed[0].text,
         is_outage=any(error.is_outage for error in errors),
         is_final=bool(errors) and all(error.is_final for error in errors),
     )

@@ -57,8 +57,9 @@ class WebSession:
         """Yield the answer, whose body is still to be read within the block."""
         response: httpx.Response | None = None
         try:
-            response = self._authorized(request, limit)
-            yield response
+            with limit.watch(self.interrupt):
+                response = self._authorized(request, limit)
+                yield response
         except (httpx.HTTPError, httpx.StreamError, httpx.InvalidURL) as error:
             limit.check()
             if not isinstance(error, httpx.HTTPError):
@@ -117,7 +118,7 @@ class WebSession:
                 return response
             response.close()
             url = _target(url, response.headers["location"])
-        raise SourceError("it redirects in a circle; check `url` of this source", is_final=True)
+        raise SourceError("it redirects in a circle; check `url` of this source")
 
     def _sent(self, request: WebRequest, url: str, limit: TimeLimit) -> httpx.Response:
         limit.check()
@@ -180,8 +181,7 @@ def _target(url: str, location: str) -> str:
         scheme, host, port = origin
         raise SourceError(
             f"it redirects to {scheme}://{host}:{port}, which does not get our request; if that is"
-            " the right server, put it into `url`",
-            is_final=True,
+            " the right server, put it into `url`"
         )
     return target
 

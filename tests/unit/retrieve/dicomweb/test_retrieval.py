@@ -182,8 +182,8 @@ def test_206_keeps_its_parts_and_is_a_problem() -> None:
     assert "a part of what was asked for" in report.problem
 
 
-@pytest.mark.parametrize("status", [204, 404])
-def test_a_series_that_is_not_there_may_come_back(status: int) -> None:
+@pytest.mark.parametrize("status", [204, 400, 403, 404, 406, 410, 500])
+def test_a_series_that_it_does_not_give_keeps_no_other_from_being_read(status: int) -> None:
     report, kept, _ = fetch(lambda _: reply(status))
 
     assert kept.stored == []
@@ -191,13 +191,6 @@ def test_a_series_that_is_not_there_may_come_back(status: int) -> None:
     assert report.problem
     assert not report.is_final
     assert not report.is_outage
-
-
-def test_a_deleted_series_is_final() -> None:
-    report, _, _ = fetch(lambda _: reply(410))
-
-    assert report.status == "410"
-    assert report.is_final
 
 
 def test_a_missing_image_does_not_end_the_others() -> None:
@@ -217,6 +210,14 @@ def test_an_outage_ends_the_other_images() -> None:
     report, _, server = fetch(lambda _: reply(503), request_for(3, are_all=False))
 
     assert report.is_outage
+    assert len(server.received) == 1
+
+
+def test_refused_credentials_stop_all_series() -> None:
+    report, _, server = fetch(lambda _: reply(401), request_for(3, are_all=False))
+
+    assert report.is_outage
+    assert report.is_final
     assert len(server.received) == 1
 
 
@@ -244,10 +245,9 @@ def test_a_server_without_the_stored_syntax_is_asked_for_any_once(status: int) -
     assert len(server.received) == 3
 
 
-def test_a_server_that_sends_no_dicom_files_at_all_is_final() -> None:
+def test_a_server_that_sends_no_dicom_files_is_asked_twice() -> None:
     report, _, server = fetch(lambda _: reply(406))
 
-    assert report.is_final
     assert "also without transfer-syntax=*" in report.problem
     assert len(server.received) == 2
 
@@ -309,7 +309,6 @@ def test_an_html_page_is_not_stored() -> None:
 
     assert kept.stored == []
     assert "text/html" in report.problem
-    assert report.is_final
 
 
 def test_a_compressed_body_is_refused() -> None:
@@ -391,6 +390,7 @@ def test_a_silent_body_ends_after_the_time_for_a_message(release: threading.Even
         release.set()
 
     assert "timeout_seconds" in report.problem
+    assert report.status == "timed out"
     assert kept.stored == [FIRST, SECOND]
 
 
