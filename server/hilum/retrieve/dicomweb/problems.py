@@ -34,8 +34,8 @@ class _Meaning:
     is_final: bool = False
 
 
-# Final is only the one that every request would meet: a series that is forbidden or deleted must
-# not keep the others from being read.
+# Outages and final problems are those that every request would meet: a series that is forbidden,
+# deleted or slow must not keep the others from being read.
 _MEANINGS: Final = {
     400: _Meaning(
         "it refuses the request; a key that it does not know belongs in `ignores`, and a lower"
@@ -49,14 +49,14 @@ _MEANINGS: Final = {
     403: _Meaning("our account may not read this there; have it allowed"),
     404: _Meaning("it does not know this; if it should, check `url` of this source"),
     406: _Meaning("it cannot send this as DICOM files; have WADO-RS enabled there"),
-    408: _Meaning("it waited too long for us; try again later", is_outage=True),
+    408: _Meaning("it waited too long for us; try again later"),
     410: _Meaning("it had this and has deleted it"),
     413: _Meaning("the answer would be too large for it; ask for less"),
     429: _Meaning("it is asked too often; lower `utilisation`", is_outage=True),
     501: _Meaning("it does not support this request; check `url` of this source"),
     502: _Meaning("the server behind its gateway does not answer", is_outage=True),
     503: _Meaning("it is overloaded or down", is_outage=True),
-    504: _Meaning("the server behind its gateway does not answer", is_outage=True),
+    504: _Meaning("its gateway waited too long for the server; allow it more seconds there"),
 }
 _UNEXPECTED: Final = _Meaning("its own log has the reason")
 
@@ -127,7 +127,7 @@ def transport_problem(error: httpx.HTTPError, *, has_begun: bool) -> SourceError
         return SourceError("`url` must begin with http:// or https://", is_final=True)
     if has_begun:
         return SourceError("the connection ended before the body did")
-    return SourceError("the connection ended before the answer", is_outage=True)
+    return SourceError("the connection ended before the answer, twice; its log may say why")
 
 
 def _not_connected(error: httpx.HTTPError) -> SourceError:

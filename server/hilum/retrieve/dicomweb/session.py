@@ -121,6 +121,13 @@ class WebSession:
         raise SourceError("it redirects in a circle; check `url` of this source")
 
     def _sent(self, request: WebRequest, url: str, limit: TimeLimit) -> httpx.Response:
+        """Send a request; once more, if the server closed a kept connection at that moment."""
+        try:
+            return self._sent_once(request, url, limit)
+        except (httpx.ReadError, httpx.WriteError, httpx.RemoteProtocolError):
+            return self._sent_once(request, url, limit)
+
+    def _sent_once(self, request: WebRequest, url: str, limit: TimeLimit) -> httpx.Response:
         limit.check()
         if self._client is None:
             self._client = self._open_client(url)

@@ -182,7 +182,7 @@ def test_206_keeps_its_parts_and_is_a_problem() -> None:
     assert "a part of what was asked for" in report.problem
 
 
-@pytest.mark.parametrize("status", [204, 400, 403, 404, 406, 410, 500])
+@pytest.mark.parametrize("status", [204, 400, 403, 404, 406, 410, 500, 504])
 def test_a_series_that_it_does_not_give_keeps_no_other_from_being_read(status: int) -> None:
     report, kept, _ = fetch(lambda _: reply(status))
 
@@ -421,10 +421,21 @@ def test_no_server_is_an_outage() -> None:
     assert "check `url`" in report.problem
 
 
-def test_a_connection_closed_before_the_answer_is_an_outage() -> None:
-    report, _, _ = fetch(lambda _: Reply(b""))
+def test_a_connection_closed_before_the_answer_is_tried_twice() -> None:
+    report, _, server = fetch(lambda _: Reply(b""))
 
-    assert report.is_outage
+    assert "before the answer" in report.problem
+    assert not report.is_outage
+    assert len(server.received) == 2
+
+
+def test_a_kept_connection_that_was_closed_meanwhile_is_opened_anew() -> None:
+    answers = iter([Reply(b""), reply(200, WHOLE, AS_MULTIPART)])
+
+    report, kept, _ = fetch(lambda _: next(answers))
+
+    assert report == FetchReport("200")
+    assert len(kept.stored) == 3
 
 
 @pytest.mark.parametrize(

@@ -297,6 +297,22 @@ def test_a_list_of_images_shorter_than_the_series_is_refused() -> None:
         client.images("1.2", "1.2.3")
 
 
+@pytest.mark.parametrize(("counted", "is_cut_off"), [(6, False), (8, True)])
+def test_a_list_of_series_shorter_than_the_study_is_cut_off(counted: int, is_cut_off: bool) -> None:
+    def script(request: Received) -> Reply:
+        if request.path == "/studies":
+            return dicom_json([{**study(7), "00201206": element("IS", counted)}])
+        series = [{"0020000E": element("UI", f"1.2.7.{n}")} for n in range(6)]
+        return dicom_json(page_of(series, request))
+
+    query = Query(Level.SERIES, {"StudyInstanceUID": "1.2.7", "Modality": ""}, 100)
+    with WebServer(script) as server, web_client(server.url) as client:
+        found = client.find(query)
+
+    assert len(found.items) == 6
+    assert found.is_cut_off is is_cut_off
+
+
 def test_a_list_of_images_as_long_as_the_series_is_taken() -> None:
     with WebServer(series_server(8, 8)) as server, web_client(server.url) as client:
         assert len(client.images("1.2", "1.2.3")) == 8
