@@ -14,7 +14,7 @@ from hilum.settings import DicomwebSource
 def web_client(url: str, **settings: Any) -> Iterator[DicomwebClient]:
     """A client of a DICOMweb server at `url`, or at the url among the settings."""
     values = {"url": url, "timeout_seconds": 20.0, **settings}
-    client = DicomwebClient("archive", DicomwebSource.model_validate(values))
+    client = DicomwebClient(DicomwebSource.model_validate(values))
     try:
         yield client
     finally:

@@ -9,7 +9,7 @@ from typing import Final
 
 from hilum.domain import ExpectedImage
 from hilum.retrieve.dicomweb.probe import DicomwebProbe
-from hilum.retrieve.dicomweb.retrieval import Retrieval
+from hilum.retrieve.dicomweb.retrieval import WadoRetrieval
 from hilum.retrieve.dicomweb.search import Search
 from hilum.retrieve.dicomweb.session import WebSession
 from hilum.retrieve.source import (
@@ -36,12 +36,12 @@ class DicomwebClient:
     """
 
     def __init__(
-        self, name: str, settings: DicomwebSource, clock: Callable[[], float] = time.monotonic
+        self, settings: DicomwebSource, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._settings = settings
         self._session = WebSession(settings, clock)
         self._search = Search(self._session, settings)
-        self._retrieval = Retrieval(name, self._session)
+        self._retrieval = WadoRetrieval(self._session, settings.address)
 
     def probe(self) -> Sequence[ProbeLine]:
         """See `ImageSource`."""

@@ -134,12 +134,12 @@ class _Ended:
         return "; ".join((*error, *self.problems))
 
 
-class Retrieval:
+class WadoRetrieval:
     """Requests for images of one server."""
 
-    def __init__(self, name: str, session: WebSession) -> None:
-        self._name = name
+    def __init__(self, session: WebSession, address: str) -> None:
         self._session = session
+        self._address = address
         self._accept = AS_STORED
 
     def fetch(self, wanted: FetchRequest, store: ObjectStore, stop: threading.Event) -> FetchReport:
@@ -167,7 +167,7 @@ class Retrieval:
             self._accept = _AS_IT_LIKES
             _LOG.warning(
                 "source_chooses_transfer_syntax",
-                source=self._name,
+                source=self._address,
                 status=ended.status,
                 advice=(
                     "It refuses transfer-syntax=*, so it may decompress images, which takes its"

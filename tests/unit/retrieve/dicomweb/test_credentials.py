@@ -155,7 +155,7 @@ class OAuth:
                 "oauth_scope": "archive.read",
             }
         )
-        self.client = DicomwebClient("archive", settings, self.clock)
+        self.client = DicomwebClient(settings, self.clock)
 
     def find(self) -> None:
         assert len(self.client.find(QUERY).items) == 1
