@@ -44,6 +44,7 @@ _SLOW_SECONDS: Final = 30.0  # between two looks for late images
 _RELEASE_SECONDS: Final = 600.0
 _SERIES_AT_ONCE: Final = 16
 _THREADS: Final = 4
+_NOT_FOUND: Final = ("404", "410")
 _UNAVAILABLE: Final = ("OFFLINE", "UNAVAILABLE")
 log = telemetry.logger("services")
 
@@ -215,6 +216,8 @@ class CampaignRunner:
             reason = SeriesReason.OFFLINE
         elif report.status == "timed out":
             reason = SeriesReason.TIMED_OUT
+        elif report.status in _NOT_FOUND:
+            reason = SeriesReason.NOT_FOUND
         elif report.problem:
             reason = SeriesReason.REFUSED_BY_SOURCE
         return FetchState(
@@ -306,7 +309,7 @@ class CampaignRunner:
             return self._failed(series, error.detail, is_outage=error.is_outage or error.is_final)
         is_away = report.is_outage or report.is_final
         self._parts.gate.ended(fetched, self._monotonic() - began, is_outage=is_away)
-        if is_away and not fetched:
+        if is_away:
             return self._failed(series, report.problem, is_outage=True)
         return None
 
