@@ -15,6 +15,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("onnx", "onnxscript", "safetensors"), "models"),
         # The extra `models` has onnxruntime, too; a host that runs engines wants all of `embedded`.
         **dict.fromkeys(("onnxruntime", "openvino"), "embedded"),
+        "duckdb": "parquet",
     }
 )
 """Top-level module, as it is imported, and the extra that brings it."""

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Literal, Protocol
 
 from hilum.domain import ExpectedImage
 
@@ -126,6 +126,15 @@ class ObjectStore(Protocol):
 
     def begin(self, origin: str = "") -> IncomingPart:
         """Begin an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedStudy:
+    """One row of a list of studies. `number`: as a spreadsheet counts, the header is row 1."""
+
+    number: int
+    kind: Literal["accession", "study_uid"]
+    value: str
 
 
 @dataclass(frozen=True, slots=True)

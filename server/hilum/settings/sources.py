@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from pydantic import AfterValidator, Field, model_validator
 
 from hilum.settings.fields import AeTitle, Host, Port, Section
+from hilum.settings.hours import Hours
 from hilum.settings.tables import ByKind
 from hilum.settings.tls import TlsClient
 
@@ -34,7 +35,7 @@ class SourceSection(Section):
     time_zone: TimeZone = Field(
         "UTC", description="Time zone of `hours` and of the days of a plan, such as Europe/Berlin."
     )
-    hours: tuple[str, ...] = Field(
+    hours: tuple[Hours, ...] = Field(
         (),
         description=(
             "When images may be requested, such as `mon-fri 20:00-06:00` and `sat,sun"

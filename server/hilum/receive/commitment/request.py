@@ -16,8 +16,8 @@ from pydicom.uid import UID
 from pynetdicom.dsutils import decode
 
 from hilum.dicom import command_set
+from hilum.dicom.uid import is_like_uid, problem_of_uid
 from hilum.domain import SopReference
-from hilum.receive.headers.header import is_like_uid, problem_of_uid
 from hilum.receive.policy.sender_policy import STORAGE_COMMITMENT
 from hilum.receive.statuses import COMMENT_LENGTH, StatusResponse
 from hilum.receive.upper_layer.command import Command

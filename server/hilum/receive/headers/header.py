@@ -5,12 +5,12 @@ The header is read before the acknowledgement, so that each acknowledged object 
 
 from __future__ import annotations
 
-import re
 import zlib
 from dataclasses import dataclass
 
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
+from hilum.dicom.uid import problem_of_form, problem_of_uid
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, understood
 from hilum_preprocessing.header.element_index import (
     Element,
@@ -39,13 +39,6 @@ _MANUFACTURER = 0x00080070
 _DEVICE_SERIAL_NUMBER = 0x00181000
 _OF_OBJECT = frozenset((_SOP_CLASS_UID, _SOP_INSTANCE_UID))
 _READ = frozenset((*_NAMES, _MANUFACTURER, _DEVICE_SERIAL_NUMBER, _PIXEL_DATA))
-# PS3.5 9.1. Components with a leading zero, and a second one above 39, are tolerated: they exist,
-# and refusing such an image would not help.
-_UID = re.compile(r"[0-9]+(?:\.[0-9]+)*")
-_LONGEST_UID = 64
-_LAST_ROOT = 2
-# written by a device without a value: all its patients would share one study
-_ZEROS = frozenset("0.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,36 +118,6 @@ def first_uids(data_set: memoryview, transfer_syntax_uid: str) -> tuple[str, str
     return sop_class, sop_instance
 
 
-def problem_of_uid(text: str) -> str | None:
-    """Return the fault of a text as a UID, with its remedy; None: it is valid.
-
-    It fits into an Error Comment after a name. It is the only rule, for every way in.
-    """
-    if problem := _problem_of_form(text):
-        return problem
-    first = int(text.partition(".")[0])
-    # ISO/IEC 9834-1: there are three roots
-    return "must start with 0-2" if first > _LAST_ROOT else None
-
-
-def is_like_uid(text: str) -> bool:
-    """Return whether a stored object may have this name.
-
-    Earlier versions took UIDs that begin with any number, and such objects can be named.
-    """
-    return _problem_of_form(text) is None
-
-
-def _problem_of_form(text: str) -> str | None:
-    if not text:
-        return "is missing; fill it in"
-    if len(text) > _LONGEST_UID:
-        return f"is over {_LONGEST_UID} characters"
-    if not _UID.fullmatch(text):
-        return "is not a valid UID"
-    return "is all zeros; fill it in" if _ZEROS.issuperset(text) else None
-
-
 def _inflate_beginning(data_set: bytes | memoryview) -> memoryview:
     """Return as much of a deflated data set (PS3.5 A.5) as a header may have."""
     try:
@@ -195,7 +158,7 @@ def _value(data: memoryview, place: Element | None) -> bytes:
 
 def _uid(tag: int, value: bytes) -> str:
     text = value.decode("latin-1")
-    if problem := _problem_of_form(text):
+    if problem := problem_of_form(text):
         raise _refused(tag, problem)
     return text
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from pydicom import uid
 
+from hilum.dicom.uid import is_like_uid
 from hilum.domain import TRANSFER_SYNTAXES
-from hilum.receive.headers.header import is_like_uid
 from hilum.receive.policy.sender_policy import STORAGE_SOP_CLASSES, SenderPolicy
 
 _NAMED = 3  # refused SOP Classes that are named; a router may propose a hundred

@@ -19,9 +19,9 @@ from pydicom.uid import (
     ImplicitVRLittleEndian,
 )
 
+from hilum.dicom.uid import is_like_uid
 from hilum.domain import TRANSFER_SYNTAXES
 from hilum.observability import telemetry
-from hilum.receive.headers.header import is_like_uid
 from hilum.receive.sinks import PiecewiseSink, StoreOutcome
 
 _STANDARD: Final = "1.2.840.10008."

@@ -12,9 +12,9 @@ from typing import Final
 from pydicom.dataset import Dataset
 from pydicom.filereader import read_dataset
 
+from hilum.dicom.uid import is_like_uid
 from hilum.domain import Rejection, RemovalReason
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.headers.header import is_like_uid
 from hilum.receive.statuses import CannotUnderstand, HeaderTooComplex, UnsupportedObject
 from hilum_preprocessing.header.element_index import encoding_of
 from hilum_preprocessing.header.elements import MALFORMED

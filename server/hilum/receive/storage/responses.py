@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Final
 
+from hilum.dicom.uid import problem_of_uid
 from hilum.observability import telemetry
-from hilum.receive.headers.header import problem_of_uid
 from hilum.receive.policy.association_record import AssociationRecorder
 from hilum.receive.sinks import StoreOutcome
 from hilum.receive.statuses import CannotUnderstand, Refusal, StatusResponse, answer

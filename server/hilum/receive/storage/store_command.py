@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
+from hilum.dicom.uid import problem_of_uid
 from hilum.observability import tracing
 from hilum.receive.headers.file_meta import FileMeta
-from hilum.receive.headers.header import Header, problem_of_uid
+from hilum.receive.headers.header import Header
 from hilum.receive.statuses import DataSetDoesNotMatch, SopClassNotNegotiated
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hilum.services.campaigns.runner import Wait
+from hilum.retrieve.pace.limits import Wait
 
 
 class OpenGate:

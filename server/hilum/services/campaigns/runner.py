@@ -21,6 +21,7 @@ from hilum.domain import (
     SeriesState,
 )
 from hilum.observability import telemetry
+from hilum.retrieve.pace.limits import Wait
 from hilum.retrieve.source import (
     FetchReport,
     FetchRequest,
@@ -47,14 +48,6 @@ _THREADS: Final = 4
 _NOT_FOUND: Final = ("404", "410")
 _UNAVAILABLE: Final = ("OFFLINE", "UNAVAILABLE")
 log = telemetry.logger("services")
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    """A reason to ask for nothing now. `until`: seconds since the epoch, when to look again."""
-
-    until: float
-    reason: str
 
 
 class Gate(Protocol):

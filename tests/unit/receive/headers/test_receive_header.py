@@ -22,10 +22,9 @@ from pydicom.uid import (
     JPEGBaseline8Bit,
 )
 
+from hilum.dicom.uid import is_like_uid, problem_of_uid
 from hilum.receive.headers.header import (
     MAXIMUM_HEADER_BYTES,
-    is_like_uid,
-    problem_of_uid,
     read_header,
 )
 from hilum.receive.statuses import COMMENT_LENGTH, CannotUnderstand, HeaderTooComplex
