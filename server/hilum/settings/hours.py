@@ -40,11 +40,15 @@ def weekly_window(entry: str) -> WeeklyWindow:
     hours = [int(number) for number in times]
     start = _minutes(entry, hours[0], hours[1])
     end = _minutes(entry, hours[2], hours[3])
+    _require_window(entry, start, end)
+    return WeeklyWindow(_days(entry, days), start, end if end > start else end + DAY_MINUTES)
+
+
+def _require_window(entry: str, start: int, end: int) -> None:
     if start == DAY_MINUTES:
         raise ValueError(f"{entry!r} starts at 24:00; write 00:00 of the next day")
     if start == end:
         raise ValueError(f"{entry!r} is empty; the whole day is 00:00-24:00")
-    return WeeklyWindow(_days(entry, days), start, end if end > start else end + DAY_MINUTES)
 
 
 def _minutes(entry: str, hour: int, minute: int) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from hilum.retrieve.lists.table import ChosenColumn, ListError, StudyTable, TableRow, choose_column
+from hilum.retrieve.lists.table import ChosenColumn, ListError, StudyColumn, TableRow, choose_column
 
 _DELIMITERS: Final = (",", ";", "\t")
 _UTF16: Final = (b"\xff\xfe", b"\xfe\xff")
@@ -24,7 +24,7 @@ _WORKBOOKS: Final = {
 }
 
 
-def open_csv(path: Path, column: str | None) -> StudyTable:
+def open_csv(path: Path, column: str | None) -> StudyColumn:
     """Return the column of studies of a CSV file. Raises ListError."""
     _require_text(path)
     delimiter = _delimiter(path)
@@ -33,7 +33,7 @@ def open_csv(path: Path, column: str | None) -> StudyTable:
         raise ListError("the list is empty")
     chosen = choose_column([header.strip() for header in headers], column)
     doubts = () if chosen.is_headed else (_HEADLESS,)
-    return StudyTable(
+    return StudyColumn(
         chosen.name if chosen.is_headed else "",
         lambda: _rows(path, delimiter, chosen, len(headers)),
         doubts,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from hilum.missing_extra import in_words
-from hilum.retrieve.lists.table import ListError, StudyTable, TableRow, choose_column
+from hilum.retrieve.lists.table import ListError, StudyColumn, TableRow, choose_column
 
 if TYPE_CHECKING:
     import duckdb
@@ -24,7 +24,7 @@ _DOUBT: Final = (
 )
 
 
-def open_parquet(path: Path, column: str | None) -> StudyTable:
+def open_parquet(path: Path, column: str | None) -> StudyColumn:
     """Return the column of studies of a Parquet file. Raises ListError."""
     types = _types(path)
     chosen = choose_column(list(types), column)
@@ -34,7 +34,7 @@ def open_parquet(path: Path, column: str | None) -> StudyTable:
     is_number = is_float or _INTEGERS.fullmatch(kind) is not None
     if not is_number and kind != "VARCHAR" and not kind.startswith("ENUM"):
         raise ListError(f"the column {name!r} holds {kind}, and not text; write it as text")
-    return StudyTable(
+    return StudyColumn(
         name,
         lambda: _rows(path, name, list(types), is_float=is_float),
         (_DOUBT,) if is_number else (),

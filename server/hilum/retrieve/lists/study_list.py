@@ -12,7 +12,7 @@ from hilum.domain import ListRow, PlanDoubt, RowOutcome
 from hilum.retrieve.lists.csv_table import open_csv
 from hilum.retrieve.lists.list_doubts import AccessionForms
 from hilum.retrieve.lists.parquet_table import MAGIC, open_parquet
-from hilum.retrieve.lists.table import Kind, ListError, StudyTable, TableRow, kind_of
+from hilum.retrieve.lists.table import Kind, ListError, StudyColumn, TableRow, kind_of
 from hilum.retrieve.lists.values import problem_of_value
 from hilum.retrieve.source import ListedStudy
 
@@ -50,35 +50,53 @@ def read_list(path: Path, column: str | None = None) -> StudyList:
         raise ListError(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _read(table: StudyTable) -> StudyList:
+def _read(table: StudyColumn) -> StudyList:
     kind = kind_of(table.column) or _kind_of_values(table.rows())
-    studies: list[ListedStudy] = []
-    refused: list[ListRow] = []
-    first_rows: dict[str, int] = {}
-    forms = AccessionForms()
-    blank_rows = 0
+    reader = _RowReader(kind)
     for row in table.rows():
+        reader.read(row)
+    doubts = (*table.doubts, *reader.forms.doubts())
+    return StudyList(
+        table.column,
+        kind,
+        tuple(reader.studies),
+        tuple(reader.refused),
+        reader.blank_rows,
+        tuple(map(PlanDoubt, doubts)),
+    )
+
+
+class _RowReader:
+    """Sorts rows into studies, refused ones and blank ones."""
+
+    def __init__(self, kind: Kind) -> None:
+        self._kind = kind
+        self._first_rows: dict[str, int] = {}
+        self.studies: list[ListedStudy] = []
+        self.refused: list[ListRow] = []
+        self.blank_rows = 0
+        self.forms = AccessionForms()
+
+    def read(self, row: TableRow) -> None:
+        """Take the next row."""
         if row.is_blank:
-            blank_rows += 1
-            continue
+            self.blank_rows += 1
+            return
         value = row.value.strip()
-        if refusal := _refusal(row, value, kind, first_rows):
-            refused.append(refusal)
-            continue
-        first_rows[value] = row.number
-        studies.append(ListedStudy(row.number, kind, value))
-        if kind == "accession":
-            forms.count(value)
-    doubts = tuple(PlanDoubt(text) for text in (*table.doubts, *forms.doubts()))
-    return StudyList(table.column, kind, tuple(studies), tuple(refused), blank_rows, doubts)
+        if refusal := self._refusal(row, value):
+            self.refused.append(refusal)
+            return
+        self._first_rows[value] = row.number
+        self.studies.append(ListedStudy(row.number, self._kind, value))
+        if self._kind == "accession":
+            self.forms.count(value)
 
-
-def _refusal(row: TableRow, value: str, kind: Kind, first_rows: dict[str, int]) -> ListRow | None:
-    if problem := row.problem or problem_of_value(value, kind):
-        return ListRow(row.number, RowOutcome.REFUSED, problem)
-    if (first := first_rows.get(value)) is not None:
-        return ListRow(row.number, RowOutcome.DUPLICATE, f"the same as row {first}")
-    return None
+    def _refusal(self, row: TableRow, value: str) -> ListRow | None:
+        if problem := row.problem or problem_of_value(value, self._kind):
+            return ListRow(row.number, RowOutcome.REFUSED, problem)
+        if (first := self._first_rows.get(value)) is not None:
+            return ListRow(row.number, RowOutcome.DUPLICATE, f"the same as row {first}")
+        return None
 
 
 def _kind_of_values(rows: Iterator[TableRow]) -> Kind:

@@ -39,7 +39,7 @@ class TableRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StudyTable:
+class StudyColumn:
     """The column of studies in a file.
 
     `column`: its header, empty without one. `rows`: may be called once for each pass. `doubts`:

@@ -89,30 +89,30 @@ class SourcePace:
 
     def _waits(self, now: float) -> list[Wait]:
         """Return each limit that holds now, but for an outage."""
-        found: list[Wait] = []
-        if not self._timetable.is_open(now):
-            opens = self._timetable.opens_at(now)
-            found.append(
-                Wait(now + _LOOK_SECONDS if opens is None else opens, "outside the source's hours")
-            )
-        self._count_today(now, 0)
-        limit = self._settings.daily_images
-        if limit and self._images_today >= limit:
-            found.append(
-                Wait(
-                    self._timetable.day_end(now),
-                    f"{self._images_today} images came today (daily_images: {limit})",
-                )
-            )
         settings = self._settings
+        found = [self._hours(now), self._daily(now)]
         for rest, reason in (
             (self._rested, f"rest after a request (utilisation: {settings.utilisation:g})"),
             (self._spread, f"at most {settings.images_per_second:g} images/s (images_per_second)"),
             (self._slow, self._slow_reason),
         ):
-            if (until := rest.until(now)) is not None:
-                found.append(Wait(until, reason))
-        return found
+            until = rest.until(now)
+            found.append(None if until is None else Wait(until, reason))
+        return [wait for wait in found if wait is not None]
+
+    def _hours(self, now: float) -> Wait | None:
+        if self._timetable.is_open(now):
+            return None
+        opens = self._timetable.opens_at(now)
+        return Wait(now + _LOOK_SECONDS if opens is None else opens, "outside the source's hours")
+
+    def _daily(self, now: float) -> Wait | None:
+        self._count_today(now, 0)
+        limit = self._settings.daily_images
+        if not limit or self._images_today < limit:
+            return None
+        reason = f"{self._images_today} images came today (daily_images: {limit})"
+        return Wait(self._timetable.day_end(now), reason)
 
     def _count_today(self, now: float, images: int) -> None:
         day = self._timetable.local_day(now)

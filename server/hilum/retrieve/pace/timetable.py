@@ -176,10 +176,15 @@ def _weekly_spans(windows: Sequence[WeeklyWindow]) -> tuple[tuple[int, int], ...
             parts.append((start, min(end, _WEEK)))
             if end > _WEEK:
                 parts.append((0, end - _WEEK))
+    return tuple(_merged(parts))
+
+
+def _merged(parts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return spans without those that overlap or touch, sorted."""
     merged: list[tuple[int, int]] = []
     for start, end in sorted(parts):
         if merged and start <= merged[-1][1]:
             merged[-1] = (merged[-1][0], max(merged[-1][1], end))
         else:
             merged.append((start, end))
-    return tuple(merged)
+    return merged
