@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hilum_preprocessing.header.files import read_file
     from hilum_preprocessing.header.pixel_header import PixelHeader
     from hilum_preprocessing.header.views import View, view_of
+    from hilum_preprocessing.pictures.image_input import ImageInput
     from hilum_preprocessing.prepare import Prepared, prepare, prepare_array, prepare_stored
     from hilum_preprocessing.spec.input_spec import InputSpec
     from hilum_preprocessing.spec.recipes import RECIPES
@@ -48,6 +49,7 @@ __all__ = [
     "RECIPES",
     "Decoding",
     "Flag",
+    "ImageInput",
     "InputSpec",
     "NotAnalysable",
     "PixelHeader",
@@ -92,6 +94,7 @@ _MODULES = MappingProxyType(
             "guard.pixels",
         ),
         **dict.fromkeys(("Prepared", "prepare", "prepare_array", "prepare_stored"), "prepare"),
+        "ImageInput": "pictures.image_input",
         "RECIPES": "spec.recipes",
         "InputSpec": "spec.input_spec",
         **dict.fromkeys(("View", "view_of"), "header.views"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from numpy.typing import NDArray
 from pydicom.dataset import Dataset
@@ -34,8 +34,12 @@ from hilum_preprocessing.header.luts import (
     voi_of,
 )
 from hilum_preprocessing.header.pixel_header import PixelHeader, require_pixel_data
+from hilum_preprocessing.pictures.mark import is_picture
 
 __all__ = ["DEFAULT_MAXIMUM_PIXELS", "StoredValues", "decode"]
+
+_LEAST_MAXIMUM_OF_16_BITS: Final = 1 << 14
+"""A PNG file of 16 bits with less may hold 12 bits, as detectors give them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +53,8 @@ class StoredValues:
     INVERSE, SEQUENCE or "". `pixel_aspect`: height of a pixel over its width, None: not known.
     `reduced` r: the array is the low-pass band after r levels, and its sample k is at pixel 2^r * k
     of the picture, whose size is `size`; not in the middle of 2^r pixels. `ends`: smallest and
-    largest stored value, where the decoder looked for them.
+    largest stored value, where the decoder looked for them. `is_picture`: the values are those of a
+    PNG or JPEG file, so a recipe takes them where it takes such files (`levels.picture_entry`).
     """
 
     array: NDArray[Any]
@@ -66,6 +71,7 @@ class StoredValues:
     reduced: int = 0
     full_size: tuple[int, int] | None = None
     ends: tuple[int, int] | None = None
+    is_picture: bool = False
 
     @property
     def size(self) -> tuple[int, int]:
@@ -99,6 +105,8 @@ def decode(
     decoded = decode_frame(dataset, header)
     if not header.is_monochrome and rgb != "reject":
         return _grey(dataset, header, decoded, rgb)
+    if not header.is_signed and is_picture(dataset):
+        return _of_picture(dataset, header, decoded)
     return _with_facts(dataset, header, decoded)
 
 
@@ -112,6 +120,22 @@ def _grey(dataset: Dataset, header: PixelHeader, decoded: Decoded, rgb: Grey) ->
         is_monochrome1=False,
         flags=_flags(dataset, decoded.flags),
         pixel_aspect=pixel_aspect_of(dataset),
+    )
+
+
+def _of_picture(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> StoredValues:
+    """The values of a picture file, which says nothing of LUTs, windows or padding."""
+    largest = int(decoded.array.max())
+    is_dark = header.bits_stored == 16 and largest < _LEAST_MAXIMUM_OF_16_BITS
+    doubts = (Flag.BITS_STORED_DOUBTFUL,) if is_dark else ()
+    return StoredValues(
+        decoded.array,
+        header.bits_stored,
+        is_signed=False,
+        is_monochrome1=False,
+        flags=_flags(dataset, (*decoded.flags, *doubts)),
+        ends=decoded.ends,
+        is_picture=True,
     )
 
 

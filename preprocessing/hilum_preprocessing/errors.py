@@ -235,6 +235,13 @@ class Flag(Explained):
         "age_unknown",
         "The age of the patient is not known, and the release is not made for every age.",
     )
+    PICTURE_FILE = (
+        "picture_file",
+        (
+            "The image is a PNG or JPEG file, which states neither window, polarity, orientation"
+            " nor device; it was read as it is."
+        ),
+    )
     BURNED_IN_TEXT = (
         "burned_in_text",
         (

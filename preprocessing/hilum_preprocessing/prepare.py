@@ -22,6 +22,7 @@ from hilum_preprocessing.guard.tags import admitted, tag_flags
 from hilum_preprocessing.header.files import read_file
 from hilum_preprocessing.header.views import View
 from hilum_preprocessing.levels.grayscale import finished, level_table
+from hilum_preprocessing.pictures.image_input import ImageInput
 from hilum_preprocessing.resize.resample import require_full_float32
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.tensor.compiled_path import prepared
@@ -45,7 +46,7 @@ class Prepared:
 
 
 def prepare(
-    image: Dataset | str | os.PathLike[str],
+    image: Dataset | str | os.PathLike[str] | ImageInput,
     spec: InputSpec,
     device: str | torch.device = "cpu",
     maximum_pixels: int = DEFAULT_MAXIMUM_PIXELS,
@@ -54,25 +55,28 @@ def prepare(
 
     For `torchxrayvision_224` (1, 224, 224) fp16 within -1024 and 1024.
 
-    `image` is a data set, or the path of a DICOM file, which is then read by `read_file`.
+    `image` is a data set, the path of a DICOM file, which is then read by `read_file`, or a PNG or
+    JPEG file as `ImageInput`.
 
     Raises NotAnalysable with the reason why there is none: a file that is not DICOM is such a
     reason. Raises OSError when the file cannot be opened, TypeError for any other `image`.
     """
-    dataset = image if isinstance(image, Dataset) else _read(image)
+    dataset = image if isinstance(image, Dataset) else _read(image, maximum_pixels)
     view, header = admitted(dataset, spec)
     stored = decoding_for(dataset, spec).of(dataset, maximum_pixels, header)
     flags = (*stored.flags, *level_flags(stored, spec), *tag_flags(dataset, spec, view))
     return Prepared(prepare_stored(stored, spec, device), view, flags)
 
 
-def _read(path: str | os.PathLike[str]) -> Dataset:
-    if not isinstance(path, str | os.PathLike):  # an integer would be taken for a file descriptor
+def _read(image: str | os.PathLike[str] | ImageInput, maximum_pixels: int) -> Dataset:
+    if isinstance(image, ImageInput):
+        return image.data_set(maximum_pixels)
+    if not isinstance(image, str | os.PathLike):  # an integer would be taken for a file descriptor
         raise TypeError(
-            "image must be a pydicom Dataset or the path of a DICOM file, not"
-            f" {type(path).__name__}"
+            "image must be a pydicom Dataset, the path of a DICOM file or an ImageInput, not"
+            f" {type(image).__name__}"
         )
-    return read_file(path)
+    return read_file(image)
 
 
 def prepare_stored(

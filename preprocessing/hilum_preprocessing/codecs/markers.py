@@ -77,7 +77,7 @@ def read_header(codestream: Codestream) -> JpegHeader:
     end = _end(codestream)
     seen: dict[int, int] = {}
     tables: dict[int, Table] = {}
-    for marker, start, stop in islice(_segments(codestream), _MOST_SEGMENTS):
+    for marker, start, stop in islice(segments(codestream), _MOST_SEGMENTS):
         seen[_FRAME if marker in _FRAMES else marker] = start
         if marker == _HUFFMAN_TABLES:
             tables |= tables_of(bytes(codestream[start + 2 : stop]))
@@ -140,7 +140,7 @@ def without_zeros(codestream: Codestream, scan: slice) -> Iterator[slice]:
         yield slice(scan.start, stop)
 
 
-def _segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
+def segments(codestream: Codestream) -> Iterator[tuple[int, int, int]]:
     """(marker, start of its length, stop) of each segment up to the first scan header."""
     position = 2
     while position + 4 <= len(codestream) and codestream[position] == 0xFF:

@@ -21,6 +21,7 @@ from hilum_preprocessing.header.elements import says, word
 from hilum_preprocessing.header.pixel_header import PixelHeader, require_pixel_data
 from hilum_preprocessing.header.views import View, view_of
 from hilum_preprocessing.orientation import orientation_flags
+from hilum_preprocessing.pictures.mark import is_picture
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.spec.population import age_years
 
@@ -107,6 +108,7 @@ def tag_flags(
         Flag.VIEW_UNKNOWN: view == "UNKNOWN",
         Flag.BODY_PART_UNKNOWN: body_part(dataset, site)[0] is None,
         Flag.AGE_UNKNOWN: spec.population.minimum_age_years > 0 and age_years(dataset) is None,
+        Flag.PICTURE_FILE: is_picture(dataset),
         Flag.BURNED_IN_TEXT: says(dataset, "BurnedInAnnotation", "YES"),
     }
     found = (
@@ -126,7 +128,7 @@ def _check_modality(dataset: Dataset) -> None:
         raise NotAnalysable(
             Reason.WRONG_MODALITY, "SOP Class is none of CR, DX and Secondary Capture"
         )
-    elif modality not in _MODALITIES:
+    elif modality not in _MODALITIES and not is_picture(dataset):
         detail = (
             "the Modality of a Secondary Capture names no radiograph"
             if modality

@@ -33,6 +33,7 @@ def check(spec: InputSpec) -> None:
     _check_intervals(spec)
     _check_range(spec)
     _check_grey_levels(spec)
+    _check_picture_entry(spec)
     _check_whole_resizes(spec)
     _check_size(spec)
     _check_normalise(spec.normalise)
@@ -112,6 +113,18 @@ def _check_grey_levels(spec: InputSpec) -> None:
     if spec.source.monochrome1 == "invert_after_uint8" and ToUint8 not in before:
         raise SpecError(
             "input_spec.source.monochrome1: invert_after_uint8 needs the intensity op to_uint8"
+        )
+
+
+def _check_picture_entry(spec: InputSpec) -> None:
+    entry = spec.picture_entry
+    if not isinstance(entry, int) or not entry:
+        return
+    skipped = spec.intensity[:entry]
+    if len(skipped) < entry or not isinstance(skipped[-1], ToUint8 | EqualizeHist):
+        raise SpecError(
+            "input_spec.picture_entry: counts the operations of intensity up to one that ends in"
+            " whole grey levels, to_uint8 or equalize_hist"
         )
 
 

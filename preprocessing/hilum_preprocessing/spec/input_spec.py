@@ -97,6 +97,13 @@ class InputSpec:
         " differ",
         is_later=True,
     )
+    picture_entry: Literal["auto"] | int = read_by(
+        fields.word_or(fields.index, "auto"),
+        "auto",
+        "PNG and JPEG files of 8 bits: how many operations of `intensity` made such files of stored"
+        " values, and are skipped; auto: those up to the first equalize_hist, without one none",
+        is_later=True,
+    )
     # As above.
     normalise: Normalise = read_by(  # noqa: RUF009
         fields.section(Normalise), Normalise(), "what the model's graph does with the wire tensor"

@@ -1,0 +1,70 @@
+"""Where the pixels of a PNG or JPEG file enter a specification. Torch-free.
+
+A file of 8 bits has no modality LUT, no window and no polarity of its own: 0 is black. Where a data
+set's authors made such files of DICOM objects, and the models were trained on the files, the steps
+that made them are skipped. All other steps are those of the recipe.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from hilum_preprocessing.errors import NotAnalysable, Reason
+from hilum_preprocessing.spec.input_spec import InputSpec
+from hilum_preprocessing.spec.operations import (
+    EqualizeHist,
+    IntensityOp,
+    Invert,
+    Maxval,
+    MinMax,
+    Percentile,
+    ToUint8,
+)
+
+_AS_THEY_ARE: Final[tuple[IntensityOp, ...]] = (Maxval("bits"), ToUint8("round"))
+"""Whole grey levels of 8 bits to themselves."""
+
+
+@lru_cache(64)
+def picture_spec(spec: InputSpec, bits: int) -> InputSpec:
+    """The specification for the pixels of a file of so many bits, 8 or 16.
+
+    Pixels of 16 bits were not made 8 bits yet, so they pass all operations. Raises NotAnalysable
+    where the first operation counts on the units of DICOM values.
+    """
+    source = replace(
+        spec.source, voi="none", window_index=0, window_explanation="", fixed_window=None
+    )
+    skipped = _skipped(spec) if bits == 8 else 0
+    rest = spec.intensity[skipped:]
+    if not skipped:
+        _require_range_of_picture(rest, bits)
+    return replace(spec, source=source, intensity=(*_AS_THEY_ARE, *rest) if skipped else rest)
+
+
+def _skipped(spec: InputSpec) -> int:
+    """How many operations made the files of the training.
+
+    equalize_hist is the last step of how CheXpert's and MIMIC-CXR-JPG's files were made.
+    """
+    if spec.picture_entry != "auto":
+        return spec.picture_entry
+    for number, op in enumerate(spec.intensity):
+        if isinstance(op, EqualizeHist):
+            return number + 1
+    return 0
+
+
+def _require_range_of_picture(intensity: tuple[IntensityOp, ...], bits: int) -> None:
+    first = next((op for op in intensity if not isinstance(op, Invert)), None)
+    if isinstance(first, MinMax | Percentile) or (
+        isinstance(first, Maxval) and first.of in ("bits", "two_to_bits", (1 << bits) - 1)
+    ):
+        return
+    raise NotAnalysable(
+        Reason.UNSUPPORTED_PIXEL_FORMAT,
+        f"the first operation of the specification is not for pictures of {bits} bits; say where"
+        " they enter, with input.picture_entry",
+    )

@@ -1,0 +1,1 @@
+"""Radiographs that come as PNG or JPEG files, and not as DICOM objects."""
