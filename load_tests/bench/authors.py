@@ -79,7 +79,12 @@ def torchxrayvision(
     dataset: Dataset, side: int, read: Callable[[Dataset], Array] = read_xray_dcm
 ) -> Array:
     """XRayCenterCrop, then XRayResizer with its engine skimage."""
-    cropped = centre_crop(read(dataset)).astype(np.float64)
+    return by_skimage(read(dataset), side)
+
+
+def by_skimage(image: Array, side: int) -> Array:
+    """The two transforms of an image within [-1024, 1024]."""
+    cropped = centre_crop(image).astype(np.float64)
     resized: Array = skimage_resize(
         cropped[None], (1, side, side), mode="constant", preserve_range=True
     )  # type: ignore[no-untyped-call]  # it has no types
@@ -88,14 +93,17 @@ def torchxrayvision(
 
 def wrapped(dataset: Dataset, side: int, forward: Callable[[Array], Array]) -> Array:
     """XRayCenterCrop, utils.fix_resolution within the model, and the first lines of its forward."""
-    image = torch.from_numpy(centre_crop(read_xray_dcm(dataset)).astype(np.float64))[
-        None, None
-    ].repeat(1, 3, 1, 1)
-    if image.shape[2] != side:
-        image = torch.nn.functional.interpolate(
-            image, size=(side, side), mode="bilinear", antialias=True
+    return by_wrapper(read_xray_dcm(dataset), side, forward)
+
+
+def by_wrapper(image: Array, side: int, forward: Callable[[Array], Array]) -> Array:
+    """The same of an image within [-1024, 1024]."""
+    batch = torch.from_numpy(centre_crop(image).astype(np.float64))[None, None].repeat(1, 3, 1, 1)
+    if batch.shape[2] != side:
+        batch = torch.nn.functional.interpolate(
+            batch, size=(side, side), mode="bilinear", antialias=True
         )
-    return forward(image[0].numpy())
+    return forward(batch[0].numpy())
 
 
 def over_512(image: Array) -> Array:
@@ -194,12 +202,17 @@ def output_range(dataset: Dataset) -> tuple[float, float]:
 
 def chexpert(dataset: Dataset) -> Array:
     """The consumer's transforms: Resize((320, 320)), ToTensor, Normalize."""
-    return normalised(pillow_resize(chexpert_jpg(dataset), 320, 320, BILINEAR) / 255, *IMAGENET)
+    return squashed_picture(chexpert_jpg(dataset), 320, BILINEAR, IMAGENET)
 
 
 def jfhealthcare(dataset: Dataset) -> Array:
     """data/utils.py transform with config/example.json, on a file of CheXpert."""
-    image = cv2.equalizeHist(chexpert_jpg(dataset))
+    return jfhealthcare_picture(chexpert_jpg(dataset))
+
+
+def jfhealthcare_picture(picture: Array) -> Array:
+    """The same of a picture that data/dataset.py has read."""
+    image = cv2.equalizeHist(picture)
     image = cv2.cvtColor(cv2.GaussianBlur(image, (3, 3), 0), cv2.COLOR_GRAY2RGB)
     rows, columns, _ = image.shape
     if rows >= columns:
@@ -220,7 +233,11 @@ def jfhealthcare(dataset: Dataset) -> Array:
 
 def chexzero_320(dataset: Dataset) -> Array:
     """data_process.preprocess, then Normalize."""
-    picture = chexpert_jpg(dataset)
+    return chexzero_picture(chexpert_jpg(dataset))
+
+
+def chexzero_picture(picture: Array) -> Array:
+    """The same of a picture that data_process.img_to_hdf5 has read."""
     rows, columns = picture.shape
     ratio = float(320) / max(rows, columns)
     height = int(rows * ratio)
@@ -238,7 +255,12 @@ def chexzero_224(dataset: Dataset) -> Array:
 
     Resize(224, BICUBIC) of the normalised tensor, as torchvision 0.11 does it.
     """
-    image = torch.from_numpy(chexzero_320(dataset).astype(np.float32))[None]
+    return clip_resize(chexzero_320(dataset))
+
+
+def clip_resize(normalised_image: Array) -> Array:
+    """The second resize alone."""
+    image = torch.from_numpy(normalised_image.astype(np.float32))[None]
     resized: Array = (
         torch.nn.functional.interpolate(
             image, size=(224, 224), mode="bicubic", align_corners=False
@@ -251,7 +273,12 @@ def chexzero_224(dataset: Dataset) -> Array:
 
 def biovil(dataset: Dataset) -> Array:
     """hi-ml: remap_to_uint8 of the pixel array, Resize(512), CenterCrop(448), ToTensor, ExpandChannels."""
-    image = dataset.pixel_array.astype(float)
+    return biovil_picture(dataset.pixel_array)
+
+
+def biovil_picture(array: Array) -> Array:
+    """The same of an array that skimage.io.imread or read_dicom has read."""
+    image = array.astype(float)
     image -= image.min()
     image /= image.max()
     picture = torchvision_crop(torchvision_resize((image * 255).astype(np.uint8), 512), 448)
@@ -260,14 +287,22 @@ def biovil(dataset: Dataset) -> Array:
 
 def chexnet(dataset: Dataset) -> Array:
     """Resize(256), CenterCrop(224), ToTensor, Normalize."""
-    return normalised(
-        torchvision_crop(torchvision_resize(nominal_uint8(dataset), 256), 224) / 255, *IMAGENET
-    )
+    return chexnet_picture(nominal_uint8(dataset))
+
+
+def chexnet_picture(picture: Array) -> Array:
+    """The same of an 8-bit picture."""
+    return normalised(torchvision_crop(torchvision_resize(picture, 256), 224) / 255, *IMAGENET)
 
 
 def nih_bicubic(dataset: Dataset) -> Array:
     """convert("L").resize((224, 224)), one channel."""
-    return (pillow_resize(nominal_uint8(dataset), 224, 224, BICUBIC)[None] / 255 - 0.485) / 0.229
+    return nih_bicubic_picture(nominal_uint8(dataset))
+
+
+def nih_bicubic_picture(picture: Array) -> Array:
+    """The same of an 8-bit picture."""
+    return (pillow_resize(picture, 224, 224, BICUBIC)[None] / 255 - 0.485) / 0.229
 
 
 def squashed(
@@ -278,7 +313,14 @@ def squashed(
     read: Callable[[Dataset], Array],
 ) -> Array:
     """An image processor: resize to a square, rescale by 1/255, normalise."""
-    return normalised(pillow_resize(read(dataset), side, side, kernel) / 255, *moments)
+    return squashed_picture(read(dataset), side, kernel, moments)
+
+
+def squashed_picture(
+    picture: Array, side: int, kernel: Image.Resampling, moments: tuple[Array, Array]
+) -> Array:
+    """The same of an 8-bit picture."""
+    return normalised(pillow_resize(picture, side, side, kernel) / 255, *moments)
 
 
 AUTHORS: Mapping[str, Author] = {

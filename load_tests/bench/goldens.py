@@ -76,6 +76,11 @@ def difference(recipe: str, dataset: Dataset) -> Difference | None:
             f"{recipe}: only Hilum refuses this picture"
         )
         return None
+    return between(stored, wire, expected, spec)
+
+
+def between(stored: StoredValues, wire: Array, expected: Array, spec: InputSpec) -> Difference:
+    """`wire`: of the stored values. `expected`: the network's input of the authors."""
     theirs = denormalised(expected, spec)
     apart = np.abs(wire - theirs)
     return Difference(

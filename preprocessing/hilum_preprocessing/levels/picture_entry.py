@@ -1,12 +1,13 @@
 """Where the pixels of a PNG or JPEG file enter a specification. Torch-free.
 
-A file of 8 bits has no modality LUT, no window and no polarity of its own: 0 is black. Where a data
-set's authors made such files of DICOM objects, and the models were trained on the files, the steps
+A file has no modality LUT, no window and no polarity of its own: 0 is black. Where a data set's
+authors made files of 8 bits of DICOM objects, and the models were trained on the files, the steps
 that made them are skipped. All other steps are those of the recipe.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -23,25 +24,31 @@ from hilum_preprocessing.spec.operations import (
     ToUint8,
 )
 
-_AS_THEY_ARE: Final[tuple[IntensityOp, ...]] = (Maxval("bits"), ToUint8("round"))
-"""Whole grey levels of 8 bits to themselves."""
+_GREY_LEVELS: Final[Mapping[int, tuple[IntensityOp, ...]]] = {
+    8: (Maxval("bits"), ToUint8("round")),
+    16: (Maxval(255.0 * 256.0), ToUint8("truncate")),
+}
+"""Whole grey levels of a file's pixels, by their bits: 8 as they are, of 16 the high byte.
+
+OpenCV reads a PNG file of 16 bits so, and with it the loaders of CheXzero and jfhealthcare.
+"""
 
 
 @lru_cache(64)
 def picture_spec(spec: InputSpec, bits: int) -> InputSpec:
     """The specification for the pixels of a file of so many bits, 8 or 16.
 
-    Pixels of 16 bits were not made 8 bits yet, so they pass all operations. Raises NotAnalysable
-    where the first operation counts on the units of DICOM values.
+    Raises NotAnalysable where the first operation counts on the units of DICOM values.
     """
     source = replace(
         spec.source, voi="none", window_index=0, window_explanation="", fixed_window=None
     )
-    skipped = _skipped(spec) if bits == 8 else 0
-    rest = spec.intensity[skipped:]
+    skipped = _skipped(spec)
     if not skipped:
-        _require_range_of_picture(rest, bits)
-    return replace(spec, source=source, intensity=(*_AS_THEY_ARE, *rest) if skipped else rest)
+        _require_range_of_picture(spec.intensity, bits)
+        return replace(spec, source=source)
+    rest = spec.intensity[skipped:]
+    return replace(spec, source=source, intensity=(*_GREY_LEVELS[bits], *rest))
 
 
 def _skipped(spec: InputSpec) -> int:

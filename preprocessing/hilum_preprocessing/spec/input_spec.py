@@ -100,8 +100,8 @@ class InputSpec:
     picture_entry: Literal["auto"] | int = read_by(
         fields.word_or(fields.index, "auto"),
         "auto",
-        "PNG and JPEG files of 8 bits: how many operations of `intensity` made such files of stored"
-        " values, and are skipped; auto: those up to the first equalize_hist, without one none",
+        "PNG and JPEG files: how many operations of `intensity` made the training's files of 8 bits"
+        " of stored values, and are skipped; auto: those up to the first equalize_hist, or none",
         is_later=True,
     )
     # As above.

@@ -16,7 +16,9 @@ _FLAGS_OF_PIXELS = Literal[
 ]
 
 
-_FLAGS_OF_HEADER = Literal["body_part_unknown", "view_unknown", "age_unknown", "burned_in_text"]
+_FLAGS_OF_HEADER = Literal[
+    "body_part_unknown", "view_unknown", "age_unknown", "picture_file", "burned_in_text"
+]
 
 
 _FLAGS_OF_LEVELS = Literal[
