@@ -39,11 +39,12 @@ def require_no_doubt(
     """Raises NotAnalysable (implausible_pixels) for a refused flag or combination of flags.
 
     `refused`: single flags. `together`: rows of flags that refuse an image only when all are
-    present.
+    present. A view that is not known counts in no row for a picture file, which cannot state it.
     """
     seen = set(flags)
     against = seen & set(refused)
+    signs = seen - {Flag.VIEW_UNKNOWN.value} if Flag.PICTURE_FILE.value in seen else seen
     for row in together:
-        against |= set(row) if row and seen.issuperset(row) else set()
+        against |= set(row) if row and signs.issuperset(row) else set()
     if against:
         raise NotAnalysable(Reason.IMPLAUSIBLE_PIXELS, ", ".join(sorted(against)))

@@ -23,6 +23,13 @@ def png(array: NDArray[Any], mode: str | None = None, **options: Any) -> bytes:
     return _saved(image if mode is None else image.convert(mode), "PNG", **options)
 
 
+def palette_png(indices: NDArray[np.uint8], palette: list[int]) -> bytes:
+    """A PNG file of indices (rows, columns) into 256 colours, red, green and blue in turns."""
+    image = Image.fromarray(indices)
+    image.putpalette(palette)
+    return _saved(image, "PNG")
+
+
 def jpeg_file(array: NDArray[np.uint8], mode: str | None = None, **options: Any) -> bytes:
     """A JPEG file of quality 95, as the data sets have."""
     image = Image.fromarray(array)

@@ -76,6 +76,24 @@ def test_one_doubt_about_the_pixels_is_enough_where_neither_body_part_nor_view_i
     assert "lossy_compressed" not in refused.value.detail
 
 
+@pytest.mark.parametrize("flag", sorted(set(PIXELS) - {"unusual_aspect"}))
+def test_the_view_that_a_picture_file_cannot_state_is_no_sign_against_it(flag: str) -> None:
+    require_no_doubt((flag, UNKNOWN, VIEW, "picture_file"), (), REFUSED_TOGETHER)
+
+
+def test_signs_in_the_pixels_of_a_picture_file_refuse_it() -> None:
+    for flags in (("unusual_aspect",), ("few_levels", "saturated")):
+        with pytest.raises(NotAnalysable) as refused:
+            require_no_doubt((*flags, UNKNOWN, VIEW, "picture_file"), (), REFUSED_TOGETHER)
+        assert refused.value.detail == ", ".join(sorted((*flags, UNKNOWN)))
+
+
+def test_a_site_may_refuse_picture_files_and_unknown_views() -> None:
+    for flag in ("picture_file", VIEW):
+        with pytest.raises(NotAnalysable):
+            require_no_doubt((UNKNOWN, VIEW, "picture_file"), (flag,))
+
+
 @pytest.mark.parametrize(
     "flags",
     [

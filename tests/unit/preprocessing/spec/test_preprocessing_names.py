@@ -110,5 +110,7 @@ def test_a_file_that_is_not_dicom_is_not_analysable(tmp_path, content):
     ids=lambda image: type(image).__name__,
 )
 def test_anything_else_is_a_type_error_that_says_what_is_wanted(image):
-    with pytest.raises(TypeError, match="a pydicom Dataset, the path of a DICOM file or an ImageInput, not "):
+    with pytest.raises(
+        TypeError, match="a pydicom Dataset, the path of a DICOM file or an ImageInput, not "
+    ):
         prepare(image, SPEC)
