@@ -13,6 +13,7 @@ from io import BytesIO
 from typing import Final
 
 from pydicom import dcmwrite
+from pydicom.config import IGNORE
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.uid import UID, JPEGBaseline8Bit
 
@@ -40,6 +41,7 @@ _UNKNOWN: Final = (
     "SeriesNumber",
     "InstanceNumber",
     "PatientOrientation",
+    "Laterality",
 )
 
 
@@ -100,7 +102,7 @@ def _data_set(data: bytes, view: str, maximum_pixels: int) -> Dataset:
 
 def _uids(named: dict[str, str]) -> dict[str, str]:
     for keyword, uid in named.items():
-        if not UID(uid).is_valid:
+        if not UID(uid, validation_mode=IGNORE).is_valid:
             raise PictureRefused(f"{keyword} is no UID (PS3.5 9.1)")
     return named
 
