@@ -66,6 +66,7 @@ _LONG_SECONDS = {
     "test_stow": 40,
     "test_sr_variants": 40,
     "test_nih_street": 40,
+    "test_picture_street": 30,
     "test_sr_template": 40,
     "test_demo": 40,
     "test_trouble": 40,

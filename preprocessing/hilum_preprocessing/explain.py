@@ -22,6 +22,7 @@ from hilum_preprocessing.guard.pixels import PixelLimits, look, pixel_flags
 from hilum_preprocessing.guard.tags import check_tags, tag_flags
 from hilum_preprocessing.header.body_parts import NO_WORDS, SiteWords
 from hilum_preprocessing.levels.grayscale import LevelTable, level_table
+from hilum_preprocessing.levels.picture_entry import entered
 from hilum_preprocessing.prepare import prepare_stored
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.spec.placement import Placement, place
@@ -74,7 +75,12 @@ def _panels(stored: StoredValues, spec: InputSpec) -> list[_Panel]:
     pixels = _shown(levels)
     return [
         _Panel("1  stored values", _shown(stored.array), stored.array, _stored_notes(stored)),
-        _Panel("2  levels (LUTs, polarity, intensity)", pixels, levels, _level_notes(table, spec)),
+        _Panel(
+            "2  levels (LUTs, polarity, intensity)",
+            pixels,
+            levels,
+            _level_notes(table, entered(stored, spec)),
+        ),
         _geometry_panel(stored, spec, levels, pixels),
         _tensor_panel(stored, spec),
     ]
@@ -99,10 +105,11 @@ def _geometry_panel(
 
 def _stored_notes(stored: StoredValues) -> tuple[str, ...]:
     kind = "MONOCHROME1 (low is bright)" if stored.is_monochrome1 else "MONOCHROME2"
+    origin = ", of a picture file" if stored.is_picture else ""
     signed = "signed" if stored.is_signed else "unsigned"
     return (
         f"{stored.array.shape[0]} x {stored.array.shape[1]}, {stored.bits_stored} bits {signed}",
-        kind,
+        kind + origin,
         f"{int(stored.array.min())} .. {int(stored.array.max())}",
         (
             f"padding {stored.padding[0]} .. {stored.padding[1]}"

@@ -23,7 +23,7 @@ from hilum_preprocessing.header.luts import Rescale, Unusable
 from hilum_preprocessing.levels.extent import counts, covers, extent
 from hilum_preprocessing.levels.intensity import apply_intensity
 from hilum_preprocessing.levels.lines import slope_of
-from hilum_preprocessing.levels.picture_entry import picture_spec
+from hilum_preprocessing.levels.picture_entry import entered
 from hilum_preprocessing.levels.polarity import invert_after_uint8, is_inverted, with_polarity
 from hilum_preprocessing.levels.tables import Levels, LevelTable, Values
 from hilum_preprocessing.levels.voi import apply_voi, look_up, windowed
@@ -50,7 +50,7 @@ def level_table(
     largest stored value, padding included, where the caller knows them. Raises NotAnalysable: a
     constant picture; MONOCHROME1, a missing VOI or values that the specification refuses.
     """
-    spec = _entered(stored, spec)
+    spec = entered(stored, spec)
     key = _key_of(stored, spec)
     if key is not None:
         return _known(key, stored, spec, ends)
@@ -59,10 +59,6 @@ def level_table(
     )
     _require_contrast(levels.picture)
     return LevelTable(_first(stored), levels.values, levels.observed)
-
-
-def _entered(stored: StoredValues, spec: InputSpec) -> InputSpec:
-    return picture_spec(spec, stored.bits_stored) if stored.is_picture else spec
 
 
 def without_unusable(stored: StoredValues) -> StoredValues:
@@ -124,7 +120,7 @@ def finished(resized: NDArray[Any], stored: StoredValues, spec: InputSpec) -> Va
 
     Their statistics are those of the resized picture.
     """
-    spec = _entered(stored, spec)
+    spec = entered(stored, spec)
     nominal = _source_levels(_nominal(stored, _observed(stored, spec, None)), stored, spec)
     values = resized.astype(np.float64).ravel()
     levels = replace(

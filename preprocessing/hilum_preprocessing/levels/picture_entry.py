@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from hilum_preprocessing.decode import StoredValues
 from hilum_preprocessing.errors import NotAnalysable, Reason
 from hilum_preprocessing.spec.input_spec import InputSpec
 from hilum_preprocessing.spec.operations import (
@@ -32,6 +33,14 @@ _GREY_LEVELS: Final[Mapping[int, tuple[IntensityOp, ...]]] = {
 
 OpenCV reads a PNG file of 16 bits so, and with it the loaders of CheXzero and jfhealthcare.
 """
+
+
+def entered(stored: StoredValues, spec: InputSpec) -> InputSpec:
+    """The specification as it is, or the one for a picture file.
+
+    Raises NotAnalysable as `picture_spec` does.
+    """
+    return picture_spec(spec, stored.bits_stored) if stored.is_picture else spec
 
 
 @lru_cache(64)

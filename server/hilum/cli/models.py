@@ -105,7 +105,7 @@ def build_models(
 @app.command()
 @performs(OF_FILES)
 def prepare(
-    file: Annotated[Path, typer.Argument(help="A DICOM file.")],
+    file: Annotated[Path, typer.Argument(help="A DICOM file, or a PNG or JPEG file.")],
     release: Annotated[str, typer.Option(help="Release, name@version.")],
     out: Annotated[
         Path | None, typer.Option(help="The wire tensor (C, H, W) as a NumPy file.")

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from PIL import Image
@@ -15,10 +18,13 @@ from hilum.analyse.decode.worker import DecodeRequest, NotReady
 from hilum.domain import REASONS
 from hilum.errors import ConfigurationError
 from hilum.models.manifest.catalogue import load_catalogue
+from hilum.retrieve.files.picture_object import PictureRefused, picture_object
 from hilum.settings import Settings
 from hilum_preprocessing import InputSpec, read_file
 from hilum_preprocessing.explain import explain
 from hilum_preprocessing.header.body_parts import SiteWords
+from hilum_preprocessing.pictures.jpeg_file import START
+from hilum_preprocessing.pictures.png import SIGNATURE
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -42,6 +48,39 @@ def prepare_file(
     spec = _input_spec(settings, release_id)
     if not file.is_file():
         raise ConfigurationError([f"{file}: no such file"])
+    common = {"file": str(file), "release": release_id}
+    try:
+        with _object_of(file, settings.analyse.maximum_pixels) as path:
+            return {**common, **_prepared(settings, path, release_id, spec, wanted)}
+    except PictureRefused as error:
+        if error.cause is None:
+            raise
+        return {**common, **_not_analysed(error.cause.reason.value, error.cause.detail)}
+
+
+@contextmanager
+def _object_of(file: Path, maximum_pixels: int) -> Iterator[Path]:
+    """The DICOM file, or the object of a PNG or JPEG file, which is deleted at the end."""
+    with file.open("rb") as opened:
+        is_picture = opened.read(len(SIGNATURE)).startswith((SIGNATURE, START))
+    if not is_picture:
+        yield file
+        return
+    with TemporaryDirectory(prefix="hilum-prepare-") as folder:
+        path = Path(folder, "picture.dcm")
+        uids = [f"2.25.{uuid4().int}" for _ in range(3)]
+        content = picture_object(file.read_bytes(), *uids, maximum_pixels=maximum_pixels)
+        path.write_bytes(content)
+        yield path
+
+
+def _prepared(
+    settings: Settings,
+    file: Path,
+    release_id: str,
+    spec: Mapping[str, Any],
+    wanted: PrepareRequest,
+) -> dict[str, Any]:
     guard = settings.guard
     request = DecodeRequest(
         file,
@@ -54,25 +93,26 @@ def prepare_file(
         site_words=guard.site_words,
     )
     answer = prepare_for_releases(request)[release_id]
-    common = {"file": str(file), "release": release_id}
     if isinstance(answer, NotReady):
-        return {
-            **common,
-            "outcome": "not_analysed",
-            "reason": answer.reason,
-            "meaning": REASONS[answer.reason].meaning,
-            "detail": answer.detail,
-        }
+        return _not_analysed(answer.reason, answer.detail)
     site = SiteWords.of(*guard.site_words)
     _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec), site)
     return {
-        **common,
         "outcome": "prepared",
         "view": answer.view,
         "flags": list(answer.flags),
         "preprocessing_version": answer.preprocessing_version,
         **_facts(answer.tensor),
         **{name: None if path is None else str(path) for name, path in _paths(wanted)},
+    }
+
+
+def _not_analysed(reason: str, detail: str) -> dict[str, Any]:
+    return {
+        "outcome": "not_analysed",
+        "reason": reason,
+        "meaning": REASONS[reason].meaning,
+        "detail": detail,
     }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click import Command
-from PIL import Image
+from PIL import Image, ImageCms
 from pydicom.uid import ExplicitVRLittleEndian
 from typer.main import get_command
 
@@ -192,6 +192,30 @@ def test_prepare_says_why_not(tmp_path: Path) -> None:
     assert (done.returncode, "known: densenet121_untrained@1" in done.stderr) == (2, True)
 
 
+def test_prepare_takes_a_picture_file(tmp_path: Path) -> None:
+    pixels = np.arange(256 * 200, dtype=np.uint16).reshape(256, 200) // 201
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "pa.png")
+    Image.fromarray(pixels.astype(np.uint8)).save(tmp_path / "pa.jpg")
+    for name in ("pa.png", "pa.jpg"):
+        done = hilum(
+            *("prepare", name, "--release", "densenet121_untrained@1", "--explain", "e.png"),
+            folder=tmp_path,
+        )
+        answer = json.loads(done.stdout)
+        assert (answer["outcome"], answer["view"]) == ("prepared", "UNKNOWN"), done.stderr
+        assert "picture_file" in answer["flags"]
+        assert answer["file"] == name
+        assert Image.open(tmp_path / "e.png").width > 1000
+
+
+def test_prepare_says_why_not_a_picture_file(tmp_path: Path) -> None:
+    coloured = np.random.default_rng(0).integers(0, 256, (64, 64, 3), np.uint8)
+    Image.fromarray(coloured).save(tmp_path / "colour.png")
+    done = hilum("prepare", "colour.png", "--release", "densenet121_untrained@1", folder=tmp_path)
+    assert done.returncode == 1
+    assert json.loads(done.stdout)["reason"] == "not_monochrome"
+
+
 def test_no_library_prints_what_it_read_of_a_file(tmp_path: Path) -> None:
     file = phantom.save(phantom.make_instance(seed=3, rows=64, columns=64), tmp_path / "pa.dcm")
     syntax, quoted = ExplicitVRLittleEndian.encode(), b"DOE^JANE^1950-01-15"
@@ -199,6 +223,15 @@ def test_no_library_prints_what_it_read_of_a_file(tmp_path: Path) -> None:
     done = hilum("prepare", file, "--release", "densenet121_untrained@1", folder=tmp_path)
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads(done.stdout)["reason"] == "transfer_syntax_not_supported"
+
+
+def test_no_library_prints_what_it_read_of_a_picture_file(tmp_path: Path) -> None:
+    """libpng warns of a gray file with a profile for colour, and names the profile."""
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    picture = Image.fromarray(np.arange(64 * 64, dtype=np.uint16).reshape(64, 64).astype(np.uint8))
+    picture.save(tmp_path / "pa.png", icc_profile=profile)
+    done = hilum("prepare", "pa.png", "--release", "densenet121_untrained@1", folder=tmp_path)
+    assert (json.loads(done.stdout)["outcome"], done.stderr) == ("prepared", "")
 
 
 def test_study_without_a_ledger(tmp_path: Path) -> None:

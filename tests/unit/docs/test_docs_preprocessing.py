@@ -10,10 +10,13 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from testing.phantoms.phantom import make_instance, save
+from tests.support.objects.picture_files import png
+from tests.support.objects.radiograph import scene
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "models" / "preprocessing.md"
@@ -25,6 +28,7 @@ def notebook(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, view, rows in (("pa", "PA", 300), ("ap", "AP", 260), ("lateral", "LATERAL", 280)):
         save(make_instance(1, view, rows=rows, columns=256), tmp_path / f"{name}.dcm")
+    (tmp_path / "pa.png").write_bytes(png(scene(300, 256, 8).astype(np.uint8)))
 
 
 def test_the_notebook_runs(notebook, capsys):
@@ -35,7 +39,8 @@ def test_the_notebook_runs(notebook, capsys):
     assert prepared.tensor.shape == (1, 224, 224)
     assert prepared.tensor.dtype == torch.float16
     assert -1024 <= prepared.tensor.min() < prepared.tensor.max() <= 1024
-    assert prepared.view == "PA"
+    assert prepared.view == found["of_file"].view == "PA"
+    assert found["of_file"].flags == ("body_part_unknown", "picture_file")
     assert batch.shape == (2, 1, 224, 224)
     assert torch.equal(batch[0], prepared.tensor)
     assert capsys.readouterr().out.splitlines() == [

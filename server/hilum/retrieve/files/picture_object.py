@@ -48,12 +48,14 @@ _UNKNOWN: Final = (
 class PictureRefused(Exception):
     """The file or a value beside it gives no object. `detail`: the reason and the remedy.
 
-    `detail` repeats no value of the list.
+    `detail` repeats no value of the list. `cause`: of the file; None: a value beside it is at
+    fault.
     """
 
-    def __init__(self, detail: str) -> None:
+    def __init__(self, detail: str, cause: NotAnalysable | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
+        self.cause = cause
 
 
 def picture_object(
@@ -96,7 +98,7 @@ def _data_set(data: bytes, view: str, maximum_pixels: int) -> Dataset:
         dataset = ImageInput(data, view).data_set(maximum_pixels)
         decode(dataset, maximum_pixels)
     except NotAnalysable as error:
-        raise PictureRefused(f"{error.reason.value}: {error.detail}") from None
+        raise PictureRefused(str(error), error) from None
     return dataset
 
 
