@@ -105,8 +105,6 @@ def decode(
     decoded = decode_frame(dataset, header)
     if not header.is_monochrome and rgb != "reject":
         return _grey(dataset, header, decoded, rgb)
-    if not header.is_signed and is_picture(dataset):
-        return _of_picture(dataset, header, decoded)
     return _with_facts(dataset, header, decoded)
 
 
@@ -146,6 +144,8 @@ def _reduced(dataset: Dataset, header: PixelHeader, reduce: int) -> StoredValues
 
 
 def _with_facts(dataset: Dataset, header: PixelHeader, decoded: Decoded) -> StoredValues:
+    if not header.is_signed and is_picture(dataset):
+        return _of_picture(dataset, header, decoded)
     padding = padding_of(dataset, is_signed=header.is_signed)
     return StoredValues(
         array=decoded.array,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from typing import Final
 
 from hilum_preprocessing.errors import NotAnalysable, Reason
@@ -31,15 +32,18 @@ def require_upright(tiff: bytes) -> None:
 def _orientation(tiff: bytes) -> int:
     """The value of the first directory; 0: there is none."""
     order = _ORDERS.get(tiff[:4])
-    if order is None:
-        return 0
     try:
-        (first,) = struct.unpack_from(f"{order}I", tiff, 4)
-        (count,) = struct.unpack_from(f"{order}H", tiff, first)
-        for at in range(first + 2, first + 2 + count * _ENTRY_BYTES, _ENTRY_BYTES):
-            tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, at)
-            if (tag, kind) == (_ORIENTATION, _SHORT):
-                return int(value)
+        return 0 if order is None else next(_orientations(tiff, order), 0)
     except struct.error:
         return 0
-    return 0
+
+
+def _orientations(tiff: bytes, order: str) -> Iterator[int]:
+    """Of the entries of the first directory (TIFF 6.0, section 2)."""
+    (first,) = struct.unpack_from(f"{order}I", tiff, 4)
+    (count,) = struct.unpack_from(f"{order}H", tiff, first)
+    for number in range(count):
+        at = first + 2 + number * _ENTRY_BYTES
+        tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, at)
+        if (tag, kind) == (_ORIENTATION, _SHORT):
+            yield value

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 from pydicom.dataset import Dataset, FileMetaDataset
 from pydicom.encaps import encapsulate
 from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit, SecondaryCaptureImageStorage
@@ -17,9 +19,18 @@ from hilum_preprocessing.pictures.mark import DEVICE_MANUFACTURER, DEVICE_MODEL,
 from hilum_preprocessing.pictures.pixels import PicturePixels
 from hilum_preprocessing.pictures.png import SIGNATURE, read_png
 
-_MEDICAL_IMAGE: Final = "DERIVED", "SECONDARY"
-# The file does not say whether it was CR or DX.
-_OTHER: Final = "OT"
+_ORIGIN: Final[Mapping[str, object]] = {
+    "SOPClassUID": SecondaryCaptureImageStorage,
+    "ImageType": ["DERIVED", "SECONDARY"],
+    # The file does not say whether it was CR or DX.
+    "Modality": "OT",
+    "ConversionType": WORKSTATION,
+    "SecondaryCaptureDeviceManufacturer": DEVICE_MANUFACTURER,
+    "SecondaryCaptureDeviceManufacturerModelName": DEVICE_MODEL,
+    "SamplesPerPixel": 1,
+    "PhotometricInterpretation": "MONOCHROME2",
+    "PixelRepresentation": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,37 +67,35 @@ def _pixels(data: bytes, maximum_pixels: int) -> PicturePixels:
 
 def _described(pixels: PicturePixels) -> Dataset:
     dataset = Dataset()
-    dataset.SOPClassUID = SecondaryCaptureImageStorage
-    dataset.ImageType = list(_MEDICAL_IMAGE)
-    dataset.Modality = _OTHER
-    dataset.ConversionType = WORKSTATION
-    dataset.SecondaryCaptureDeviceManufacturer = DEVICE_MANUFACTURER
-    dataset.SecondaryCaptureDeviceManufacturerModelName = DEVICE_MODEL
-    dataset.SamplesPerPixel = 1
-    dataset.PhotometricInterpretation = "MONOCHROME2"
-    dataset.Rows = pixels.rows
-    dataset.Columns = pixels.columns
-    dataset.BitsAllocated = pixels.bits
-    dataset.BitsStored = pixels.bits
-    dataset.HighBit = pixels.bits - 1
-    dataset.PixelRepresentation = 0
-    if pixels.is_lossy:
-        dataset.LossyImageCompression = "01"
-    _hold(pixels, dataset)
+    described = {
+        **_ORIGIN,
+        "Rows": pixels.rows,
+        "Columns": pixels.columns,
+        "BitsAllocated": pixels.bits,
+        "BitsStored": pixels.bits,
+        "HighBit": pixels.bits - 1,
+        **({"LossyImageCompression": "01"} if pixels.is_lossy else {}),
+    }
+    for keyword, value in described.items():
+        setattr(dataset, keyword, value)
+    dataset.file_meta = FileMetaDataset()
+    if pixels.codestream is not None:
+        _hold_codestream(pixels.codestream, dataset)
+    elif pixels.array is not None:
+        _hold_words(pixels.array, dataset)
     return dataset
 
 
-def _hold(pixels: PicturePixels, dataset: Dataset) -> None:
-    """Add Pixel Data: the codestream as it is, or words in little endian."""
-    dataset.file_meta = FileMetaDataset()
-    if pixels.codestream is not None:
-        dataset.file_meta.TransferSyntaxUID = JPEGBaseline8Bit
-        dataset.PixelData = encapsulate([pixels.codestream])
-        dataset["PixelData"].VR = "OB"
-        dataset["PixelData"].is_undefined_length = True
-        return
-    assert pixels.array is not None, "one of the two is there"
-    words = np.ascontiguousarray(pixels.array, f"<u{pixels.bits // 8}").tobytes()
+def _hold_codestream(codestream: bytes, dataset: Dataset) -> None:
+    dataset.file_meta.TransferSyntaxUID = JPEGBaseline8Bit
+    dataset.PixelData = encapsulate([codestream])
+    dataset["PixelData"].VR = "OB"
+    dataset["PixelData"].is_undefined_length = True
+
+
+def _hold_words(array: NDArray[Any], dataset: Dataset) -> None:
+    """In little endian, of an even length (PS3.5 8.1.1)."""
+    words = np.ascontiguousarray(array, f"<u{array.itemsize}").tobytes()
     dataset.file_meta.TransferSyntaxUID = ExplicitVRLittleEndian
     dataset.PixelData = words + b"\0" * (len(words) % 2)
-    dataset["PixelData"].VR = "OB" if pixels.bits == 8 else "OW"
+    dataset["PixelData"].VR = "OB" if array.itemsize == 1 else "OW"

@@ -33,18 +33,17 @@ def read_jpeg(data: bytes, maximum_pixels: int) -> PicturePixels:
     found = read_header(data)
     _require_process(found)
     require_size(found.rows, found.columns, maximum_pixels)
+    _require_upright(data)
+    if found.marker == BASELINE and found.components == 1:
+        return PicturePixels(found.rows, found.columns, 8, is_lossy=True, codestream=data)
+    array = gray(decode_baseline(data, _pixel_header(found)).array)
+    return PicturePixels(found.rows, found.columns, 8, is_lossy=True, array=array)
+
+
+def _require_upright(data: bytes) -> None:
     for marker, start, stop in segments(data):
         if marker == _APP1 and data[start + 2 : stop].startswith(_EXIF):
             require_upright(data[start + 2 + len(_EXIF) : stop])
-    if found.marker == BASELINE and found.components == 1:
-        return PicturePixels(found.rows, found.columns, 8, is_lossy=True, codestream=data)
-    return PicturePixels(
-        found.rows,
-        found.columns,
-        8,
-        is_lossy=True,
-        array=gray(decode_baseline(data, _pixel_header(found)).array),
-    )
 
 
 def _require_process(found: JpegHeader) -> None:

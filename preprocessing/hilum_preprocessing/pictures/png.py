@@ -25,7 +25,7 @@ _MOST_CHUNKS: Final = 100_000  # in practice 8 KiB each
 
 
 @dataclass(frozen=True, slots=True)
-class _Header:
+class _PngHeader:
     """IHDR (11.2.2)."""
 
     columns: int
@@ -51,24 +51,27 @@ def read_png(data: bytes, maximum_pixels: int) -> PicturePixels:
     )
 
 
-def _header(data: bytes) -> _Header:
+def _header(data: bytes) -> _PngHeader:
     """The header of a file whose chunks are all there, up to IEND."""
-    header: _Header | None = None
-    is_whole = False
+    header: _PngHeader | None = None
+    name = b""
     for number, (name, body) in enumerate(_chunks(data)):
         if number == 0 and name == b"IHDR" and len(body) == _IHDR.size:
             columns, rows, depth, colour_type, *_ = _IHDR.unpack(body)
-            header = _Header(columns, rows, depth, colour_type)
-        elif name == b"acTL":
-            raise NotAnalysable(Reason.MULTI_FRAME, "an animated PNG file")
-        elif name == b"eXIf":
-            require_upright(bytes(body))
-        is_whole = name == b"IEND"
+            header = _PngHeader(columns, rows, depth, colour_type)
+        _require_one_upright(name, body)
     if header is None:
         raise NotAnalysable(Reason.UNDECODABLE, "no PNG header")
-    if not is_whole:
+    if name != b"IEND":
         raise NotAnalysable(Reason.TRUNCATED_PIXEL_DATA, "the PNG file ends before its last chunk")
     return header
+
+
+def _require_one_upright(name: bytes, body: memoryview) -> None:
+    if name == b"acTL":
+        raise NotAnalysable(Reason.MULTI_FRAME, "an animated PNG file")
+    if name == b"eXIf":
+        require_upright(bytes(body))
 
 
 def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
@@ -89,7 +92,7 @@ def _chunks(data: bytes) -> Iterator[tuple[bytes, memoryview]]:
     raise NotAnalysable(Reason.UNDECODABLE, f"more than {_MOST_CHUNKS} chunks")
 
 
-def _require_depth(header: _Header) -> None:
+def _require_depth(header: _PngHeader) -> None:
     if header.depth not in (8, 16):
         kind = "palette" if header.colour_type == _PALETTE else "gray"
         raise NotAnalysable(

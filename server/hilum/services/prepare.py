@@ -81,8 +81,26 @@ def _prepared(
     spec: Mapping[str, Any],
     wanted: PrepareRequest,
 ) -> dict[str, Any]:
+    answer = prepare_for_releases(_request(settings, file, release_id, spec))[release_id]
+    if isinstance(answer, NotReady):
+        return _not_analysed(answer.reason, answer.detail)
+    site = SiteWords.of(*settings.guard.site_words)
+    _write(wanted, answer.tensor, file, spec, site)
+    return {
+        "outcome": "prepared",
+        "view": answer.view,
+        "flags": list(answer.flags),
+        "preprocessing_version": answer.preprocessing_version,
+        **_facts(answer.tensor),
+        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
+    }
+
+
+def _request(
+    settings: Settings, file: Path, release_id: str, spec: Mapping[str, Any]
+) -> DecodeRequest:
     guard = settings.guard
-    request = DecodeRequest(
+    return DecodeRequest(
         file,
         {release_id: spec},
         settings.analyse.maximum_pixels,
@@ -92,19 +110,6 @@ def _prepared(
         refused_together=guard.refuses_together,
         site_words=guard.site_words,
     )
-    answer = prepare_for_releases(request)[release_id]
-    if isinstance(answer, NotReady):
-        return _not_analysed(answer.reason, answer.detail)
-    site = SiteWords.of(*guard.site_words)
-    _write(wanted, answer.tensor, file, InputSpec.from_mapping(spec), site)
-    return {
-        "outcome": "prepared",
-        "view": answer.view,
-        "flags": list(answer.flags),
-        "preprocessing_version": answer.preprocessing_version,
-        **_facts(answer.tensor),
-        **{name: None if path is None else str(path) for name, path in _paths(wanted)},
-    }
 
 
 def _not_analysed(reason: str, detail: str) -> dict[str, Any]:
@@ -143,14 +148,14 @@ def _paths(wanted: PrepareRequest) -> Iterator[tuple[str, Path | None]]:
 
 
 def _write(
-    wanted: PrepareRequest, tensor: Array, file: Path, spec: InputSpec, site: SiteWords
+    wanted: PrepareRequest, tensor: Array, file: Path, spec: Mapping[str, Any], site: SiteWords
 ) -> None:
     if wanted.out is not None:
         np.save(wanted.out, tensor)
     if wanted.png is not None:
         Image.fromarray(_picture(tensor)).save(wanted.png)
     if wanted.explain is not None:
-        explain(read_file(file), spec, site=site).save(wanted.explain)
+        explain(read_file(file), InputSpec.from_mapping(spec), site=site).save(wanted.explain)
 
 
 def _picture(tensor: Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
