@@ -33,6 +33,15 @@ _ORIGIN: Final[Mapping[str, object]] = {
 }
 
 
+BEGINNING_BYTES: Final = max(len(SIGNATURE), len(START))
+"""As many bytes of a file tell whether it is PNG or JPEG."""
+
+
+def is_picture_file(beginning: bytes) -> bool:
+    """Return whether a file that begins so is PNG or JPEG."""
+    return beginning.startswith((SIGNATURE, START))
+
+
 @dataclass(frozen=True, slots=True)
 class ImageInput:
     """A PNG or JPEG file, and the view where it is known.

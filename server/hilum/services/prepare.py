@@ -23,8 +23,7 @@ from hilum.settings import Settings
 from hilum_preprocessing import InputSpec, read_file
 from hilum_preprocessing.explain import explain
 from hilum_preprocessing.header.body_parts import SiteWords
-from hilum_preprocessing.pictures.jpeg_file import START
-from hilum_preprocessing.pictures.png import SIGNATURE
+from hilum_preprocessing.pictures.image_input import BEGINNING_BYTES, is_picture_file
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -62,8 +61,8 @@ def prepare_file(
 def _object_of(file: Path, maximum_pixels: int) -> Iterator[Path]:
     """The DICOM file, or the object of a PNG or JPEG file, which is deleted at the end."""
     with file.open("rb") as opened:
-        is_picture = opened.read(len(SIGNATURE)).startswith((SIGNATURE, START))
-    if not is_picture:
+        beginning = opened.read(BEGINNING_BYTES)
+    if not is_picture_file(beginning):
         yield file
         return
     with TemporaryDirectory(prefix="hilum-prepare-") as folder:

@@ -66,7 +66,8 @@ def studies(
         view = "PA" if name == KNOWN_VIEW else ""
         uids = [uid(number, level) for level in (1, 2, 3)]
         paths.append(folder / f"{number}.dcm")
-        paths[-1].write_bytes(picture_object(content, *uids, view=view, patient_id=f"s{number}"))
+        patient_id = "subject 1" if name == KNOWN_VIEW else ""
+        paths[-1].write_bytes(picture_object(content, *uids, view=view, patient_id=patient_id))
     assert send_to(server, paths).is_ok
     wait_for(
         lambda: len(list((server.folder / "lab").glob("*.dcm"))) == len(paths),

@@ -13,6 +13,7 @@ from PIL import Image
 from pydicom.uid import ExplicitVRLittleEndian, JPEGBaseline8Bit
 
 from hilum_preprocessing import ImageInput, NotAnalysable, Reason, decode
+from hilum_preprocessing.pictures.image_input import BEGINNING_BYTES, is_picture_file
 from tests.support.objects.picture_files import (
     chunk,
     ihdr,
@@ -229,6 +230,30 @@ def test_a_damaged_png_is_refused():
         damaged = bytearray(WHOLE_PNG)
         damaged[place] ^= 0x55
         assert refusal(bytes(damaged)).reason is Reason.UNDECODABLE, place
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [WHOLE_PNG, WHOLE_JPEG, jpeg_file(PICTURE, progressive=True), png(DEEP, exif=turned(1))],
+    ids=["PNG", "JPEG", "progressive", "PNG of 16 bits with Exif"],
+)
+def test_any_damage_ends_as_a_picture_or_a_reason(whole):
+    rng = np.random.default_rng(1)
+    for _ in range(400):
+        damaged = bytearray(whole)
+        for place in rng.integers(0, len(whole), rng.integers(1, 4)):
+            damaged[place] = rng.integers(0, 256)
+        try:
+            found = decode(ImageInput(bytes(damaged)).data_set(maximum_pixels=1 << 20))
+        except NotAnalysable:
+            continue
+        assert found.array.size <= 1 << 20
+
+
+def test_the_first_bytes_tell_a_picture_file():
+    assert is_picture_file(WHOLE_PNG[:BEGINNING_BYTES])
+    assert is_picture_file(WHOLE_JPEG[:BEGINNING_BYTES])
+    assert not is_picture_file(bytes(128) + b"DICM")
 
 
 def test_a_header_of_a_huge_picture_is_refused_before_anything_is_allocated():
