@@ -17,6 +17,7 @@ from hilum.domain import Campaign, CampaignState
 from hilum.observability import telemetry
 from hilum.processes.heartbeat import Heartbeat
 from hilum.retrieve.source import ObjectStore
+from hilum.services.campaigns.gate import Gates
 from hilum.services.campaigns.launch import open_runner
 from hilum.services.campaigns.object_store import StoreStopped, campaign_store
 from hilum.services.ingest import ThrottledNotice
@@ -50,10 +51,11 @@ def run(_spec: LaunchSpec, settings: Settings, ledger: Ledger, stop: threading.E
         contextlib.closing(Campaigns(settings.ledger_url)) as campaigns,
         campaign_store(settings, stop, notice.say) as store,
     ):
+        gates = Gates(settings, campaigns)
         running: dict[int, _Running] = {}
         try:
             while not stop.wait(_LOOK_SECONDS):
-                _follow(settings, campaigns, owner, store, running)
+                _follow(settings, campaigns, owner, store, gates, running)
         finally:
             for item in running.values():
                 item.stop.set()
@@ -69,6 +71,7 @@ def _follow(
     campaigns: Campaigns,
     owner: str,
     store: ObjectStore,
+    gates: Gates,
     running: dict[int, _Running],
 ) -> None:
     """Begin and end threads as the ledger says."""
@@ -86,16 +89,20 @@ def _follow(
             del running[number]
     for number, campaign in held.items():
         if number not in running:
-            running[number] = _begin(settings, campaigns, campaign, store)
+            running[number] = _begin(settings, campaigns, campaign, store, gates)
 
 
 def _begin(
-    settings: Settings, campaigns: Campaigns, campaign: Campaign, store: ObjectStore
+    settings: Settings,
+    campaigns: Campaigns,
+    campaign: Campaign,
+    store: ObjectStore,
+    gates: Gates,
 ) -> _Running:
     item = _Running(campaign.state)
     item.thread = threading.Thread(
         target=_work,
-        args=(settings, campaigns, campaign, store, item),
+        args=(settings, campaigns, campaign, store, gates, item),
         name=f"campaign-{campaign.id}",
         daemon=True,
     )
@@ -109,13 +116,14 @@ def _work(
     campaigns: Campaigns,
     campaign: Campaign,
     store: ObjectStore,
+    gates: Gates,
     item: _Running,
 ) -> None:
     """Run one campaign; begin again where the ledger, the archive or the source was away."""
     failures = 0
     while not item.stop.is_set():
         try:
-            with open_runner(settings, campaign, store, campaigns) as runner:
+            with open_runner(settings, campaign, store, campaigns, gates) as runner:
                 runner.run(item.stop, lambda: item.state)
         except StoreStopped:
             return

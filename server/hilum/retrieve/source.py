@@ -170,15 +170,3 @@ class ImageSource(Protocol):
 
     def close(self) -> None:
         """Release associations and connections; may be called twice."""
-
-
-@dataclass(frozen=True, slots=True)
-class ListedStudy:
-    """One row of a list of studies. `kind`: accession or study_uid.
-
-    `number`: as a spreadsheet counts, the header is row 1.
-    """
-
-    number: int
-    kind: str
-    value: str

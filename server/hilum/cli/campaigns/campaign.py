@@ -6,6 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -19,7 +20,10 @@ from hilum.cli.frame import (
     migrated_settings,
     performs,
 )
-from hilum.domain import ARCHIVE, Campaign, CampaignOptions
+from hilum.cli.campaigns.requests import of_archive, of_pacs, of_pictures
+from hilum.cli.campaigns.status import print_plan
+from hilum.domain import FILES, Campaign, CampaignOptions
+from hilum.settings.hours import weekly_window
 from hilum.verbs import NoVerb, Thing, Verb
 from hilum.verbs import performs as declare_verb
 
@@ -39,6 +43,36 @@ NIGHTS = ("20:00-06:00",)
 def plan_campaign(
     name: Name,
     config: Config = None,
+    source: Annotated[
+        str | None,
+        typer.Option(help="A source of the settings; with --dates or --list."),
+    ] = None,
+    dates: Annotated[
+        str | None,
+        typer.Option(metavar="FROM..TO", help="Study Dates of the PACS, as 2019-01-01..2019-12-31."),
+    ] = None,
+    listed: Annotated[
+        Path | None,
+        typer.Option("--list", help="CSV or Parquet of accession numbers or Study Instance UIDs."),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option(help="Header of the list's column, if there are several.")
+    ] = None,
+    modality: Annotated[
+        str, typer.Option(help="Modalities of the series to read, with commas between.")
+    ] = "CR,DX",
+    folder: Annotated[
+        str | None, typer.Option(help="A folder of DICOM files, or a URL such as s3://bucket/path.")
+    ] = None,
+    pictures: Annotated[
+        Path | None, typer.Option(help="CSV of PNG or JPEG files (docs/archive/files.md).")
+    ] = None,
+    path_column: Annotated[
+        str | None, typer.Option(help="--pictures: header of the column of paths.")
+    ] = None,
+    study_column: Annotated[
+        str | None, typer.Option(help="--pictures: header of the column of studies.")
+    ] = None,
     archive: Annotated[
         bool, typer.Option("--archive", help="Studies that the archive holds already.")
     ] = False,
@@ -63,56 +97,51 @@ def plan_campaign(
 ) -> None:
     """Make the fixed list of the studies to read. Nothing is fetched.
 
-    Stop it at any moment: the same command goes on with the rest of the plan.
+    Give one of --source, --folder, --pictures and --archive. Stop it at any moment: the same
+    command goes on with the rest of the plan.
     """
     settings = migrated_settings(config)
+    given = {
+        "source": source,
+        "folder": folder,
+        "pictures": pictures,
+        "archive": archive or None,
+    }
+    named = [word for word, value in given.items() if value is not None]
+    if len(named) != 1:
+        raise ended(2, "give one of --source, --folder, --pictures and --archive")
+    if source is not None:
+        chosen = of_pacs(settings, source, dates, listed, column, modality)
+    elif folder is not None:
+        chosen = FILES, {"folder": folder}
+    elif pictures is not None:
+        chosen = of_pictures(pictures, path_column, study_column)
+    else:
+        chosen = of_archive(study_uids or [], since, until, to, calling)
+    _plan(settings, name, *chosen)
+
+
+def _plan(settings: Settings, name: str, source: str, request: dict[str, Any]) -> None:
+    from hilum.retrieve.lists.table import ListError  # noqa: PLC0415 - imports the reader
+    from hilum.retrieve.source import SourceError  # noqa: PLC0415 - the same
     from hilum.services.campaigns.plan import plan  # noqa: PLC0415 - imports the ledger
 
-    source, request = _chosen(
-        archive=archive,
-        studies=study_uids or [],
-        since=since,
-        until=until,
-        to=to,
-        calling=calling,
-    )
-
     def begin(campaigns: Campaigns) -> Campaign:
-        return plan(settings, campaigns, name, source, request, _note)
+        try:
+            return plan(settings, campaigns, name, source, request, _note)
+        except (SourceError, ListError) as error:
+            again = "; the same command goes on" if isinstance(error, SourceError) else ""
+            raise ended(1, f"{error.detail}{again}") from error
+        except ValueError as error:
+            raise ended(2, f"{error}") from error
 
     planned = _do(settings, name, begin)
-    print(
-        f"planned: {planned.name}. Next: hilum campaign run {planned.name} --release NAME@VERSION"
-    )
-    for doubt in planned.doubts:
-        print(f"hilum: doubt: {doubt.day + ': ' if doubt.day else ''}{doubt.text}", file=sys.stderr)
-
-
-def _chosen(
-    *,
-    archive: bool,
-    studies: list[str],
-    since: datetime | None,
-    until: datetime | None,
-    to: str | None,
-    calling: str | None,
-) -> tuple[str, dict[str, Any]]:
-    """Return the source, and the parameters of the plan as JSON."""
-    if not archive:
-        raise ended(2, "give the source of the studies: --archive")
-    request = {
-        "studies": sorted(set(studies)) or None,
-        "since": since and since.astimezone().isoformat(),
-        "until": until and until.astimezone().isoformat(),
-        "to": to,
-        "from": calling,
-    }
-    return ARCHIVE, {key: value for key, value in request.items() if value is not None}
+    print_plan(settings, planned)
 
 
 def _note(counts: PlanCounts) -> None:
     if sys.stderr.isatty():
-        print(f"\r{counts.series} series, at {counts.cursor}   ", end="", file=sys.stderr)
+        print(f"\r{counts.series} series, at {counts.cursor[-40:]}   ", end="", file=sys.stderr)
 
 
 @campaign_app.command("run")
@@ -141,6 +170,11 @@ def run_campaign(
     settings = migrated_settings(config)
     if nights and hours:
         raise ended(2, "--nights and --hours exclude each other")
+    for entry in hours or ():
+        try:
+            weekly_window(entry)
+        except ValueError as error:
+            raise ended(2, f"--hours: {error}") from error
     chosen = NIGHTS if nights else tuple(hours) if hours else None
     options = CampaignOptions(delivers=deliver, hours=chosen)
 

@@ -6,11 +6,11 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from hilum.domain import ARCHIVE, Campaign
+from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign
 from hilum.retrieve.source import ImageSource, ObjectStore
 from hilum.services.campaigns.archive_source import ArchiveSource
-from hilum.services.campaigns.gate import OpenGate
-from hilum.services.campaigns.runner import CampaignRunner, Gate, RunnerParts
+from hilum.services.campaigns.gate import Gates
+from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
 from hilum.services.campaigns.verbs import BUILT_IN
 from hilum.settings import Settings
 from hilum.store.admin.reanalyse import Reanalysis
@@ -23,7 +23,11 @@ from hilum.store.retention.policy import RetentionPolicy
 
 @contextlib.contextmanager
 def open_runner(
-    settings: Settings, campaign: Campaign, store: ObjectStore, campaigns: Campaigns
+    settings: Settings,
+    campaign: Campaign,
+    store: ObjectStore,
+    campaigns: Campaigns,
+    gates: Gates,
 ) -> Iterator[CampaignRunner]:
     """Yield the runner of one campaign, with a source of its own."""
     assert campaign.release is not None
@@ -42,7 +46,7 @@ def open_runner(
             retention=stack.enter_context(
                 contextlib.closing(RetentionPolicy(url, Archive(settings.archive_dir)))
             ),
-            gate=_gate(settings, campaign),
+            gate=gates.of(campaign),
             obstacle=Obstacle(settings, live).text,
             is_local=campaign.source in BUILT_IN,
             quiet_seconds=_quiet_seconds(settings, campaign),
@@ -55,11 +59,11 @@ def open_runner(
 def _source(settings: Settings, campaign: Campaign) -> ImageSource:
     if campaign.source == ARCHIVE:
         return ArchiveSource()
-    raise NotImplementedError
-
-
-def _gate(_settings: Settings, _campaign: Campaign) -> Gate:
-    return OpenGate()
+    if campaign.source == FILES:
+        return FilesSource()
+    if campaign.source == PICTURES:
+        return PicturesSource()
+    return open_source(settings, campaign.source)
 
 
 def _quiet_seconds(settings: Settings, campaign: Campaign) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -39,6 +40,7 @@ from hilum.store.campaigns.series_queue import ImageRow, SeriesChange, SeriesQue
 from hilum.store.retention.policy import RetentionPolicy, Rule
 
 _LOOK_SECONDS: Final = 0.5
+_SHORTEST_SECONDS: Final = 0.05
 _IDLE_SECONDS: Final = 5.0
 _SLOW_SECONDS: Final = 30.0  # between two looks for late images
 # After the last reading, until pixels that cannot leave yet are left to retention.
@@ -117,6 +119,7 @@ class CampaignRunner:
         self._requests: dict[int, _Request] = {}
         self._late_at = 0.0
         self._released_to = 0
+        self._closed_until = math.inf
         self._over_since: float | None = None
         self._said = campaign.detail
 
@@ -143,7 +146,8 @@ class CampaignRunner:
             and self._ask(unread, threads, stop)
         ):
             return 0.0
-        return _LOOK_SECONDS if unread else self._rest()
+        pause = _LOOK_SECONDS if unread else self._rest()
+        return max(_SHORTEST_SECONDS, min(pause, self._closed_until - self._clock()))
 
     def _rest(self) -> float:
         due_at = self._parts.queue.due_at()
@@ -254,6 +258,7 @@ class CampaignRunner:
 
     def _ask(self, unread: int, threads: ThreadPoolExecutor, stop: threading.Event) -> bool:
         """Ask for the next series, if all limits permit it; return whether anything was asked."""
+        self._closed_until = math.inf
         room = self._limits.maximum_unread_images - unread
         if room <= 0:
             return False
@@ -280,7 +285,10 @@ class CampaignRunner:
                 " they have to be read and reported first"
             )
         closed = self._parts.gate.closed()
-        return "" if closed is None else closed.reason
+        if closed is None:
+            return ""
+        self._closed_until = closed.until
+        return closed.reason
 
     def _say(self, detail: str) -> None:
         if detail != self._said:

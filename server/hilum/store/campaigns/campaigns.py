@@ -19,6 +19,7 @@ from hilum.domain import (
     ListRow,
     PlanDoubt,
     PlannedSeries,
+    SeriesReason,
     SeriesState,
 )
 from hilum.store.campaigns.rules import CannotRun, after
@@ -33,11 +34,21 @@ _UNFINISHED: Final = (CampaignState.RUNNING, CampaignState.PAUSED)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class SkippedOrigin:
+    """A file that a plan passes over, with its reason."""
+
+    origin: str
+    reason: SeriesReason
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class PlanPart:
     """A part of a plan that is written in one transaction.
 
     `cursor`: the plan continues after it. `images`: of each series, those that are known already.
-    `keys`: the digest of each row's identifier, by the row's number.
+    `keys`: the digest of each row's identifier, by the row's number. `skipped`: files that are not
+    read; they are kept for the export.
     """
 
     cursor: str
@@ -45,6 +56,7 @@ class PlanPart:
     doubts: Sequence[PlanDoubt] = ()
     rows: Sequence[ListRow] = ()
     keys: Mapping[int, str] = dataclasses.field(default_factory=dict)
+    skipped: Sequence[SkippedOrigin] = ()
 
 
 class Campaigns:
@@ -138,6 +150,7 @@ class Campaigns:
                 raise CannotRun(f"campaign {row.name} is {row.state}: its plan is over")
             added = _add_series(connection, campaign_id, part.series, now)
             _add_rows(connection, campaign_id, part)
+            _add_skipped(connection, campaign_id, part.skipped, now)
             values = {
                 "plan_cursor": part.cursor,
                 "doubts": _with_doubts(row.doubts, part.doubts),
@@ -146,12 +159,35 @@ class Campaigns:
             connection.execute(update(campaign).where(campaign.c.id == campaign_id).values(values))
         return added
 
+    def images_since(self, source: str, moment: float) -> int:
+        """Return how many images all campaigns have asked a source for since that moment."""
+        query = (
+            select(func.count())
+            .select_from(campaign_image)
+            .join(campaign_series, campaign_series.c.id == campaign_image.c.series_id)
+            .join(campaign, campaign.c.id == campaign_series.c.campaign_id)
+            .where(
+                campaign.c.source == source,
+                campaign_series.c.requested_at >= moment,
+                campaign_image.c.is_fetched.is_(True),
+            )
+        )
+        with self._reader.connect() as connection:
+            return int(connection.execute(query).scalar_one())
+
     def end_plan(self, name: str) -> Campaign:
         """Fix the plan. Raises CannotRun for a campaign without a series."""
         known = self._found(name)
-        count = select(func.count()).where(campaign_series.c.campaign_id == known.id)
+        some = (
+            select(campaign_series.c.id)
+            .where(
+                campaign_series.c.campaign_id == known.id,
+                campaign_series.c.state == SeriesState.FOUND,
+            )
+            .limit(1)
+        )
         with self._engine.begin() as connection:
-            if not connection.execute(count).scalar_one():
+            if connection.execute(some).first() is None:
                 raise CannotRun(
                     f"nothing to read was found for {name}: check dates, modalities and the list"
                 )
@@ -416,6 +452,31 @@ def _image_values(campaign_id: int, series_id: int, image: ExpectedImage) -> dic
         "state": CampaignImageState.EXPECTED,
         "is_fetched": False,
     }
+
+
+def _add_skipped(
+    connection: Connection, campaign_id: int, skipped: Sequence[SkippedOrigin], now: float
+) -> None:
+    """Keep files that are not read as missing images of one series without UIDs."""
+    if not skipped:
+        return
+    apart = PlannedSeries("", "")
+    found = _known_series(connection, campaign_id, [apart])
+    if ("", "") not in found:
+        values = _series_values(campaign_id, apart, now)
+        ended = {"state": SeriesState.NOTHING_TO_READ, "finished_at": now}
+        connection.execute(insert(campaign_series), [{**values, **ended}])
+        found = _known_series(connection, campaign_id, [apart])
+    rows = [
+        {
+            **_image_values(campaign_id, found["", ""], ExpectedImage("", origin=item.origin)),
+            "state": CampaignImageState.MISSING,
+            "reason": item.reason,
+            "detail": item.detail,
+        }
+        for item in skipped
+    ]
+    add_images(connection, rows)
 
 
 def _add_rows(connection: Connection, campaign_id: int, part: PlanPart) -> None:

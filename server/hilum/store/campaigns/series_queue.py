@@ -280,21 +280,6 @@ class SeriesQueue:
         with self._reader.connect() as connection:
             return int(connection.execute(query).scalar_one())
 
-    def requested_since(self, moment: float) -> int:
-        """Return the number of images of series that were received since that moment."""
-        query = (
-            select(func.count())
-            .select_from(campaign_series)
-            .join(campaign_image, campaign_image.c.series_id == campaign_series.c.id)
-            .where(
-                campaign_series.c.campaign_id == self._campaign_id,
-                campaign_series.c.requested_at >= moment,
-                campaign_image.c.is_fetched.is_(True),
-            )
-        )
-        with self._reader.connect() as connection:
-            return int(connection.execute(query).scalar_one())
-
     def late(self) -> list[SeriesRow]:
         """Return dead series of which a missing image has come since."""
         came = (
