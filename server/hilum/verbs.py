@@ -90,6 +90,7 @@ class Verb(StrEnum):
     RUN_CAMPAIGN = "run_campaign"
     CHANGE_CAMPAIGN = "change_campaign"
     COMPARE_RELEASES = "compare_releases"
+    EXPORT = "export"
 
 
 class VerbOutcome(StrEnum):
@@ -221,6 +222,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.CHANGE_CAMPAIGN: _alert(
         "A campaign was paused, resumed, cancelled, repeated in part, or forgotten.", _RESTRICTED
     ),
+    Verb.EXPORT: _long("Numbers of studies were exported as a table.", EXPORT, "R"),
 }
 
 

@@ -25,13 +25,14 @@ from hilum.store.audit import access_tokens
 from hilum.store.database.engines import DAMAGED, open_reader
 from hilum.store.intake import known_images
 from hilum.store.intake.known_images import KnownDataSet
-from hilum.store.queries import changes, comparisons, headers, pages, retention
+from hilum.store.queries import changes, comparisons, exports, headers, pages, retention
 from hilum.store.queries import destinations as destination_views
 from hilum.store.queries import queues as queue_views
 from hilum.store.queries import studies as study_views
 from hilum.store.queries import study as study_detail
 from hilum.store.queries import withheld as withheld_views
 from hilum.store.queries.comparisons import Comparisons
+from hilum.store.queries.exports import ExportedStudy, StudyKey, StudySelection
 from hilum.store.queries.headers import StoredHeader
 from hilum.store.queries.retention import Promised, RetentionState
 from hilum.store.queries.studies import StudyFilter
@@ -161,6 +162,28 @@ class LedgerViews:
         """All of an image's header; empty: it was erased meanwhile."""
         with self._snapshot() as connection:
             return headers.whole(connection, row_id)
+
+    def last_study(self) -> int:
+        """Row id of the newest study; 0: there is none."""
+        with self._snapshot() as connection:
+            return exports.last_study(connection)
+
+    def release_of_campaign(self, campaign_id: int) -> str | None:
+        """The release of a campaign; None: it has never run."""
+        with self._snapshot() as connection:
+            return exports.release_of_campaign(connection, campaign_id)
+
+    def export_page(
+        self, chosen: StudySelection, after: StudyKey | None, until: int, limit: int
+    ) -> tuple[list[str], StudyKey | None]:
+        """Study Instance UIDs of one page, and the key of the last: see `exports.page`."""
+        with self._snapshot() as connection:
+            return exports.page(connection, chosen, after, until, limit)
+
+    def exported(self, chosen: StudySelection, uids: Sequence[str]) -> list[ExportedStudy]:
+        """These studies with the rows for an export."""
+        with self._snapshot() as connection:
+            return exports.studies(connection, chosen, uids)
 
     def documents(self, study_instance_uid: str) -> list[Item] | None:
         """All documents of a study without their bytes, oldest first; None: no such study."""

@@ -1,0 +1,1 @@
+"""The tables of an export: their columns, their rows, and their files."""
