@@ -21,6 +21,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from pydicom import uid
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 
+from deploy.docs_of_export import export_tables
 from deploy.docs_of_inference import inference_tables
 from deploy.docs_of_ingest import ingest_tables
 from deploy.docs_of_manifest import manifest_tables
@@ -376,6 +377,7 @@ GENERATED: Mapping[str, tuple[str, Callable[[], Iterator[str]]]] = {
     "manifest": ("models/manifest.md", lambda: manifest_tables(_row)),
     "parity": ("figures/models_parity.md", lambda: parity_table(_row)),
     "echo": ("archive/decoding.md", lambda: echo_table(_row)),
+    "export": ("archive/export.md", lambda: export_tables(_row)),
     "recipes": ("models/recipes.md", lambda: recipes_table(_row)),
     "input_spec": ("models/input_spec.md", lambda: fields_tables(_row)),
     "traps": ("models/input_spec.md", lambda: traps_table(_row)),

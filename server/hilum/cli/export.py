@@ -73,7 +73,8 @@ def export(
         typer.Option("--to", help="Studies that came to this Called AE Title; repeatable."),
     ] = None,
     campaign: Annotated[
-        str | None, typer.Option(help="Studies and images of this campaign, and what it lacks.")
+        str | None,
+        typer.Option(help="Only studies and images of this campaign, also those that it lacks."),
     ] = None,
     origin: Annotated[
         str, typer.Option(help="Images whose origin in a campaign begins with this text.")

@@ -86,15 +86,9 @@ def export(
     """
     check_target(target)
     counted = ExportCounts() if counts is None else counts
-    table = ExportTable.STUDIES if target.by_study else ExportTable.IMAGES
     with ExitStack() as stack:
         views = stack.enter_context(closing(LedgerViews(settings.ledger_url)))
-        main = _opened(stack, target.path, table, target)
-        rest = (
-            None
-            if target.path is None
-            else _opened(stack, not_read_path(target.path), ExportTable.NOT_READ, target)
-        )
+        main, rest = _open_tables(stack, target)
         for rows in _studies(views, _with_release(views, selection), target):
             counted.studies += 1
             counted.rows += _write(main, rows.studies() if target.by_study else rows.images())
@@ -105,6 +99,15 @@ def export(
         for each in files:
             each.publish()
     return counted
+
+
+def _open_tables(stack: ExitStack, target: ExportTarget) -> tuple[TableFile, TableFile | None]:
+    """Open the table of numbers, and that of images without; None: they are only counted."""
+    table = ExportTable.STUDIES if target.by_study else ExportTable.IMAGES
+    main = _opened(stack, target.path, table, target)
+    if target.path is None:
+        return main, None
+    return main, _opened(stack, not_read_path(target.path), ExportTable.NOT_READ, target)
 
 
 def _opened(
@@ -138,17 +141,19 @@ def _studies(
 ) -> Iterator[StudyRows]:
     """Yield the selected studies in the order of their arrival, of a campaign in that of UIDs."""
     until = views.last_study()
-    after = None
-    while True:
-        uids, after = views.export_page(selection, after, until, _STUDIES_AT_ONCE)
-        if after is None:
-            return
+    uids, after = views.export_page(selection, None, until, _STUDIES_AT_ONCE)
+    while after is not None:
         known = _identifiers(views, uids)
         for study in views.exported(selection, _possible(uids, known, selection)):
             rows = _rows(study, selection, known.get(study.study_instance_uid), target)
-            is_there = study.state is not None or bool(study.series)
-            if is_there and _is_of_days(rows.identifiers, selection):
+            if _is_there(study) and _is_of_days(rows.identifiers, selection):
                 yield rows
+        uids, after = views.export_page(selection, after, until, _STUDIES_AT_ONCE)
+
+
+def _is_there(study: ExportedStudy) -> bool:
+    """Return whether the archive or the campaign has the study: it may be erased by now."""
+    return study.state is not None or bool(study.series)
 
 
 def _possible(

@@ -1,7 +1,7 @@
 """A table as CSV: RFC 4180, UTF-8, no value as an empty field.
 
 Each text stands in quotation marks, each number and truth value without them. A spreadsheet runs a
-text that begins with one of `=+-@`, a tab or a carriage return as a formula. Such a text from
+text that begins with one of `=+-@`, a tab or the end of a line as a formula. Such a text from
 outside gets an apostrophe in front, also where it begins with apostrophes before one of these: so
 `unguarded` gives back the original.
 """
@@ -15,7 +15,7 @@ from typing import Final, TextIO
 
 from hilum.services.export_tables.columns import Cell, ExportColumn
 
-_FORMULA: Final = re.compile("'*[=+@\\t\\r-]")
+_FORMULA: Final = re.compile("'*[=+@\t\r\n-]")
 _END: Final = "\r\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -66,7 +67,7 @@ class StudyRows:
     identifiers: Identifiers
     has_identifiers: bool = False
     _by_uid: Mapping[str, ExportedImage] = field(init=False)
-    _sources: Mapping[tuple[str, str], SourceImage] = field(init=False)
+    _sources: Mapping[str, Mapping[str, SourceImage]] = field(init=False)
 
     def __post_init__(self) -> None:
         """Index the images, and those of current results.
@@ -74,12 +75,11 @@ class StudyRows:
         A reported result counts before that of a shadow.
         """
         by_uid = {image.sop_instance_uid: image for image in self.study.images}
-        sources = {
-            (result.release, source.sop_instance_uid): source
-            for result in sorted(self.study.results, key=_is_reported)
-            if result.id in self.study.current_ids
-            for source in result.source_images
-        }
+        sources = defaultdict[str, dict[str, SourceImage]](dict)
+        for result in sorted(self.study.results, key=_is_reported):
+            if result.id in self.study.current_ids:
+                for source in result.source_images:
+                    sources[source.sop_instance_uid][result.release] = source
         object.__setattr__(self, "_by_uid", by_uid)
         object.__setattr__(self, "_sources", sources)
 
@@ -89,7 +89,7 @@ class StudyRows:
             shared = self._of_result(result)
             for source in result.source_images:
                 if source.is_used:
-                    yield from self._of_source(result, source, shared)
+                    yield from self._of_used(result, source, shared)
 
     def studies(self) -> Iterator[TableRow]:
         """Yield one row for each release and finding of the study."""
@@ -97,18 +97,21 @@ class StudyRows:
         if not self._is_wanted(entries):
             return
         for result in self.study.results:
-            shared = {
-                **self._of_result(result),
-                "origin": _shared_origin(entries, self.study.series),
-                "campaign": self._campaign(result.campaign_id, entries),
-                "preprocessing_version": result.preprocessing_version,
-                "outcome": result.outcome.value,
-                "reason": result.reason,
-                "images": len(result.source_images),
-                "images_read": sum(source.is_used for source in result.source_images),
-            }
+            shared = self._of_whole(result, entries)
             for finding in result.findings:
                 yield {**shared, **_of_finding(finding), **_of_study_finding(finding)}
+
+    def _of_whole(self, result: Result, entries: Sequence[ListedImage]) -> dict[str, Cell]:
+        return {
+            **self._of_result(result),
+            "origin": _shared_origin(entries, self.study.series),
+            "campaign": _campaign(result.campaign_id, entries),
+            "preprocessing_version": result.preprocessing_version,
+            "outcome": result.outcome.value,
+            "reason": result.reason,
+            "images": len(result.source_images),
+            "images_read": sum(source.is_used for source in result.source_images),
+        }
 
     def not_read(self) -> Iterator[TableRow]:
         """Yield one row for each image and release without numbers, and each unread series."""
@@ -168,21 +171,12 @@ class StudyRows:
             "result_at": iso(result.created_at),
         }
 
-    def _of_source(
+    def _of_used(
         self, result: Result, source: SourceImage, shared: Mapping[str, Cell]
     ) -> Iterator[TableRow]:
         image = self._by_uid.get(source.sop_instance_uid)
         reading = None if image is None else self._reading(image, result.release)
-        own: dict[str, Cell] = {
-            **shared,
-            "series_instance_uid": source.series_instance_uid,
-            "sop_instance_uid": source.sop_instance_uid,
-            "preprocessing_version": reading.preprocessing_version if reading else None,
-            "view": source.view or None,
-            "flags": " ".join(source.flags) or None,
-            "received_at": iso(image.received_at) if image else None,
-            "read_at": _read_at(reading),
-        }
+        own = {**shared, **_of_source(source), **_of_reading(image, reading)}
         for entry in self._entries(source.sop_instance_uid, reading):
             for finding in result.findings:
                 yield {
@@ -200,23 +194,16 @@ class StudyRows:
         Empty: it is not wanted.
         """
         entries = self.study.listed.get(sop_instance_uid, ())
-        if self.chosen.campaign_id is None and entries:
-            wanted = reading.campaign_id if reading else None
-            of_reading = [entry for entry in entries if entry.campaign_id == wanted]
-            entries = of_reading[:1] or [max(entries, key=lambda entry: entry.campaign_id)]
         prefix = self.chosen.origin_prefix
-        if prefix or self.chosen.campaign_id is not None:
-            return [entry for entry in entries if entry.origin.startswith(prefix)]
-        return entries or _NOT_LISTED
+        if self.chosen.campaign_id is None:
+            entries = _one_entry(entries, reading.campaign_id if reading else None)
+            if not prefix:
+                return entries or _NOT_LISTED
+        return [entry for entry in entries if entry.origin.startswith(prefix)]
 
     def _is_wanted(self, entries: Sequence[ListedImage]) -> bool:
         prefix = self.chosen.origin_prefix
         return not prefix or any(entry.origin.startswith(prefix) for entry in entries)
-
-    def _campaign(self, campaign_id: int | None, entries: Sequence[ListedImage]) -> str | None:
-        names = {entry.campaign_id: entry.campaign for entry in entries}
-        newest = names.get(max(names, default=0))
-        return names.get(campaign_id or 0, newest)
 
     def _reading(self, image: ExportedImage, release: str | None) -> ExportedReading | None:
         return self.study.readings.get(image.id, {}).get(release or "")
@@ -225,26 +212,34 @@ class StudyRows:
         """Return the releases that should have read an image; (None,): none was asked."""
         if self.chosen.releases:
             return self.chosen.releases
-        current = [name for name, uid in self._sources if uid == image.sop_instance_uid]
+        current = self._sources.get(image.sop_instance_uid, {})
         found = dict.fromkeys([*self.study.readings.get(image.id, {}), *current])
         return list(found) or _NOT_LISTED
 
     def _said(self, image: ExportedImage, release: str | None) -> dict[str, Cell] | None:
         """Return why an image has no number by this release; None: it has some."""
         reading = self._reading(image, release)
-        source = self._sources.get((release or "", image.sop_instance_uid))
-        if source is not None and source.is_used:
+        source = self._sources.get(image.sop_instance_uid, {}).get(release or "")
+        if source is None:
+            return self._without_result(reading)
+        if source.is_used:
             return None
-        detail = reading.detail if reading else None
-        if source is not None and not (reading and reading.state in _OPEN):
-            return _why(NotReadState.NOT_ANALYSED, source.reason, detail)
-        if reading is None and source is None:
+        if reading is not None and reading.state in _OPEN:
+            return _why(NotReadState.WAITING, None, None)
+        return _why(NotReadState.NOT_ANALYSED, source.reason, reading.detail if reading else None)
+
+    def _without_result(self, reading: ExportedReading | None) -> dict[str, Cell]:
+        """Return why no current result names an image.
+
+        A late image that is out of the release's scope makes no new result.
+        """
+        if reading is None:
             return _why(NotReadState.NOT_REQUESTED, None, None)
         if self.study.state is StudyState.FAILED:
             return _why(NotReadState.FAILED, self.study.reason, None)
-        if self.study.state is StudyState.CLOSED and reading and reading.state not in _OPEN:
+        if self.study.state is StudyState.CLOSED and reading.state not in _OPEN:
             reason = reading.reason or ServerReason.RELEASE_NOT_AVAILABLE.value
-            return _why(NotReadState.NOT_ANALYSED, reason, detail)
+            return _why(NotReadState.NOT_ANALYSED, reason, reading.detail)
         return _why(NotReadState.WAITING, None, None)
 
     def _not_received(self) -> Iterator[TableRow]:
@@ -255,19 +250,21 @@ class StudyRows:
             if uid in self._by_uid:
                 continue
             for entry in entries:
-                if not entry.origin.startswith(self.chosen.origin_prefix):
-                    continue
-                state = _UNSEEN[entry.state]
-                gone = SeriesReason.ERASED.value if state is NotReadState.ERASED else None
-                for release in self.chosen.releases or _NOT_LISTED:
-                    yield {
-                        **self._of_study(),
-                        **_of_entry(entry),
-                        "series_instance_uid": entry.series_instance_uid,
-                        "sop_instance_uid": uid or None,
-                        "release": release,
-                        **_why(state, gone or entry.reason, entry.detail),
-                    }
+                if entry.origin.startswith(self.chosen.origin_prefix):
+                    yield from self._of_unseen(entry)
+
+    def _of_unseen(self, entry: ListedImage) -> Iterator[TableRow]:
+        state = _UNSEEN[entry.state]
+        reason = SeriesReason.ERASED.value if state is NotReadState.ERASED else entry.reason
+        shared = {
+            **self._of_study(),
+            **_of_entry(entry),
+            "series_instance_uid": entry.series_instance_uid,
+            "sop_instance_uid": entry.sop_instance_uid or None,
+            **_why(state, reason, entry.detail),
+        }
+        for release in self.chosen.releases or _NOT_LISTED:
+            yield {**shared, "release": release}
 
     def _unread_series(self) -> Iterator[TableRow]:
         has_images = {
@@ -278,14 +275,16 @@ class StudyRows:
             if state is None or not series.origin.startswith(self.chosen.origin_prefix):
                 continue
             for release in self.chosen.releases or _NOT_LISTED:
-                yield {
-                    **self._of_study(),
-                    "series_instance_uid": series.series_instance_uid,
-                    "origin": series.origin or None,
-                    "campaign": series.campaign,
-                    "release": release,
-                    **_why(state, series.reason, series.detail),
-                }
+                yield {**self._of_series(series, state), "release": release}
+
+    def _of_series(self, series: ListedSeries, state: NotReadState) -> dict[str, Cell]:
+        return {
+            **self._of_study(),
+            "series_instance_uid": series.series_instance_uid,
+            "origin": series.origin or None,
+            "campaign": series.campaign,
+            **_why(state, series.reason, series.detail),
+        }
 
 
 def sentence_of(state: NotReadState, reason: str | None) -> str:
@@ -313,6 +312,23 @@ def _series_state(series: ListedSeries, *, has_images: bool) -> NotReadState | N
     if series.state is SeriesState.NOTHING_TO_READ:
         return NotReadState.NOTHING_TO_READ
     return None if has_images else NotReadState.WAITING
+
+
+def _of_source(source: SourceImage) -> dict[str, Cell]:
+    return {
+        "series_instance_uid": source.series_instance_uid,
+        "sop_instance_uid": source.sop_instance_uid,
+        "view": source.view or None,
+        "flags": " ".join(source.flags) or None,
+    }
+
+
+def _of_reading(image: ExportedImage | None, reading: ExportedReading | None) -> dict[str, Cell]:
+    return {
+        "preprocessing_version": reading.preprocessing_version if reading else None,
+        "received_at": iso(image.received_at) if image else None,
+        "read_at": _read_at(reading),
+    }
 
 
 def _of_entry(entry: ListedImage | None) -> dict[str, Cell]:
@@ -360,6 +376,20 @@ def _of_image_finding(
         "probability": finding.probability if is_alone else None,
         "decision": decision,
     }
+
+
+def _one_entry(entries: Sequence[ListedImage], campaign_id: int | None) -> Sequence[ListedImage]:
+    """Return the first entry in the campaign, or in the newest one; none: there is no entry."""
+    of_campaign = [entry for entry in entries if entry.campaign_id == campaign_id]
+    newest = max((entry.campaign_id for entry in entries), default=None)
+    return (of_campaign or [entry for entry in entries if entry.campaign_id == newest])[:1]
+
+
+def _campaign(campaign_id: int | None, entries: Sequence[ListedImage]) -> str | None:
+    """Return the name of the campaign, or of the newest one that lists an image."""
+    names = {entry.campaign_id: entry.campaign for entry in entries}
+    newest = names.get(max(names, default=0))
+    return names.get(campaign_id or 0, newest)
 
 
 def _shared_origin(entries: Sequence[ListedImage], series: Sequence[ListedSeries]) -> str | None:

@@ -9,9 +9,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Row, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, Select, func, or_, select
 
 from hilum.domain import (
     CampaignImageState,
@@ -35,14 +35,14 @@ from hilum.store.schema.tables import (
 StudyKey = int | str
 """The place of a study in the order of an export: its row id, or its UID within a campaign."""
 
-_IMAGE_COLUMNS = (
+_IMAGE_COLUMNS: Final = (
     instance.c.id,
     instance.c.study_instance_uid,
     instance.c.series_instance_uid,
     instance.c.sop_instance_uid,
     instance.c.received_at,
 )
-_READING_COLUMNS = (
+_READING_COLUMNS: Final = (
     reading.c.study_instance_uid,
     reading.c.instance_id,
     reading.c.release,
@@ -53,13 +53,38 @@ _READING_COLUMNS = (
     reading.c.preprocessing_version,
     reading.c.campaign_id,
 )
-_STUDY_COLUMNS = (
+_STUDY_COLUMNS: Final = (
     study.c.study_instance_uid,
     study.c.state,
     study.c.reason,
     study.c.calling_ae_title,
     study.c.called_ae_title,
     study.c.last_received_at,
+)
+# The image's own origin, or that of its series: a source with an address has rows of a list alone.
+_ORIGIN: Final = func.coalesce(func.nullif(campaign_image.c.origin, ""), campaign_series.c.origin)
+_LISTED: Final = campaign_image.join(
+    campaign_series, campaign_series.c.id == campaign_image.c.series_id
+).join(campaign, campaign.c.id == campaign_image.c.campaign_id)
+_LISTED_COLUMNS: Final = (
+    campaign_series.c.series_instance_uid,
+    campaign_image.c.campaign_id,
+    campaign.c.name.label("campaign"),
+    campaign_image.c.sop_instance_uid,
+    _ORIGIN.label("origin"),
+    campaign_image.c.state,
+    campaign_image.c.reason,
+    campaign_image.c.detail,
+)
+_SERIES_COLUMNS: Final = (
+    campaign_series.c.study_instance_uid,
+    campaign.c.name.label("campaign"),
+    campaign_series.c.series_instance_uid,
+    campaign_series.c.day,
+    campaign_series.c.origin,
+    campaign_series.c.state,
+    campaign_series.c.reason,
+    campaign_series.c.detail,
 )
 
 
@@ -238,68 +263,64 @@ def studies(
     connection: Connection, chosen: StudySelection, uids: Sequence[str]
 ) -> list[ExportedStudy]:
     """Return these studies with their rows, in this order. A fixed number of queries."""
-    known = _by_study(
-        connection.execute(select(*_STUDY_COLUMNS).where(study.c.study_instance_uid.in_(uids)))
+    queries = (
+        select(*_STUDY_COLUMNS).where(study.c.study_instance_uid.in_(uids)),
+        _results(chosen, uids),
+        select(*_IMAGE_COLUMNS)
+        .where(instance.c.study_instance_uid.in_(uids))
+        .order_by(instance.c.id),
+        _readings(chosen, uids),
+        _listed_images(chosen, uids),
+        _listed_series(chosen, uids),
     )
-    results = _by_study(_results(connection, chosen, uids))
-    images = _by_study(
-        connection.execute(
-            select(*_IMAGE_COLUMNS)
-            .where(instance.c.study_instance_uid.in_(uids))
-            .order_by(instance.c.id)
-        )
-    )
-    readings = _by_study(connection.execute(_readings(chosen, uids)))
-    listed = _by_study(connection.execute(_listed_images(chosen, uids)))
-    series = _by_study(connection.execute(_listed_series(chosen, uids)))
-    return [
-        _study(
-            uid,
-            next(iter(known[uid]), None),
-            results[uid],
-            images[uid],
-            readings[uid],
-            listed[uid],
-            series[uid],
-        )
-        for uid in uids
-    ]
+    found = [_by_study(connection.execute(query)) for query in queries]
+    return [_study(uid, chosen, *(rows[uid] for rows in found)) for uid in uids]
 
 
 def _study(
     uid: str,
-    row: Row[Any] | None,
+    chosen: StudySelection,
+    own: Sequence[Row[Any]],
     results: Sequence[Row[Any]],
     images: Sequence[Row[Any]],
     readings: Sequence[Row[Any]],
     listed: Sequence[Row[Any]],
     series: Sequence[Row[Any]],
 ) -> ExportedStudy:
-    of_image = defaultdict[int, dict[str, ExportedReading]](dict)
-    for each in readings:
-        of_image[each.instance_id][each.release] = _reading(each)
-    of_uid = defaultdict[str, list[ListedImage]](list)
-    for each in listed:
-        of_uid[each.sop_instance_uid].append(_listed(each))
+    row = own[0] if own else None
+    current = frozenset(_current(results))
+    wanted = [each for each in results if chosen.has_all_revisions or each.id in current]
     return ExportedStudy(
         study_instance_uid=uid,
         state=None if row is None else StudyState(row.state),
         reason=None if row is None else row.reason,
         calling_ae_title=None if row is None else row.calling_ae_title,
         called_ae_title=None if row is None else row.called_ae_title,
-        results=tuple(result_of(each) for each in results),
-        current_ids=frozenset(_current(results)),
+        results=tuple(result_of(each) for each in wanted),
+        current_ids=current,
         images=tuple(_image(each) for each in images),
-        readings=of_image,
-        listed=of_uid,
+        readings=_by_image(readings),
+        listed=_by_uid(listed),
         series=tuple(_series(each) for each in series),
     )
 
 
-def _results(
-    connection: Connection, chosen: StudySelection, uids: Sequence[str]
-) -> Iterable[Row[Any]]:
-    """Return the results that are wanted, oldest first. Of a shadow's the newest is current."""
+def _by_image(rows: Iterable[Row[Any]]) -> Mapping[int, Mapping[str, ExportedReading]]:
+    found = defaultdict[int, dict[str, ExportedReading]](dict)
+    for row in rows:
+        found[row.instance_id][row.release] = _reading(row)
+    return found
+
+
+def _by_uid(rows: Iterable[Row[Any]]) -> Mapping[str, Sequence[ListedImage]]:
+    found = defaultdict[str, list[ListedImage]](list)
+    for row in rows:
+        found[row.sop_instance_uid].append(_listed(row))
+    return found
+
+
+def _results(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
+    """Query the results that are wanted, and of shadows all, oldest first."""
     wanted: ColumnElement[bool] = result.c.is_current.is_(True)
     if chosen.has_all_revisions:
         wanted = result.c.state != ResultState.SHADOW
@@ -310,18 +331,15 @@ def _results(
     )
     if chosen.releases:
         query = query.where(result.c.release.in_(chosen.releases))
-    rows = connection.execute(query.order_by(result.c.id)).all()
-    if chosen.has_all_revisions:
-        return rows
-    current = set(_current(rows))
-    return [row for row in rows if row.id in current]
+    return query.order_by(result.c.id)
 
 
 def _current(rows: Iterable[Row[Any]]) -> Iterator[int]:
-    shadows: dict[tuple[str, str], int] = {}
+    """Yield the row ids of current results of one study. Of a shadow's the newest is current."""
+    shadows: dict[str, int] = {}
     for row in rows:
         if row.state == ResultState.SHADOW:
-            shadows[row.study_instance_uid, row.release] = row.id
+            shadows[row.release] = row.id
         elif row.is_current:
             yield row.id
     yield from shadows.values()
@@ -340,60 +358,35 @@ def _readings(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
 
 def _listed_images(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
     """Of one campaign all images of its list; else those of the archive, in any campaign."""
-    joined = campaign_image.join(
-        campaign_series, campaign_series.c.id == campaign_image.c.series_id
-    ).join(campaign, campaign.c.id == campaign_image.c.campaign_id)
-    origin = func.coalesce(func.nullif(campaign_image.c.origin, ""), campaign_series.c.origin)
-    columns = (
-        campaign_series.c.series_instance_uid,
-        campaign_image.c.campaign_id,
-        campaign.c.name.label("campaign"),
-        campaign_image.c.sop_instance_uid,
-        origin.label("origin"),
-        campaign_image.c.state,
-        campaign_image.c.reason,
-        campaign_image.c.detail,
-    )
-    if chosen.campaign_id is not None:
+    if chosen.campaign_id is None:
+        of_archive = _LISTED.join(
+            instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
+        )
         query = (
-            select(campaign_series.c.study_instance_uid, *columns)
-            .select_from(joined)
+            select(instance.c.study_instance_uid, *_LISTED_COLUMNS)
+            .select_from(of_archive)
+            .where(instance.c.study_instance_uid.in_(uids))
+        )
+    else:
+        query = (
+            select(campaign_series.c.study_instance_uid, *_LISTED_COLUMNS)
+            .select_from(_LISTED)
             .where(
                 campaign_series.c.campaign_id == chosen.campaign_id,
                 campaign_series.c.study_instance_uid.in_(uids),
             )
         )
-    else:
-        of_archive = joined.join(
-            instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
-        )
-        query = (
-            select(instance.c.study_instance_uid, *columns)
-            .select_from(of_archive)
-            .where(instance.c.study_instance_uid.in_(uids))
-        )
     return query.order_by(campaign_image.c.id)
 
 
 def _listed_series(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
-    """Return the series of the one campaign; none without one."""
+    """Query the series of the one campaign; none without one."""
     return (
-        select(
-            campaign_series.c.study_instance_uid,
-            campaign.c.name.label("campaign"),
-            campaign_series.c.series_instance_uid,
-            campaign_series.c.day,
-            campaign_series.c.origin,
-            campaign_series.c.state,
-            campaign_series.c.reason,
-            campaign_series.c.detail,
-        )
+        select(*_SERIES_COLUMNS)
         .join(campaign, campaign.c.id == campaign_series.c.campaign_id)
         .where(
-            and_(
-                campaign_series.c.campaign_id == (chosen.campaign_id or 0),
-                campaign_series.c.study_instance_uid.in_(uids),
-            )
+            campaign_series.c.campaign_id == (chosen.campaign_id or 0),
+            campaign_series.c.study_instance_uid.in_(uids),
         )
         .order_by(campaign_series.c.id)
     )
