@@ -13,7 +13,6 @@ from hilum.cli import (
     build,
     conflicts,
     destinations,
-    export,
     find,
     import_release,
     ingest,
@@ -29,7 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
-from hilum.cli.campaigns import campaign, compare
+from hilum.cli.campaigns import campaign, compare, export
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
