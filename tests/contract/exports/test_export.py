@@ -8,6 +8,7 @@ import json
 import re
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,8 +24,11 @@ from hilum.services.export import ExportCounts, ExportTarget, export
 from hilum.services.export_tables.columns import ExportTable, columns_of
 from hilum.services.export_tables.csv_table import unguarded
 from hilum.settings import LedgerSection, Settings, Site
+from hilum.store.admin.erase import Erasure
+from hilum.store.archive.archive import Archive
 from hilum.store.ledger import Ledger
 from hilum.store.queries.exports import StudySelection
+from hilum.store.queries.views import LedgerViews
 from hilum.store.schema.tables import campaign as campaign_table
 from hilum.store.schema.tables import campaign_image, campaign_series, instance, reading, result
 from hilum.store.schema.tables import study as study_table
@@ -432,28 +436,65 @@ def test_without_a_campaign_an_image_has_one_origin(
     assert unread == []
 
 
-def test_an_image_that_was_erased_after_its_campaign_is_listed_as_erased(
+def test_a_study_that_was_erased_is_a_tombstone_of_its_campaign_alone(
+    campaign: Iterator[StudySelection], exporter: Exporter, ledger: Ledger, tmp_path: Path
+) -> None:
+    with closing(Erasure(ledger.url, Archive(tmp_path / "archive"))) as erasure:
+        erasure.erase_study("1.2.10")
+    chosen = next(campaign)
+
+    found, unread = exporter.tables(chosen)
+
+    assert found == []
+    erased = [row for row in unread if row["reason"] == "erased"]
+    assert {row["state"] for row in erased} == {"erased"}
+    assert len([row for row in erased if row["sop_instance_uid"]]) == 3, "each place in the list"
+    assert len([row for row in erased if not row["sop_instance_uid"]]) == 1, "and the series"
+    written = (exporter.folder / "out.not_read.csv").read_text()
+    assert not any(word in written for word in ("1.2.10", "old/a", "old/b"))
+    assert exporter.tables() == ([], [])
+
+
+def test_an_image_that_left_the_archive_after_its_campaign_is_listed(
     campaign: Iterator[StudySelection], exporter: Exporter, ledger: Ledger
 ) -> None:
+    """The archive has no row under its UID any more."""
     change(
         ledger,
         update(campaign_image)
         .where(campaign_image.c.sop_instance_uid == "1.2.10.1")
-        .values(state="read"),
+        .values(state="released"),
         "UPDATE instance SET study_instance_uid = '2.25.1', sop_instance_uid = '2.25.2'"
         " WHERE sop_instance_uid = '1.2.10.1'",
         "UPDATE reading SET study_instance_uid = '2.25.1', state = 'erased'",
         "UPDATE result SET study_instance_uid = '2.25.1', state = 'erased'",
-        "UPDATE study SET study_instance_uid = '2.25.1', state = 'erased'",
     )
-    chosen = next(campaign)
-    found, unread = exporter.tables(chosen)
+
+    found, unread = exporter.tables(next(campaign))
+
     assert found == []
-    assert [(row["sop_instance_uid"], row["state"]) for row in unread[:2]] == [
-        ("1.2.10.1", "erased"),
-        ("1.2.10.1", "erased"),
-    ]
-    assert exporter.tables() == ([], []), "a study that was erased is in no table"
+    said = [(row["sop_instance_uid"], row["state"], row["reason"]) for row in unread[:2]]
+    assert said == [("1.2.10.1", "erased", "erased")] * 2
+
+
+def test_an_image_that_came_in_another_study_names_it(
+    campaign: Iterator[StudySelection], exporter: Exporter, studies: ReadStudies
+) -> None:
+    studies.walk("1.2.30", 1, sop_instance_uid="1.2.10.9")
+    _, unread = exporter.tables(next(campaign))
+    said = (unread[0]["sop_instance_uid"], unread[0]["state"], unread[0]["detail"])
+    assert said == ("1.2.10.9", "other_study", "1.2.30")
+
+
+def test_a_study_that_comes_after_the_beginning_is_left_out(
+    studies: ReadStudies, views: LedgerViews
+) -> None:
+    studies.receive("1.2.10", 1)
+    until = views.last_study()
+    studies.receive("1.2.11", 1)
+    uids, last = views.export_page(ALL, None, until, 10)
+    assert uids == ["1.2.10"]
+    assert views.export_page(ALL, last, until, 10) == ([], None)
 
 
 def test_parquet_holds_the_same_values_with_types(

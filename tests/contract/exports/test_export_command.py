@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -107,3 +108,29 @@ def test_a_disk_that_is_full_has_exit_status_1(folder: Path) -> None:
     assert done.returncode == 1
     assert "No space left" in done.stderr
     assert audited(folder)[-1][:2] == ("export", "failed")
+
+
+def test_without_duckdb_parquet_names_its_extra_and_csv_is_written(folder: Path) -> None:
+    def without_duckdb(name: str) -> subprocess.CompletedProcess[str]:
+        words = ["hilum", "export", "--out", name, "--config", str(folder / "hilum.toml")]
+        program = (
+            f"import sys; sys.modules['duckdb'] = None; sys.argv = {words!r}\n"
+            "from hilum.__main__ import main; main()"
+        )
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=folder,
+            timeout=120,
+        )
+
+    refused = without_duckdb("a.parquet")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == (
+        'hilum: duckdb is not installed; it comes with the extra "parquet": pip install'
+        ' "hilum[parquet]"\n'
+    )
+    assert without_duckdb("a.csv").returncode == 0
+    assert audited(folder) == [("export", "begun", 0, None), ("export", "done", 2, None)]

@@ -57,9 +57,7 @@ class ReadStudies:
                     f"{study}.{number}",
                     study,
                     tuple(self.releases),
-                    header=header,
-                    received_at=self.clock.now,
-                    **changes,
+                    **{"header": header, "received_at": self.clock.now, **changes},
                 )
                 for number in numbers
             ]

@@ -59,6 +59,7 @@ class NotReadState(StrEnum):
     DEAD = "dead"
     NOTHING_TO_READ = "nothing_to_read"
     ERASED = "erased"
+    OTHER_STUDY = "other_study"
 
 
 STATE_SENTENCES: Final[Mapping[NotReadState, str]] = {
@@ -69,7 +70,11 @@ STATE_SENTENCES: Final[Mapping[NotReadState, str]] = {
     NotReadState.MISSING: "The image of the campaign did not come.",
     NotReadState.DEAD: "Not all images of this series could be fetched.",
     NotReadState.NOTHING_TO_READ: "The source lists no image of this series.",
-    NotReadState.ERASED: "The image came, and was erased since.",
+    NotReadState.ERASED: "The image, or all images of the series, were erased.",
+    NotReadState.OTHER_STUDY: (
+        "The image belongs to another study than the source lists; the detail has its UID: export"
+        " that study (`--study`)."
+    ),
 }
 
 SERIES_SENTENCES: Final[Mapping[str, str]] = {

@@ -254,17 +254,24 @@ class StudyRows:
                     yield from self._of_unseen(entry)
 
     def _of_unseen(self, entry: ListedImage) -> Iterator[TableRow]:
-        state = _UNSEEN[entry.state]
-        reason = SeriesReason.ERASED.value if state is NotReadState.ERASED else entry.reason
         shared = {
             **self._of_study(),
             **_of_entry(entry),
             "series_instance_uid": entry.series_instance_uid,
             "sop_instance_uid": entry.sop_instance_uid or None,
-            **_why(state, reason, entry.detail),
+            **self._unseen(entry),
         }
         for release in self.chosen.releases or _NOT_LISTED:
             yield {**shared, "release": release}
+
+    def _unseen(self, entry: ListedImage) -> dict[str, Cell]:
+        """Return why the study has no such image."""
+        is_erased = entry.reason == SeriesReason.ERASED
+        if entry.found_in is not None and not is_erased:
+            return _why(NotReadState.OTHER_STUDY, None, entry.found_in)
+        state = NotReadState.ERASED if is_erased else _UNSEEN[entry.state]
+        reason = SeriesReason.ERASED.value if state is NotReadState.ERASED else entry.reason
+        return _why(state, reason, entry.detail)
 
     def _unread_series(self) -> Iterator[TableRow]:
         has_images = {
@@ -308,7 +315,8 @@ def _why(state: NotReadState, reason: str | None, detail: str | None) -> dict[st
 def _series_state(series: ListedSeries, *, has_images: bool) -> NotReadState | None:
     """Return why a series has a row of its own; None: its images have theirs."""
     if series.state is SeriesState.DEAD:
-        return NotReadState.DEAD
+        is_erased = series.reason == SeriesReason.ERASED
+        return NotReadState.ERASED if is_erased else NotReadState.DEAD
     if series.state is SeriesState.NOTHING_TO_READ:
         return NotReadState.NOTHING_TO_READ
     return None if has_images else NotReadState.WAITING

@@ -75,6 +75,7 @@ _LISTED_COLUMNS: Final = (
     campaign_image.c.state,
     campaign_image.c.reason,
     campaign_image.c.detail,
+    instance.c.study_instance_uid.label("found_in"),
 )
 _SERIES_COLUMNS: Final = (
     campaign_series.c.study_instance_uid,
@@ -138,7 +139,10 @@ class ExportedReading:
 
 @dataclass(frozen=True, slots=True)
 class ListedImage:
-    """One image as a campaign lists it. `origin` empty: the source has none."""
+    """One image as a campaign lists it. `origin` empty: the source has none.
+
+    `found_in`: the study of the image in the archive; None: it is not there.
+    """
 
     campaign_id: int
     campaign: str
@@ -148,6 +152,7 @@ class ListedImage:
     state: CampaignImageState
     reason: str | None
     detail: str | None
+    found_in: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,11 +303,16 @@ def _study(
         called_ae_title=None if row is None else row.called_ae_title,
         results=tuple(result_of(each) for each in wanted),
         current_ids=current,
-        images=tuple(_image(each) for each in images),
+        images=() if _is_erased(row) else tuple(_image(each) for each in images),
         readings=_by_image(readings),
         listed=_by_uid(listed),
         series=tuple(_series(each) for each in series),
     )
+
+
+def _is_erased(row: Row[Any] | None) -> bool:
+    """Return whether only tombstones are left: then the campaign's list alone says so."""
+    return row is not None and row.state == StudyState.ERASED
 
 
 def _by_image(rows: Iterable[Row[Any]]) -> Mapping[int, Mapping[str, ExportedReading]]:
@@ -358,19 +368,17 @@ def _readings(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
 
 def _listed_images(chosen: StudySelection, uids: Sequence[str]) -> Select[Any]:
     """Of one campaign all images of its list; else those of the archive, in any campaign."""
+    of_image = instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
     if chosen.campaign_id is None:
-        of_archive = _LISTED.join(
-            instance, instance.c.sop_instance_uid == campaign_image.c.sop_instance_uid
-        )
         query = (
             select(instance.c.study_instance_uid, *_LISTED_COLUMNS)
-            .select_from(of_archive)
+            .select_from(_LISTED.join(instance, of_image))
             .where(instance.c.study_instance_uid.in_(uids))
         )
     else:
         query = (
             select(campaign_series.c.study_instance_uid, *_LISTED_COLUMNS)
-            .select_from(_LISTED)
+            .select_from(_LISTED.outerjoin(instance, of_image))
             .where(
                 campaign_series.c.campaign_id == chosen.campaign_id,
                 campaign_series.c.study_instance_uid.in_(uids),
@@ -425,6 +433,7 @@ def _listed(row: Row[Any]) -> ListedImage:
         state=CampaignImageState(row.state),
         reason=row.reason,
         detail=row.detail,
+        found_in=row.found_in,
     )
 
 
