@@ -167,7 +167,8 @@ def write_export(
 def _say(counts: ExportCounts, target: ExportTarget) -> None:
     from hilum.services.export_tables.files import not_read_path  # noqa: PLC0415 - the same
 
-    said = f"{_rows(counts.rows)} of {counts.studies} studies"
+    studies = "1 study" if counts.studies == 1 else f"{counts.studies} studies"
+    said = f"{_rows(counts.rows)} of {studies}"
     if target.path is None:
         print(
             f"hilum: {said}; {_rows(counts.not_read)} of images that were not read are left out:"
