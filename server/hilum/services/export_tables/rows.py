@@ -38,7 +38,7 @@ from hilum.store.queries.exports import (
 )
 from hilum.timestamps import iso
 
-TableRow = Mapping[str, Cell]
+ExportRow = Mapping[str, Cell]
 """A row by the names of its columns; a column without a value may be left out."""
 
 _OPEN: Final = (ReadingState.DUE, ReadingState.LEASED)
@@ -83,7 +83,7 @@ class StudyRows:
         object.__setattr__(self, "_by_uid", by_uid)
         object.__setattr__(self, "_sources", sources)
 
-    def images(self) -> Iterator[TableRow]:
+    def images(self) -> Iterator[ExportRow]:
         """Yield one row for each image that was read, release, finding, and origin in the list."""
         for result in self.study.results:
             shared = self._of_result(result)
@@ -91,7 +91,7 @@ class StudyRows:
                 if source.is_used:
                     yield from self._of_used(result, source, shared)
 
-    def studies(self) -> Iterator[TableRow]:
+    def studies(self) -> Iterator[ExportRow]:
         """Yield one row for each release and finding of the study."""
         entries = [entry for each in self.study.listed.values() for entry in each]
         if not self._is_wanted(entries):
@@ -113,7 +113,7 @@ class StudyRows:
             "images_read": sum(source.is_used for source in result.source_images),
         }
 
-    def not_read(self) -> Iterator[TableRow]:
+    def not_read(self) -> Iterator[ExportRow]:
         """Yield one row for each image and release without numbers, and each unread series."""
         for image in self.study.images:
             for release in self._releases(image):
@@ -148,7 +148,7 @@ class StudyRows:
 
     def _of_unread(
         self, image: ExportedImage, release: str | None, said: Mapping[str, Cell]
-    ) -> Iterator[TableRow]:
+    ) -> Iterator[ExportRow]:
         reading = self._reading(image, release)
         shared = {
             **self._of_image(image),
@@ -173,7 +173,7 @@ class StudyRows:
 
     def _of_used(
         self, result: Result, source: SourceImage, shared: Mapping[str, Cell]
-    ) -> Iterator[TableRow]:
+    ) -> Iterator[ExportRow]:
         image = self._by_uid.get(source.sop_instance_uid)
         reading = None if image is None else self._reading(image, result.release)
         own = {**shared, **_of_source(source), **_of_reading(image, reading)}
@@ -242,7 +242,7 @@ class StudyRows:
             return _why(NotReadState.NOT_ANALYSED, reason, reading.detail)
         return _why(NotReadState.WAITING, None, None)
 
-    def _not_received(self) -> Iterator[TableRow]:
+    def _not_received(self) -> Iterator[ExportRow]:
         """Yield images of the list that have no row in the archive."""
         if self.chosen.campaign_id is None:
             return
@@ -253,7 +253,7 @@ class StudyRows:
                 if entry.origin.startswith(self.chosen.origin_prefix):
                     yield from self._of_unseen(entry)
 
-    def _of_unseen(self, entry: ListedImage) -> Iterator[TableRow]:
+    def _of_unseen(self, entry: ListedImage) -> Iterator[ExportRow]:
         shared = {
             **self._of_study(),
             **_of_entry(entry),
@@ -273,7 +273,7 @@ class StudyRows:
         reason = SeriesReason.ERASED.value if state is NotReadState.ERASED else entry.reason
         return _why(state, reason, entry.detail)
 
-    def _unread_series(self) -> Iterator[TableRow]:
+    def _unread_series(self) -> Iterator[ExportRow]:
         has_images = {
             entry.series_instance_uid for each in self.study.listed.values() for entry in each
         }
