@@ -16,6 +16,7 @@ EXTRAS: Final[Mapping[str, str]] = MappingProxyType(
         # The extra `models` has onnxruntime, too; a host that runs engines wants all of `embedded`.
         **dict.fromkeys(("onnxruntime", "openvino"), "embedded"),
         "duckdb": "parquet",
+        "s3fs": "s3",
     }
 )
 """Top-level module, as it is imported, and the extra that brings it."""
