@@ -180,10 +180,10 @@ def _wait_for(receiver: DicomDestination, seconds: float) -> None:
 def _send(paths: list[Path], receiver: DicomDestination) -> SendReport:
     """Raises ConfigurationError where files of TLS are not usable."""
     # Pynetdicom is not needed elsewhere.
-    from hilum.deliver.scu.tls import tls_of  # noqa: PLC0415 - as above
     from hilum.deliver.send import (  # noqa: PLC0415
         send as send_files,
     )
+    from hilum.dicom.tls_client import tls_of  # noqa: PLC0415 - as above
 
     if (tls := tls_of(receiver, receiver.host)) is not None:
         try:

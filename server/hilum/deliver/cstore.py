@@ -16,7 +16,7 @@ from pydicom.uid import UID, ExplicitVRLittleEndian
 from hilum.deliver.client import Probe, SopClassRefused
 from hilum.deliver.probe import probe_receiver
 from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate, refusal
-from hilum.deliver.scu.tls import tls_of
+from hilum.dicom.tls_client import tls_of
 from hilum.domain import SR, SR_CLASS_PREFERENCE, Document, SrClass
 from hilum.errors import Refused
 from hilum.settings import DicomDestination

@@ -21,7 +21,7 @@ from hilum.deliver.client import UnknownOutcome
 from hilum.deliver.scu.association import OutgoingMessage, Peer, ScuAssociation, associate
 from hilum.deliver.scu.command import Response
 from hilum.deliver.scu.statuses import STORED_BEFORE, cause, is_stored
-from hilum.deliver.scu.tls import Tls
+from hilum.dicom.tls_client import Tls
 from hilum.errors import Refused, Retry
 
 # PS3.8 9.3.2.2: Presentation Context IDs are the odd numbers from 1 to 255

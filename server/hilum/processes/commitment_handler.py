@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pydicom.uid import ExplicitVRLittleEndian, ImplicitVRLittleEndian
 
 from hilum.deliver.scu.association import Peer, ScuAssociation, associate
-from hilum.deliver.scu.tls import tls_of
+from hilum.dicom.tls_client import tls_of
 from hilum.domain import Advance, CommitmentJob, CommitmentVerdict, Job
 from hilum.errors import Refused, Retry
 from hilum.receive.commitment.report import answered, encoded_information, event_type_of, no_address

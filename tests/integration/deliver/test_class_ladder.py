@@ -291,7 +291,7 @@ def test_a_pacs_without_tls_and_tls_without_a_pacs(authority, report):
 
 
 def test_nothing_older_than_tls_1_2_is_spoken(authority):
-    from hilum.deliver.scu.tls import tls_of
+    from hilum.dicom.tls_client import tls_of
 
     options = tls_of(destination(1, **tls(authority)), "127.0.0.1")
     assert options is not None

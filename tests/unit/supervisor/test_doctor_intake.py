@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hilum.deliver.scu.tls import Tls
+from hilum.dicom.tls_client import Tls
 from hilum.domain import Scope
 from hilum.errors import Retry
 from hilum.settings import Settings, load

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import BinaryIO, Final
@@ -21,10 +21,11 @@ from hilum.deliver.scu import command, negotiation
 from hilum.deliver.scu.connection import ConnectionLost, SocketReader, pdvs
 from hilum.deliver.scu.negotiation import AssociateRejection, ProposedContext
 from hilum.deliver.scu.statuses import check_status
-from hilum.deliver.scu.tls import Tls, secure
 from hilum.dicom import command_set, pdu
 from hilum.dicom.associate import Malformed
 from hilum.dicom.pdu import fragments, p_data
+from hilum.dicom.rejections import rejection_text
+from hilum.dicom.tls_client import Tls, secure
 from hilum.errors import Refused, Retry
 
 Contexts = Sequence[tuple[str, str]]
@@ -33,16 +34,6 @@ _LARGEST_PDU_BYTES: Final = 131_072  # our own maximum; DCMTK takes no larger on
 _LEAST_PDU_BYTES: Final = 128  # a smaller value is taken for a mistake of the peer
 _LAST_MESSAGE_ID: Final = 65_535
 _RELEASE_SECONDS: Final = 5.0
-
-# PS3.8 Table 9-21: (source, reason) of an A-ASSOCIATE-RJ, and the remedy.
-_REJECTIONS: Final[Mapping[tuple[int, int], str]] = {
-    (1, 2): "it does not know the Application Context; is this a DICOM port?",
-    (1, 3): "it does not know our AE Title {calling}; register {calling} there",
-    (1, 7): "it does not answer to the AE Title {called}; correct the AE Title of this destination",
-    (2, 2): "it speaks another protocol version",
-    (3, 1): "it is overloaded for the moment",
-    (3, 2): "it has no association free; raise its limit for our AE Title",
-}
 
 
 class Unreachable(Retry):
@@ -394,10 +385,7 @@ def refusal(association: ScuAssociation, sop_class_uid: str) -> Refused:
 
 
 def _rejection(answer: AssociateRejection, peer: Peer) -> str:
-    text = _REJECTIONS.get(
-        (answer.source, answer.reason), "it gave no reason that helps; see its log"
+    text = rejection_text(
+        answer.source, answer.reason, calling=peer.calling_ae_title, called=peer.called_ae_title
     )
-    return (
-        f"({answer.result},{answer.source},{answer.reason})"
-        f" {text.format(calling=peer.calling_ae_title, called=peer.called_ae_title)}"
-    )
+    return f"({answer.result},{answer.source},{answer.reason}) {text}"

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Final
 
-from hilum.deliver.scu.tls import is_of_our_end, words
 from hilum.dicom import pdu
+from hilum.dicom.tls_client import is_of_our_end, words
 
 _HEADER_BYTES: Final = pdu.HEADER.size
 # of a response; the largest valid one is an A-ASSOCIATE-AC with 128 contexts

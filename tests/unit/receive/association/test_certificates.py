@@ -21,8 +21,8 @@ from pydantic import ValidationError
 
 from hilum.api.status import Observer
 from hilum.deliver.scu.connection import ConnectionLost, SocketReader
-from hilum.deliver.scu.tls import Tls, secure
 from hilum.dicom.own_certificate import expires_at
+from hilum.dicom.tls_client import Tls, secure
 from hilum.errors import Retry
 from hilum.receive.association.tls import (
     HandshakeFailed,

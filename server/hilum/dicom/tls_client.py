@@ -1,4 +1,4 @@
-"""TLS to a receiver (PS3.15 Annex B): the context, the handshake, and failures in words."""
+"""TLS to a peer (PS3.15 Annex B): the context, the handshake, and failures in words."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import socket
 import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from hilum.dicom.own_certificate import CERTIFICATE_HAS_EXPIRED, load_own_certificate
 from hilum.errors import Retry
-from hilum.settings import TlsClient
 
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """The trusted authorities, our certificate, and the name in the receiver's certificate."""
+    """The trusted authorities, our certificate, and the name in the peer's certificate."""
 
     ca_file: Path | None
     certificate_file: Path | None
@@ -48,7 +48,31 @@ class Tls:
         )
 
 
-def tls_of(peer: TlsClient, host: str) -> Tls | None:
+class TlsFields(Protocol):
+    """The part of a peer's settings that is about TLS."""
+
+    @property
+    def tls(self) -> bool:
+        """Whether the association is encrypted."""
+
+    @property
+    def ca_file(self) -> Path | None:
+        """The authorities; None: the system's."""
+
+    @property
+    def certificate_file(self) -> Path | None:
+        """Our certificate."""
+
+    @property
+    def key_file(self) -> Path | None:
+        """The key to it."""
+
+    @property
+    def tls_server_name(self) -> str:
+        """The name in the peer's certificate; empty: its host."""
+
+
+def tls_of(peer: TlsFields, host: str) -> Tls | None:
     """Return the TLS settings of a peer at `host`; None: the association is not encrypted."""
     if not peer.tls:
         return None
@@ -67,10 +91,11 @@ def secure(plain: socket.socket, tls: Tls, peer: str) -> ssl.SSLSocket:
         raise
     except OSError as error:
         plain.close()
-        raise Retry(f"{peer}: {_why_not(error)}", is_outage=True) from error
+        raise Retry(f"{peer}: {handshake_problem(error)}", is_outage=True) from error
 
 
-def _why_not(error: OSError) -> str:
+def handshake_problem(error: OSError) -> str:
+    """Return why a handshake failed, with the remedy."""
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code == CERTIFICATE_HAS_EXPIRED:
             return (
