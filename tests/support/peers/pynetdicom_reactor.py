@@ -86,7 +86,8 @@ def _serve_request(self: Any, *arguments: Any) -> None:
 
 def _release(self: Any) -> None:
     checkpoint = self._reactor_checkpoint
-    if self.is_established and threading.get_ident() not in checkpoint.served:
+    is_own = threading.get_ident() in {self.ident, *checkpoint.served}
+    if self.is_established and not is_own:
         checkpoint.clear()
         while (
             self.is_established

@@ -1,1 +1,4 @@
-"""A PACS by DIMSE: C-FIND, C-MOVE and C-GET (PS3.4 Annex C)."""
+"""A PACS as a source: C-FIND, and C-MOVE or C-GET (PS3.4 Annex C), by pynetdicom.
+
+pynetdicom negotiates, encodes and decodes. One association is open at a time, with one request.
+"""
