@@ -126,6 +126,7 @@ class Thing(StrEnum):
     ACCESSION = "accession"
     STUDY = "study"
     CAMPAIGN = "campaign"
+    SOURCE = "source"
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ MEANINGS: Final[Mapping[Verb, Meaning]] = {
     Verb.FORGET_COMMITMENTS: _alert(
         "Dead reports of storage commitment were given up.", _RESTRICTED
     ),
-    Verb.PROBE: _alert("A destination was asked what it would accept.", _RESTRICTED),
+    Verb.PROBE: _alert("A destination or a source was asked what it offers.", _RESTRICTED),
     Verb.START_ROLLOUT: _alert("A rollout was started.", _CONFIGURATION),
     Verb.PROMOTE: _alert("A rollout went one step further.", _CONFIGURATION),
     Verb.ROLL_BACK: _alert("A rollout went one step back.", _CONFIGURATION),

@@ -28,7 +28,7 @@ from hilum.cli import (
     transfer,
     triton,
 )
-from hilum.cli.campaigns import campaign, compare, export
+from hilum.cli.campaigns import campaign, compare, export, sources
 from hilum.cli.frame import app
 from hilum.cli.transfer import parse_peer
 from hilum.libraries import silence_libraries
@@ -55,6 +55,7 @@ __all__ = [
     "retention",
     "rollouts",
     "server",
+    "sources",
     "studies",
     "tokens",
     "transfer",

@@ -86,6 +86,8 @@ campaign_app = typer.Typer(
     no_args_is_help=True,
 )
 app.add_typer(campaign_app, name="campaign")
+sources_app = typer.Typer(help="Sources of old studies.", no_args_is_help=True)
+app.add_typer(sources_app, name="sources")
 studies_app = typer.Typer(help="Single studies.", no_args_is_help=True)
 app.add_typer(studies_app, name="studies")
 retention_app = typer.Typer(

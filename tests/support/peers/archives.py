@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pydicom
 from pydicom.dataset import Dataset
 from pydicom.uid import ExplicitVRLittleEndian
 
@@ -197,6 +198,11 @@ def contents_of(series: Iterable[ArchivedSeries], **options: Any) -> Sequence[by
         for item in series
         for image in item.sop_instance_uids
     ]
+
+
+def read_part10(content: bytes) -> Dataset:
+    """The data set of a Part 10 file."""
+    return pydicom.dcmread(io.BytesIO(content))
 
 
 def part10(dataset: Dataset) -> bytes:

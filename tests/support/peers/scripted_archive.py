@@ -45,7 +45,8 @@ class ScriptedArchive:
     `answers`: matches of each query, whatever it asks. `objects`: sent at each C-GET or C-MOVE,
     whatever it asks; `move_port` takes those of a C-MOVE. `final` is the final status, `pending`
     that of a match. `counts`: of a C-MOVE that sends nothing: completed, failed, warned.
-    `requests`: the identifiers that came.
+    `requests`: the identifiers that came; `statuses`: our answers to C-STORE requests of a C-GET.
+    `only_called`, `known_callers`: it rejects other Called and Calling AE Titles.
     """
 
     answers: Sequence[dict[str, str]] = ()
@@ -55,6 +56,8 @@ class ScriptedArchive:
     pending: int = 0xFF00
     counts: tuple[int, int, int] | None = None
     ignores_cancel: bool = False
+    only_called: bool = False
+    known_callers: tuple[str, ...] = ()
     move_port: int = 0
     requests: list[Dataset] = field(default_factory=list)
     associations: list[Any] = field(default_factory=list)
@@ -79,6 +82,8 @@ class ScriptedArchive:
             entity.add_supported_context(
                 context.abstract_syntax, ExplicitVRLittleEndian, scu_role=True, scp_role=True
             )
+        entity.require_called_aet = self.only_called
+        entity.require_calling_aet = list(self.known_callers)
         entity.add_requested_context(DX, ExplicitVRLittleEndian)
         self._server = entity.start_server(
             ("127.0.0.1", 0),
