@@ -6,6 +6,7 @@ Its handlers answer by themselves where pynetdicom's services would not let them
 from __future__ import annotations
 
 import itertools
+import ssl
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ class ScriptedArchive:
     ignores_cancel: bool = False
     only_called: bool = False
     known_callers: tuple[str, ...] = ()
+    tls: ssl.SSLContext | None = None
     move_port: int = 0
     requests: list[Dataset] = field(default_factory=list)
     associations: list[Any] = field(default_factory=list)
@@ -88,6 +90,7 @@ class ScriptedArchive:
         self._server = entity.start_server(
             ("127.0.0.1", 0),
             block=False,
+            ssl_context=self.tls,
             evt_handlers=[
                 (evt.EVT_C_FIND, self._find),
                 (evt.EVT_C_GET, self._get),

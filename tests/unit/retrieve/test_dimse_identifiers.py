@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from hilum.domain import ExpectedImage
 from hilum.retrieve.dimse.identifiers import (
-    absent_study,
     is_full_uid,
     optional_keys,
     query_identifier,
@@ -74,12 +73,6 @@ def test_a_whole_series_is_asked_for_by_its_uid_alone() -> None:
 
     assert found.QueryRetrieveLevel == "SERIES"
     assert "SOPInstanceUID" not in found
-
-
-@pytest.mark.parametrize("uid", ["", "*"])
-def test_the_study_of_a_probe_has_a_full_uid(uid: str) -> None:
-    with pytest.raises(SourceError):
-        absent_study(uid)
 
 
 def test_ignored_keys_and_availability_are_never_sent() -> None:

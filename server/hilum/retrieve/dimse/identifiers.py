@@ -94,15 +94,6 @@ def retrieve_identifiers(wanted: FetchRequest, *, by_lists: bool) -> Sequence[Da
     ]
 
 
-def absent_study(study_instance_uid: str) -> Dataset:
-    """Return the identifier of a retrieve of one study, for a UID that no study has."""
-    _require_full(study_instance_uid)
-    identifier = Dataset()
-    _put(identifier, "StudyInstanceUID", study_instance_uid)
-    _put(identifier, "QueryRetrieveLevel", Level.STUDY.value)
-    return identifier
-
-
 def _retrieve(
     level: Level, study: str, series: str, images: Sequence[ExpectedImage] = ()
 ) -> Dataset:

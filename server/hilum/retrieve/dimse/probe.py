@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import io
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from pynetdicom.dimse_primitives import C_ECHO, C_MOVE
+from pynetdicom.dimse_primitives import C_ECHO
 
 from hilum.domain import IMAGE_SOP_CLASSES, TRANSFER_SYNTAXES
-from hilum.retrieve.dimse.answers import Collected, encoded, find
+from hilum.retrieve.dimse.answers import Collected, find
 from hilum.retrieve.dimse.association import PacsAssociation
 from hilum.retrieve.dimse.contexts import (
     SERVICE_NAMES,
@@ -23,16 +21,14 @@ from hilum.retrieve.dimse.contexts import (
     VERIFICATION,
     get_services,
 )
-from hilum.retrieve.dimse.identifiers import absent_study
 from hilum.retrieve.dimse.request import RequestLimits
-from hilum.retrieve.dimse.statuses import CANCELLED, SUCCESS, hexadecimal, status_text
+from hilum.retrieve.dimse.statuses import CANCELLED, SUCCESS, hexadecimal
 from hilum.retrieve.source import Level, ProbeLine, Query, SourceError
 from hilum.settings import CMoveSource, DimseSource
 
 _DAYS: Final = 7
 _LIMIT: Final = 5
 _NO_MODALITY: Final = "ZZ"  # a valid code string that no study has
-_DESTINATION_UNKNOWN: Final = 0xA801
 
 
 def probe(settings: DimseSource) -> Sequence[ProbeLine]:
@@ -71,8 +67,12 @@ class _Probe:
             yield _storage_line([str(item.abstract_syntax) for item in accepted.values()])
         if STUDY_ROOT_FIND in models:
             yield from self._part("C-FIND", self._queries())
-        if self._needed == STUDY_ROOT_MOVE and STUDY_ROOT_MOVE in models:
-            yield from self._part("move destination", self._destination())
+        if isinstance(self._settings, CMoveSource):
+            title = self._settings.move_ae_title
+            yield ProbeLine(
+                "move destination",
+                f"{title} must be registered there with our host and port; only a fetch proves it",
+            )
 
     def _part(self, topic: str, lines: Iterator[ProbeLine]) -> Iterator[ProbeLine]:
         """Yield the lines of a part, or its error as a line."""
@@ -135,28 +135,6 @@ class _Probe:
             **keys,
         }
         return find(self._association, self._settings, Query(Level.STUDY, asked, _LIMIT))
-
-    def _destination(self) -> Iterator[ProbeLine]:
-        """Move a study that no archive has: a server may say that it knows no such destination."""
-        assert isinstance(self._settings, CMoveSource)
-        title = self._settings.move_ae_title
-        message = C_MOVE()
-        message.MoveDestination = title
-        message.Priority = 0
-        syntax = self._association.transfer_syntax(STUDY_ROOT_MOVE)
-        identifier = absent_study(f"2.25.{uuid.uuid4().int}")
-        message.Identifier = io.BytesIO(encoded(identifier, syntax))
-        request = self._association.request(STUDY_ROOT_MOVE, message, self._limits())
-        with contextlib.closing(request.responses()) as responses:
-            statuses = [item.status for item in responses]
-        if _DESTINATION_UNKNOWN in statuses:
-            yield ProbeLine("move destination", status_text(_DESTINATION_UNKNOWN), is_ok=False)
-            return
-        yield ProbeLine(
-            "move destination",
-            f"{title} is not refused; only a fetch proves that it is registered with our host and"
-            " port",
-        )
 
 
 def _limit_line(found: Collected) -> ProbeLine:
