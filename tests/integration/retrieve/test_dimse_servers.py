@@ -377,7 +377,7 @@ def test_a_probe_says_what_a_server_ignores() -> None:
 
     assert found["C-ECHO"].is_ok
     assert found["C-MOVE (Study Root)"].is_ok
-    assert found["query"].text == "more than 5 studies in the last 7 days"
+    assert found["query"].text == "at least 6 studies in the last 7 days"
     assert found["StudyDate"].text == "honoured"
     assert found["ModalitiesInStudy"].text.startswith("ignored")
     assert found["NumberOfStudyRelatedInstances"].text.startswith("not returned")

@@ -112,10 +112,8 @@ class _Probe:
             text = f"answered; no study in the last {_DAYS} days, so its keys cannot be judged"
             yield ProbeLine("query", text)
             return
-        more = "more than " if count > _LIMIT else ""
-        yield ProbeLine(
-            "query", f"{more}{min(count, _LIMIT)} studies in the last {_DAYS} days", is_ok=True
-        )
+        least = "at least " if found.answers.is_cut_off else ""
+        yield ProbeLine("query", f"{least}{count} studies in the last {_DAYS} days", is_ok=True)
         yield _limit_line(found)
         dates = [item.get("StudyDate", "") for item in found.answers.items]
         yield _key_line("StudyDate", all(first <= day <= last for day in dates))
@@ -147,8 +145,9 @@ def _limit_line(found: Collected) -> ProbeLine:
     if found.was_cancelled:
         return ProbeLine(topic, "all answers came before our C-CANCEL")
     if found.answers.is_cut_off:
-        text = f"it cuts its answers off at {count}; set maximum_results = {max(2, count - 1)}"
-        return ProbeLine(topic, text)
+        return ProbeLine(
+            topic, f"it cuts its answers off at {count}, and says so; plans split there"
+        )
     return ProbeLine(topic, "too few studies to judge it")
 
 
