@@ -23,10 +23,18 @@ def _c_get(section: Any) -> ImageSource:  # noqa: ANN401 - the same
     return CGetImageSource(section)
 
 
+def _dicomweb(section: Any) -> ImageSource:  # noqa: ANN401 - the same
+    # httpx is not needed for other kinds.
+    from hilum.retrieve.dicomweb.client import DicomwebClient  # noqa: PLC0415
+
+    return DicomwebClient(section)
+
+
 # The opener of each kind of `settings.SOURCE_KINDS`.
 SOURCES: Final[Mapping[str, Callable[[Any], ImageSource]]] = {
     "c-move": _c_move,
     "c-get": _c_get,
+    "dicomweb": _dicomweb,
 }
 
 

@@ -137,13 +137,13 @@ def test_a_list_with_unknown_images_moves_the_known_ones_and_claims_success(
     archived: Archived,
 ) -> None:
     known = SERIES.sop_instance_uids[:2]
-    unknown = [f"1.2.826.404.{n}" for n in range(120)]  # so two lists
+    unknown = [f"1.2.826.404.{n}" for n in range(50)]
 
     with closing(archived.source()) as source:
         report = fetch(source, SERIES, [*known, *unknown])
 
     assert sorted(archived.scp.uids) == sorted(known)
-    assert report.may_follow
+    assert (report.status, report.problem) == ("0000", "")
 
 
 def test_without_lists_each_image_is_asked_for_by_itself(archived: Archived) -> None:
@@ -345,6 +345,13 @@ def test_dcmqrscp_knows_no_other_destination(dcmtk: Archived) -> None:
 
     assert (report.status, report.is_final, report.is_outage) == ("A801", True, False)
     assert "register our Move Destination" in report.problem
+
+
+def test_orthanc_names_no_cause_for_an_unknown_destination(synchronous: Archived) -> None:
+    with closing(synchronous.source(move_ae_title="NOBODY")) as source:
+        report = fetch(source, SERIES)
+
+    assert (report.status, report.is_final, report.is_outage) == ("C000", False, False)
 
 
 def test_a_compressed_object_comes_as_it_is_stored(synchronous: Archived) -> None:

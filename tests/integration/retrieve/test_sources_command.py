@@ -11,8 +11,8 @@ import pytest
 
 from hilum.errors import ConfigurationError
 from hilum.retrieve.source import Level, Query, SourceError
-from hilum.services.sources import open_source
-from hilum.settings import Settings
+from hilum.services.sources import SOURCES, open_source
+from hilum.settings import SOURCE_KINDS, Settings
 from tests.support.peers.certificates import Authority
 from tests.support.peers.peers import free_port
 from tests.support.peers.scripted_archive import ScriptedArchive
@@ -144,3 +144,7 @@ def test_a_port_that_wants_tls_is_asked_about_it(authority: Authority) -> None:
             pytest.raises(SourceError, match="does this port speak TLS"),
         ):
             source.find(STUDIES)
+
+
+def test_each_kind_of_the_settings_has_an_opener() -> None:
+    assert set(SOURCES) == set(SOURCE_KINDS)
