@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from hilum.cli.campaigns.requests import of_archive, of_pacs, of_pictures
+from hilum.cli.campaigns.status import print_plan
 from hilum.cli.frame import (
     Config,
     acting,
@@ -20,8 +22,6 @@ from hilum.cli.frame import (
     migrated_settings,
     performs,
 )
-from hilum.cli.campaigns.requests import of_archive, of_pacs, of_pictures
-from hilum.cli.campaigns.status import print_plan
 from hilum.domain import FILES, Campaign, CampaignOptions
 from hilum.settings.hours import weekly_window
 from hilum.verbs import NoVerb, Thing, Verb
@@ -49,7 +49,9 @@ def plan_campaign(
     ] = None,
     dates: Annotated[
         str | None,
-        typer.Option(metavar="FROM..TO", help="Study Dates of the PACS, as 2019-01-01..2019-12-31."),
+        typer.Option(
+            metavar="FROM..TO", help="Study Dates of the PACS, as 2019-01-01..2019-12-31."
+        ),
     ] = None,
     listed: Annotated[
         Path | None,

@@ -63,9 +63,7 @@ class Gates:
         if section is None:
             return OpenGate() if hours is None else _HoursGate(Timetable.of(hours, "UTC"))
         own = section.hours if hours is None else hours
-        return CampaignGate(
-            Timetable.of(own, section.time_zone), self._pace(campaign.source)
-        )
+        return CampaignGate(Timetable.of(own, section.time_zone), self._pace(campaign.source))
 
     def _pace(self, name: str) -> SourcePace:
         """Return the pace of a source, which a campaign's own hours do not change."""

@@ -6,12 +6,15 @@ import contextlib
 import time
 from collections.abc import Iterator
 
-from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign
+from hilum.domain import ARCHIVE, FILES, Campaign
+from hilum.retrieve.files.address import open_tree
+from hilum.retrieve.files.files_source import FilesSource
 from hilum.retrieve.source import ImageSource, ObjectStore
 from hilum.services.campaigns.archive_source import ArchiveSource
 from hilum.services.campaigns.gate import Gates
 from hilum.services.campaigns.runner import CampaignRunner, RunnerParts
 from hilum.services.campaigns.verbs import BUILT_IN
+from hilum.services.sources import open_source
 from hilum.settings import Settings
 from hilum.store.admin.reanalyse import Reanalysis
 from hilum.store.archive.archive import Archive
@@ -60,9 +63,7 @@ def _source(settings: Settings, campaign: Campaign) -> ImageSource:
     if campaign.source == ARCHIVE:
         return ArchiveSource()
     if campaign.source == FILES:
-        return FilesSource()
-    if campaign.source == PICTURES:
-        return PicturesSource()
+        return FilesSource(open_tree(str(campaign.request["folder"]), settings.own_paths))
     return open_source(settings, campaign.source)
 
 

@@ -10,14 +10,14 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from hilum.domain import ARCHIVE, FILES, PICTURES, Campaign, PlannedSeries
+from hilum.domain import ARCHIVE, FILES, Campaign, PlannedSeries
 from hilum.retrieve.lists.row_key import row_key
 from hilum.retrieve.lists.study_list import StudyList, read_list
 from hilum.retrieve.query.dates import DateRange, plan_dates
 from hilum.retrieve.query.plan_step import PlanStep
 from hilum.retrieve.query.rows import plan_rows
 from hilum.services.campaigns.archive_source import plan_archive
-from hilum.services.campaigns.file_plans import plan_folder, plan_pictures
+from hilum.services.campaigns.file_plans import plan_folder
 from hilum.services.campaigns.verbs import require_name
 from hilum.services.sources import open_source
 from hilum.settings import Settings
@@ -76,8 +76,6 @@ def _parts(settings: Settings, known: Campaign) -> Iterator[PlanPart]:
         return plan_archive(settings.ledger_url, _stored(request), after)
     if known.source == FILES:
         return plan_folder(settings, str(request["folder"]), after)
-    if known.source == PICTURES:
-        return plan_pictures(request, after)
     return _from_pacs(settings, known)
 
 
