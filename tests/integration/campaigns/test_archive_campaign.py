@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pydicom import Dataset, dcmread
 
-from hilum.domain import Campaign, CampaignState
-from hilum.store.campaigns.campaigns import Campaigns
 from testing.serving import Hilum
 from tests.support.machine.waiting import wait_for
 from tests.support.models.releases import Tiny, make_tiny
 from tests.support.models.versions import add_version
+from tests.support.server.campaigns import await_end, hilum, releases_of
 from tests.support.server.installation import (
     START_SECONDS,
-    detail,
     hilum_with,
     save_all,
     send_to,
@@ -69,37 +65,6 @@ def studies(server: Hilum, tmp_path_factory: pytest.TempPathFactory) -> list[str
     return found
 
 
-def hilum(server: Hilum, *words: str) -> str:
-    done = subprocess.run(
-        server.command(*words), check=False, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def releases_of(server: Hilum, uid: str) -> list[str]:
-    """The releases with a current result, sorted."""
-    with contextlib.suppress(KeyError, TypeError):
-        results = detail(server, uid)["results"]
-        return sorted(
-            item["release"]
-            for item in results
-            if item["is_current"] and item["state"] == "reported"
-        )
-    return []
-
-
-def campaign(server: Hilum, name: str) -> Campaign:
-    with contextlib.closing(Campaigns(ledger_url(server))) as campaigns:
-        found = campaigns.find(name)
-    assert found is not None
-    return found
-
-
-def ledger_url(server: Hilum) -> str:
-    return f"sqlite:///{server.folder / 'state' / 'ledger.sqlite'}"
-
-
 def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     server: Hilum, studies: list[str]
 ) -> None:
@@ -107,9 +72,7 @@ def test_a_release_of_no_setting_reads_the_archive_and_delivers_nothing(
     delivered = sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm"))
 
     hilum(server, "campaign", "run", "again", "--release", "tiny@5")
-    wait_for(
-        lambda: campaign(server, "again").state is CampaignState.FINISHED, 120, what="the campaign"
-    )
+    await_end(server, "again", 120)
 
     assert [releases_of(server, uid) for uid in studies] == [["tiny@1", "tiny@5"]] * STUDIES
     assert sorted(path.name for path in Path(server.folder / "out").rglob("*.dcm")) == delivered
