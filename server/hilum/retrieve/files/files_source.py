@@ -11,7 +11,7 @@ from hilum.domain import IMAGE_SOP_CLASSES, ExpectedImage, SeriesReason
 from hilum.retrieve.files.header import NotTaken, read_identifiers_of
 from hilum.retrieve.files.parallel_fetch import FetchLimit, ParallelFetch
 from hilum.retrieve.files.scan import error_text
-from hilum.retrieve.files.tree import FileState, FileTree
+from hilum.retrieve.files.tree import FileTree, FileVersion
 from hilum.retrieve.source import (
     Answers,
     FetchReport,
@@ -115,7 +115,7 @@ def _copied(
 def _streamed(
     tree: FileTree,
     path: str,
-    before: FileState,
+    before: FileVersion,
     stream: BinaryIO,
     part: IncomingPart,
     limit: FetchLimit,

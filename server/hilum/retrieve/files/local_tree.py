@@ -12,7 +12,7 @@ from typing import BinaryIO, Final
 
 from hilum import beneath
 from hilum.domain import SeriesReason
-from hilum.retrieve.files.tree import FileState, TreeEntry
+from hilum.retrieve.files.tree import FileVersion, TreeEntry
 from hilum.retrieve.source import SourceError
 
 _LINK_OUT: Final = "a link that leads out of the folder; name the folder of its target"
@@ -82,10 +82,10 @@ class LocalTree:
             raise OSError(errno.EINVAL, _SPECIAL, path)
         return stream
 
-    def state(self, path: str) -> FileState:
+    def state(self, path: str) -> FileVersion:
         """Return the size and the version of a file. Raises OSError."""
         found = (self._folder / path).stat()
-        return FileState(found.st_size, f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}")
+        return FileVersion(found.st_size, f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}")
 
     def require_there(self) -> None:
         """Raise SourceError if the folder cannot be listed."""

@@ -83,12 +83,14 @@ def _report(outcomes: Sequence[PartOutcome | SourceError | None], limit: FetchLi
     if None in outcomes:
         return _cut_short(outcomes, limit)
     problems = [item for item in outcomes if isinstance(item, PartOutcome) and item.problem]
-    if not problems:
-        return FetchReport("stored")
+    return _incomplete(problems, len(outcomes)) if problems else FetchReport("stored")
+
+
+def _incomplete(problems: Sequence[PartOutcome], images: int) -> FetchReport:
     named = "; ".join(f"{item.sop_instance_uid}: {item.problem}" for item in problems[:_NAMED])
     return FetchReport(
         "incomplete",
-        f"{len(problems)} of {len(outcomes)} images: {named}",
+        f"{len(problems)} of {images} images: {named}",
         is_final=not any(item.is_transient for item in problems),
     )
 

@@ -30,7 +30,7 @@ class PictureColumns:
 
 @dataclass(frozen=True, slots=True)
 class RowTexts:
-    """What a row says. `name`: the text that names the picture; `paths`: where it may be."""
+    """The texts of a row. `name`: the text that names the picture; `paths`: where it may be."""
 
     name: str
     paths: Sequence[str]
@@ -55,7 +55,7 @@ class PictureLayout:
 
 
 def layout_of(header: Sequence[str], columns: PictureColumns) -> PictureLayout:
-    """Return the layout for a header. Raises SourceError, which says what to add."""
+    """Return the layout for a header. Raises SourceError with the remedy."""
     found = {name.strip().casefold(): name for name in header}
     if len(found) < len(header):
         raise SourceError("two columns of the list have one name; rename one", is_final=True)
@@ -99,16 +99,17 @@ def _mimic(cells: Cells) -> RowTexts:
     """MIMIC-CXR-JPG 2: files/pNN/pSUBJECT/sSTUDY/DICOM_ID.jpg beside the list, or a path."""
     subject = cells["subject_id"]
     study = cells["study_id"]
-    name = cells["dicom_id"]
+    path = cells.get("path", "") or _mimic_path(subject, study, cells["dicom_id"])
+    view = cells.get("viewposition", "")
+    return RowTexts(path, (path,), study, "", subject, view, cells.get("studydate", ""))
+
+
+def _mimic_path(subject: str, study: str, name: str) -> str:
+    """Return the path of a picture; empty: an identifier has another form."""
     is_sound = (
         _NUMBER.fullmatch(subject) and _NUMBER.fullmatch(study) and _IDENTIFIER.fullmatch(name)
     )
-    path = f"files/p{subject[:2]}/p{subject}/s{study}/{name}.jpg" if is_sound else ""
-    path = cells.get("path", "") or path
-    view = cells.get("viewposition", "")
-    return RowTexts(
-        path, (path,), study, "", subject, view, cells.get("studydate", "").partition(".")[0]
-    )
+    return f"files/p{subject[:2]}/p{subject}/s{study}/{name}.jpg" if is_sound else ""
 
 
 def _nih(cells: Cells) -> RowTexts:

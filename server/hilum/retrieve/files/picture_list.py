@@ -10,12 +10,13 @@ import io
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import BinaryIO, Final
 
 from hilum.domain import ListRow, RowOutcome, mint_uid
 from hilum.retrieve.files.header import day_of
 from hilum.retrieve.files.locations import Locations
 from hilum.retrieve.files.picture_layout import PictureColumns, PictureLayout, RowTexts, layout_of
+from hilum.retrieve.files.scan import error_text
 from hilum.retrieve.source import SourceError
 
 _NAMESPACE: Final = uuid.UUID("6f2f8f8e-6d0e-4c0b-9a55-3e0c5d0f7b1a")
@@ -70,7 +71,7 @@ class PictureList:
         No file of the list is opened. It keeps 16 bytes of each row. Raises SourceError.
         """
         seen: set[bytes] = set()
-        with self.locations.open(self._address) as stream:
+        with self._opened() as stream:
             plain = gzip.open(stream) if self._address.endswith(".gz") else stream  # noqa: SIM115
             text = io.TextIOWrapper(plain, "utf-8-sig", newline="")
             try:
@@ -84,6 +85,15 @@ class PictureList:
                     f"the list cannot be read as CSV: {error}", is_final=True
                 ) from None
 
+    def _opened(self) -> BinaryIO:
+        try:
+            return self.locations.open(self._address)
+        except OSError as error:
+            self.locations.require_there(self._address)
+            raise SourceError(
+                f"the list cannot be read: {error_text(error)}", is_final=True
+            ) from error
+
     def _rows_of(self, text: io.TextIOWrapper, seen: set[bytes]) -> Iterator[PictureRow | ListRow]:
         first = text.readline()
         delimiter = max(_DELIMITERS, key=first.count)
@@ -93,15 +103,11 @@ class PictureList:
         for number, cells in enumerate(csv.reader(text, delimiter=delimiter), 2):
             if not any(cells):
                 continue
-            if len(cells) != len(keys):
-                yield _refused(
-                    number,
-                    f"{len(cells)} values under {len(keys)} columns; put values with the"
-                    " separator in quotes",
-                )
-                continue
-            texts = layout.read(dict(zip(keys, map(str.strip, cells), strict=True)))
-            yield self._row(number, texts, layout, seen)
+            if len(cells) == len(keys):
+                texts = layout.read(dict(zip(keys, map(str.strip, cells), strict=True)))
+                yield self._row(number, texts, layout, seen)
+            else:
+                yield _refused(number, _wrong_width(len(cells), len(keys)))
 
     def _row(
         self, number: int, texts: RowTexts, layout: PictureLayout, seen: set[bytes]
@@ -121,7 +127,7 @@ class PictureList:
             mint_uid(_NAMESPACE, collection, "series", study, texts.series),
             mint_uid(_NAMESPACE, collection, "image", study, texts.series, texts.name),
             texts.view,
-            day_of(texts.date.replace("-", "")),
+            _day(texts.date),
             self._pseudonym(collection, texts.patient),
         )
 
@@ -132,17 +138,26 @@ class PictureList:
         return hmac.new(self._patient_key, message, "sha256").hexdigest()[:_PATIENT_DIGITS]
 
 
+def _wrong_width(values: int, columns: int) -> str:
+    return f"{values} values under {columns} columns; put values with the separator in quotes"
+
+
 def _problem(texts: RowTexts) -> str:
     if not texts.name:
         return "it names no file"
     values = (texts.name, texts.study, texts.series, texts.patient, texts.view, texts.date)
     if not all(value.isprintable() for value in values):
         return "a value has control characters; remove them"
-    if texts.date and not day_of(texts.date.replace("-", "")):
+    if texts.date and not _day(texts.date):
         return "its date is no day; write YYYYMMDD or YYYY-MM-DD, or leave it empty"
     if "://" in texts.name and not texts.name.startswith(("s3://", "file://", "memory://")):
         return "its URL is not read; give a path, a file:// or an s3:// URL"
     return ""
+
+
+def _day(text: str) -> str:
+    """Return YYYYMMDD; some programs write numbers as 21800506.0."""
+    return day_of(text.replace("-", "").removesuffix(".0"))
 
 
 def _refused(number: int, detail: str) -> ListRow:

@@ -13,6 +13,7 @@ from hilum.retrieve.files.scan import error_text
 from hilum_preprocessing.pictures.image_input import BEGINNING_BYTES, is_picture_file
 
 _MODALITY = "OT"
+_SECONDARY_CAPTURE = IMAGE_SOP_CLASSES["SecondaryCaptureImageStorage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,14 @@ def plan_pictures(
         yield PlannedPictures(str(rows[-1].number), series_of(iter(images)), rows)
 
 
+def _planned(row: PictureRow, location: str) -> tuple[PlannedSeries, ExpectedImage]:
+    origin = f"row {row.number}"
+    series = PlannedSeries(
+        row.study_instance_uid, row.series_instance_uid, row.day, _MODALITY, origin=origin
+    )
+    return series, ExpectedImage(row.sop_instance_uid, _SECONDARY_CAPTURE, location)
+
+
 def _located(
     locations: Locations, row: PictureRow
 ) -> tuple[PlannedSeries, ExpectedImage] | ListRow:
@@ -72,14 +81,6 @@ def _located(
             return ListRow(row.number, RowOutcome.REFUSED, detail)
         if not is_picture_file(beginning):
             return ListRow(row.number, RowOutcome.REFUSED, "the file is neither PNG nor JPEG")
-        series = PlannedSeries(
-            row.study_instance_uid,
-            row.series_instance_uid,
-            row.day,
-            _MODALITY,
-            origin=f"row {row.number}",
-        )
-        sop_class = IMAGE_SOP_CLASSES["SecondaryCaptureImageStorage"]
-        return series, ExpectedImage(row.sop_instance_uid, sop_class, location)
+        return _planned(row, location)
     locations.require_there(row.locations[0])
     return ListRow(row.number, RowOutcome.NONE, "the file is not there")

@@ -45,8 +45,6 @@ class PicturesSource:
             next(self._pictures.rows(), None)
         except SourceError as error:
             return [ProbeLine("list", error.detail, is_ok=False)]
-        except OSError as error:
-            return [ProbeLine("list", f"cannot be read: {error_text(error)}", is_ok=False)]
         return [ProbeLine("list", "can be read", is_ok=True)]
 
     def find(self, query: Query) -> Answers:  # noqa: ARG002 - the interface
@@ -65,18 +63,9 @@ class PicturesSource:
         """Make an object of each picture and store it. The report names those that give none."""
 
         def copy(image: ExpectedImage, limit: FetchLimit) -> PartOutcome:
-            uid = image.sop_instance_uid
-            try:
-                content = self._object_of(wanted, image)
-            except PictureRefused as error:
-                return PartOutcome(uid, error.detail)
-            except FileNotFoundError:
-                self._pictures.locations.require_there(image.origin)
-                return PartOutcome(uid, "the file is not there")
-            except OSError as error:
-                self._pictures.locations.require_there(image.origin)
-                problem = f"the file cannot be read: {error_text(error)}"
-                return PartOutcome(uid, problem, is_transient=True)
+            content = self._object_or_problem(wanted, image)
+            if isinstance(content, PartOutcome):
+                return content
             return _stored(content, image.origin, store, limit)
 
         return self._parallel.fetch(wanted, stop, copy)
@@ -85,6 +74,20 @@ class PicturesSource:
         """End the threads; may be called twice."""
         self._parallel.close()
         self._rows.close()
+
+    def _object_or_problem(self, wanted: FetchRequest, image: ExpectedImage) -> bytes | PartOutcome:
+        """Return the object of a picture, or why there is none. Raises SourceError."""
+        uid = image.sop_instance_uid
+        try:
+            return self._object_of(wanted, image)
+        except PictureRefused as error:
+            return PartOutcome(uid, error.detail)
+        except OSError as error:
+            self._pictures.locations.require_there(image.origin)
+            if isinstance(error, FileNotFoundError):
+                return PartOutcome(uid, "the file is not there")
+            problem = f"the file cannot be read: {error_text(error)}"
+            return PartOutcome(uid, problem, is_transient=True)
 
     def _object_of(self, wanted: FetchRequest, image: ExpectedImage) -> bytes:
         """Return the object of a picture. Raises PictureRefused, OSError, SourceError."""
@@ -147,14 +150,7 @@ class _RowIndex:
                 self._database = None
 
     def _made(self) -> sqlite3.Connection:
-        try:
-            return self._filled(sqlite3.connect("", check_same_thread=False))
-        except OSError as error:
-            raise SourceError(
-                f"the list cannot be read: {error_text(error)}", is_outage=True
-            ) from error
-
-    def _filled(self, database: sqlite3.Connection) -> sqlite3.Connection:
+        database = sqlite3.connect("", check_same_thread=False)
         database.execute(
             "CREATE TABLE pictures (uid TEXT PRIMARY KEY, view TEXT, day TEXT, patient TEXT)"
             " WITHOUT ROWID"

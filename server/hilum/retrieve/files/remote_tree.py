@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, Final, cast
 
 from hilum.domain import SeriesReason
-from hilum.retrieve.files.tree import FileState, TreeEntry
+from hilum.retrieve.files.tree import FileVersion, TreeEntry
 from hilum.retrieve.source import SourceError
 
 _BLOCK_BYTES: Final = 4 << 20
@@ -75,12 +75,12 @@ class RemoteTree:
         with self._answers():
             return cast(BinaryIO, self._files.open(self._path(path), "rb", block_size=_BLOCK_BYTES))
 
-    def state(self, path: str) -> FileState:
+    def state(self, path: str) -> FileVersion:
         """Return the size and the version of a file. Raises OSError, SourceError."""
         with self._answers():
             found = self._files.info(self._path(path))
         version = found.get("ETag") or found.get("LastModified") or found.get("created")
-        return FileState(int(found["size"]), str(version))
+        return FileVersion(int(found["size"]), str(version))
 
     def require_there(self) -> None:
         """Raise SourceError if the bucket cannot be listed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from hilum.domain import IMAGE_SOP_CLASSES, ExpectedImage, PlannedSeries, SeriesReason
-from hilum.retrieve.files.header import NotTaken, read_identifiers_of
+from hilum.retrieve.files.header import FileIdentifiers, NotTaken, read_identifiers_of
 from hilum.retrieve.files.tree import FileTree, TreeEntry
 
 _AT_ONCE: Final = 4
@@ -57,7 +57,7 @@ def scan(
     """
     tree.require_there()
 
-    def looked_at(found: _Found) -> ScannedFile | SkippedFile:
+    def looked_at(found: _WalkedName) -> ScannedFile | SkippedFile:
         return _looked_at(tree, found, sop_classes)
 
     with ThreadPoolExecutor(at_once, "hilum-scan") as pool:
@@ -65,14 +65,14 @@ def scan(
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _WalkedName:
     """A name in the tree; an entry with a reason is not opened."""
 
     path: str
     entry: TreeEntry
 
 
-def _walk(tree: FileTree, after: str) -> Iterator[_Found]:
+def _walk(tree: FileTree, after: str) -> Iterator[_WalkedName]:
     """Yield files and unreadable folders behind the cursor. Raises SourceError."""
     open_folders = [("", _entries(tree, "", _steps(after)))]
     while open_folders:
@@ -85,13 +85,13 @@ def _walk(tree: FileTree, after: str) -> Iterator[_Found]:
         except OSError as error:
             open_folders.pop()
             tree.require_there()
-            yield _Found(f"{folder}/", _unreadable(error))
+            yield _WalkedName(f"{folder}/", _unreadable(error))
             continue
         path = f"{folder}/{entry.name}" if folder else entry.name
         if entry.is_folder:
             open_folders.append((path, _entries(tree, path, rest)))
         else:
-            yield _Found(path, entry)
+            yield _WalkedName(path, entry)
 
 
 def _unreadable(error: OSError) -> TreeEntry:
@@ -129,7 +129,7 @@ def _entries(
 
 
 def _looked_at(
-    tree: FileTree, found: _Found, sop_classes: Collection[str]
+    tree: FileTree, found: _WalkedName, sop_classes: Collection[str]
 ) -> ScannedFile | SkippedFile:
     path = found.path
     origin = tree.origin(path)
@@ -147,16 +147,16 @@ def _looked_at(
             SeriesReason.UNREADABLE_FILE,
             f"the file cannot be read: {error_text(error)}",
         )
+    return _scanned(path, origin, read)
+
+
+def _scanned(path: str, origin: str, read: FileIdentifiers) -> ScannedFile:
+    folder = origin.rpartition("/")[0]
     series = PlannedSeries(
-        read.study_instance_uid,
-        read.series_instance_uid,
-        read.day,
-        read.modality,
-        origin=origin.rpartition("/")[0],
+        read.study_instance_uid, read.series_instance_uid, read.day, read.modality, origin=folder
     )
-    return ScannedFile(
-        path, series, ExpectedImage(read.sop_instance_uid, read.sop_class_uid, origin)
-    )
+    image = ExpectedImage(read.sop_instance_uid, read.sop_class_uid, origin)
+    return ScannedFile(path, series, image)
 
 
 def _in_order(

@@ -20,7 +20,7 @@ class TreeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class FileState:
+class FileVersion:
     """The size of a file in bytes, and a text that changes when it is written."""
 
     size: int
@@ -53,7 +53,7 @@ class FileTree(Protocol):
     def open(self, path: str) -> BinaryIO:
         """Open a file for reading."""
 
-    def state(self, path: str) -> FileState:
+    def state(self, path: str) -> FileVersion:
         """Return the size and the version of a file: it is the same file while they are equal."""
 
     def require_there(self) -> None:

@@ -246,6 +246,17 @@ def test_a_list_that_is_not_utf_8_is_refused(tmp_path: Path) -> None:
         rows_of(write(tmp_path / "list.csv", b"path\nh\xe4.png\n"))
 
 
+def test_a_list_that_is_away_is_an_error_of_the_source(tmp_path: Path) -> None:
+    source = PicturesSource(PictureList(str(tmp_path / "gone.csv")))
+
+    lines = source.probe()
+
+    source.close()
+    assert [(line.is_ok, line.text) for line in lines] == [
+        (False, "the list cannot be read: No such file or directory")
+    ]
+
+
 texts = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=12).filter(
     lambda text: "://" not in text and text.strip()
 )
